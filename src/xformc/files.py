@@ -1,0 +1,62 @@
+"""Writing files so that a reader sees the whole new content or the whole old one, never a part."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a temporary file name beside `path`; it takes the place of `path` when the block ends well.
+
+    Raises: whatever the block raises, after removing the temporary file; `path` is then as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _sibling(path)
+    try:
+        yield temporary
+        _flush(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Yield a temporary empty folder beside `path`; it takes the place of `path` when the block ends well.
+
+    Raises: whatever the block raises, after removing the temporary folder; `path` is then as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _sibling(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _flush(file)
+        _replace_directory(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sibling(path: Path) -> Path:
+    return path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.partial"
+
+
+def _flush(file: Path) -> None:
+    with file.open("rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def _replace_directory(new: Path, path: Path) -> None:
+    if not path.exists():
+        os.replace(new, path)
+        return
+    old = _sibling(path)
+    os.replace(path, old)
+    os.replace(new, path)
+    shutil.rmtree(old, ignore_errors=True)
