@@ -1,0 +1,100 @@
+"""Cross entropy of a projection, chunk by chunk: the logits of all tokens never exist at once.
+
+The gradient needs only softmax(logits), so it is made in the forward pass while a chunk is still in cache. Label
+smoothing and the label itself enter the gradient as vectors (their matrices have rank one or one entry a row), which
+saves every further pass over the logits.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK_ROWS = 256
+"""Tokens in one chunk; its logits should fit the processor's cache."""
+
+
+def linear_cross_entropy(
+    x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, ignore: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of `x @ weight.T + bias` against the labels.
+
+    x: float [n, d]; weight [classes, d]; bias [classes] or None; labels: int64 [n]; positions whose label is `ignore`
+    do not count. Returns the mean smoothed loss (differentiable), the sum of unsmoothed losses in nats, and the count.
+    """
+    device = x.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+    with torch.autocast(device, enabled=False):
+        loss, nll = _LinearCrossEntropy.apply(x, weight, bias, labels, smoothing, ignore, dtype)  # pyright: ignore
+    return loss, nll, (labels != ignore).sum()
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+        x, weight, bias, labels, smoothing, ignore, dtype = arguments
+        counted = labels != ignore
+        scale = 1.0 / counted.sum().clamp(min=1)
+        needs_gradient = any(ctx.needs_input_grad[:3])
+        low, low_weight = x.to(dtype), weight.to(dtype)
+        losses, label_logits = torch.empty_like(x[:, 0], dtype=torch.float32), _label_logits(x, weight, bias, labels)
+        x_gradient = torch.empty_like(low) if needs_gradient else None
+        weight_gradient = torch.zeros_like(weight) if needs_gradient else None
+        bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
+        masked = low * counted.unsqueeze(-1)
+        for start in range(0, x.shape[0], CHUNK_ROWS):
+            rows = slice(start, start + CHUNK_ROWS)
+            logits = low[rows] @ low_weight.T
+            if bias is not None:
+                logits += bias.to(dtype)
+            normalizer = torch.logsumexp(logits, -1, keepdim=True)
+            losses[rows] = normalizer.squeeze(-1).float() - label_logits[rows]
+            if x_gradient is None or weight_gradient is None:
+                continue
+            probabilities = logits.sub_(normalizer).exp_()
+            torch.mm(probabilities, low_weight, out=x_gradient[rows])
+            weight_gradient += probabilities.T @ masked[rows]
+            if bias_gradient is not None:
+                bias_gradient += (probabilities * counted[rows].unsqueeze(-1)).sum(0).float()
+        nll = (losses * counted).sum()
+        mean_logit = x.float() @ weight.mean(0) + (0.0 if bias is None else bias.mean())
+        smooth = (losses + smoothing * (label_logits - mean_logit)) * counted
+        if x_gradient is not None and weight_gradient is not None:
+            _label_gradients(x_gradient, weight_gradient, bias_gradient, masked, weight, labels, counted, smoothing)
+            x_gradient = (x_gradient * counted.unsqueeze(-1)).to(x.dtype)
+            ctx.save_for_backward(x_gradient * scale.to(x.dtype), weight_gradient * scale)
+            ctx.bias_gradient = None if bias_gradient is None else bias_gradient * scale
+        ctx.mark_non_differentiable(nll)
+        return smooth.sum() * scale, nll
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        x_gradient, weight_gradient = ctx.saved_tensors
+        factor = gradients[0]
+        bias_gradient = None if ctx.bias_gradient is None else ctx.bias_gradient * factor
+        return x_gradient * factor.to(x_gradient.dtype), weight_gradient * factor, bias_gradient, None, None, None, None
+
+
+def _label_logits(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+    logits = (x.float() * weight[labels]).sum(-1)
+    return logits if bias is None else logits + bias[labels]
+
+
+def _label_gradients(
+    x_gradient: Tensor,
+    weight_gradient: Tensor,
+    bias_gradient: Tensor | None,
+    masked: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    counted: Tensor,
+    smoothing: float,
+) -> None:
+    """Take the label's and the smoothing's share off gradients that hold only the softmax's."""
+    classes, kept = weight.shape[0], 1.0 - smoothing
+    x_gradient -= (kept * weight[labels] + smoothing * weight.mean(0)).to(x_gradient.dtype)
+    weight_gradient.index_add_(0, labels, masked.float(), alpha=-kept)
+    weight_gradient -= masked.float().sum(0) * (smoothing / classes)
+    if bias_gradient is not None:
+        bias_gradient.index_add_(0, labels, counted.float(), alpha=-kept)
+        bias_gradient -= counted.sum() * (smoothing / classes)

@@ -1,0 +1,81 @@
+"""The PyTorch backend: a graph becomes an `nn.Module` whose state_dict keys are the graph's parameter paths."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xformc.compiler import ops
+from xformc.compiler.backends.chunked_loss import linear_cross_entropy
+from xformc.compiler.graph.graph import Graph, Parameter
+from xformc.compiler.graph.rules import to_torch
+
+assert ops, "importing the ops fills the rule tables"
+
+
+class TorchModule(nn.Module):
+    """A graph as a module. `forward` takes the graph's inputs in order and returns its output (a tuple if several).
+
+    `state_dict` has one entry for each parameter, under its path and with its axes' sizes.
+    """
+
+    def __init__(self, graph: Graph, seed: int = 0) -> None:
+        """Draw fresh parameters; the same graph and seed give the same numbers on every machine."""
+        super().__init__()
+        self.graph = graph
+        self.torch = torch
+        self.functional = nn.functional
+        self.linear_cross_entropy = linear_cross_entropy
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in graph.parameters:
+            self.register_parameter(parameter.name, nn.Parameter(_draw(parameter, generator)))
+        self._steps = _compile(graph, self)
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """The graph's outputs for its inputs, given in order. Tensors have the axes that the graph names."""
+        values = self.values(*inputs)
+        results = tuple(values[value.name] for value in self.graph.outputs)
+        return results if len(results) > 1 else results[0]
+
+    def values(self, *inputs: Tensor) -> dict[str, Tensor]:
+        """Every value of the graph by its name, parameters included."""
+        values: dict[str, Any] = dict(self._parameters)
+        values.update(zip((value.name for value in self.graph.inputs), inputs, strict=True))
+        for function, arguments, results in self._steps:
+            result = function(*[values[name] for name in arguments])
+            if len(results) == 1:
+                values[results[0]] = result
+            else:
+                values.update(zip(results, result, strict=True))
+        return values
+
+    def load_arrays(self, arrays: Mapping[str, Any]) -> None:
+        """Take parameter values from arrays named by path. Raises: KeyError or RuntimeError where one does not fit."""
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                assert parameter is not None
+                parameter.copy_(torch.as_tensor(arrays[name]))
+
+
+_Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]
+
+
+def _compile(graph: Graph, module: TorchModule) -> list[_Step]:
+    return [
+        (
+            to_torch.of(node.op, node.place)(node.op, node, module),
+            tuple(value.name for value in node.inputs),
+            tuple(value.name for value in node.outputs),
+        )
+        for node in graph.nodes
+    ]
+
+
+def _draw(parameter: Parameter, generator: torch.Generator) -> Tensor:
+    sizes, initial = parameter.type.sizes(), parameter.initial
+    if initial.kind == "constant":
+        return torch.full(sizes, initial.value)
+    if initial.kind == "normal":
+        return torch.empty(sizes).normal_(0.0, initial.value, generator=generator)
+    return torch.empty(sizes).uniform_(-initial.value, initial.value, generator=generator)

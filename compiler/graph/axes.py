@@ -1,0 +1,51 @@
+"""Named axes and the types of values: what every rule of the compiler reasons about."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+DType = Literal["float32", "int64", "bool"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One named dimension. `size` is an integer, or None where only the run knows it (the name is the symbol)."""
+
+    name: str
+    size: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.size is None else f"{self.name}={self.size}"
+
+
+@dataclass(frozen=True)
+class Type:
+    """The dtype and the ordered axes of a value."""
+
+    dtype: DType
+    axes: tuple[Axis, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes, in order."""
+        return tuple(axis.name for axis in self.axes)
+
+    def axis(self, name: str) -> Axis:
+        """The axis called `name`. Raises: KeyError where there is none."""
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise KeyError(name)
+
+    def sizes(self) -> tuple[int, ...]:
+        """All sizes as integers. Raises: ValueError where one is known only at run time."""
+        sizes = tuple(axis.size for axis in self.axes if axis.size is not None)
+        if len(sizes) != len(self.axes):
+            raise ValueError(f"{self} has an axis whose size is known only at run time")
+        return sizes
+
+    def without(self, names: tuple[str, ...]) -> tuple[Axis, ...]:
+        """The axes that are not in `names`, in order."""
+        return tuple(axis for axis in self.axes if axis.name not in names)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(str(axis) for axis in self.axes)}]"

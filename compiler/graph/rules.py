@@ -1,0 +1,162 @@
+"""Rule tables: what one op does under one transformation. A missing entry is an error that names both."""
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.errors import UserError
+
+R = TypeVar("R", bound=Callable[..., object])
+
+
+class RuleError(UserError):
+    """An op was given what its rules do not allow."""
+
+
+class Table(Generic[R]):
+    """The entries of one transformation, by op. Filled at import, read-only afterwards."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._entries: dict[str, R] = {}
+
+    def rule(self, op: type[Op]) -> Callable[[R], R]:
+        """Decorator: enter the function as this table's rule for `op`."""
+
+        def enter(function: R) -> R:
+            assert op.kind not in self._entries, f"{self.name} already has a rule for {op.kind}"
+            self._entries[op.kind] = function
+            return function
+
+        return enter
+
+    def has(self, op: Op) -> bool:
+        """Whether there is an entry for this op."""
+        return op.kind in self._entries
+
+    def kinds(self) -> frozenset[str]:
+        """The kinds of op that have an entry."""
+        return frozenset(self._entries)
+
+    def of(self, op: Op, place: str | None = None) -> R:
+        """The entry for this op. Raises: RuleError naming op and table where there is none."""
+        if op.kind not in self._entries:
+            raise RuleError(f"op '{op.kind}' has no rule in table '{self.name}'", place=place)
+        return self._entries[op.kind]
+
+
+class TorchNamespace(Protocol):
+    """What a `to_torch` rule may use: the torch module itself, handed in so that op files need not import it."""
+
+    torch: Any
+    functional: Any
+    linear_cross_entropy: Callable[..., Any]
+
+    @property
+    def training(self) -> bool:
+        """Whether the module is training, so that dropout acts."""
+        ...
+
+
+class OnnxEmitter(Protocol):
+    """What a `to_onnx` rule may use to write ONNX nodes; all arguments and results are names of ONNX values."""
+
+    fused: bool
+
+    def op(self, kind: str, *inputs: str, domain: str = "", **attributes: object) -> str:
+        """Write one node with one output."""
+        ...
+
+    def ops(self, kind: str, count: int, *inputs: str, **attributes: object) -> tuple[str, ...]:
+        """Write one node with `count` outputs."""
+        ...
+
+    def floats(self, *values: float, shape: tuple[int, ...] | None = None) -> str:
+        """A float32 constant: a vector, or of the given shape (`()` is a scalar)."""
+        ...
+
+    def integers(self, *values: int, shape: tuple[int, ...] | None = None) -> str:
+        """An int64 constant: a vector, or of the given shape (`()` is a scalar)."""
+        ...
+
+    def shape(self, axes: tuple[str, ...] | Type) -> str:
+        """The run-time sizes of the named axes as an int64 vector, written once in a scope."""
+        ...
+
+    def merged(self, *groups: tuple[str, ...]) -> str:
+        """A vector with one size for each group: the product of the sizes of its axes."""
+        ...
+
+    def once(self, key: str, make: Callable[[], str]) -> str:
+        """What `make` writes, written only once in a scope for this key."""
+        ...
+
+
+class Stepper(Protocol):
+    """What a `to_step` rule may use: it sees the node of the training graph and writes nodes of the step graph."""
+
+    time: str
+
+    def value(self, value: Value) -> Value:
+        """The step's counterpart of a value of the training graph."""
+        ...
+
+    def carries_time(self, value: Value) -> bool:
+        """Whether the value of the training graph has the time axis."""
+        ...
+
+    def emit(self, op: Op, inputs: tuple[Value, ...], name: str) -> Value:
+        """Write a node of the step graph."""
+        ...
+
+    def state(self, name: str, type: Type) -> Value:
+        """Declare a state that is empty (or zero) before the first step."""
+        ...
+
+    def carry(self, state: Value, new: Value) -> None:
+        """Say what the state is after this step."""
+        ...
+
+    def position(self) -> Value:
+        """The index of the token of this step: int64, no axes."""
+        ...
+
+    def refuse(self, reason: str) -> RuleError:
+        """The error for a node that cannot be decoded step by step; the caller raises it."""
+        ...
+
+
+TypesRule = Callable[[Any, tuple[Type, ...]], tuple[Type, ...]]
+MixesRule = Callable[[Any, Node], frozenset[str]]
+TorchRule = Callable[[Any, Node, TorchNamespace], Callable[..., Any]]
+OnnxRule = Callable[[Any, Node, OnnxEmitter, tuple[str, ...]], tuple[str, ...]]
+StepRule = Callable[[Any, Node, Stepper], tuple[Value, ...]]
+
+types: Table[TypesRule] = Table("types")
+mixes: Table[MixesRule] = Table("mixes")
+to_torch: Table[TorchRule] = Table("to_torch")
+to_onnx: Table[OnnxRule] = Table("to_onnx")
+to_step: Table[StepRule] = Table("to_step")
+
+TABLES: tuple[Table[Any], ...] = (types, mixes, to_torch, to_onnx, to_step)
+
+
+def infer_types(op: Op, inputs: tuple[Type, ...], place: str | None = None) -> tuple[Type, ...]:
+    """The types of an op's results. Raises: RuleError, with the place in the spec, for inputs it cannot take."""
+    try:
+        return types.of(op, place)(op, inputs)
+    except RuleError as error:
+        raise RuleError(f"{op.kind}: {error.message}" if not error.place else error.message,
+                        hint=error.hint, place=error.place or place) from None
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise RuleError(message) unless the condition holds; for the guards of `types` rules."""
+    if not condition:
+        raise RuleError(message)
+
+
+def mixed_axes(node: Node) -> frozenset[str]:
+    """The axes whose positions this node lets see each other; all its other axes are carried through."""
+    return mixes.of(node.op, node.place)(node.op, node)

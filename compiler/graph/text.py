@@ -1,0 +1,109 @@
+"""The readable text of a graph, and its way back: `parse(format(graph))` is the graph."""
+
+import dataclasses
+import json
+import re
+
+from xformc.compiler.graph.axes import Axis, DType, Type
+from xformc.compiler.graph.graph import Graph, Initial, Node, Op, Parameter, Value
+
+_TYPE = re.compile(r"(float32|int64|bool)\[([^\]]*)\]$")
+_NODE = re.compile(r"(?P<outputs>[^=]+) = (?P<kind>\w+)(?P<fields>\{.*\})?\((?P<inputs>[^()]*)\)(?: at (?P<place>\S.*))?$")
+_PARAMETER = re.compile(r"parameter (?P<name>\S+): (?P<type>\S.*\]) (?P<kind>\w+)\((?P<value>[^)]+)\)$")
+
+
+class TextError(Exception):
+    """A line that is not the text of a graph."""
+
+
+def format(graph: Graph) -> str:
+    """The text: a line each for the graph's name, inputs, parameters, nodes and outputs."""
+    lines = [f"graph {graph.name}"]
+    lines += [f"input {_declare(value)}" for value in graph.inputs]
+    lines += [
+        f"parameter {_declare(parameter.value)} {parameter.initial.kind}({parameter.initial.value!r})"
+        for parameter in graph.parameters
+    ]
+    lines += [_format_node(node) for node in graph.nodes]
+    lines.append(f"output {', '.join(value.name for value in graph.outputs)}")
+    return "\n".join(lines) + "\n"
+
+
+def parse(text: str) -> Graph:
+    """The graph of a text. Raises: TextError with the line's number."""
+    name, inputs, parameters, nodes = "", list[Value](), list[Parameter](), list[Node]()
+    values: dict[str, Value] = {}
+    outputs: tuple[Value, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            word, _, rest = line.partition(" ")
+            if word == "graph":
+                name = rest
+            elif word == "input":
+                inputs.append(_parse_declared(rest, values))
+            elif word == "parameter":
+                parameters.append(_parse_parameter(line, values))
+            elif word == "output":
+                outputs = tuple(values[item] for item in rest.split(", ") if item)
+            else:
+                nodes.append(_parse_node(line, values))
+        except (KeyError, ValueError, TypeError) as error:
+            raise TextError(f"line {number}: {line!r}: {error}") from error
+    return Graph(name, tuple(inputs), tuple(parameters), tuple(nodes), outputs)
+
+
+def _declare(value: Value) -> str:
+    return f"{value.name}: {value.type}"
+
+
+def _format_node(node: Node) -> str:
+    fields = {item.name: getattr(node.op, item.name) for item in dataclasses.fields(node.op)}
+    attributes = json.dumps(fields) if fields else ""
+    outputs = "; ".join(_declare(value) for value in node.outputs).replace("=", ":")
+    place = f" at {node.place}" if node.place else ""
+    inputs = ", ".join(value.name for value in node.inputs)
+    return f"{outputs} = {node.op.kind}{attributes}({inputs}){place}"
+
+
+def _parse_declared(text: str, values: dict[str, Value]) -> Value:
+    name, _, kind = text.partition(": ")
+    value = Value(name, _parse_type(kind))
+    values[name] = value
+    return value
+
+
+def _parse_parameter(line: str, values: dict[str, Value]) -> Parameter:
+    match = _PARAMETER.match(line)
+    if match is None:
+        raise ValueError("not a parameter")
+    value = _parse_declared(f"{match['name']}: {match['type']}", values)
+    kind = match["kind"]
+    if kind not in ("constant", "normal", "uniform"):
+        raise ValueError(f"unknown initial {kind}")
+    return Parameter(value, Initial(kind, float(match["value"])))
+
+
+def _parse_node(line: str, values: dict[str, Value]) -> Node:
+    match = _NODE.match(line)
+    if match is None:
+        raise ValueError("not a node")
+    inputs = tuple(values[item] for item in match["inputs"].split(", ") if item)
+    op_class = Op.registry[match["kind"]]
+    fields = json.loads(match["fields"] or "{}")
+    op = op_class(**{key: tuple(item) if isinstance(item, list) else item for key, item in fields.items()})
+    outputs = tuple(_parse_declared(item, values) for item in match["outputs"].strip().split("; "))
+    return Node(op, inputs, outputs, match["place"])
+
+
+def _parse_type(text: str) -> Type:
+    match = _TYPE.match(text)
+    if match is None:
+        raise ValueError(f"not a type: {text}")
+    dtype: DType = match[1]  # pyright: ignore[reportAssignmentType] (the expression lists the dtypes)
+    axes = tuple(_parse_axis(item) for item in match[2].split(", ") if item)
+    return Type(dtype, axes)
+
+
+def _parse_axis(text: str) -> Axis:
+    name, separator, size = text.replace(":", "=").partition("=")
+    return Axis(name, int(size) if separator else None)

@@ -1,0 +1,46 @@
+"""What a legal graph is: every value is made once, before its use, with the type that its op's rule gives."""
+
+from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.graph.rules import infer_types
+
+
+class GraphError(Exception):
+    """A pass made an illegal graph: a bug of the compiler, never a mistake of the user."""
+
+
+def verify(graph: Graph) -> Graph:
+    """Return the graph. Raises: GraphError naming the first node or value that breaks a law."""
+    made: dict[str, Value] = {}
+    for value in (*graph.inputs, *(parameter.value for parameter in graph.parameters)):
+        _make(made, value)
+    for parameter in graph.parameters:
+        if any(axis.size is None or axis.size < 1 for axis in parameter.type.axes):
+            raise GraphError(f"parameter {parameter.name} has an axis without a positive size: {parameter.type}")
+    for node in graph.nodes:
+        label = f"{node.op.kind} -> {node.outputs[0].name}"
+        for value in node.inputs:
+            _use(made, value, label)
+        inferred = infer_types(node.op, tuple(value.type for value in node.inputs), node.place)
+        if inferred != tuple(value.type for value in node.outputs):
+            found = ", ".join(str(value.type) for value in node.outputs)
+            raise GraphError(f"{label}: the rule gives {', '.join(map(str, inferred))}, the node says {found}")
+        for value in node.outputs:
+            if len(set(value.type.names)) != len(value.type.names):
+                raise GraphError(f"{value.name} has an axis twice: {value.type}")
+            _make(made, value)
+    for value in graph.outputs:
+        _use(made, value, "output")
+    return graph
+
+
+def _make(made: dict[str, Value], value: Value) -> None:
+    if value.name in made:
+        raise GraphError(f"{value.name} is made twice")
+    made[value.name] = value
+
+
+def _use(made: dict[str, Value], value: Value, label: str) -> None:
+    if value.name not in made:
+        raise GraphError(f"{label}: {value.name} is used before it is made")
+    if made[value.name] != value:
+        raise GraphError(f"{label}: {value.name} is {made[value.name].type} but used as {value.type}")

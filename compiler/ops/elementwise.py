@@ -1,0 +1,141 @@
+"""Ops that work on each position alone: activations, addition, multiplication, scaling and dropout."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Node, Op
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.ops.layout import aligner, emit_aligned
+
+
+@dataclass(frozen=True)
+class Unary(Op):
+    """`function(x)`; the functions are the keys of UNARY."""
+
+    kind: ClassVar[str] = "unary"
+    function: str
+
+
+UNARY: dict[str, tuple[str, str]] = {
+    "relu": ("relu", "Relu"),
+    "gelu": ("gelu", "Gelu"),
+    "tanh": ("tanh", "Tanh"),
+    "sigmoid": ("sigmoid", "Sigmoid"),
+    "silu": ("silu", "Swish"),
+}
+"""Each activation's name in torch.nn.functional and in ONNX."""
+
+
+@dataclass(frozen=True)
+class Add(Op):
+    """`a + b`, matched by axis name; an axis that one side lacks is broadcast."""
+
+    kind: ClassVar[str] = "add"
+
+
+@dataclass(frozen=True)
+class Multiply(Op):
+    """`a * b`, matched by axis name; an axis that one side lacks is broadcast."""
+
+    kind: ClassVar[str] = "multiply"
+
+
+@dataclass(frozen=True)
+class Scale(Op):
+    """`factor * x`."""
+
+    kind: ClassVar[str] = "scale"
+    factor: float
+
+
+@dataclass(frozen=True)
+class Dropout(Op):
+    """Each number is zero with this probability, the others grow to keep the mean; only while training."""
+
+    kind: ClassVar[str] = "dropout"
+    probability: float
+
+
+def _same(op: Op, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    return (x,)
+
+
+def _binary_types(op: Op, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    first, second = inputs
+    require(first.dtype == second.dtype, f"needs one dtype, found {first.dtype} and {second.dtype}")
+    for axis in first.axes:
+        other = next((item for item in second.axes if item.name == axis.name), axis)
+        require(axis == other, f"axis {axis.name} has two sizes: {axis.size} and {other.size}")
+    return (Type(first.dtype, _union(first.axes, second.axes)),)
+
+
+def _union(first: tuple[Axis, ...], second: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
+    return (*(axis for axis in shorter if axis not in longer), *longer)
+
+
+def _nothing_mixed(op: Op, node: Node) -> frozenset[str]:
+    return frozenset()
+
+
+for _op in (Unary, Scale, Dropout):
+    types.rule(_op)(_same)
+for _op in (Add, Multiply):
+    types.rule(_op)(_binary_types)
+for _op in (Unary, Add, Multiply, Scale, Dropout):
+    mixes.rule(_op)(_nothing_mixed)
+
+
+@to_torch.rule(Unary)
+def _unary_torch(op: Unary, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    return getattr(torch.functional, UNARY[op.function][0])
+
+
+@to_onnx.rule(Unary)
+def _unary_onnx(op: Unary, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op(UNARY[op.function][1], *inputs),)
+
+
+@to_torch.rule(Add)
+def _add_torch(op: Add, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
+    return lambda a, b: first(a) + second(b)
+
+
+@to_torch.rule(Multiply)
+def _multiply_torch(op: Multiply, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
+    return lambda a, b: first(a) * second(b)
+
+
+def _binary_onnx(kind: str) -> Callable[[Any, Node, OnnxEmitter, tuple[str, ...]], tuple[str, ...]]:
+    def emit(op: Op, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        operands = [
+            emit_aligned(onnx, name, value.type, node.outputs[0].type)
+            for name, value in zip(inputs, node.inputs, strict=True)
+        ]
+        return (onnx.op(kind, *operands),)
+
+    return emit
+
+
+to_onnx.rule(Add)(_binary_onnx("Add"))
+to_onnx.rule(Multiply)(_binary_onnx("Mul"))
+
+
+@to_torch.rule(Scale)
+def _scale_torch(op: Scale, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    return lambda x: x * op.factor
+
+
+@to_onnx.rule(Scale)
+def _scale_onnx(op: Scale, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("Mul", *inputs, onnx.floats(op.factor, shape=())),)
+
+
+@to_torch.rule(Dropout)
+def _dropout_torch(op: Dropout, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    return lambda x: torch.functional.dropout(x, op.probability, torch.training)

@@ -1,0 +1,106 @@
+"""Ops that only rearrange axes, and the two functions with which every rule matches axes by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Node, Op
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+
+
+@dataclass(frozen=True)
+class Align(Op):
+    """The same value with its axes in another order: the axes named in `last` go to the end, the rest keep theirs."""
+
+    kind: ClassVar[str] = "align"
+    last: tuple[str, ...]
+
+
+@types.rule(Align)
+def _align_types(op: Align, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    missing = [name for name in op.last if name not in x.names]
+    require(not missing, f"{x} has no axis {', '.join(missing)}")
+    return (Type(x.dtype, (*x.without(op.last), *(x.axis(name) for name in op.last))),)
+
+
+@mixes.rule(Align)
+def _align_mixes(op: Align, node: Node) -> frozenset[str]:
+    return frozenset()
+
+
+@to_torch.rule(Align)
+def _align_torch(op: Align, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    return aligner(node.inputs[0].type, node.outputs[0].type)
+
+
+@to_onnx.rule(Align)
+def _align_onnx(op: Align, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (emit_aligned(onnx, inputs[0], node.inputs[0].type, node.outputs[0].type),)
+
+
+@dataclass(frozen=True)
+class Expand(Op):
+    """The same value with a new last axis of size 1."""
+
+    kind: ClassVar[str] = "expand"
+    axis: str
+
+
+@types.rule(Expand)
+def _expand_types(op: Expand, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    return (Type(x.dtype, (*x.axes, Axis(op.axis, 1))),)
+
+
+@mixes.rule(Expand)
+def _expand_mixes(op: Expand, node: Node) -> frozenset[str]:
+    return frozenset()
+
+
+@to_torch.rule(Expand)
+def _expand_torch(op: Expand, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    return lambda x: x.unsqueeze(-1)
+
+
+@to_onnx.rule(Expand)
+def _expand_onnx(op: Expand, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("Unsqueeze", *inputs, onnx.integers(-1)),)
+
+
+def permutation(found: Type, wanted: Type) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How to bring a value from one order of axes to another that may have more axes.
+
+    Returns the permutation of the axes of `found`, and the places in `wanted` of the axes it lacks (to be inserted
+    with size 1), in ascending order.
+    """
+    order = tuple(found.names.index(name) for name in wanted.names if name in found.names)
+    inserted = tuple(index for index, name in enumerate(wanted.names) if name not in found.names)
+    assert len(order) == len(found.names), f"{found} does not fit into {wanted}"
+    return order, inserted
+
+
+def aligner(found: Type, wanted: Type) -> Callable[[Any], Any]:
+    """The torch function that brings a tensor to the order of axes of `wanted`, with size 1 where it lacks one."""
+    order, inserted = permutation(found, wanted)
+
+    def align(x: Any) -> Any:
+        if order != tuple(range(len(order))):
+            x = x.permute(order)
+        for index in inserted:
+            x = x.unsqueeze(index)
+        return x
+
+    leading = inserted == tuple(range(len(inserted)))
+    return (lambda x: x) if leading and order == tuple(range(len(order))) else align
+
+
+def emit_aligned(onnx: OnnxEmitter, name: str, found: Type, wanted: Type) -> str:
+    """Write what `aligner` does; leading axes of size 1 are left to ONNX's own broadcasting."""
+    order, inserted = permutation(found, wanted)
+    if order != tuple(range(len(order))):
+        name = onnx.op("Transpose", name, perm=list(order))
+    if inserted and inserted != tuple(range(len(inserted))):
+        name = onnx.op("Unsqueeze", name, onnx.integers(*inserted))
+    return name

@@ -1,0 +1,80 @@
+"""Linear maps between named axes: every projection of a model is one of these."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.graph import Node, Op
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.ops.layout import aligner, emit_aligned
+
+
+@dataclass(frozen=True)
+class Linear(Op):
+    """`y[.., out] = sum over over of x[.., over] * weight[out, over] + bias[out]`.
+
+    Inputs: x with the axes named in `over`; weight with the new axes first and those of `over` last; optionally a
+    bias with the new axes. Several axes may go in or out at once: heads and d_k need no reshaping in between.
+    """
+
+    kind: ClassVar[str] = "linear"
+    over: tuple[str, ...]
+
+
+@types.rule(Linear)
+def _linear_types(op: Linear, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    x, weight = inputs[:2]
+    missing = [name for name in op.over if name not in x.names]
+    require(not missing, f"the input {x} has no axis {', '.join(missing)}")
+    contracted = tuple(x.axis(name) for name in op.over)
+    new = weight.axes[: len(weight.axes) - len(op.over)]
+    sizes = tuple(axis.size for axis in weight.axes[len(new) :])
+    require(
+        sizes == tuple(axis.size for axis in contracted),
+        f"the weight {weight} does not fit {', '.join(map(str, contracted))}",
+    )
+    if len(inputs) == 3:
+        require(inputs[2].axes == new, f"the bias {inputs[2]} does not fit {', '.join(map(str, new))}")
+    kept = x.without(op.over)
+    twice = [axis.name for axis in new if axis in kept]
+    require(not twice, f"the result would have axis {', '.join(twice)} twice")
+    return (Type(x.dtype, (*kept, *new)),)
+
+
+@mixes.rule(Linear)
+def _linear_mixes(op: Linear, node: Node) -> frozenset[str]:
+    return frozenset(op.over)
+
+
+def _ordered(op: Linear, x: Type) -> Type:
+    return Type(x.dtype, (*x.without(op.over), *(x.axis(name) for name in op.over)))
+
+
+@to_torch.rule(Linear)
+def _linear_torch(op: Linear, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    x, weight = node.inputs[0].type, node.inputs[1].type
+    align, depth = aligner(x, _ordered(op, x)), len(op.over)
+    new = weight.sizes()[: len(weight.axes) - depth]
+    width = prod(weight.sizes()[len(new) :])
+    linear = torch.functional.linear
+
+    def apply(x: Any, weight: Any, bias: Any = None) -> Any:
+        x = align(x)
+        if depth > 1:
+            x = x.flatten(-depth)
+        result = linear(x, weight.reshape(-1, width), None if bias is None else bias.reshape(-1))
+        return result.unflatten(-1, new) if len(new) > 1 else result
+
+    return apply
+
+
+@to_onnx.rule(Linear)
+def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    x, weight = node.inputs[0].type, node.inputs[1].type
+    ordered = _ordered(op, x)
+    width = prod(weight.sizes()[len(weight.axes) - len(op.over) :])
+    rows = onnx.op("Reshape", emit_aligned(onnx, inputs[0], x, ordered), onnx.integers(-1, width))
+    product = onnx.op("Gemm", rows, *inputs[1:], transB=1)
+    return (onnx.op("Reshape", product, onnx.shape(node.outputs[0].type)),)

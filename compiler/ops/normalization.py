@@ -1,0 +1,43 @@
+"""Layer normalisation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.graph import Node, Op
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+
+
+@dataclass(frozen=True)
+class LayerNorm(Op):
+    """`gain * (x - mean) / sqrt(variance + epsilon) + bias` over the last axis (Ba et al. 2016, equation 4)."""
+
+    kind: ClassVar[str] = "layer_norm"
+    epsilon: float
+
+
+@types.rule(LayerNorm)
+def _layer_norm_types(op: LayerNorm, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    x, gain, bias = inputs
+    require(gain.axes == x.axes[-1:] == bias.axes, f"gain {gain} and bias {bias} must have the last axis of {x}")
+    return (x,)
+
+
+@mixes.rule(LayerNorm)
+def _layer_norm_mixes(op: LayerNorm, node: Node) -> frozenset[str]:
+    return frozenset(node.inputs[1].type.names)
+
+
+@to_torch.rule(LayerNorm)
+def _layer_norm_torch(op: LayerNorm, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    sizes = node.inputs[1].type.sizes()
+    normalize, epsilon = torch.functional.layer_norm, op.epsilon
+    return lambda x, gain, bias: normalize(x, sizes, gain, bias, epsilon)
+
+
+@to_onnx.rule(LayerNorm)
+def _layer_norm_onnx(
+    op: LayerNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]
+) -> tuple[str, ...]:
+    return (onnx.op("LayerNormalization", *inputs, axis=-1, epsilon=op.epsilon),)

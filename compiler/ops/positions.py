@@ -1,0 +1,110 @@
+"""Where a token stands: its index, and the sinusoids made of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    Stepper,
+    TorchNamespace,
+    mixes,
+    require,
+    to_onnx,
+    to_step,
+    to_torch,
+    types,
+)
+from xformc.compiler.ops.layout import Expand
+
+
+@dataclass(frozen=True)
+class Positions(Op):
+    """0, 1, 2, ... along `axis`, which the input has: int64 [axis]. `limit` is the largest size of that axis, or None."""
+
+    kind: ClassVar[str] = "positions"
+    axis: str
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Sinusoid(Op):
+    """`PE(pos, 2i) = sin(pos / 10000^(2i/width))`, `PE(pos, 2i+1) = cos(..)` (Vaswani et al. 2017, section 3.5).
+
+    Input: int64 positions. The result has a last axis `axis` of `width` numbers.
+    """
+
+    kind: ClassVar[str] = "sinusoid"
+    axis: str
+    width: int
+
+    def frequencies(self) -> list[float]:
+        """The angle that one position adds, for each sin and cos pair, in radians."""
+        return [pow(10000.0, -2 * index / self.width) for index in range(self.width // 2)]
+
+
+@types.rule(Positions)
+def _positions_types(op: Positions, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    require(op.axis in x.names, f"{x} has no axis {op.axis}")
+    return (Type("int64", (x.axis(op.axis),)),)
+
+
+@mixes.rule(Positions)
+def _positions_mixes(op: Positions, node: Node) -> frozenset[str]:
+    return frozenset({op.axis})
+
+
+@to_torch.rule(Positions)
+def _positions_torch(op: Positions, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    index = node.inputs[0].type.names.index(op.axis)
+    arange = torch.torch.arange
+    return lambda x: arange(x.shape[index], device=x.device)
+
+
+@to_onnx.rule(Positions)
+def _positions_onnx(op: Positions, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    size = onnx.op("Squeeze", onnx.shape((op.axis,)))
+    return (onnx.op("Range", onnx.integers(0, shape=()), size, onnx.integers(1, shape=())),)
+
+
+@to_step.rule(Positions)
+def _positions_step(op: Positions, node: Node, step: Stepper) -> tuple[Value, ...]:
+    return (step.emit(Expand(op.axis), (step.position(),), node.outputs[0].name),)
+
+
+@types.rule(Sinusoid)
+def _sinusoid_types(op: Sinusoid, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (positions,) = inputs
+    require(op.width % 2 == 0, f"sinusoids come in pairs, so {op.axis} must be even, found {op.width}")
+    return (Type("float32", (*positions.axes, Axis(op.axis, op.width))),)
+
+
+@mixes.rule(Sinusoid)
+def _sinusoid_mixes(op: Sinusoid, node: Node) -> frozenset[str]:
+    return frozenset()
+
+
+@to_torch.rule(Sinusoid)
+def _sinusoid_torch(op: Sinusoid, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    namespace, values = torch.torch, op.frequencies()
+
+    def apply(positions: Any) -> Any:
+        frequencies = namespace.tensor(values, device=positions.device)
+        angles = positions.to(namespace.float32).unsqueeze(-1) * frequencies
+        return namespace.stack((angles.sin(), angles.cos()), -1).flatten(-2)
+
+    return apply
+
+
+@to_onnx.rule(Sinusoid)
+def _sinusoid_onnx(op: Sinusoid, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    positions = onnx.op("Unsqueeze", onnx.op("Cast", *inputs, to=1), onnx.integers(-1))
+    angles = onnx.op("Mul", positions, onnx.floats(*op.frequencies()))
+    last = onnx.integers(-1)
+    pairs = [onnx.op("Unsqueeze", onnx.op(kind, angles), last) for kind in ("Sin", "Cos")]
+    rank = len(node.inputs[0].type.axes)
+    shape = onnx.integers(*([0] * rank), op.width)
+    return (onnx.op("Reshape", onnx.op("Concat", *pairs, axis=-1), shape),)

@@ -1,0 +1,31 @@
+"""From the training graph to the graph of its loss, with the last projection fused into it."""
+
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.graph import Graph, copy_node, rebuild
+from xformc.compiler.ops.linear import Linear
+from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
+
+PAD = 0
+"""The id of padding, in sources, targets and labels."""
+
+
+def with_loss(graph: Graph, label_smoothing: float) -> Graph:
+    """The graph with a further input `labels` [batch, target] and the results loss, nll and count.
+
+    loss: mean label-smoothed cross entropy over the labels that are not padding; nll: sum of their unsmoothed cross
+    entropies, in nats; count: how many there are.
+    """
+    builder, values = rebuild(graph, f"{graph.name} loss", {})
+    (logits,) = graph.outputs
+    labels = builder.input("labels", Type("int64", logits.type.axes[:-1]))
+    last = graph.producers()[logits.name]
+    fused = isinstance(last.op, Linear) and len(last.op.over) == 1 and graph.nodes[-1] == last
+    for node in graph.nodes[:-1] if fused else graph.nodes:
+        copy_node(builder, values, node)
+    if fused:
+        x, *weights = (values[value.name] for value in last.inputs)
+        op = LinearCrossEntropy(label_smoothing, PAD)
+        return builder.finish(builder.emit_all(op, (x, labels, *weights), "loss", last.place))
+    return builder.finish(
+        builder.emit_all(CrossEntropy(label_smoothing, PAD), (values[logits.name], labels), "loss", last.place)
+    )
