@@ -1,0 +1,85 @@
+"""Reading an untrusted JSON document: each value is asked for with the type and range that it must have."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from xformc.errors import UserError
+
+
+@dataclass(frozen=True)
+class Document:
+    """A JSON object at `path` in the file `place`; the methods return a checked value or raise UserError."""
+
+    place: str
+    fields: Mapping[str, object]
+    path: str = ""
+
+    def text(self, key: str, choices: tuple[str, ...] = ()) -> str:
+        """A string, one of `choices` if there are any."""
+        value = self._get(key)
+        if not isinstance(value, str) or (choices and value not in choices):
+            raise self._wrong(key, " or ".join(choices) if choices else "a text", value)
+        return value
+
+    def integer(self, key: str, low: int, high: int = 2**62) -> int:
+        """An integer in [low, high]."""
+        value = self._get(key)
+        if type(value) is not int or not low <= value <= high:
+            raise self._wrong(key, f"an integer from {low:,} to {high:,}", value)
+        return value
+
+    def optional_integer(self, key: str, low: int) -> int | None:
+        """An integer of at least `low`, or null."""
+        return None if self._get(key) is None else self.integer(key, low)
+
+    def number(self, key: str, low: float, high: float) -> float:
+        """A finite number in [low, high]."""
+        value = self._get(key)
+        if type(value) not in (int, float) or not low <= cast(float, value) <= high:
+            raise self._wrong(key, f"a number from {low:g} to {high:g}", value)
+        return float(cast(float, value))
+
+    def section(self, key: str) -> "Document":
+        """The object under `key`."""
+        value = self._get(key)
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object", value)
+        return Document(self.place, cast(dict[str, object], value), f"{self.path}{key}.")
+
+    def optional_section(self, key: str) -> "Document | None":
+        """The object under `key`, or None where it is null."""
+        return None if self._get(key) is None else self.section(key)
+
+    def _get(self, key: str) -> object:
+        if key not in self.fields:
+            raise UserError(f"the key {self.path}{key} is missing", place=self.place, hint=_REBUILD)
+        return self.fields[key]
+
+    def _wrong(self, key: str, required: str, found: object) -> UserError:
+        shown = json.dumps(found)
+        shown = shown if len(shown) <= 60 else shown[:60] + "..."
+        return UserError(f"{self.path}{key} must be {required}, not {shown}", place=self.place, hint=_REBUILD)
+
+
+def read_document(path: Path, *, limit: int) -> Document:
+    """The JSON object in the file `path`, which may have up to `limit` bytes.
+
+    Raises: UserError if the file is missing, too large, or not one JSON object.
+    """
+    with path.open("rb") as handle:
+        data = handle.read(limit + 1)
+    if len(data) > limit:
+        raise UserError(f"larger than {limit:,} bytes", place=str(path), hint=_REBUILD)
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"not JSON: {error}", place=str(path), hint=_REBUILD) from error
+    if not isinstance(fields, dict):
+        raise UserError("not a JSON object", place=str(path), hint=_REBUILD)
+    return Document(str(path), cast(dict[str, object], fields))
+
+
+_REBUILD = "the file is damaged or not xformc's: copy the engine again, or rebuild it with `xformc build`"

@@ -1,0 +1,96 @@
+"""The options of the search: what a call may set, and which values make sense for an engine."""
+
+import math
+from dataclasses import dataclass
+from typing import TypedDict
+
+from xformc.errors import UserError
+from xformc.runtime.manifest import Manifest
+
+MAX_OFFSET = 100_000
+MAX_FACTOR = 100.0
+MAX_PENALTY = 100.0
+
+
+class SearchArguments(TypedDict, total=False):
+    """The keyword arguments of a search; what is left out or None is the engine's default.
+
+    beam_width: partial translations kept for each sentence; 1 is greedy search. Time grows with it.
+    n_best: translations returned for each sentence, best first; at most `beam_width`.
+    length_penalty: the exponent in score = log probability / ((5 + length) / 6)^length_penalty; 0 prefers
+        short output, more prefers longer.
+    max_length_factor, max_length_offset: a translation has at most
+        floor(max_length_factor * source tokens) + max_length_offset tokens, both with the end token.
+    """
+
+    beam_width: int | None
+    n_best: int | None
+    length_penalty: float | None
+    max_length_factor: float | None
+    max_length_offset: int | None
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Checked options, complete; the fields are those of `SearchArguments`."""
+
+    beam_width: int
+    n_best: int
+    length_penalty: float
+    max_length_factor: float
+    max_length_offset: int
+
+
+def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOptions:
+    """Fill what `arguments` leaves open with the engine's defaults, and check the whole.
+
+    Raises: UserError naming the option, what it must be, and what it is.
+    """
+    defaults = manifest.defaults
+    unknown = set(arguments) - set(SearchArguments.__annotations__)
+    if unknown:
+        raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}")
+    widest = max(1, manifest.target_vocabulary // 2)
+    beam_width = _integer("beam_width", arguments.get("beam_width"), defaults.beam_width, 1, widest)
+    n_best_default = min(defaults.n_best, beam_width)
+    n_best = _integer("n_best", arguments.get("n_best"), n_best_default, 1, widest)
+    if n_best > beam_width:
+        raise UserError(
+            f"n_best must be at most beam_width, which is {beam_width}, not {n_best}",
+            hint=f"set beam_width to {n_best} or more",
+        )
+    factor = _number(
+        "max_length_factor", arguments.get("max_length_factor"), defaults.max_length_factor, 0.0, MAX_FACTOR
+    )
+    offset = _integer(
+        "max_length_offset", arguments.get("max_length_offset"), defaults.max_length_offset, 0, MAX_OFFSET
+    )
+    if math.floor(factor) + offset < 1:
+        raise UserError(
+            f"max_length_factor {factor:g} and max_length_offset {offset} leave no room for a translation",
+            hint="set max_length_offset to 1 or more",
+        )
+    penalty = arguments.get("length_penalty")
+    return SearchOptions(
+        beam_width=beam_width,
+        n_best=n_best,
+        length_penalty=_number("length_penalty", penalty, defaults.length_penalty, -MAX_PENALTY, MAX_PENALTY),
+        max_length_factor=factor,
+        max_length_offset=offset,
+    )
+
+
+def _integer(name: str, value: object, default: int, low: int, high: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise UserError(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    return value
+
+
+def _number(name: str, value: object, default: float, low: float, high: float) -> float:
+    if value is None:
+        return default
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        raise UserError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+    return float(value)
