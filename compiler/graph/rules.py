@@ -1,9 +1,9 @@
 """Rule tables: what one op does under one transformation. A missing entry is an error that names both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.errors import UserError
 
@@ -80,12 +80,16 @@ class OnnxEmitter(Protocol):
         """An int64 constant: a vector, or of the given shape (`()` is a scalar)."""
         ...
 
-    def shape(self, axes: tuple[str, ...] | Type) -> str:
-        """The run-time sizes of the named axes as an int64 vector, written once in a scope."""
+    def flat(self, name: str, *shape: int) -> str:
+        """A parameter as a matrix or vector of this shape."""
         ...
 
-    def merged(self, *groups: tuple[str, ...]) -> str:
-        """A vector with one size for each group: the product of the sizes of its axes."""
+    def shape(self, axes: Sequence[Axis]) -> str:
+        """The run-time sizes of the axes as an int64 vector."""
+        ...
+
+    def merged(self, *groups: Sequence[Axis]) -> str:
+        """A vector with one number for each group: the product of the sizes of its axes."""
         ...
 
     def once(self, key: str, make: Callable[[], str]) -> str:

@@ -162,17 +162,17 @@ def _attention_onnx(
         for name, item, type in zip(inputs[:3], node.inputs[:3], wanted, strict=True)
     )
     if plan.folded:
-        groups = [(name,) for name in plan.batch]
-        query = onnx.op("Reshape", query, onnx.merged(*groups, plan.rows, plan.query.names[-1:]))
+        axes, batch = plan.query.axes, len(plan.batch)
+        query = onnx.op("Reshape", query, onnx.merged(*((a,) for a in axes[:batch]), axes[batch:-1], axes[-1:]))
     scale = 1 / sqrt(_depth(plan.query))
     scores = _scores(onnx, query, key, scale, len(plan.batch) + 2)
     if op.causal:
-        scores = onnx.op("Add", scores, _causal(onnx, op.keys))
+        scores = onnx.op("Add", scores, _causal(onnx, plan.key.axes[-2]))
     if len(inputs) == 4:
         scores = onnx.op("Add", scores, _masked(onnx, inputs[3], len(plan.batch)))
     product = onnx.op("MatMul", onnx.op("Softmax", scores, axis=-1), value)
     if plan.folded:
-        product = onnx.op("Reshape", product, onnx.shape(plan.product))
+        product = onnx.op("Reshape", product, onnx.shape(plan.product.axes))
     return (emit_aligned(onnx, product, plan.product, plan.result),)
 
 
@@ -190,12 +190,12 @@ def _scores(onnx: OnnxEmitter, query: str, key: str, scale: float, rank: int) ->
     return onnx.op("MatMul", scaled, onnx.op("Transpose", key, perm=order))
 
 
-def _causal(onnx: OnnxEmitter, axis: str) -> str:
+def _causal(onnx: OnnxEmitter, axis: Axis) -> str:
     def make() -> str:
         masked = onnx.op("Expand", onnx.floats(MASKED, shape=()), onnx.merged((axis,), (axis,)))
         return onnx.op("Trilu", masked, onnx.integers(1, shape=()), upper=1)
 
-    return onnx.once(f"causal {axis}", make)
+    return onnx.once(f"causal {axis.name}", make)
 
 
 def _masked(onnx: OnnxEmitter, mask: str, batch: int) -> str:

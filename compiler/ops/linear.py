@@ -74,7 +74,9 @@ def _linear_torch(op: Linear, node: Node, torch: TorchNamespace) -> Callable[...
 def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     x, weight = node.inputs[0].type, node.inputs[1].type
     ordered = _ordered(op, x)
-    width = prod(weight.sizes()[len(weight.axes) - len(op.over) :])
+    new = prod(weight.sizes()[: len(weight.axes) - len(op.over)])
+    width = prod(weight.sizes()) // new
     rows = onnx.op("Reshape", emit_aligned(onnx, inputs[0], x, ordered), onnx.integers(-1, width))
-    product = onnx.op("Gemm", rows, *inputs[1:], transB=1)
-    return (onnx.op("Reshape", product, onnx.shape(node.outputs[0].type)),)
+    bias = [onnx.flat(name, new) for name in inputs[2:]]
+    product = onnx.op("Gemm", rows, onnx.flat(inputs[1], new, width), *bias, transB=1)
+    return (onnx.op("Reshape", product, onnx.shape(node.outputs[0].type.axes)),)

@@ -66,7 +66,7 @@ def _positions_torch(op: Positions, node: Node, torch: TorchNamespace) -> Callab
 
 @to_onnx.rule(Positions)
 def _positions_onnx(op: Positions, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    size = onnx.op("Squeeze", onnx.shape((op.axis,)))
+    size = onnx.op("Squeeze", onnx.shape((node.inputs[0].type.axis(op.axis),)))
     return (onnx.op("Range", onnx.integers(0, shape=()), size, onnx.integers(1, shape=())),)
 
 

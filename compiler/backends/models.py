@@ -1,0 +1,103 @@
+"""The three ONNX models of one graph: the engine, and the two that only a certificate needs."""
+
+from collections.abc import Sequence
+
+import onnx
+
+from xformc.compiler.backends.onnx import Emitter, model
+from xformc.compiler.backends.weights import Weights
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.beam import SearchInputs, emit_search
+from xformc.compiler.search.defaults import SearchDefaults
+
+
+def engine_model(
+    decoder: Decoder, weights: Weights, defaults: SearchDefaults, *, fused: bool
+) -> onnx.ModelProto:
+    """Source tokens in, n-best targets out; the search's options are inputs that have default values.
+
+    `decoder` has the axis `beam`. Inputs and outputs are those of docs/engine.md.
+    """
+    emitter = Emitter(weights, fused=fused)
+    (source,) = decoder.prepare.inputs
+    emitter.bind(source, source.name)
+    options = {
+        "beam_width": emitter.default("beam_width", defaults.beam_width),
+        "n_best": emitter.default("n_best", defaults.n_best),
+        "length_penalty": emitter.default("length_penalty", defaults.length_penalty),
+        "max_length_factor": emitter.default("max_length_factor", defaults.max_length_factor),
+        "max_length_offset": emitter.default("max_length_offset", defaults.max_length_offset),
+    }
+    result = emit_search(emitter, decoder, SearchInputs(source.name, *options))
+    names = ("tokens", "lengths", "scores")
+    found = (result.tokens, result.lengths, result.scores)
+    for name, value in zip(names, found, strict=True):
+        emitter.op("Identity", value, name=name)
+    n_best, length = Axis("n_best"), Axis("length")
+    batch = source.type.axes[0]
+    types = [
+        Type("int64", (batch, n_best, length)),
+        Type("int64", (batch, n_best)),
+        Type("float32", (batch, n_best)),
+    ]
+    inputs = [(source.name, source.type), *options.items()]
+    return model(emitter, "engine", inputs, list(zip(names, types, strict=True)))
+
+
+def forward_model(graph: Graph, weights: Weights, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:
+    """The training graph as it is: source and target in, all logits out, then the values of `show`."""
+    emitter = Emitter(weights, fused=fused)
+    emitter.graph(graph, {value.name: value.name for value in graph.inputs})
+    shown = [*graph.outputs, *show]
+    outputs = [
+        (emitter.op("Identity", emitter.name_of(value), name=f"out/{value.name}"), value.type) for value in shown
+    ]
+    return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
+
+
+def stepwise_model(decoder: Decoder, weights: Weights, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:
+    """The derived decoder fed with a given target, one token a step.
+
+    Source and target in; out come the logits of every step and the values of `show`, stacked along a first axis.
+    """
+    emitter = Emitter(weights, fused=fused)
+    (source,) = decoder.prepare.inputs
+    token = decoder.token
+    target = Value(token.name, Type("int64", (token.type.axes[0], Axis("target"))))
+    constants = emitter.graph(decoder.prepare, {source.name: source.name})
+    for value, name in zip(decoder.constants, constants, strict=True):
+        emitter.bind(value, name)
+    emitter.bind(target, target.name)
+    steps = emitter.op("Squeeze", emitter.shape(target.type.axes[1:]))
+    sizes = [
+        emitter.merged(*((Axis("past", 0) if axis.name == "past" else axis,) for axis in state.past.type.axes))
+        for state in decoder.states
+    ]
+    empty = [emitter.op("Expand", emitter.floats(0.0, shape=()), size) for size in sizes]
+    shown = [decoder.logits, *show]
+
+    def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
+        newest = scope.op("Gather", target.name, scope.op("Unsqueeze", iteration, scope.integers(0)), axis=1)
+        names = {value.name: scope.name_of(value) for value in decoder.constants}
+        names |= {token.name: newest, "position": iteration}
+        names |= {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
+        _, *new = scope.graph(decoder.step, names)
+        collected = [(value.type, scope.name_of(value)) for value in shown]
+        return scope.op("Identity", scope.booleans(True, shape=())), new, collected
+
+    carried = [(state.past.type, name) for state, name in zip(decoder.states, empty, strict=True)]
+    results = emitter.loop(
+        steps, emitter.booleans(True, shape=()), carried, body, frozenset({"batch", "source"})
+    )
+    stacked = results[len(carried) :]
+    outputs = [
+        (
+            emitter.op("Identity", name, name=f"out/{value.name}"),
+            Type(value.type.dtype, (Axis("steps"), *value.type.axes)),
+        )
+        for value, name in zip(shown, stacked, strict=True)
+    ]
+    inputs = [(source.name, source.type), (target.name, target.type)]
+    return model(emitter, "stepwise", inputs, outputs)

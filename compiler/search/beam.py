@@ -1,0 +1,345 @@
+"""Beam search around a derived step, as ONNX operators: the whole of docs/search.md; width 1 is greedy search.
+
+Two loops. The inner one decodes a batch of sentences token by token until enough of them are finished; the outer one
+then files what they found, keeps the rows of the others only, and starts the inner loop again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.graph.rules import OnnxEmitter
+from xformc.compiler.passes.step import Decoder
+
+BEGIN, END, PAD = 2, 3, 0
+FINISHED_SHARE = 8
+"""The inner loop ends when a share of 1/8 of its sentences is finished."""
+
+_B, _W, _T = Axis("batch"), Axis("beam"), Axis("length")
+_ID, _FLAG = Type("int64"), Type("bool")
+_TOKENS = Type("int64", (_B, _W, _T))
+_SCORES = Type("float32", (_B, _W))
+_LENGTHS = Type("int64", (_B, _W))
+_PER_SENTENCE = Type("int64", (_B,))
+_DONE = Type("bool", (_B,))
+
+
+class SearchEmitter(OnnxEmitter, Protocol):
+    """An emitter that can also write loops, bind graph values and fold a whole graph."""
+
+    def bind(self, value: Value, name: str) -> None: ...
+    def graph(self, graph: Graph, inputs: dict[str, str]) -> tuple[str, ...]: ...
+    def booleans(self, *values: bool, shape: tuple[int, ...] | None = None) -> str: ...
+    def loop(
+        self,
+        trips: str,
+        condition: str,
+        carried: Sequence[tuple[Type, str]],
+        body: Callable[..., tuple[str, list[str], list[tuple[Type, str]]]],
+        keeps: frozenset[str] = frozenset(),
+    ) -> tuple[str, ...]: ...
+    def name_of(self, value: Value) -> str: ...
+
+
+@dataclass(frozen=True)
+class SearchInputs:
+    """The ONNX names of the search's inputs; see docs/search.md for what they mean."""
+
+    source: str
+    beam_width: str
+    n_best: str
+    length_penalty: str
+    max_length_factor: str
+    max_length_offset: str
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The ONNX names of the n-best lists: tokens [batch, n_best, length], lengths and scores [batch, n_best]."""
+
+    tokens: str
+    lengths: str
+    scores: str
+
+
+@dataclass(frozen=True)
+class _Live:
+    """The sentences that are still being decoded: hypotheses, what they have finished, and their states."""
+
+    tokens: str
+    scores: str
+    pool_tokens: str
+    pool_lengths: str
+    pool_scores: str
+    found: str
+    limit: str
+    rows: list[str]
+
+    @staticmethod
+    def types(rows: Sequence[Type]) -> list[Type]:
+        return [_TOKENS, _SCORES, _TOKENS, _LENGTHS, _SCORES, _PER_SENTENCE, _PER_SENTENCE, *rows]
+
+    @staticmethod
+    def of(names: Sequence[str]) -> "_Live":
+        return _Live(*names[:7], rows=list(names[7:]))
+
+    def names(self) -> list[str]:
+        return [
+            self.tokens, self.scores, self.pool_tokens, self.pool_lengths, self.pool_scores, self.found, self.limit,
+            *self.rows,
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the whole batch has found so far, in the order of the sources."""
+
+    tokens: str
+    lengths: str
+    scores: str
+
+
+def emit_search(onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs) -> SearchResult:
+    """Write prepare, the search and the choice of the n best. `decoder` has the axis `beam` (see `with_beam`)."""
+    return _Search(onnx, decoder, inputs).emit()
+
+
+class _Search:
+    def __init__(self, onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs) -> None:
+        self.decoder = decoder
+        self.inputs = inputs
+        self.root = onnx
+        self.row_constants = [value for value in decoder.constants if "batch" in value.type.names]
+        self.states = [state.past for state in decoder.states]
+        self.width = onnx.op("Unsqueeze", inputs.beam_width, onnx.integers(0))
+        self.candidates = onnx.op("Mul", self.width, onnx.integers(2))
+
+    def emit(self) -> SearchResult:
+        onnx, source = self.root, self.inputs.source
+        names = {value.name: source for value in self.decoder.prepare.inputs}
+        constants = onnx.graph(self.decoder.prepare, names)
+        self.constants = dict(zip((value.name for value in self.decoder.constants), constants, strict=True))
+        batch = onnx.op("Shape", source, start=0, end=1)
+        self.first_rank = onnx.op("Range", onnx.integers(0, shape=()), onnx.op("Squeeze", self.width), _one(onnx))
+        live = self._start(onnx, batch)
+        rows = onnx.op("Range", onnx.integers(0, shape=()), onnx.op("Squeeze", batch), _one(onnx))
+        found = _Found(live.pool_tokens, live.pool_lengths, live.pool_scores)
+        types = [_PER_SENTENCE, _ID, *_Live.types(self._row_types()), _TOKENS, _LENGTHS, _SCORES]
+        entering = [rows, onnx.integers(0, shape=()), *live.names(), found.tokens, found.lengths, found.scores]
+        trips = onnx.integers(2**31, shape=())
+        results = onnx.loop(
+            trips, onnx.booleans(True, shape=()), list(zip(types, entering, strict=True)), self._epoch
+        )
+        return self._best(onnx, _Found(*results[-3:]))
+
+    def _row_types(self) -> list[Type]:
+        return [value.type for value in (*self.row_constants, *self.states)]
+
+    def _start(self, onnx: SearchEmitter, batch: str) -> _Live:
+        shape = onnx.op("Concat", batch, self.width, axis=0)
+        tokens_shape = onnx.op("Concat", shape, onnx.integers(1), axis=0)
+        nothing = onnx.op("Expand", onnx.floats(float("-inf"), shape=()), shape)
+        zeros = onnx.op("Expand", onnx.integers(0, shape=()), shape)
+        first = onnx.op("Where", onnx.op("Equal", self.first_rank, onnx.integers(0)),
+                        onnx.floats(0.0), onnx.floats(float("-inf")))  # fmt: skip
+        return _Live(
+            tokens=onnx.op("Expand", onnx.integers(BEGIN, shape=()), tokens_shape),
+            scores=onnx.op("Expand", first, shape),
+            pool_tokens=onnx.op("Expand", onnx.integers(PAD, shape=()), tokens_shape),
+            pool_lengths=zeros,
+            pool_scores=nothing,
+            found=onnx.op("Expand", onnx.integers(0, shape=()), batch),
+            limit=self._limit(onnx),
+            rows=[
+                *(self.constants[value.name] for value in self.row_constants),
+                *(self._empty_state(onnx, value, batch) for value in self.states),
+            ],
+        )
+
+    def _limit(self, onnx: SearchEmitter) -> str:
+        real = onnx.op("Not", onnx.op("Equal", self.inputs.source, onnx.integers(PAD, shape=())))
+        count = onnx.op("ReduceSum", onnx.op("Cast", real, to=1), onnx.integers(1), keepdims=0)
+        scaled = onnx.op("Floor", onnx.op("Mul", count, self.inputs.max_length_factor))
+        limit = onnx.op("Add", onnx.op("Cast", scaled, to=7), self.inputs.max_length_offset)
+        return onnx.op("Max", limit, _one(onnx))
+
+    def _empty_state(self, onnx: SearchEmitter, state: Value, batch: str) -> str:
+        parts = {"batch": batch, "beam": self.width, "past": onnx.integers(0)}
+        sizes = [
+            parts[axis.name] if axis.size is None else onnx.integers(axis.size) for axis in state.type.axes
+        ]
+        return onnx.op("Expand", onnx.floats(0.0, shape=()), onnx.op("Concat", *sizes, axis=0))
+
+    def _epoch(
+        self, onnx: SearchEmitter, iteration: str, entering: list[str]
+    ) -> tuple[str, list[str], list[tuple[Type, str]]]:
+        """Decode until some sentences are finished, file their results and keep the rows of the others."""
+        sentences, position = entering[:2]
+        live, found = _Live.of(entering[2:-3]), _Found(*entering[-3:])
+        constants = self._bind_constants(onnx, live)
+        carried = [
+            (_ID, position),
+            (_DONE, onnx.op("Less", live.limit, onnx.integers(0, shape=()))),
+            *zip(_Live.types([])[:6], live.names()[:6], strict=True),
+            *((value.type, name) for value, name in zip(self.states, live.rows[constants:], strict=True)),
+        ]
+
+        def step(scope: SearchEmitter, _: str, names: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
+            now = _Live.of([*names[2:8], live.limit, *names[8:]])
+            return self._step(scope, names[0], names[1], now)
+
+        trips, keeps = onnx.integers(2**31, shape=()), frozenset({"batch", "beam", "source"})
+        position, done, *rest = onnx.loop(trips, onnx.booleans(True, shape=()), carried, step, keeps)
+        live = _Live.of([*rest[:6], live.limit, *live.rows[:constants], *rest[6:]])
+        found = self._file(onnx, sentences, live, found)
+        kept = onnx.op("Squeeze", onnx.op("NonZero", onnx.op("Not", done)), onnx.integers(0))
+        rows = [onnx.op("Gather", name, kept, axis=0) for name in (sentences, *live.names())]
+        alive = onnx.op("Greater", onnx.op("Squeeze", onnx.op("Shape", kept)), onnx.integers(0, shape=()))
+        return alive, [rows[0], position, *rows[1:], found.tokens, found.lengths, found.scores], []
+
+    def _bind_constants(self, onnx: SearchEmitter, live: _Live) -> int:
+        """Make the rows of the constants known under their graph names; returns how many there are."""
+        for value, name in zip((*self.row_constants, *self.states), live.rows, strict=True):
+            onnx.bind(Value(value.name, _without_past(value.type)), name)
+        return len(self.row_constants)
+
+    def _file(self, onnx: SearchEmitter, sentences: str, live: _Live, found: _Found) -> _Found:
+        """Write what the live sentences have found into the rows of the batch that are theirs."""
+        place = onnx.op("Unsqueeze", sentences, onnx.integers(1))
+        more = onnx.op("Sub", onnx.op("Shape", live.pool_tokens, start=2), onnx.op("Shape", found.tokens, start=2))
+        padded = onnx.op("Pad", found.tokens, onnx.op("Concat", onnx.integers(0, 0, 0, 0, 0), more, axis=0))
+        return _Found(
+            onnx.op("ScatterND", padded, place, live.pool_tokens),
+            onnx.op("ScatterND", found.lengths, place, live.pool_lengths),
+            onnx.op("ScatterND", found.scores, place, live.pool_scores),
+        )
+
+    def _step(
+        self, onnx: SearchEmitter, position: str, done: str, live: _Live
+    ) -> tuple[str, list[str], list[tuple[Type, str]]]:
+        newest = onnx.op("Slice", live.tokens, onnx.integers(-1), onnx.integers(2**31), onnx.integers(2))
+        logits, states = self._decode(onnx, newest, position, live)
+        scores, tokens, parents = self._candidates(onnx, logits, live)
+        length = onnx.op("Add", position, _one(onnx))
+        ended = onnx.op("Equal", tokens, onnx.integers(END, shape=()))
+        last = onnx.op("LessOrEqual", live.limit, length)
+        pool, found = self._finish(onnx, live, scores, tokens, parents, ended, last, done, length)
+        finished = onnx.op("Or", onnx.op("Or", done, last), onnx.op("GreaterOrEqual", found, self.width))
+
+        open_scores = onnx.op("Where", ended, onnx.floats(float("-inf"), shape=()), scores)
+        next_scores, chosen = onnx.ops("TopK", 2, open_scores, self.width, axis=-1)
+        parents = onnx.op("GatherElements", parents, chosen, axis=-1)
+        flat = self._flat(onnx, parents)
+        grown = onnx.op("Concat", self._reorder(onnx, live.tokens, _TOKENS, flat),
+                        onnx.op("Unsqueeze", onnx.op("GatherElements", tokens, chosen, axis=-1), onnx.integers(-1)),
+                        axis=-1)  # fmt: skip
+        moved = [
+            self._reorder(onnx, name, state.past.type, flat)
+            for name, state in zip(states, self.decoder.states, strict=True)
+        ]
+        return (
+            self._go_on(onnx, finished),
+            [length, finished, grown, next_scores, *pool, found, *moved],
+            [],
+        )
+
+    def _decode(self, onnx: SearchEmitter, newest: str, position: str, live: _Live) -> tuple[str, list[str]]:
+        names = {**self.constants, self.decoder.token.name: newest, "position": position}
+        rows = (*self.row_constants, *self.states)
+        names.update({value.name: name for value, name in zip(rows, self._rows(onnx, live), strict=True)})
+        logits, *states = onnx.graph(self.decoder.step, names)
+        return logits, states
+
+    def _rows(self, onnx: SearchEmitter, live: _Live) -> list[str]:
+        constants = [onnx.name_of(value) for value in self.row_constants]
+        return [*constants, *live.rows]
+
+    def _candidates(self, onnx: SearchEmitter, logits: str, live: _Live) -> tuple[str, str, str]:
+        """The 2 * width best continuations of a sentence: log probabilities, tokens and parents, best first."""
+        best, ids = onnx.ops("TopK", 2, logits, self.candidates, axis=-1)
+        normalizer = onnx.op("ReduceLogSumExp", logits, onnx.integers(-1), keepdims=1)
+        before = onnx.op("Unsqueeze", live.scores, onnx.integers(2, 3))
+        total = onnx.op("Add", onnx.op("Sub", best, normalizer), before)
+        flat = onnx.op("Concat", onnx.op("Shape", live.scores, end=1), onnx.integers(-1), axis=0)
+        scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), self.candidates, axis=-1)
+        tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
+        return scores, tokens, onnx.op("Div", chosen, self.candidates)
+
+    def _finish(
+        self,
+        onnx: SearchEmitter,
+        live: _Live,
+        scores: str,
+        tokens: str,
+        parents: str,
+        ended: str,
+        last: str,
+        done: str,
+        length: str,
+    ) -> tuple[list[str], str]:
+        """Move the candidates among the first `width` that end here into the pool of the `width` best finished."""
+        top = [self._first(onnx, name) for name in (scores, tokens, parents, ended)]
+        one = onnx.integers(1)
+        ends = onnx.op("And", onnx.op("Or", top[3], onnx.op("Unsqueeze", last, one)),
+                       onnx.op("Not", onnx.op("Unsqueeze", done, one)))  # fmt: skip
+        penalty = onnx.op("Pow", onnx.op("Div", onnx.op("Add", onnx.op("Cast", length, to=1), onnx.floats(5.0, shape=())),
+                                         onnx.floats(6.0, shape=())), self.inputs.length_penalty)  # fmt: skip
+        offered = onnx.op("Where", ends, onnx.op("Div", top[0], penalty), onnx.floats(float("-inf"), shape=()))
+        pool_scores, chosen = onnx.ops(
+            "TopK", 2, onnx.op("Concat", live.pool_scores, offered, axis=-1), self.width, axis=-1
+        )
+        lengths = onnx.op("Add", onnx.op("Mul", live.pool_lengths, onnx.integers(0, shape=())), length)
+        both = onnx.op("Concat", live.pool_lengths, lengths, axis=-1)
+        pool_lengths = onnx.op("GatherElements", both, chosen, axis=-1)
+        sequences = onnx.op("Concat", self._reorder(onnx, live.tokens, _TOKENS, self._flat(onnx, top[2])),
+                            onnx.op("Unsqueeze", top[1], onnx.integers(-1)), axis=-1)  # fmt: skip
+        padded = onnx.op("Pad", live.pool_tokens, onnx.integers(0, 0, 0, 0, 0, 1))
+        every = onnx.op("Concat", padded, sequences, axis=1)
+        index = onnx.op("Expand", onnx.op("Unsqueeze", chosen, onnx.integers(-1)),
+                        onnx.op("Concat", onnx.integers(1, 1), onnx.op("Shape", every, start=2), axis=0))  # fmt: skip
+        pool_tokens = onnx.op("GatherElements", every, index, axis=1)
+        count = onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), onnx.integers(1), keepdims=0)
+        return [pool_tokens, pool_lengths, pool_scores], onnx.op("Add", live.found, count)
+
+    def _first(self, onnx: SearchEmitter, name: str) -> str:
+        return onnx.op("Slice", name, onnx.integers(0), self.width, onnx.integers(1))
+
+    def _flat(self, onnx: SearchEmitter, parents: str) -> str:
+        """Parents [batch, beam] as rows of a value whose batch and beam are one axis."""
+        rows = onnx.op("Squeeze", onnx.op("Shape", parents, end=1))
+        starts = onnx.op("Mul", onnx.op("Range", onnx.integers(0, shape=()), rows, _one(onnx)), self.width)
+        return onnx.op("Reshape", onnx.op("Add", parents, onnx.op("Unsqueeze", starts, onnx.integers(1))),
+                       onnx.integers(-1))  # fmt: skip
+
+    def _reorder(self, onnx: SearchEmitter, name: str, type: Type, flat: str) -> str:
+        tail = onnx.op("Shape", name, start=2)
+        rows = onnx.op("Reshape", name, onnx.op("Concat", onnx.integers(-1), tail, axis=0))
+        shape = onnx.op("Concat", onnx.integers(-1), self.width, tail, axis=0)
+        return onnx.op("Reshape", onnx.op("Gather", rows, flat, axis=0), shape)
+
+    def _go_on(self, onnx: SearchEmitter, finished: str) -> str:
+        done = onnx.op("ReduceSum", onnx.op("Cast", finished, to=7), keepdims=0)
+        share = onnx.op("Mul", done, onnx.integers(FINISHED_SHARE, shape=()))
+        return onnx.op("Less", share, onnx.op("Size", finished))
+
+    def _best(self, onnx: SearchEmitter, found: _Found) -> SearchResult:
+        """The n best of each sentence, without the begin token, cut to the longest."""
+        zero, one = onnx.integers(0), onnx.integers(1)
+        n_best = onnx.op("Unsqueeze", self.inputs.n_best, zero)
+        scores = onnx.op("Slice", found.scores, zero, n_best, one)
+        lengths = onnx.op("Slice", found.lengths, zero, n_best, one)
+        longest = onnx.op("Unsqueeze", onnx.op("ReduceMax", lengths, keepdims=0), zero)
+        ends = onnx.op("Concat", n_best, onnx.op("Add", longest, one), axis=0)
+        tokens = onnx.op("Slice", found.tokens, onnx.integers(0, 1), ends, onnx.integers(1, 2))
+        return SearchResult(tokens, lengths, scores)
+
+
+def _one(onnx: OnnxEmitter) -> str:
+    return onnx.integers(1, shape=())
+
+
+def _without_past(type: Type) -> Type:
+    """The type with the axis that grows in the loop taken as known, so that nobody reads its size outside."""
+    return Type(type.dtype, tuple(Axis(axis.name, 0) if axis.name == "past" else axis for axis in type.axes))
