@@ -42,6 +42,13 @@ class Document:
             raise self._wrong(key, f"a number from {low:g} to {high:g}", value)
         return float(cast(float, value))
 
+    def boolean(self, key: str) -> bool:
+        """True or false."""
+        value = self._get(key)
+        if not isinstance(value, bool):
+            raise self._wrong(key, "true or false", value)
+        return value
+
     def section(self, key: str) -> "Document":
         """The object under `key`."""
         value = self._get(key)
@@ -52,6 +59,15 @@ class Document:
     def optional_section(self, key: str) -> "Document | None":
         """The object under `key`, or None where it is null."""
         return None if self._get(key) is None else self.section(key)
+
+    def sections(self, key: str) -> "list[Document]":
+        """The objects in the list under `key`."""
+        value = self._get(key)
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list", value)
+        items = {str(index): item for index, item in enumerate(cast(list[object], value))}
+        inner = Document(self.place, items, f"{self.path}{key}.")
+        return [inner.section(index) for index in items]
 
     def _get(self, key: str) -> object:
         if key not in self.fields:

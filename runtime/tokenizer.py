@@ -28,7 +28,7 @@ class Tokenizer:
         return [*self.source.encode(text), self.tokens.end]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of target ids; the special tokens leave no trace, not even two spaces around an unknown."""
+        """The text of target ids; special tokens leave no trace, not even two spaces around an unknown."""
         special = (self.tokens.pad, self.tokens.unknown, self.tokens.begin, self.tokens.end)
         text = self.target.decode([identifier for identifier in ids if identifier not in special])
         return " ".join(text.split()) if self.tokens.unknown in ids else text

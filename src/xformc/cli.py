@@ -1,0 +1,133 @@
+"""The command line: its commands are in `commands`; a user's mistake is one message and exit code 2.
+
+Exit codes: 0 done; 1 our bug (with a traceback); 2 the user's mistake; 130 interrupted; 141 the
+reader of our output has gone.
+"""
+
+import logging
+import os
+import sys
+from typing import IO, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from xformc import __version__
+from xformc.commands.build import build, verify
+from xformc.commands.check import check, schema
+from xformc.commands.corpus import corpus
+from xformc.commands.evaluate import evaluate
+from xformc.commands.inspect_engine import inspect
+from xformc.commands.train import average, train
+from xformc.commands.translate import translate
+from xformc.errors import UserError
+
+EXTRAS = {
+    "torch": "build",
+    "onnx": "build",
+    "pydantic": "build",
+    "yaml": "build",
+    "safetensors": "build",
+    "sacrebleu": "train",
+    "num2words": "demo",
+}
+
+
+class _Commands(TyperGroup):
+    """The one place where what a user can cause becomes a message and an exit code."""
+
+    def invoke(self, ctx: Any) -> object:
+        try:
+            result: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except UserError as error:
+            _fail(error)
+        except BrokenPipeError:
+            _leave(141)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            _leave(130)
+        except ModuleNotFoundError as error:
+            _fail(_missing_extra(error))
+        except OSError as error:
+            _fail(UserError(error.strerror or str(error), place=_file_name(error)))
+        return result
+
+
+app = typer.Typer(
+    cls=_Commands,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (check, schema, corpus, train, average, build, verify, inspect, translate, evaluate):
+    app.command()(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"xformc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def describe(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_print_version, is_eager=True
+    ),
+) -> None:
+    """One YAML spec becomes a PyTorch module to train and a certified ONNX engine to ship.
+
+    \b
+    xformc check transformer_base                          is the spec right? how large is it?
+    xformc train SPEC --data DIR --out RUN                 train it on parallel text
+    xformc build SPEC --weights RUN --out ENGINE           compile it, and prove the engine right
+    xformc translate ENGINE < in.txt > out.txt             use it
+
+    `xformc COMMAND --help` explains each command by an example.
+    """
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        _use_utf8(stream)
+    logging.basicConfig(format="%(levelname)s: %(message)s")
+    for level in (logging.WARNING, logging.ERROR):
+        logging.addLevelName(level, logging.getLevelName(level).lower())
+    app(prog_name="xformc")
+
+
+def _use_utf8(stream: IO[str]) -> None:
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _fail(error: UserError) -> NoReturn:
+    print(f"error: {error}", file=sys.stderr)
+    _leave(2)
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit with `code`, dropping output that can no longer be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _missing_extra(error: ModuleNotFoundError) -> UserError:
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        raise error
+    return UserError(
+        f"this command needs the package {package}, which is not installed",
+        hint=f"pip install 'xformc[{EXTRAS[package]}]'",
+    )
+
+
+def _file_name(error: OSError) -> str | None:
+    return None if error.filename is None else os.fsdecode(error.filename)

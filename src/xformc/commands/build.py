@@ -1,0 +1,110 @@
+"""`xformc build` and `xformc verify`: the spec and its weights become an engine that is proved right."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from typer import Argument, Exit, Option
+
+from xformc.commands.certificate_text import certificate_lines
+from xformc.commands.check import SPEC_HELP
+from xformc.commands.inspect_engine import read_certificate
+from xformc.commands.spec_path import find_spec
+from xformc.commands.translate import ENGINE_HELP
+from xformc.errors import UserError
+from xformc.runtime.manifest import MANIFEST_NAME
+
+WEIGHTS_HELP = "A run, one of its checkpoints, or a .safetensors file; fresh weights if left out."
+
+
+class Target(StrEnum):
+    """Which operators an engine may use."""
+
+    portable = "portable"
+    cpu = "cpu"
+
+
+def build(
+    spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
+    *,
+    weights: Annotated[Path | None, Option(help=WEIGHTS_HELP)] = None,
+    target: Annotated[
+        Target, Option(help="portable: standard ONNX only; cpu: ONNX Runtime's fused operators too.")
+    ] = Target.portable,
+    out: Annotated[Path | None, Option(help="The engine's folder; engines/NAME if left out.")] = None,
+    stop_after: Annotated[
+        str | None, Option(help="Print the graph after this pass, and build nothing.", metavar="PASS")
+    ] = None,
+) -> None:
+    """Compile a spec into an engine, and prove it right.
+
+    \b
+    xformc build specs/numbers.yaml --weights demo/run --out demo/engine
+    xformc build transformer_big --target cpu                 with fresh weights, to see its speed
+    xformc build transformer_base --stop-after step           print the derived step graph
+
+    The proof, the certificate, shows that the engine computes the same function as the PyTorch module, and
+    that its search is right. A build that cannot show it fails, names the first node that differs, writes nothing.
+    """
+    from xformc.compiler import compile_spec
+    from xformc.compiler.build import build_engine, print_stage
+    from xformc.compiler.spec import load_spec
+    from xformc.compiler.weights import load_weights
+
+    loaded = load_spec(find_spec(spec))
+    if stop_after is not None:
+        print(print_stage(loaded, stop_after))
+        return
+    folder = out or Path("engines") / loaded.name
+    _check_replaceable(folder)
+    trained = None if weights is None else load_weights(weights, compile_spec(loaded))
+    tokenizers = None if weights is None else _find_tokenizers(weights)
+    console = Console(stderr=True)
+    with console.status("building") as status:
+        build_engine(loaded, trained, tokenizers, target.value, folder, status.update)
+    print(f"{folder}: built, and proved to be the spec's function")
+    for line in certificate_lines(read_certificate(folder)):
+        print(f"  {line}")
+
+
+def verify(engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")]) -> None:
+    """Repeat the proof of an engine's certificate here.
+
+    \b
+    xformc verify demo/engine
+
+    The exit code is 2 if a stage misses its bound.
+    """
+    from xformc.compiler.certify import verify_engine
+
+    certificate = verify_engine(engine)
+    for line in certificate.lines():
+        print(line)
+    if not certificate.passed:
+        raise Exit(2)
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Raises: UserError if `folder` holds anything but an engine, which a build would then destroy."""
+    if not folder.exists() or (folder / MANIFEST_NAME).is_file():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise UserError("exists, and is not an engine", place=str(folder), hint="give --out a new folder")
+
+
+def _find_tokenizers(weights: Path) -> dict[str, Path]:
+    """Side -> SentencePiece model of the run that `weights` (a run, a checkpoint or a file) belongs to."""
+    near = weights.resolve()
+    for folder in (near, *list(near.parents)[:3]):
+        shared = folder / "tokenizer.model"
+        if shared.is_file():
+            return {"source": shared, "target": shared}
+        pair = {side: folder / f"{side}.model" for side in ("source", "target")}
+        if all(path.is_file() for path in pair.values()):
+            return pair
+    raise UserError(
+        "no tokenizer.model, or source.model and target.model, beside these weights",
+        place=str(weights),
+        hint="give --weights the run's folder, or copy the run's tokenizer beside the file",
+    )

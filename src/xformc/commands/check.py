@@ -1,0 +1,75 @@
+"""`xformc check` and `xformc schema`: the spec alone."""
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from xformc.commands.spec_path import find_spec
+
+if TYPE_CHECKING:
+    from xformc.compiler.graph.graph import Graph
+
+SPEC_HELP = "A spec's file, or the name of one that comes with xformc."
+
+
+def check(
+    spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check a spec, and print its sizes and parameters.
+
+    \b
+    xformc check specs/transformer_base.yaml
+    xformc check transformer_big --json
+
+    Mistakes are shown with their line, all at once, and the exit code is 2.
+    """
+    from xformc.compiler import compile_spec
+    from xformc.compiler.spec import load_spec
+
+    checked = load_spec(find_spec(spec))
+    graph = compile_spec(checked)
+    counts = _parameters_by_stage(graph)
+    total = sum(counts.values())
+    if as_json:
+        print(json.dumps(_as_json(checked.name, checked.task, dict(checked.sizes), counts)))
+        return
+    print(f"{checked.name}: {checked.task}, no mistakes")
+    print("sizes")
+    for name, size in checked.sizes.items():
+        print(f"  {name:<24}{size:>14,}")
+    print("parameters")
+    for stage, count in counts.items():
+        print(f"  {stage:<24}{count:>14,}")
+    print(f"  {'total':<24}{total:>14,}")
+
+
+def schema() -> None:
+    """Print the spec language's JSON schema, for editors.
+
+    \b
+    xformc schema > xformc.schema.json
+    # then, as the first line of a spec:
+    # yaml-language-server: $schema=xformc.schema.json
+    """
+    from xformc.compiler.spec import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+def _parameters_by_stage(graph: "Graph") -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for parameter in graph.parameters:
+        counts[parameter.name.partition("/")[0]] += parameter.count
+    return dict(counts)
+
+
+def _as_json(name: str, task: str, sizes: dict[str, object], counts: dict[str, int]) -> dict[str, object]:
+    return {
+        "name": name,
+        "task": task,
+        "sizes": sizes,
+        "parameters": {**counts, "total": sum(counts.values())},
+    }

@@ -1,0 +1,28 @@
+"""Finding a spec by its path, or by its bare name among the specs that come with xformc."""
+
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+
+from xformc.errors import UserError
+
+
+def find_spec(spec: str) -> Path:
+    """The file that `spec` means: a path, or a name such as `transformer_base`.
+
+    Raises: UserError if there is neither such a file nor such a shipped spec.
+    """
+    path = Path(spec)
+    if path.exists() or path.suffix or "/" in spec:
+        return path
+    shipped = Path(str(resources.files("xformc.specs")))
+    found = shipped / f"{spec}.yaml"
+    if found.is_file():
+        return found
+    names = sorted(file.stem for file in shipped.glob("*.yaml"))
+    near = get_close_matches(spec, names, n=1)
+    raise UserError(
+        "no such file, and no spec of this name comes with xformc",
+        place=spec,
+        hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}",
+    )

@@ -1,0 +1,71 @@
+"""`xformc train` and `xformc average`: text in, weights out."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from xformc.commands.check import SPEC_HELP
+from xformc.commands.spec_path import find_spec
+from xformc.errors import UserError
+
+
+def train(
+    spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
+    data: Annotated[
+        Path, Option(help="A folder with train.* and valid.* (.tsv, or two files; .gz is unpacked).")
+    ],
+    *,
+    out: Annotated[Path | None, Option(help="The run's folder; runs/NAME if left out.")] = None,
+    languages: Annotated[str | None, Option(help="Source and target, as in the file names: en-de.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue the run in --out where it stopped.")] = False,
+    seed: Annotated[int, Option(help="Another seed, another start and order.")] = 1,
+) -> None:
+    """Train a spec's model on parallel text.
+
+    \b
+    xformc train specs/numbers.yaml --data demo/data --out demo/run
+    xformc train transformer_base --data wmt --languages en-de --out runs/base
+    xformc train transformer_base --data wmt --languages en-de --out runs/base --resume
+
+    The recipe is the spec's `train` section. A run may be stopped at any moment, even killed; --resume continues it to the bit. Its result is
+    OUT/weights.safetensors, the average of the last checkpoints.
+    """
+    from xformc.compiler.spec import load_spec
+    from xformc.trainer.train import train as run_training
+
+    loaded = load_spec(find_spec(spec))
+    run_training(
+        loaded, data, out or Path("runs") / loaded.name, languages=languages, resume=resume, seed=seed
+    )
+
+
+def average(
+    run: Annotated[Path, Argument(help="A run: the folder that `xformc train` wrote.", metavar="RUN")],
+    *,
+    last: Annotated[int, Option(help="How many of the newest checkpoints.", min=1)] = 5,
+    out: Annotated[
+        Path | None, Option(help="The file to write; RUN/average-LAST.safetensors if left out.")
+    ] = None,
+) -> None:
+    """Average the last checkpoints of a run.
+
+    \b
+    xformc average runs/base --last 8 --out runs/base/average-8.safetensors
+    xformc build transformer_base --weights runs/base/average-8.safetensors --out engines/base
+
+    The average usually translates better than any one of them (section 6.1 of the paper).
+    """
+    from xformc.trainer.average import average_checkpoints
+    from xformc.trainer.checkpoint import list_checkpoints
+
+    checkpoints = list_checkpoints(run)
+    if len(checkpoints) < last:
+        raise UserError(
+            f"has {len(checkpoints)} checkpoints, and --last asks for {last}",
+            place=str(run),
+            hint="the spec's train section says how many a run keeps",
+        )
+    chosen = checkpoints[-last:]
+    written = average_checkpoints(chosen, out or run / f"average-{last}.safetensors")
+    print(f"{written}: the average of steps {', '.join(path.name.lstrip('0') for path in chosen)}")

@@ -1,0 +1,106 @@
+"""`xformc translate`: lines of text in, lines of text out."""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from typer import Argument, Option
+
+from xformc.runtime.engine import BATCH_TOKENS, WINDOW, Hypothesis, load
+from xformc.runtime.lines import read_lines
+
+ENGINE_HELP = "The engine: a folder made by `xformc build`."
+
+
+def translate(
+    engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
+    *,
+    beam_width: Annotated[int | None, Option(help="Partial translations kept; 1 is greedy.")] = None,
+    n_best: Annotated[int | None, Option(help="Translations for each line, best first.")] = None,
+    length_penalty: Annotated[float | None, Option(help="More prefers longer translations.")] = None,
+    max_length_factor: Annotated[
+        float | None, Option(help="At most this times the source's tokens ...")
+    ] = None,
+    max_length_offset: Annotated[int | None, Option(help="... and this many tokens more.")] = None,
+    scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print a JSON object for each line.")] = False,
+    truncate: Annotated[
+        bool, Option("--truncate", help="Cut lines that are too long, with a warning.")
+    ] = False,
+    window: Annotated[int, Option(help="Lines read ahead to batch by length; 1 answers at once.")] = WINDOW,
+    batch_tokens: Annotated[int, Option(help="Source tokens decoded together.")] = BATCH_TOKENS,
+    threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
+) -> None:
+    """Translate standard input to standard output.
+
+    \b
+    xformc translate demo/engine < in.txt > out.txt
+    echo 'forty-two' | xformc translate demo/engine --beam-width 8 --n-best 3
+
+    A line is a sentence, in UTF-8; the translations come in the same order, and an empty line stays empty.
+    Options that are left out have the engine's defaults, which `xformc inspect ENGINE` shows. A character that
+    the engine does not know is read as unknown; where it would write an unknown it writes nothing.
+
+    With --n-best above 1, a translation is `LINE ||| TEXT ||| SCORE`, with lines counted from 1.
+    With --json, it is {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, one object a line.
+    """
+    loaded = load(engine, threads=threads)
+    with _lines_of_stdin() as lines:
+        results = loaded.translate_stream(
+            lines,
+            window=1 if sys.stdin.isatty() else window,
+            batch_tokens=batch_tokens,
+            truncate=truncate,
+            beam_width=beam_width,
+            n_best=n_best,
+            length_penalty=length_penalty,
+            max_length_factor=max_length_factor,
+            max_length_offset=max_length_offset,
+        )
+        several = (n_best or loaded.manifest.defaults.n_best) > 1
+        for line, hypotheses in enumerate(results, start=1):
+            sys.stdout.write(_render(line, hypotheses, as_json=as_json, scores=scores, several=several))
+            sys.stdout.flush()
+
+
+def _render(line: int, hypotheses: list[Hypothesis], *, as_json: bool, scores: bool, several: bool) -> str:
+    if as_json:
+        found = [{"text": one.text, "score": round(one.score, 6)} for one in hypotheses]
+        return json.dumps({"line": line, "hypotheses": found}, ensure_ascii=False) + "\n"
+    if several:
+        return "".join(f"{line} ||| {_one_line(one.text)} ||| {one.score:.4f}\n" for one in hypotheses)
+    text = _one_line(hypotheses[0].text)
+    return f"{hypotheses[0].score:.4f}\t{text}\n" if scores else f"{text}\n"
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+@contextmanager
+def _lines_of_stdin() -> Iterator[Iterator[str]]:
+    """The lines of standard input; with a progress bar if only standard error is a terminal."""
+    stream = sys.stdin.buffer
+    lines = read_lines(stream, "<stdin>")
+    if stream.isatty() or not sys.stderr.isatty():
+        yield lines
+        return
+    status = os.fstat(stream.fileno())
+    size = status.st_size if stat.S_ISREG(status.st_mode) else None
+    columns = (BarColumn(), TextColumn("{task.fields[lines]:,} lines"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=size, lines=0)
+
+        def counted() -> Iterator[str]:
+            for number, line in enumerate(lines, start=1):
+                progress.update(task, lines=number, completed=stream.tell() if size else 0)
+                yield line
+
+        yield counted()
