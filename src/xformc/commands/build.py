@@ -45,7 +45,8 @@ def build(
     xformc build transformer_base --stop-after step           print the derived step graph
 
     The proof, the certificate, shows that the engine computes the same function as the PyTorch module, and
-    that its search is right. A build that cannot show it fails, names the first node that differs, writes nothing.
+    that its search is right. A build that cannot show it fails, names the first node that differs, and writes
+    nothing.
     """
     from xformc.compiler import compile_spec
     from xformc.compiler.build import build_engine, print_stage

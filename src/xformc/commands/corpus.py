@@ -1,10 +1,20 @@
 """`xformc corpus`: parallel text that is made, not collected: endless, exact and free."""
 
+import random
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
+from rich.console import Console
+from rich.progress import track
 from typer import Argument, Option
+
+from xformc.errors import UserError
+from xformc.files import atomic_write
+
+LARGEST = 999_999
+SMALL = 1000
 
 
 class CorpusKind(StrEnum):
@@ -14,9 +24,7 @@ class CorpusKind(StrEnum):
 
 
 def corpus(
-    kind: Annotated[
-        CorpusKind, Argument(help="numbers: English to German number words, 0 to 999,999.", metavar="KIND")
-    ],
+    kind: Annotated[CorpusKind, Argument(help="numbers: number words, English to German.", metavar="KIND")],
     out: Annotated[Path, Argument(help="The folder to write into.", metavar="DIR")],
     *,
     train: Annotated[int, Option(help="Pairs to train on.", min=1)] = 40_000,
@@ -31,10 +39,52 @@ def corpus(
     xformc train numbers --data demo/data --out demo/run
 
     It writes train.tsv, valid.tsv and test.tsv (source, tab, target), and the test set as test.en and test.de
-    too. No number is in two of them.
+    too. The numbers are from 0 to 999,999, and none is in two of the sets.
     """
     assert kind is CorpusKind.numbers
-    from xformc.trainer.numbers import write_numbers
+    in_words = _number_words()
+    for split, numbers in choose_numbers(train, valid, test, seed).items():
+        pairs = [
+            (in_words(number, lang="en"), in_words(number, lang="de")) for number in _tracked(numbers, split)
+        ]
+        _write(out / f"{split}.tsv", (f"{english}\t{german}" for english, german in pairs))
+        if split == "test":
+            _write(out / "test.en", (english for english, _ in pairs))
+            _write(out / "test.de", (german for _, german in pairs))
+    print(f"{out}: {train:,} pairs to train on, {valid:,} to validate, {test:,} to test")
 
-    sizes = write_numbers(out, train=train, valid=valid, test=test, seed=seed)
-    print(f"{out}: " + ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + " pairs")
+
+def choose_numbers(train: int, valid: int, test: int, seed: int) -> dict[str, Sequence[int]]:
+    """Disjoint numbers for each set, the same for the same `seed`.
+
+    Valid and test are drawn evenly. Train has every other number below 1,000, which an even draw would hardly
+    meet, and then random ones.
+
+    Raises: UserError if there are not so many numbers.
+    """
+    if train + valid + test > LARGEST + 1:
+        raise UserError(f"there are {LARGEST + 1:,} numbers, and {train + valid + test:,} were asked for")
+    generator = random.Random(seed)
+    drawn = generator.sample(range(LARGEST + 1), valid + test + train)
+    held_out = set(drawn[: valid + test])
+    small = [number for number in range(SMALL) if number not in held_out]
+    large = [number for number in drawn[valid + test :] if number >= SMALL]
+    chosen = [*small, *large][:train]
+    generator.shuffle(chosen)
+    return {"train": chosen, "valid": drawn[:valid], "test": drawn[valid : valid + test]}
+
+
+def _number_words() -> Callable[..., str]:
+    from num2words import num2words  # pyright: ignore[reportUnknownVariableType]
+
+    return cast(Callable[..., str], num2words)
+
+
+def _tracked(numbers: Sequence[int], label: str) -> Iterable[int]:
+    console = Console(stderr=True)
+    return track(numbers, label, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with atomic_write(path) as part:
+        part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

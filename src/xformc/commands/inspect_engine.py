@@ -18,6 +18,8 @@ CERTIFICATE_BYTES = 1 << 24
 
 def inspect(
     engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
+    *,
+    certificate_only: Annotated[bool, Option("--certificate", help="Print the certificate alone.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what an engine is, and its certificate.
@@ -35,7 +37,7 @@ def inspect(
         document = read_document(engine / MANIFEST_NAME, limit=CERTIFICATE_BYTES)
         print(json.dumps({"engine": document.fields, "certificate": certificate.fields}))
         return
-    for line in _summary(manifest, certificate):
+    for line in certificate_lines(certificate) if certificate_only else _summary(manifest, certificate):
         print(line)
 
 

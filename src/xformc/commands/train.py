@@ -9,17 +9,21 @@ from xformc.commands.check import SPEC_HELP
 from xformc.commands.spec_path import find_spec
 from xformc.errors import UserError
 
+DATA_HELP = "A folder with train.* and valid.*: .tsv, or a file a language; .gz is unpacked."
+AVERAGE_HELP = "The file to write; RUN/average-LAST.safetensors if left out."
+
 
 def train(
     spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
-    data: Annotated[
-        Path, Option(help="A folder with train.* and valid.* (.tsv, or two files; .gz is unpacked).")
-    ],
     *,
+    data: Annotated[Path, Option(help=DATA_HELP)],
     out: Annotated[Path | None, Option(help="The run's folder; runs/NAME if left out.")] = None,
     languages: Annotated[str | None, Option(help="Source and target, as in the file names: en-de.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out where it stopped.")] = False,
-    seed: Annotated[int, Option(help="Another seed, another start and order.")] = 1,
+    steps: Annotated[int | None, Option(help="Updates, in place of the spec's.", min=1)] = None,
+    minutes: Annotated[float | None, Option(help="Stop after so long, in place of the spec's.")] = None,
+    seed: Annotated[int | None, Option(help="The seed, in place of the spec's.")] = None,
+    compile_model: Annotated[bool, Option("--compile", help="Run through torch.compile.")] = False,
 ) -> None:
     """Train a spec's model on parallel text.
 
@@ -28,25 +32,36 @@ def train(
     xformc train transformer_base --data wmt --languages en-de --out runs/base
     xformc train transformer_base --data wmt --languages en-de --out runs/base --resume
 
-    The recipe is the spec's `train` section. A run may be stopped at any moment, even killed; --resume continues it to the bit. Its result is
-    OUT/weights.safetensors, the average of the last checkpoints.
+    The recipe is the spec's `train` section. A run may be stopped at any moment, even killed; --resume
+    continues it to the bit. Its result is OUT/weights.safetensors, the average of the last checkpoints.
     """
     from xformc.compiler.spec import load_spec
     from xformc.trainer.train import train as run_training
 
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise UserError(f"--minutes must be more than 0, not {minutes:g}")
     loaded = load_spec(find_spec(spec))
-    run_training(
-        loaded, data, out or Path("runs") / loaded.name, languages=languages, resume=resume, seed=seed
+    result = run_training(
+        loaded,
+        data,
+        out or Path("runs") / loaded.name,
+        languages=languages,
+        resume=resume,
+        steps=steps,
+        minutes=minutes,
+        seed=seed,
+        compile=compile_model,
     )
+    print(f"{result.weights}: after {result.state.step:,} steps, validation loss {result.valid_loss:.3f}")
+    if result.score is not None:
+        print(f"validation BLEU {result.score.bleu:.2f}   {result.score.signature}")
 
 
 def average(
     run: Annotated[Path, Argument(help="A run: the folder that `xformc train` wrote.", metavar="RUN")],
     *,
     last: Annotated[int, Option(help="How many of the newest checkpoints.", min=1)] = 5,
-    out: Annotated[
-        Path | None, Option(help="The file to write; RUN/average-LAST.safetensors if left out.")
-    ] = None,
+    out: Annotated[Path | None, Option(help=AVERAGE_HELP)] = None,
 ) -> None:
     """Average the last checkpoints of a run.
 
@@ -64,7 +79,7 @@ def average(
         raise UserError(
             f"has {len(checkpoints)} checkpoints, and --last asks for {last}",
             place=str(run),
-            hint="the spec's train section says how many a run keeps",
+            hint="a run is what `xformc train` wrote; its spec says how many checkpoints it keeps",
         )
     chosen = checkpoints[-last:]
     written = average_checkpoints(chosen, out or run / f"average-{last}.safetensors")

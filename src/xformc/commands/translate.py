@@ -4,7 +4,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -45,8 +45,8 @@ def translate(
     echo 'forty-two' | xformc translate demo/engine --beam-width 8 --n-best 3
 
     A line is a sentence, in UTF-8; the translations come in the same order, and an empty line stays empty.
-    Options that are left out have the engine's defaults, which `xformc inspect ENGINE` shows. A character that
-    the engine does not know is read as unknown; where it would write an unknown it writes nothing.
+    Options that are left out have the engine's defaults, which `xformc inspect ENGINE` shows. A character
+    that the engine does not know is read as unknown; where it would write an unknown it writes nothing.
 
     With --n-best above 1, a translation is `LINE ||| TEXT ||| SCORE`, with lines counted from 1.
     With --json, it is {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, one object a line.
@@ -85,7 +85,7 @@ def _one_line(text: str) -> str:
 
 
 @contextmanager
-def _lines_of_stdin() -> Iterator[Iterator[str]]:
+def _lines_of_stdin() -> Generator[Iterator[str]]:
     """The lines of standard input; with a progress bar if only standard error is a terminal."""
     stream = sys.stdin.buffer
     lines = read_lines(stream, "<stdin>")

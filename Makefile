@@ -1,0 +1,64 @@
+# `make` lists the targets. `make demo` and `make test` are all that a newcomer needs: each sets up first.
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO ?= demo
+XFORMC := $(BIN)/xformc
+
+.PHONY: help setup check test demo bench docs clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: $(VENV)/.ready  ## make .venv with everything; quick when that is done
+
+# PyTorch comes first, so that the choice in TORCH (CPU or CUDA) is not overruled by the other packages.
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: Python 3.11 or newer is required; try: make setup PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' || \
+		{ echo "error: Python has no ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+check: setup  ## ruff, pyright and pytest
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/pytest
+
+test: setup  ## pytest
+	$(BIN)/pytest
+
+demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
+	$(XFORMC) corpus numbers $(DEMO)/data
+	rm -rf $(DEMO)/run
+	$(XFORMC) train specs/numbers.yaml --data $(DEMO)/data --out $(DEMO)/run
+	$(XFORMC) build specs/numbers.yaml --weights $(DEMO)/run --out $(DEMO)/engine
+	@echo
+	$(XFORMC) evaluate $(DEMO)/engine $(DEMO)/data/test.en $(DEMO)/data/test.de
+	@echo
+	printf '%s\n' forty-two 'seven hundred and one' 'nineteen thousand, eight hundred and eighty-four' \
+		| $(XFORMC) translate $(DEMO)/engine
+	@echo
+	$(XFORMC) inspect $(DEMO)/engine --certificate
+	@echo
+	@echo 'Try next:'
+	@echo "  . $(BIN)/activate"
+	@echo "  echo 'one hundred and one' | xformc translate $(DEMO)/engine --n-best 3"
+	@echo '  xformc inspect $(DEMO)/engine'
+	@echo '  xformc verify $(DEMO)/engine'
+	@echo '  xformc check specs/transformer_base.yaml'
+	@echo '  xformc train --help'
+
+bench: setup  ## list the benchmarks; each says what it measures
+	@ls benchmarks
+
+docs: setup  ## write the JSON schema of the spec language to docs/schema.json
+	$(XFORMC) schema > docs/schema.json
+
+clean:  ## remove .venv, the demo and build leavings
+	rm -rf $(VENV) $(DEMO) build dist src/*.egg-info
