@@ -5,20 +5,20 @@ from collections.abc import Sequence
 import onnx
 
 from xformc.compiler.backends.onnx import Emitter, model
-from xformc.compiler.backends.weights import Weights
+from xformc.compiler.backends.initializers import Initializers
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import SearchInputs, emit_search
-from xformc.compiler.search.defaults import SearchDefaults
+from xformc.runtime.options import SearchOptions
 
 
 def engine_model(
-    decoder: Decoder, weights: Weights, defaults: SearchDefaults, *, fused: bool
+    decoder: Decoder, weights: Initializers, defaults: SearchOptions, longest: int | None, *, fused: bool
 ) -> onnx.ModelProto:
     """Source tokens in, n-best targets out; the search's options are inputs that have default values.
 
-    `decoder` has the axis `beam`. Inputs and outputs are those of docs/engine.md.
+    `decoder` has the axis `beam`; `longest` is the most tokens that it can decode, or None. Inputs and outputs are those of docs/engine.md.
     """
     emitter = Emitter(weights, fused=fused)
     (source,) = decoder.prepare.inputs
@@ -30,7 +30,7 @@ def engine_model(
         "max_length_factor": emitter.default("max_length_factor", defaults.max_length_factor),
         "max_length_offset": emitter.default("max_length_offset", defaults.max_length_offset),
     }
-    result = emit_search(emitter, decoder, SearchInputs(source.name, *options))
+    result = emit_search(emitter, decoder, SearchInputs(source.name, *options), longest)
     names = ("tokens", "lengths", "scores")
     found = (result.tokens, result.lengths, result.scores)
     for name, value in zip(names, found, strict=True):
@@ -46,7 +46,7 @@ def engine_model(
     return model(emitter, "engine", inputs, list(zip(names, types, strict=True)))
 
 
-def forward_model(graph: Graph, weights: Weights, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:
+def forward_model(graph: Graph, weights: Initializers, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:
     """The training graph as it is: source and target in, all logits out, then the values of `show`."""
     emitter = Emitter(weights, fused=fused)
     emitter.graph(graph, {value.name: value.name for value in graph.inputs})
@@ -57,7 +57,7 @@ def forward_model(graph: Graph, weights: Weights, *, fused: bool, show: Sequence
     return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
 
 
-def stepwise_model(decoder: Decoder, weights: Weights, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:
+def stepwise_model(decoder: Decoder, weights: Initializers, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:
     """The derived decoder fed with a given target, one token a step.
 
     Source and target in; out come the logits of every step and the values of `show`, stacked along a first axis.

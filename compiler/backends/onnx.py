@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from xformc.compiler import ops
-from xformc.compiler.backends.weights import Weights
+from xformc.compiler.backends.initializers import Initializers
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import to_onnx
@@ -30,7 +30,7 @@ class Emitter:
 
     def __init__(
         self,
-        weights: Weights,
+        weights: Initializers,
         *,
         fused: bool = False,
         parent: "Emitter | None" = None,

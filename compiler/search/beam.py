@@ -101,15 +101,23 @@ class _Found:
     scores: str
 
 
-def emit_search(onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs) -> SearchResult:
-    """Write prepare, the search and the choice of the n best. `decoder` has the axis `beam` (see `with_beam`)."""
-    return _Search(onnx, decoder, inputs).emit()
+def emit_search(
+    onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None
+) -> SearchResult:
+    """Write prepare, the search and the choice of the n best.
+
+    `decoder` has the axis `beam` (see `with_beam`); `longest` is the most tokens that it can decode, if there is one.
+    """
+    return _Search(onnx, decoder, inputs, longest).emit()
 
 
 class _Search:
-    def __init__(self, onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs) -> None:
+    def __init__(
+        self, onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None
+    ) -> None:
         self.decoder = decoder
         self.inputs = inputs
+        self.longest = longest
         self.root = onnx
         self.row_constants = [value for value in decoder.constants if "batch" in value.type.names]
         self.states = [state.past for state in decoder.states]
@@ -163,7 +171,8 @@ class _Search:
         count = onnx.op("ReduceSum", onnx.op("Cast", real, to=1), onnx.integers(1), keepdims=0)
         scaled = onnx.op("Floor", onnx.op("Mul", count, self.inputs.max_length_factor))
         limit = onnx.op("Add", onnx.op("Cast", scaled, to=7), self.inputs.max_length_offset)
-        return onnx.op("Max", limit, _one(onnx))
+        limit = onnx.op("Max", limit, _one(onnx))
+        return limit if self.longest is None else onnx.op("Min", limit, onnx.integers(self.longest, shape=()))
 
     def _empty_state(self, onnx: SearchEmitter, state: Value, batch: str) -> str:
         parts = {"batch": batch, "beam": self.width, "past": onnx.integers(0)}

@@ -18,7 +18,11 @@ ALIGNMENT = 4096
 """Each tensor of the data file starts at a multiple of this, so that it can be mapped."""
 
 
-class Weights:
+MODEL, DATA = "model.onnx", "model.onnx.data"
+"""The two files of a model."""
+
+
+class Initializers:
     """The values by path, and the shapes in which a model's nodes take them (rules ask for matrices)."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
@@ -40,8 +44,8 @@ class Weights:
         self.shapes[name] = shape
         return True
 
-    def attach(self, model: onnx.ModelProto, folder: Path, data: str) -> None:
-        """Add the used parameters to the model; large ones go to the file `data` in `folder`, unless it is there."""
+    def attach(self, model: onnx.ModelProto, folder: Path) -> None:
+        """Add the used parameters to the model; large ones go to the file DATA in `folder`, unless it is there."""
         total = sum(4 * prod(shape) for shape in self.shapes.values())
         if total <= INLINE_BYTES:
             for name, shape in self.shapes.items():
@@ -49,10 +53,10 @@ class Weights:
                 model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
             return
         offsets = self._offsets()
-        if not (folder / data).exists():
-            self._write(folder / data, offsets)
+        if not (folder / DATA).exists():
+            self._write(folder / DATA, offsets)
         for name, shape in self.shapes.items():
-            model.graph.initializer.append(_external(name, shape, data, offsets[name]))
+            model.graph.initializer.append(_external(name, shape, offsets[name]))
 
     def _offsets(self) -> dict[str, int]:
         offsets, position = dict[str, int](), 0
@@ -69,16 +73,22 @@ class Weights:
                 np.ascontiguousarray(self.arrays[name], np.float32).tofile(file)
 
 
-def _external(name: str, shape: tuple[int, ...], data: str, offset: int) -> onnx.TensorProto:
+def _external(name: str, shape: tuple[int, ...], offset: int) -> onnx.TensorProto:
     tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
     tensor.data_location = TensorProto.EXTERNAL
-    entries = {"location": data, "offset": str(offset), "length": str(4 * prod(shape))}
+    entries = {"location": DATA, "offset": str(offset), "length": str(4 * prod(shape))}
     for key, value in entries.items():
         tensor.external_data.append(onnx.StringStringEntryProto(key=key, value=value))
     return tensor
 
 
-def read_weights(path: Path) -> dict[str, Any]:
+def save_model(model: onnx.ModelProto, initializers: Initializers, folder: Path) -> None:
+    """Write the model and its weights into `folder`."""
+    initializers.attach(model, folder)
+    onnx.save(model, str(folder / MODEL))
+
+
+def read_initializers(path: Path) -> dict[str, Any]:
     """The float32 initializers of a model by name, large ones mapped from the data file, not read.
 
     Raises: OSError, and onnx's own errors, for a file that is not such a model.

@@ -1,0 +1,52 @@
+"""The certificate: what was compared, how far apart it was, and how far it may be."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One comparison. `value` is the largest difference found, `bound` the largest allowed."""
+
+    name: str
+    what: str
+    value: float
+    bound: float
+    detail: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the difference is within its bound; a difference that is no number is not."""
+        return self.value <= self.bound
+
+    def line(self) -> str:
+        """The stage in one line."""
+        mark = "ok  " if self.passed else "FAIL"
+        detail = f"  {self.detail}" if self.detail else ""
+        return f"{mark} {self.name:8} {self.value:8.1e} <= {self.bound:.0e}  {self.what}{detail}"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The stages, and where and with what they were run."""
+
+    stages: tuple[Stage, ...]
+    date: str
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+    machine: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every stage is within its bound."""
+        return all(stage.passed for stage in self.stages)
+
+    def lines(self) -> list[str]:
+        """The certificate for a person: a line for each stage."""
+        return [stage.line() for stage in self.stages]
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        stages = [{**asdict(stage), "passed": stage.passed} for stage in self.stages]
+        content = {**asdict(self), "passed": self.passed, "stages": stages}
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

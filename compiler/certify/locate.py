@@ -1,0 +1,59 @@
+"""Which node differs first: the name that a failed build gives."""
+
+from typing import Any
+
+import numpy as np
+
+from xformc.compiler.certify.subject import Ids, Subject
+from xformc.compiler.graph.graph import Node, Value
+
+CHUNK = 200
+"""Values shown by one run, so that a deep model's values need not all be in memory at once."""
+
+
+def first_different_forward(subject: Subject, source: Ids, target: Ids, bound: float) -> Node | None:
+    """The first node of the training graph whose ONNX value differs from its PyTorch value by more than `bound`."""
+    nodes = [node for node in subject.graph.nodes if node.outputs[0].type.dtype == "float32"]
+    expected = subject.training_values(source, target)
+    for start in range(0, len(nodes), CHUNK):
+        part = nodes[start : start + CHUNK]
+        _, *found = subject.forward(source, target, [node.outputs[0] for node in part])
+        for node, array in zip(part, found, strict=True):
+            if difference(array, expected[node.outputs[0].name]) > bound:
+                return node
+    return None
+
+
+def first_different_step(subject: Subject, source: Ids, target: Ids, bound: float) -> Node | None:
+    """The first node of the step whose values, over all steps, differ from the training form's by more than `bound`."""
+    expected = subject.training_values(source, target)
+    step = subject.decoder.step
+    nodes = [node for node in step.nodes if _comparable(node.outputs[0], expected)]
+    for start in range(0, len(nodes), CHUNK):
+        part = nodes[start : start + CHUNK]
+        _, *found = subject.stepwise(source, target, [node.outputs[0] for node in part])
+        for node, stacked in zip(part, found, strict=True):
+            value = node.outputs[0]
+            if difference(unstack(stacked, value, subject.decoder.token.name), expected[value.name]) > bound:
+                return node
+    return None
+
+
+def unstack(stacked: Any, value: Value, time: str) -> Any:
+    """Values of the steps [steps, .., time=1, ..] as one value of the training form [.., time, ..]."""
+    index = value.type.names.index(time)
+    return np.moveaxis(np.squeeze(stacked, index + 1), 0, index)
+
+
+def difference(found: Any, expected: Any) -> float:
+    """The largest difference, relative to the largest expected number where that is above 1. Infinite if NaN."""
+    if found.shape != expected.shape:
+        return float("inf")
+    if not expected.size:
+        return 0.0
+    worst = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
+    return worst if np.isfinite(worst) else float("inf")
+
+
+def _comparable(value: Value, expected: dict[str, Any]) -> bool:
+    return value.name in expected and value.type.dtype == "float32" and "target" in value.type.names

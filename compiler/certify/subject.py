@@ -1,0 +1,91 @@
+"""What a certificate is about: the training form in PyTorch, and the ONNX models made from the same graph."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from numpy.typing import NDArray
+
+from xformc.compiler.backends.initializers import DATA, MODEL, Initializers, save_model
+from xformc.compiler.backends.models import forward_model, stepwise_model
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.passes.step import Decoder
+from xformc.runtime.options import SearchOptions
+from xformc.runtime.session import SearchResult, Session
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The parts that must agree. `engine` is the folder with the model under test;
+    `longest` is the most tokens that it can decode, or None."""
+
+    graph: Graph
+    decoder: Decoder
+    module: TorchModule
+    engine: Path
+    fused: bool
+    options: SearchOptions
+    longest: int | None
+
+    @cached_property
+    def session(self) -> Session:
+        """The engine, as the runtime runs it."""
+        return Session(self.engine, None)
+
+    def search(self, source: Ids, options: SearchOptions) -> SearchResult:
+        """What the engine finds for padded sources [batch, source]."""
+        return self.session.run(source, options)
+
+    def logits(self, source: Ids, target: Ids) -> NDArray[np.float32]:
+        """What the training form says: [batch, target, vocabulary]."""
+        with torch.inference_mode():
+            return self.module(torch.from_numpy(source), torch.from_numpy(target)).numpy()
+
+    def training_values(self, source: Ids, target: Ids) -> dict[str, Any]:
+        """Every value of the training form by name, as numpy arrays."""
+        with torch.inference_mode():
+            values = self.module.values(torch.from_numpy(source), torch.from_numpy(target))
+        return {name: value.numpy() for name, value in values.items()}
+
+    def forward(self, source: Ids, target: Ids, show: Sequence[Value] = ()) -> list[Any]:
+        """What ONNX Runtime says of the training graph: its logits, then the values of `show`."""
+        initializers = self._initializers()
+        return self._run(forward_model(self.graph, initializers, fused=self.fused, show=show), initializers, source, target)
+
+    def stepwise(self, source: Ids, target: Ids, show: Sequence[Value] = ()) -> list[Any]:
+        """What ONNX Runtime says of the derived step, fed with `target`; values have a first axis for the steps."""
+        initializers = self._initializers()
+        model = stepwise_model(self.decoder, initializers, fused=self.fused, show=show)
+        return self._run(model, initializers, source, target)
+
+    def _initializers(self) -> Initializers:
+        arrays = {name: value.numpy() for name, value in self.module.state_dict().items()}
+        return Initializers(arrays)
+
+    def _run(self, model: onnx.ModelProto, initializers: Initializers, source: Ids, target: Ids) -> list[Any]:
+        with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
+            folder = Path(name)
+            with suppress(OSError):
+                os.link(self.engine / DATA, folder / DATA)
+            save_model(model, initializers, folder)
+            session = open_session(folder / MODEL)
+            return session.run(None, {"source": source, "target": target})
+
+
+def open_session(path: Path) -> Any:
+    """An ONNX Runtime session on the processor, silent unless it fails."""
+    options: Any = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

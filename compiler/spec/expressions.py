@@ -1,0 +1,142 @@
+"""Arithmetic on named sizes: `d_model / heads`, `sqrt(d_model)`. Numbers, names, + - * /, parentheses and sqrt."""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Number = int | float
+Lookup = Callable[[str, "Term"], Number]
+
+LARGEST = 10**15
+MAX_LENGTH = 200
+_TOKEN = re.compile(r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>[-+*/()]))")
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+class ExpressionError(Exception):
+    """Text that is not an expression, or has no value; `start` and `end` bound the wrong part of the text."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.message, self.start, self.end = message, start, end
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of an expression: a number, a name, or an operator (`neg` and `sqrt` among them) on parts."""
+
+    head: str | int | float
+    parts: tuple["Term", ...]
+    start: int
+    end: int
+
+    def names(self) -> tuple[str, ...]:
+        """The names in it, in order."""
+        own = (self.head,) if isinstance(self.head, str) and not self.parts else ()
+        return (*own, *(name for part in self.parts for name in part.names()))
+
+    def value(self, lookup: Lookup) -> Number:
+        """Its value. Raises: ExpressionError where it has none, and what `lookup` raises for a name."""
+        if isinstance(self.head, int | float):
+            return self.head
+        if not self.parts:
+            return lookup(self.head, self)
+        try:
+            value = _OPERATORS[self.head](*(part.value(lookup) for part in self.parts))
+        except ZeroDivisionError:
+            raise ExpressionError("division by zero", self.start, self.end) from None
+        except ValueError:
+            raise ExpressionError("the square root of a negative number", self.start, self.end) from None
+        if not abs(value) <= LARGEST:
+            raise ExpressionError(f"larger than {LARGEST:.0e}", self.start, self.end)
+        return value
+
+
+def _divide(a: Number, b: Number) -> Number:
+    exact = isinstance(a, int) and isinstance(b, int) and a % b == 0
+    return int(a // b) if exact else a / b
+
+
+_OPERATORS: dict[str, Callable[..., Number]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": _divide,
+    "neg": lambda a: -a,
+    "sqrt": math.sqrt,
+}
+
+
+def parse_expression(text: str) -> Term:
+    """The expression that the text is. Raises: ExpressionError."""
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"longer than {MAX_LENGTH} characters", 0, len(text))
+    parser = _Parser(text)
+    term = parser.sum(0)
+    parser.expect("")
+    return term
+
+
+class _Parser:
+    """Precedence climbing over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, str, int, int]] = []
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
+            if match is None or match.lastgroup is None:
+                start = position + len(text[position:]) - len(text[position:].lstrip())
+                raise ExpressionError(f"'{text[start]}' has no meaning in arithmetic", start, start + 1)
+            kind = match.lastgroup
+            self.tokens.append((kind, match[kind], match.start(kind), match.end(kind)))
+            position = match.end()
+        self.tokens.append(("end", "", len(text), len(text)))
+        self.at = 0
+
+    def sum(self, binding: int) -> Term:
+        left = self.operand()
+        while _PRECEDENCE.get(self.tokens[self.at][1], 0) > binding:
+            sign = self.next()[1]
+            right = self.sum(_PRECEDENCE[sign])
+            left = Term(sign, (left, right), left.start, right.end)
+        return left
+
+    def operand(self) -> Term:
+        kind, text, start, end = self.next()
+        if kind == "number":
+            return Term(_number(text, start, end), (), start, end)
+        if kind == "name" and text == "sqrt":
+            self.expect("(")
+            inside = self.sum(0)
+            return Term("sqrt", (inside,), start, self.expect(")"))
+        if kind == "name":
+            return Term(text, (), start, end)
+        if text == "-":
+            inside = self.operand()
+            return Term("neg", (inside,), start, inside.end)
+        if text == "(":
+            inside = self.sum(0)
+            return Term(inside.head, inside.parts, start, self.expect(")"))
+        raise ExpressionError("a number or a name is missing here", start, max(end, start + 1))
+
+    def next(self) -> tuple[str, str, int, int]:
+        token = self.tokens[self.at]
+        self.at = min(self.at + 1, len(self.tokens) - 1)
+        return token
+
+    def expect(self, text: str) -> int:
+        found = self.next()
+        if found[1] != text:
+            wanted = f"'{text}'" if text else "an operator"
+            raise ExpressionError(f"{wanted} is missing here", found[2], max(found[3], found[2] + 1))
+        return found[3]
+
+
+def _number(text: str, start: int, end: int) -> Number:
+    value = int(text) if text.isdecimal() and len(text) <= 15 else float(text)
+    if not value <= LARGEST:
+        raise ExpressionError(f"larger than {LARGEST:.0e}", start, end)
+    return value

@@ -1,0 +1,109 @@
+"""Mistakes in a spec: where each one stands, what is wrong, and what to do; several are reported together."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+
+from xformc.errors import UserError
+
+_SHOWN_PROBLEMS = 20
+_SHOWN_COLUMNS = 100
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file that was read: the name to show for it, and its text. `library`: it is one of the shipped blocks."""
+
+    name: str
+    text: str = field(repr=False)
+    library: bool = False
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines of the text, without their ends."""
+        return self.text.split("\n")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Part of one line of a source. Line and column count from 1; `end` is the column behind the last character."""
+
+    source: Source
+    line: int
+    column: int
+    end: int
+
+    @property
+    def place(self) -> str:
+        """`file:line:column`."""
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+    @property
+    def text(self) -> str:
+        """What the file says there."""
+        return self.source.lines[self.line - 1][self.column - 1 : self.end - 1]
+
+    def part(self, start: int, end: int) -> "Span":
+        """The characters `start` to `end` of the span."""
+        return Span(self.source, self.line, self.column + start, self.column + end)
+
+    def excerpt(self) -> str:
+        """The line of the file with carets under the span."""
+        line = self.source.lines[self.line - 1] if self.line <= len(self.source.lines) else ""
+        skipped = max(0, self.column - _SHOWN_COLUMNS // 2) if len(line) > _SHOWN_COLUMNS else 0
+        shown = "".join(c if c.isprintable() else " " for c in line[skipped : skipped + _SHOWN_COLUMNS])
+        column = self.column - skipped
+        carets = "^" * max(1, min(self.end - self.column, len(shown) - column + 1))
+        margin = " " * len(str(self.line))
+        return f"  {self.line} | {shown}\n  {margin} | {' ' * (column - 1)}{carets}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake. `user`: the step of the user's own spec that led to it, where it stands in a shipped block."""
+
+    span: Span
+    message: str
+    hint: str | None = None
+    user: Span | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.span.place}: {self.message}", self.span.excerpt()]
+        if self.user is not None and self.user != self.span:
+            lines.append(f"  used at {self.user.place}")
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class SpecError(UserError):
+    """What is wrong with a spec: `problems` in the order of the file, at least one."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0]
+        super().__init__(first.message, hint=first.hint, place=first.span.place)
+
+    def __str__(self) -> str:
+        shown = [str(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
+        more = len(self.problems) - len(shown)
+        return "\n\nerror: ".join(shown) + (f"\n\n... and {more} more errors" if more else "")
+
+
+def raise_problems(problems: list[Problem]) -> None:
+    """Raise SpecError if there are any, ordered by place."""
+    if problems:
+        raise SpecError(sorted(problems, key=lambda problem: (problem.span.line, problem.span.column)))
+
+
+def suggest(word: str, known: Iterable[str]) -> str | None:
+    """`did you mean 'x'?`, where one of the known words is close to this one."""
+    close = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'?" if close else None
+
+
+def listed(words: Iterable[str]) -> str:
+    """`'a', 'b' or 'c'`."""
+    quoted = [f"'{word}'" for word in words]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

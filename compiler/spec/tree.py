@@ -1,0 +1,226 @@
+"""YAML as a tree in which every key and value knows its place. Only data is read, and only so much of it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import yaml
+
+from xformc.compiler.spec.problems import Problem, Source, Span, SpecError
+
+MAX_BYTES = 256 * 1024
+MAX_NODES = 100_000
+MAX_DEPTH = 64
+_LONGEST_NUMBER = 40
+
+Scalar = None | bool | int | float | str
+Plain = Scalar | list["Plain"] | dict[str, "Plain"]
+
+_RESOLVERS: tuple[tuple[str, re.Pattern[str], str], ...] = (
+    ("null", re.compile(r"(~|null|)$"), "~n"),
+    ("bool", re.compile(r"(true|false)$"), "tf"),
+    ("int", re.compile(r"[-+]?[0-9]+$"), "-+0123456789"),
+    ("float", re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"), "-+.0123456789"),
+)
+"""The plain words that are not text: tag, pattern, first characters. `no`, `off` and `.nan` are text."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key's place and its value."""
+
+    key: Span
+    tree: "Tree"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A value and its place. `weight` counts the values in it, aliases expanded."""
+
+    value: Scalar | tuple["Tree", ...] | dict[str, Entry]
+    span: Span
+    weight: int = field(default=1, compare=False)
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """The entries of a mapping; nothing for anything else."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def items(self) -> tuple["Tree", ...]:
+        """The items of a list; nothing for anything else."""
+        return self.value if isinstance(self.value, tuple) else ()
+
+    def get(self, *keys: str) -> "Tree | None":
+        """The value under the keys, or None."""
+        tree: Tree | None = self
+        for key in keys:
+            entry = tree.entries.get(key)
+            if entry is None:
+                return None
+            tree = entry.tree
+        return tree
+
+    def words(self) -> Iterator[str]:
+        """Every key and every text in it."""
+        if isinstance(self.value, str):
+            yield self.value
+        for item in self.items:
+            yield from item.words()
+        for key, entry in self.entries.items():
+            yield key
+            yield from entry.tree.words()
+
+    def plain(self) -> Plain:
+        """The value without places."""
+        if isinstance(self.value, dict):
+            return {key: entry.tree.plain() for key, entry in self.value.items()}
+        if isinstance(self.value, tuple):
+            return [item.plain() for item in self.value]
+        return self.value
+
+    def described(self) -> str:
+        """What was found, for an error message."""
+        if isinstance(self.value, dict):
+            return "a mapping"
+        if isinstance(self.value, tuple):
+            return "a list"
+        if isinstance(self.value, str):
+            return f"'{self.value[:40]}'"
+        return "nothing" if self.value is None else str(self.plain()).lower()[:40]
+
+
+def parse_yaml(source: Source) -> Tree:
+    """The tree of a source. Raises: SpecError for what is not YAML, or is more than a spec may hold."""
+    reader = _Reader(source)
+    try:
+        return reader.document()
+    except yaml.reader.ReaderError as error:
+        before = source.text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise SpecError([Problem(Span(source, line, column, column + 1), "a character that YAML does not allow")]) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        assert mark is not None
+        span = Span(source, mark.line + 1, mark.column + 1, mark.column + 2)
+        hint = "indent with spaces" if "\\t" in str(error.problem) else None
+        raise SpecError([Problem(span, f"not YAML: {error.problem or error.context}", hint)]) from None
+
+
+class _Reader:
+    """Builds the tree from the events of the YAML parser, within the bounds."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.events: Iterator[yaml.Event] = iter(yaml.parse(source.text, Loader=yaml.SafeLoader))
+        self.anchors: dict[str, Tree | None] = {}
+        self.count = 0
+
+    def document(self) -> Tree:
+        next(self.events)
+        if isinstance(next(self.events), yaml.StreamEndEvent):
+            raise SpecError([Problem(Span(self.source, 1, 1, 2), "the file is empty")])
+        tree = self.node(next(self.events), 1)
+        next(self.events)
+        after = next(self.events)
+        if not isinstance(after, yaml.StreamEndEvent):
+            raise self.problem(after, "a second YAML document; a spec is one")
+        return tree
+
+    def node(self, event: yaml.Event, depth: int) -> Tree:
+        if isinstance(event, yaml.AliasEvent):
+            return self.counted(self.alias(event), event)
+        assert isinstance(event, yaml.NodeEvent)
+        tag: str | None = getattr(event, "tag", None)
+        if tag is not None:
+            raise self.problem(event, f"the tag '{tag}' is not allowed", "a spec is plain data")
+        if depth > MAX_DEPTH:
+            raise self.problem(event, f"nested deeper than {MAX_DEPTH} levels")
+        anchor: str | None = event.anchor
+        if anchor is not None:
+            self.anchors[anchor] = None
+        tree = self.fresh(event, depth)
+        if anchor is not None:
+            self.anchors[anchor] = tree
+        return tree
+
+    def fresh(self, event: yaml.Event, depth: int) -> Tree:
+        span = self.span(event)
+        if isinstance(event, yaml.ScalarEvent):
+            value = _resolve(event.value) if event.implicit[0] else event.value
+            return self.counted(Tree(value, span), event)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items = tuple(self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent))
+            return self.counted(Tree(items, span, 1 + sum(item.weight for item in items)), event, 1)
+        entries = self.entries(depth)
+        weight = 1 + sum(entry.tree.weight for entry in entries.values())
+        return self.counted(Tree(entries, span, weight), event, 1)
+
+    def entries(self, depth: int) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        for event in self.until(yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self.problem(event, "a key must be a word")
+            key = event.value
+            if key == "<<" and event.implicit[0]:
+                raise self.problem(event, "merge keys are not supported", "use 'extends', or write the keys out")
+            if key in entries:
+                first = entries[key].key.line
+                raise self.problem(event, f"the key '{key[:40]}' is given twice", f"the first is in line {first}")
+            entries[key] = Entry(self.span(event), self.node(next(self.events), depth + 1))
+        return entries
+
+    def until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
+        while not isinstance(event := next(self.events), end):
+            yield event
+
+    def alias(self, event: yaml.AliasEvent) -> Tree:
+        if event.anchor not in self.anchors:
+            raise self.problem(event, f"no anchor '&{event.anchor}' stands before this alias")
+        tree = self.anchors[event.anchor]
+        if tree is None:
+            raise self.problem(event, f"'&{event.anchor}' contains itself")
+        return tree
+
+    def counted(self, tree: Tree, event: yaml.Event, new: int | None = None) -> Tree:
+        self.count += tree.weight if new is None else new
+        if self.count > MAX_NODES:
+            raise self.problem(event, f"the file has more than {MAX_NODES:,} values once its aliases are expanded")
+        return tree
+
+    def span(self, event: yaml.Event) -> Span:
+        start, end = event.start_mark, event.end_mark
+        line = start.line + 1
+        width = len(self.source.lines[start.line]) if start.line < len(self.source.lines) else 0
+        last = end.column if end.line == start.line and end.column > start.column else width
+        return Span(self.source, line, start.column + 1, max(last, start.column + 1) + 1)
+
+    def problem(self, event: yaml.Event, message: str, hint: str | None = None) -> SpecError:
+        return SpecError([Problem(self.span(event), message, hint)])
+
+
+def _resolve(text: str) -> Scalar:
+    tag = next((tag for tag, pattern, _ in _RESOLVERS if pattern.match(text)), "str")
+    if tag in ("int", "float") and len(text) > _LONGEST_NUMBER:
+        return text
+    convert = {"null": lambda _: None, "bool": lambda word: word == "true", "int": int, "float": float}
+    return convert[tag](text) if tag in convert else text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `parse_yaml` reads back: quotes exactly the text that it would not take for text."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 (this is how PyYAML is told)
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Write everything out."""
+        return True
+
+
+for _tag, _pattern, _first in _RESOLVERS:
+    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, list(_first) + ([""] if _tag == "null" else []))
+
+
+def write_yaml(data: Plain) -> str:
+    """The YAML text of plain data, keys in order."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)
