@@ -1,0 +1,1 @@
+"""The trainer: text -> batches -> steps -> checkpoints -> evaluation; `train.train` does all of it."""

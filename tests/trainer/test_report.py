@@ -1,0 +1,56 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from xformc.errors import UserError
+from xformc.trainer.checkpoint import State
+from xformc.trainer.loop import Update
+from xformc.trainer.report import Report
+
+
+def lines(metrics: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in metrics.read_text().splitlines()]
+
+
+def feed(report: Report, first: int, last: int, nll: float = 6.0) -> None:
+    for step in range(first, last + 1):
+        report.update(State(step=step, tokens=3 * step), Update(torch.tensor(nll), 3, 0.01))
+
+
+def test_report_writes_a_line_every_ten_updates(tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    with Report(metrics, 100, State(), quiet=True) as report:
+        feed(report, 1, 25)
+        report.validation(State(step=25), 1.5)
+    written = lines(metrics)
+    assert [line["step"] for line in written] == [10, 20, 25]
+    assert (written[0]["loss"], written[0]["tokens"], written[0]["learning_rate"]) == (2.0, 30, 0.01)
+    assert written[0]["tokens_per_second"] > 0
+    assert written[2]["valid_loss"] == 1.5
+
+
+def test_report_stops_a_run_that_diverged(tmp_path: Path) -> None:
+    for loss in (float("nan"), float("inf")):
+        with (
+            pytest.raises(UserError, match=f"training diverged: the loss was {loss} at step 10") as caught,
+            Report(tmp_path / "metrics.jsonl", 100, State(), quiet=True) as report,
+        ):
+            feed(report, 1, 10, nll=loss)
+        assert "warmup_steps" in (caught.value.hint or "")
+
+
+def test_report_drops_lines_after_the_state_it_continues(tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text('{"step": 10}\n{"step": 20}\n{"step": 30}\n{"ste')
+    Report(metrics, 100, State(step=20), quiet=True)
+    assert lines(metrics) == [{"step": 10}, {"step": 20}]
+
+
+def test_report_speaks_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Report(tmp_path / "metrics.jsonl", 100, State()) as report:
+        report.note("hello [world]")
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert "hello [world]" in error

@@ -1,0 +1,87 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from xformc.errors import UserError
+from xformc.trainer.run import Identity, check_free, create_run, is_run, recorded_precision, reopen_run
+from xformc.trainer.tokenizer import Tokenizer, Vocabulary
+
+IDENTITY = Identity("spec", "train", "valid", seed=1, precision="float32", compile=False)
+SPEC = "name: a\nsizes:\n  d_model: 8\n"
+
+
+def make_run(out: Path) -> Path:
+    vocabulary = Vocabulary(b"model")
+    create_run(out, SPEC, IDENTITY, Tokenizer(vocabulary, vocabulary))
+    return out
+
+
+def test_create_run_writes_the_whole_folder(tmp_path: Path) -> None:
+    out = make_run(tmp_path / "deep" / "run")
+    assert {path.name for path in out.iterdir()} == {
+        "metrics.jsonl",
+        "run.json",
+        "spec.yaml",
+        "tokenizer.model",
+    }
+    assert (out / "spec.yaml").read_text() == SPEC
+    assert recorded_precision(out) == "float32"
+    reopen_run(out, SPEC, IDENTITY)
+
+
+def test_create_run_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        make_run(tmp_path / "file" / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_check_free_refuses_what_is_there(tmp_path: Path) -> None:
+    check_free(tmp_path / "absent")
+    check_free(tmp_path)
+    out = make_run(tmp_path / "run")
+    with pytest.raises(UserError, match="exists already") as caught:
+        check_free(out)
+    assert "--resume" in (caught.value.hint or "")
+    with pytest.raises(UserError, match="exists already"):
+        check_free(out / "spec.yaml")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train_sha256": "x"}, "the training text has changed"),
+        ({"valid_sha256": "x"}, "the validation text has changed"),
+        ({"seed": 2}, "seed was 1 and is now 2"),
+        ({"compile": True}, "compile was False and is now True"),
+        ({"seed": 2, "train_sha256": "x"}, "the training text has changed; seed was 1 and is now 2"),
+    ],
+)
+def test_reopen_run_says_what_has_changed(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    out = make_run(tmp_path / "run")
+    with pytest.raises(UserError) as caught:
+        reopen_run(out, SPEC, dataclasses.replace(IDENTITY, **change))  # type: ignore[arg-type]
+    assert caught.value.message == f"cannot continue this run: {message}"
+
+
+def test_reopen_run_shows_the_first_changed_line_of_the_spec(tmp_path: Path) -> None:
+    out = make_run(tmp_path / "run")
+    with pytest.raises(UserError) as caught:
+        reopen_run(out, SPEC.replace("8", "16"), dataclasses.replace(IDENTITY, spec_sha256="x"))
+    assert caught.value.message.splitlines() == [
+        "cannot continue this run: the spec has changed",
+        "  was: d_model: 8",
+        "  now: d_model: 16",
+    ]
+
+
+@pytest.mark.parametrize("content", [None, "{", json.dumps({"seed": 1})])
+def test_reopen_run_refuses_another_folder(tmp_path: Path, content: str | None) -> None:
+    (tmp_path / "other").write_text("")
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    assert is_run(tmp_path)
+    with pytest.raises(UserError, match="is not a run"):
+        reopen_run(tmp_path, SPEC, IDENTITY)

@@ -1,0 +1,50 @@
+"""The average of several checkpoints (section 6.1): one file read at a time, summed in float64."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
+
+from xformc.compiler.weights import Weights, check_shapes, read_weights
+from xformc.errors import UserError
+from xformc.files import atomic_write
+from xformc.trainer.checkpoint import writing
+
+
+def average_checkpoints(paths: Sequence[Path], out: Path) -> Path:
+    """Write the mean of the weights at `paths` (runs, checkpoints or files) to the file `out` and return it.
+
+    Its metadata keep what the inputs agree on, and their steps.
+
+    Raises: UserError if there is no input, one cannot be read, or they are of different specs.
+    """
+    if not paths:
+        raise UserError("nothing to average", hint="give one checkpoint or more")
+    first = read_weights(paths[0])
+    sums = {name: array.astype(np.float64) for name, array in first.arrays.items()}
+    shapes = {name: array.shape for name, array in first.arrays.items()}
+    all_metadata = [first.metadata]
+    for path in paths[1:]:
+        weights = read_weights(path)
+        check_shapes(weights, shapes, str(first.path))
+        _check_spec(first, weights)
+        for name, array in weights.arrays.items():
+            sums[name] += array
+        all_metadata.append(weights.metadata)
+    means = {name: (total / len(paths)).astype(np.float32) for name, total in sums.items()}
+    metadata = {name: value for name, value in first.metadata.items() if name != "steps"}
+    metadata["steps"] = ",".join(found["steps"] for found in all_metadata if "steps" in found)
+    with writing(out), atomic_write(out) as part:
+        save_file(means, part, metadata)
+    return out
+
+
+def _check_spec(first: Weights, other: Weights) -> None:
+    specs = [weights.metadata.get("spec_sha256") for weights in (first, other)]
+    if None not in specs and specs[0] != specs[1]:
+        raise UserError(
+            f"was trained with another spec than {first.path}",
+            place=str(other.path),
+            hint="average the checkpoints of one run",
+        )

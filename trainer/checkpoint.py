@@ -1,0 +1,165 @@
+"""Checkpoints: a folder a step, which appears whole or not at all, and the newest whole one found again.
+
+No random state is kept: dropout is drawn from (seed, step) and batches from (seed, epoch), so a step and a
+position in the data are all that a run needs to continue to the bit.
+"""
+
+import json
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file  # pyright: ignore[reportUnknownVariableType]
+
+from xformc.errors import UserError
+from xformc.files import atomic_directory
+
+WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+KEPT_OPTIMIZERS = 2
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a run has come.
+
+    `step` counts updates, `epoch` and `batch` say which batch of the data is next, `seconds` is the time
+    spent, `tokens` the labels learnt from, `best_loss` the lowest validation loss in nats a token.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    best_loss: float | None = None
+    best_step: int = 0
+
+
+def save_checkpoint(
+    run: Path,
+    state: State,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    metadata: Mapping[str, str],
+) -> Path:
+    """Write `run/checkpoints/STEP` whole and return it. Raises: UserError if it cannot be written."""
+    folder = run / "checkpoints" / f"{state.step:08d}"
+    if folder.exists():
+        return folder
+    with writing(folder), atomic_directory(folder) as part:
+        save_file(_parameters(model), part / WEIGHTS, {**metadata, "steps": str(state.step)})
+        save_file(_optimizer_tensors(model, optimizer), part / OPTIMIZER)
+        sizes = {name: (part / name).stat().st_size for name in (WEIGHTS, OPTIMIZER)}
+        (part / STATE).write_text(json.dumps({**asdict(state), "bytes": sizes}, indent=2) + "\n")
+    return folder
+
+
+def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State:
+    """Put a checkpoint's numbers into `model` and `optimizer`. Raises: UserError if they do not fit them."""
+    weights, moments = _read_tensors(folder / WEIGHTS), _read_tensors(folder / OPTIMIZER)
+    parameters = dict(model.named_parameters())
+    fits = weights.keys() == parameters.keys() and all(
+        weights[name].shape == parameter.shape for name, parameter in parameters.items()
+    )
+    if not fits or moments.keys() != {f"{kind}/{name}" for kind in _MOMENTS for name in parameters}:
+        raise UserError("does not hold this spec's parameters", place=str(folder))
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+            optimizer.state[parameter] = {
+                kind: moments[f"{kind}/{name}"].to("cpu" if kind == "step" else parameter.device)
+                for kind in _MOMENTS
+            }
+    return _read_state(folder)
+
+
+def newest_checkpoint(run: Path) -> Path | None:
+    """The last checkpoint that a run can continue from; None if there is none."""
+    return next((folder for folder in reversed(list_checkpoints(run)) if _can_continue(folder)), None)
+
+
+def list_checkpoints(run: Path) -> list[Path]:
+    """The folders of checkpoints, oldest first."""
+    folder = run / "checkpoints"
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in found if re.fullmatch(r"\d{8,}", path.name) and path.is_dir())
+
+
+def prune_checkpoints(run: Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints, and the optimizer of all but the newest two of those."""
+    folders = list_checkpoints(run)
+    for folder in folders[:-keep]:
+        _remove(folder)
+    for folder in folders[-keep:-KEPT_OPTIMIZERS]:
+        (folder / OPTIMIZER).unlink(missing_ok=True)
+
+
+def remove_leavings(run: Path) -> None:
+    """Remove what a killed run was writing, and the checkpoints after which it would continue."""
+    newest = newest_checkpoint(run)
+    for folder in list_checkpoints(run):
+        if newest is None or folder.name > newest.name:
+            _remove(folder)
+    for part in [*run.glob(".*.partial"), *run.glob("checkpoints/.*.partial")]:
+        _remove(part)
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Turn a failure to write (a full disk, a missing permission) into a UserError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
+    except SafetensorError as error:
+        raise UserError(f"cannot be written: {error}", place=str(path)) from error
+
+
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+def _parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
+
+
+def _optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    return {
+        f"{kind}/{name}": optimizer.state[parameter][kind].contiguous()
+        for name, parameter in model.named_parameters()
+        for kind in _MOMENTS
+    }
+
+
+def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot be read: {error}", place=str(path)) from error
+
+
+def _read_state(folder: Path) -> State:
+    content = json.loads((folder / STATE).read_text())
+    return State(**{name: content[name] for name in State.__dataclass_fields__})
+
+
+def _can_continue(folder: Path) -> bool:
+    try:
+        content = json.loads((folder / STATE).read_text())
+        return all((folder / name).stat().st_size == size for name, size in content["bytes"].items())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _remove(path: Path) -> None:
+    """A folder first loses its name, so that no reader meets half of it."""
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    hidden = path if path.name.startswith(".") else path.rename(path.parent / f".{path.name}.partial")
+    for file in hidden.iterdir():
+        file.unlink()
+    hidden.rmdir()

@@ -1,0 +1,160 @@
+"""The training loop."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+import torch
+
+from xformc.trainer.batches import Batch, Examples, make_batch, plan_batches
+from xformc.trainer.checkpoint import State
+
+VALIDATION_SEED = 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train: what the loop needs of a spec's `train` section, and of the command line.
+
+    `learning_rate` maps a step, counted from 1, to its rate. `batch_tokens` bounds the source and the target
+    tokens of one batch, `accumulate` batches make one update. Training ends after `steps` updates or
+    `seconds`, whichever comes first; checkpoints come every so many steps or seconds.
+    """
+
+    learning_rate: Callable[[int], float]
+    batch_tokens: int
+    accumulate: int
+    clip_norm: float | None
+    seed: int
+    bfloat16: bool
+    steps: int
+    seconds: float | None
+    checkpoint_steps: int | None
+    checkpoint_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update did: `nll` is the sum of the labels' losses in nats, on the model's device."""
+
+    nll: torch.Tensor
+    tokens: int
+    learning_rate: float
+
+
+def fit(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    examples: Examples,
+    recipe: Recipe,
+    state: State,
+    *,
+    on_update: Callable[[State, Update], None],
+    on_checkpoint: Callable[[State], State],
+) -> State:
+    """Train `model` from `state` on and return where it ended, after `on_checkpoint` for that state.
+
+    `model(source, target, labels)` gives the mean loss, the summed negative log likelihood, and how many
+    labels.
+    """
+    batches = stream(examples, recipe, state)
+    began = time.monotonic() - state.seconds
+    saved = state
+    model.train()
+    while state.step < recipe.steps and not _reached(recipe.seconds, state.seconds):
+        positions, group = zip(*islice(batches, recipe.accumulate), strict=True)
+        update = take_step(model, optimizer, group, recipe, state.step + 1)
+        epoch, batch = positions[-1]
+        state = replace(
+            state,
+            step=state.step + 1,
+            epoch=epoch,
+            batch=batch,
+            tokens=state.tokens + update.tokens,
+            seconds=time.monotonic() - began,
+        )
+        on_update(state, update)
+        if _checkpoint_due(recipe, state, saved):
+            saved = state = on_checkpoint(state)
+            model.train()
+    return state if saved is state else on_checkpoint(state)
+
+
+def take_step(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    group: tuple[Batch, ...],
+    recipe: Recipe,
+    step: int,
+) -> Update:
+    """One update from the batches of `group`: every label of the group counts the same."""
+    device = next(model.parameters()).device
+    torch.manual_seed(draw_seed(recipe.seed, step))  # pyright: ignore[reportUnknownMemberType]
+    tokens = sum(batch.tokens for batch in group)
+    nll = torch.zeros((), device=device)
+    optimizer.zero_grad()
+    for batch in group:
+        with autocast(device, recipe.bfloat16):
+            loss, batch_nll, _ = model(*_inputs(batch, device))
+        (loss * (batch.tokens / tokens)).backward()
+        nll += batch_nll.detach()
+    if recipe.clip_norm is not None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+    rate = recipe.learning_rate(step)
+    for parameters in optimizer.param_groups:
+        parameters["lr"] = rate
+    optimizer.step()
+    return Update(nll, tokens, rate)
+
+
+def validation_loss(
+    model: torch.nn.Module, examples: Examples, batch_tokens: int, *, bfloat16: bool
+) -> float:
+    """The mean negative log likelihood of the labels, in nats a token, without smoothing or dropout."""
+    device = next(model.parameters()).device
+    nll, tokens = 0.0, 0
+    model.eval()
+    with torch.no_grad(), autocast(device, bfloat16):
+        for rows in plan_batches(examples, batch_tokens, VALIDATION_SEED, epoch=0):
+            batch = make_batch(examples, rows)
+            nll += model(*_inputs(batch, device))[1].item()
+            tokens += batch.tokens
+    return nll / tokens
+
+
+def stream(examples: Examples, recipe: Recipe, state: State) -> Iterator[tuple[tuple[int, int], Batch]]:
+    """Batches without end from the state's position on, each with the position (epoch, batch) after it."""
+    epoch, first = state.epoch, state.batch
+    while True:
+        plan = plan_batches(examples, recipe.batch_tokens, recipe.seed, epoch)
+        for index in range(first, len(plan)):
+            yield (epoch, index + 1), make_batch(examples, plan[index])
+        epoch, first = epoch + 1, 0
+
+
+def draw_seed(*numbers: int) -> int:
+    """A seed for torch that depends on all of `numbers`: its CPU generator heeds only 32 bits of one."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
+def autocast(device: torch.device, enabled: bool) -> AbstractContextManager[object]:
+    """Matrix products in bfloat16 inside the block, if `enabled`."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def _inputs(batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    placed = batch.to(device)
+    return placed.source, placed.target, placed.labels
+
+
+def _checkpoint_due(recipe: Recipe, state: State, saved: State) -> bool:
+    return _reached(recipe.checkpoint_steps, state.step - saved.step) or _reached(
+        recipe.checkpoint_seconds, state.seconds - saved.seconds
+    )
+
+
+def _reached(limit: float | None, value: float) -> bool:
+    return limit is not None and value >= limit

@@ -1,0 +1,111 @@
+"""What a run tells: a progress bar and notes on stderr, and numbers in `metrics.jsonl`."""
+
+import json
+import math
+import time
+from pathlib import Path
+from types import TracebackType
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from xformc.errors import UserError
+from xformc.trainer.checkpoint import State, writing
+from xformc.trainer.loop import Update
+
+UPDATES_PER_LINE = 10
+
+
+class Report:
+    """Follows one call of `fit`: every ten updates a line of `metrics.jsonl` and new text beside the bar."""
+
+    def __init__(self, metrics: Path, steps: int, state: State, *, quiet: bool = False) -> None:
+        """Show `steps` as the end of the bar. Lines of `metrics` that came after `state` are dropped."""
+        self._metrics = metrics
+        self._console = Console(stderr=True, quiet=quiet)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            console=self._console,
+        )
+        self._task: TaskID = self._progress.add_task(
+            "training", total=steps, completed=state.step, numbers=""
+        )
+        self._pending: list[Update] = []
+        self._since = time.monotonic()
+        _drop_lines_after(metrics, state.step)
+
+    def __enter__(self) -> "Report":
+        """Show the bar."""
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the bar as it is and go to the next line."""
+        self._progress.stop()
+
+    def note(self, text: str) -> None:
+        """Print one line above the bar."""
+        self._console.print(text, markup=False, highlight=False)
+
+    def update(self, state: State, update: Update) -> None:
+        """Count one update. Raises: UserError when the loss is not a number any more."""
+        self._pending.append(update)
+        self._progress.update(self._task, completed=state.step)
+        if state.step % UPDATES_PER_LINE == 0:
+            self.flush(state)
+
+    def flush(self, state: State) -> None:
+        """Write the line for the updates since the last one. Raises: UserError as `update`."""
+        if not self._pending:
+            return
+        tokens = sum(update.tokens for update in self._pending)
+        loss = float(torch.stack([update.nll for update in self._pending]).sum()) / tokens
+        if not loss < float("inf"):
+            raise UserError(
+                f"training diverged: the loss was {loss} at step {state.step}",
+                hint="lower train.schedule.scale, raise warmup_steps or set clip_norm; "
+                "then train into a new folder",
+            )
+        speed = tokens / max(time.monotonic() - self._since, 1e-9)
+        rate = self._pending[-1].learning_rate
+        self.line(state, loss=loss, learning_rate=rate, tokens_per_second=round(speed), tokens=state.tokens)
+        numbers = f"epoch {state.epoch + 1}  loss {loss:.3f}  {speed:,.0f} tokens/s  lr {rate:.2e}"
+        self._progress.update(self._task, numbers=numbers)
+        self._pending.clear()
+        self._since = time.monotonic()
+
+    def validation(self, state: State, loss: float) -> None:
+        """Tell the validation loss, in nats a token; the time it took does not count as training speed."""
+        self.line(state, valid_loss=loss)
+        self.note(
+            f"step {state.step:,}: validation loss {loss:.4f} (perplexity {math.exp(min(loss, 99)):.2f})"
+        )
+        self._since = time.monotonic()
+
+    def line(self, state: State, **numbers: float | str | None) -> None:
+        """Append one line to `metrics.jsonl`."""
+        content = {"step": state.step, "epoch": state.epoch, "seconds": round(state.seconds, 3), **numbers}
+        with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(content) + "\n")
+
+
+def _drop_lines_after(metrics: Path, step: int) -> None:
+    if not metrics.exists():
+        return
+    kept: list[str] = []
+    for line in metrics.read_text(encoding="utf-8").splitlines():
+        try:
+            content = json.loads(line)
+        except ValueError:  # the line that a killed run was writing
+            break
+        if content["step"] <= step:
+            kept.append(line + "\n")
+    with writing(metrics):
+        metrics.write_text("".join(kept), encoding="utf-8")

@@ -1,0 +1,110 @@
+"""The folder of a run: made whole at its start, and on `--resume` shown to be the same run."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from xformc.errors import UserError
+from xformc.files import atomic_directory
+from xformc.trainer.checkpoint import remove_leavings, writing
+from xformc.trainer.tokenizer import Tokenizer, save_tokenizer
+
+IDENTITY, SPEC, METRICS, WEIGHTS = "run.json", "spec.yaml", "metrics.jsonl", "weights.safetensors"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What must not change between the parts of a run, or it would not continue to the bit."""
+
+    spec_sha256: str
+    train_sha256: str
+    valid_sha256: str
+    seed: int
+    precision: str
+    compile: bool
+
+
+def hash_text(text: str) -> str:
+    """The SHA-256 of `text` in UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_free(out: Path) -> None:
+    """Raises: UserError if there is something at `out` already."""
+    if is_run(out):
+        raise UserError(
+            "exists already",
+            place=str(out),
+            hint="continue that run with --resume, or give --out a new folder",
+        )
+
+
+def create_run(out: Path, spec_yaml: str, identity: Identity, tokenizer: Tokenizer) -> None:
+    """Make the folder of a new run. Raises: UserError if it cannot be written; then nothing is left."""
+    with writing(out), atomic_directory(out) as part:
+        (part / SPEC).write_text(spec_yaml, encoding="utf-8")
+        (part / IDENTITY).write_text(json.dumps(asdict(identity), indent=2) + "\n", encoding="utf-8")
+        save_tokenizer(tokenizer, part)
+        (part / METRICS).touch()
+
+
+def reopen_run(out: Path, spec_yaml: str, identity: Identity) -> None:
+    """Check that `out` is the run that `identity` describes, and remove what a killed process left there.
+
+    Raises: UserError if it is no run, or another one; it says in what.
+    """
+    found = _read_identity(out)
+    wanted = asdict(identity)
+    changed = [name for name, value in wanted.items() if found.get(name) != value]
+    if changed:
+        raise UserError(
+            f"cannot continue this run: {'; '.join(_describe(name, found, wanted) for name in changed)}"
+            + (_first_difference(out / SPEC, spec_yaml) if "spec_sha256" in changed else ""),
+            place=str(out),
+            hint="undo the change, or train into a new folder without --resume",
+        )
+    remove_leavings(out)
+
+
+def is_run(out: Path) -> bool:
+    """Whether there is something at `out`; an empty folder is nothing."""
+    return out.exists() and (not out.is_dir() or any(out.iterdir()))
+
+
+def recorded_precision(out: Path) -> str | None:
+    """The precision that the run at `out` was started in; None if there is no run."""
+    return str(_read_identity(out)["precision"]) if is_run(out) else None
+
+
+def _read_identity(out: Path) -> Mapping[str, object]:
+    try:
+        content: dict[str, object] = json.loads((out / IDENTITY).read_text(encoding="utf-8"))
+        _ = content["precision"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"is not a run: {IDENTITY} is missing or broken",
+            place=str(out),
+            hint="leave --resume out to start one",
+        ) from error
+    return content
+
+
+_WORDS = {
+    "spec_sha256": "the spec has changed",
+    "train_sha256": "the training text has changed",
+    "valid_sha256": "the validation text has changed",
+}
+
+
+def _describe(name: str, found: Mapping[str, object], wanted: Mapping[str, object]) -> str:
+    return _WORDS.get(name, f"{name} was {found.get(name)} and is now {wanted[name]}")
+
+
+def _first_difference(path: Path, spec_yaml: str) -> str:
+    old, new = path.read_text(encoding="utf-8").splitlines(), spec_yaml.splitlines()
+    for before, now in zip([*old, ""], [*new, ""], strict=False):
+        if before != now:
+            return f"\n  was: {before.strip()}\n  now: {now.strip()}"
+    return ""
