@@ -18,9 +18,9 @@ class Document:
     path: str = ""
 
     def text(self, key: str, choices: tuple[str, ...] = ()) -> str:
-        """A string, one of `choices` if there are any."""
+        """A printable string, one of `choices` if there are any."""
         value = self._get(key)
-        if not isinstance(value, str) or (choices and value not in choices):
+        if not isinstance(value, str) or not value.isprintable() or (choices and value not in choices):
             raise self._wrong(key, " or ".join(choices) if choices else "a text", value)
         return value
 

@@ -191,7 +191,7 @@ def _read_files(document: Document) -> dict[str, FileRecord]:
     files: dict[str, FileRecord] = {}
     for name in document.fields:
         parts = PurePosixPath(name).parts
-        if not parts or name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
+        if not parts or name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable():
             raise UserError(f"{name!r} is not a path inside the engine", place=document.place, hint=_COPY)
         record = document.section(name)
         files[name] = FileRecord(record.integer("bytes", 0, FILE_BYTES), record.text("sha256"))

@@ -120,7 +120,7 @@ def check_source(source: NDArray[np.int64] | Sequence[Sequence[int]], vocabulary
 def _thread_count(threads: int | None) -> int:
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
+    if type(threads) is not int or not 1 <= threads <= MAX_THREADS:
         raise UserError(f"threads must be an integer from 1 to {MAX_THREADS}, not {threads!r}")
     return threads
 

@@ -24,7 +24,10 @@ class Tokenizer:
     target: "_Vocabulary"
 
     def encode(self, text: str) -> list[int]:
-        """The source ids of one sentence, with the end token; only the end token if it has no text."""
+        """The source ids of one sentence, with the end token; only the end token if it has no text.
+
+        Raises: UnicodeError if the text has a lone surrogate.
+        """
         return [*self.source.encode(text), self.tokens.end]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -74,6 +77,7 @@ class _Vocabulary:
         self._size = found
 
     def encode(self, text: str) -> list[int]:
+        text.encode()  # raises what a caller expects for a lone surrogate; SentencePiece would not
         return cast(list[int], self._processor.EncodeAsIds(text))
 
     def decode(self, ids: list[int]) -> str:

@@ -7,9 +7,7 @@ from typing import Annotated
 from rich.console import Console
 from typer import Argument, Exit, Option
 
-from xformc.commands.certificate_text import certificate_lines
 from xformc.commands.check import SPEC_HELP
-from xformc.commands.inspect_engine import read_certificate
 from xformc.commands.spec_path import find_spec
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
@@ -61,11 +59,10 @@ def build(
     _check_replaceable(folder)
     trained = None if weights is None else load_weights(weights, compile_spec(loaded))
     tokenizers = None if weights is None else _find_tokenizers(weights)
-    console = Console(stderr=True)
-    with console.status("building") as status:
-        build_engine(loaded, trained, tokenizers, target.value, folder, status.update)
-    print(f"{folder}: built, and proved to be the spec's function")
-    for line in certificate_lines(read_certificate(folder)):
+    with Console(stderr=True).status("building") as status:
+        certificate = build_engine(loaded, trained, tokenizers, target.value, folder, status.update)
+    print(f"{folder}: built, and its certificate passed")
+    for line in certificate.lines():
         print(f"  {line}")
 
 
@@ -79,7 +76,8 @@ def verify(engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")]
     """
     from xformc.compiler.certify import verify_engine
 
-    certificate = verify_engine(engine)
+    with Console(stderr=True).status("verifying") as status:
+        certificate = verify_engine(engine, status.update)
     for line in certificate.lines():
         print(line)
     if not certificate.passed:

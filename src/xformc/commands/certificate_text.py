@@ -4,16 +4,18 @@ from xformc.runtime.document import Document
 
 
 def certificate_lines(certificate: Document) -> list[str]:
-    """One line a stage of certificate.json, such as `passed  logits  1.2e-06 <= 1.0e-04  what it is`.
+    """One line a stage of certificate.json, such as `ok   logits    1.2e-06 <= 1e-04  what it is`.
+
+    It is what the compiler prints for the same certificate, without needing the compiler.
 
     Raises: UserError if the document is not a certificate.
     """
-    stages = certificate.sections("stages")
-    width = max((len(stage.text("name")) for stage in stages), default=0)
-    return [_stage_line(stage, width) for stage in stages]
+    return [_stage_line(stage) for stage in certificate.sections("stages")]
 
 
-def _stage_line(stage: Document, width: int) -> str:
-    verdict = "passed" if stage.boolean("passed") else "FAILED"
+def _stage_line(stage: Document) -> str:
+    mark = "ok  " if stage.boolean("passed") else "FAIL"
     value, bound = stage.number("value", 0, float("inf")), stage.number("bound", 0, float("inf"))
-    return f"{verdict}  {stage.text('name'):<{width}}  {value:.1e} <= {bound:.1e}  {stage.text('what')}"
+    detail = stage.text("detail") if "detail" in stage.fields else ""
+    line = f"{mark} {stage.text('name'):8} {value:8.1e} <= {bound:.0e}  {stage.text('what')}"
+    return f"{line}  {detail}" if detail else line

@@ -26,10 +26,11 @@ def check(
 
     Mistakes are shown with their line, all at once, and the exit code is 2.
     """
+    path = find_spec(spec)
     from xformc.compiler import compile_spec
     from xformc.compiler.spec import load_spec
 
-    checked = load_spec(find_spec(spec))
+    checked = load_spec(path)
     graph = compile_spec(checked)
     counts = _parameters_by_stage(graph)
     total = sum(counts.values())

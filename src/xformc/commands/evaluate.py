@@ -76,7 +76,7 @@ def evaluate(
     share = 100 * scores.exact / scores.sentences
     print(f"BLEU         {scores.bleu:6.2f}   {scores.bleu_signature}")
     print(f"chrF2        {scores.chrf:6.2f}   {scores.chrf_signature}")
-    print(f"exact match  {share:5.1f}%   {scores.exact:,} of {scores.sentences:,}")
+    print(f"exact match  {share:5.1f}%   {scores.exact:,} of {scores.sentences:,} sentences")
     print(
         f"speed        {scores.tokens / scores.seconds:,.0f} tokens/s, "
         f"{scores.sentences / scores.seconds:,.1f} sentences/s"

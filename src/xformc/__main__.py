@@ -1,0 +1,5 @@
+"""`python -m xformc` is `xformc`."""
+
+from xformc.cli import main
+
+main()

@@ -1,0 +1,33 @@
+"""Fixtures of the runtime's and the command line's tests: a tiny hand-made engine."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from tiny_engine import make_engine
+
+from xformc.runtime import Engine, load
+
+
+@pytest.fixture(scope="session")
+def copy_engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the engine that copies; to be left as it is."""
+    return make_engine(tmp_path_factory.mktemp("engines") / "copy")
+
+
+@pytest.fixture
+def own_engine(copy_engine: Path, tmp_path: Path) -> Path:
+    """A copy of that folder, for a test to damage."""
+    return Path(shutil.copytree(copy_engine, tmp_path / "engine"))
+
+
+@pytest.fixture(scope="session")
+def engine(copy_engine: Path) -> Engine:
+    return load(copy_engine, threads=1)
+
+
+@pytest.fixture
+def xformc(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """The command line: `xformc("translate", engine, stdin="hello")`."""
+    return CommandLine(monkeypatch, capsys)

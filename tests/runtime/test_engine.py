@@ -1,0 +1,188 @@
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_engine import SENTENCES
+
+from xformc.errors import UserError
+from xformc.runtime import Engine, Hypothesis, SearchArguments, load
+
+EMPTY = [Hypothesis("", 0.0, ())]
+
+
+def test_translate_keeps_the_order_whatever_the_batches(engine: Engine) -> None:
+    texts = [SENTENCES[index % 8] for index in range(50)]
+    for batch_tokens in (1, 40, 10_000):
+        results = engine.translate(texts, batch_tokens=batch_tokens)
+        assert [best.text for best, *_ in results] == texts
+
+
+def test_translate_gives_each_text_what_it_has_alone(engine: Engine) -> None:
+    together = engine.translate(SENTENCES, n_best=3)
+    assert together == [engine.translate([text], n_best=3)[0] for text in SENTENCES]
+
+
+def test_translate_returns_n_best_by_falling_score(engine: Engine) -> None:
+    [found] = engine.translate(["hello world"], beam_width=5, n_best=5)
+    scores = [one.score for one in found]
+    assert len(found) == 5
+    assert scores == sorted(scores, reverse=True)
+    assert found[0].tokens[-1] == 3
+
+
+def test_translate_passes_the_length_penalty_on(engine: Engine) -> None:
+    [[plain]] = engine.translate(["hello world"], length_penalty=0)
+    [[penalised]] = engine.translate(["hello world"], length_penalty=1.0)
+    length = len(plain.tokens)
+    assert plain.score == -length
+    assert penalised.score == pytest.approx(-length / ((5 + length) / 6))
+
+
+def test_translate_limits_the_length_by_factor_and_offset(engine: Engine) -> None:
+    [[best]] = engine.translate(["hello world"], max_length_factor=0, max_length_offset=2)
+    assert len(best.tokens) == 2
+
+
+def test_translate_leaves_empty_lines_empty_without_the_model(engine: Engine) -> None:
+    idle = replace(engine, session=None)  # pyright: ignore[reportArgumentType]
+    assert idle.translate(["", "   ", "\t", "\u3000"]) == [EMPTY] * 4
+    mixed = engine.translate(["", "hello world", " "])
+    assert [found[0].text for found in mixed] == ["", "hello world", ""]
+
+
+def test_translate_of_nothing_is_nothing(engine: Engine) -> None:
+    assert engine.translate([]) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["hello 漢 world", "漢", "hello \N{GRINNING FACE}", "hello\0world", "漢 hello"]
+)
+def test_translate_writes_nothing_for_unknown_characters(engine: Engine, text: str) -> None:
+    [[best]] = engine.translate([text])
+    assert 1 in best.tokens
+    assert "⁇" not in best.text
+    assert best.text == " ".join(best.text.split())
+
+
+def test_translate_refuses_a_long_text_naming_its_line(engine: Engine) -> None:
+    with pytest.raises(UserError) as caught:
+        engine.translate(["hello", "two dogs " * 2000])
+    assert caught.value.place == "line 2"
+    assert "takes at most 1,024" in caught.value.message
+    assert "--truncate" in str(caught.value.hint)
+
+
+def test_translate_cuts_a_long_text_on_demand_and_warns(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        [_, [best]] = engine.translate(["hello", "two dogs " * 2000], truncate=True)
+    assert len(best.tokens) == 1024
+    assert best.tokens[-1] == 3
+    assert "line 2: cut from" in caplog.text
+
+
+def test_translate_obeys_the_models_own_bound(engine: Engine) -> None:
+    short = replace(engine, manifest=replace(engine.manifest, max_source_length=4))
+    with pytest.raises(UserError, match="takes at most 4"):
+        short.translate(["the quick brown fox"])
+    with pytest.raises(UserError, match="takes at most 4"):
+        short.search([[5, 6, 7, 8, 3]])
+
+
+def test_translate_refuses_one_text_in_place_of_a_list(engine: Engine) -> None:
+    with pytest.raises(UserError, match="a list of texts"):
+        engine.translate("hello")
+
+
+def test_translate_refuses_what_is_not_unicode(engine: Engine) -> None:
+    with pytest.raises(UserError, match="line 1: not valid Unicode"):
+        engine.translate(["\udc80"])
+
+
+def test_translate_refuses_an_engine_without_a_tokenizer(engine: Engine) -> None:
+    with pytest.raises(UserError, match="has no tokenizer"):
+        replace(engine, tokenizer=None).translate(["hello"])
+
+
+def test_translate_checks_its_options_before_the_first_text(engine: Engine) -> None:
+    with pytest.raises(UserError, match="beam_width"):
+        engine.translate_stream([], beam_width=0)
+    with pytest.raises(UserError, match="window must be 1 or more, not 0"):
+        engine.translate_stream([], window=0)
+    with pytest.raises(TypeError, match="unknown search options: beam"):
+        engine.translate([], **{"beam": 4})  # pyright: ignore[reportArgumentType]
+
+
+def test_translate_stream_reads_no_further_ahead_than_its_window(engine: Engine) -> None:
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield SENTENCES[read % 8]
+
+    stream = engine.translate_stream(endless(), window=10)
+    results = [next(stream)[0].text for _ in range(25)]
+    assert results == [SENTENCES[number % 8] for number in range(1, 26)]
+    assert read == 30
+
+
+def test_translate_stream_counts_lines_across_windows(engine: Engine) -> None:
+    stream = engine.translate_stream(["hello"] * 6 + ["two dogs " * 2000], window=2)
+    assert len([next(stream) for _ in range(6)]) == 6
+    with pytest.raises(UserError, match="line 7"):
+        next(stream)
+
+
+def test_translate_may_be_called_from_several_threads(engine: Engine) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: engine.translate(SENTENCES), range(8)))
+    assert results == [results[0]] * 8
+
+
+def test_search_takes_ids_and_returns_arrays(engine: Engine) -> None:
+    found = engine.search([[5, 6, 3], [7, 3, 0]], n_best=2)
+    assert found.tokens.tolist() == [[[5, 6, 3]] * 2, [[7, 3, 0]] * 2]
+    assert found.lengths.tolist() == [[3, 3], [2, 2]]
+    assert (found.tokens.dtype, found.lengths.dtype, found.scores.dtype) == (np.int64, np.int64, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([[5, 3], [5]], "rows of one length"),
+        ([5, 3], "shape"),
+        ([[0.5, 3.0]], "integers"),
+        ([[5, -1]], "from 0 to"),
+        ([[5, 10**6]], "from 0 to"),
+        ([[5, 3], [0, 0]], "one or more tokens"),
+        ([[5, 0, 3]], "one or more tokens"),
+        ([[0, 5, 3]], "one or more tokens"),
+    ],
+)
+def test_search_refuses_wrong_ids(engine: Engine, source: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        engine.search(source)
+
+
+def test_load_refuses_a_thread_count_of_zero(engine: Engine, copy_engine: Any) -> None:
+    with pytest.raises(UserError, match="threads must be an integer from 1"):
+        load(copy_engine, threads=0)
+
+
+def test_a_hypothesis_that_was_not_found_is_left_out(engine: Engine) -> None:
+    class Sparse:
+        def run(self, source: Any, options: Any) -> Any:
+            found = engine.session.run(source, options)
+            found.scores[:, 1:] = -np.inf
+            return found
+
+    arguments: SearchArguments = {"n_best": 3}
+    sparse = replace(engine, session=Sparse())  # pyright: ignore[reportArgumentType]
+    assert [len(found) for found in sparse.translate(["hello world"], **arguments)] == [1]

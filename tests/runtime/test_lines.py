@@ -1,0 +1,44 @@
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+
+from xformc.errors import UserError
+from xformc.runtime.lines import LINE_BYTES, read_lines, read_text_file
+
+
+def lines(data: bytes) -> list[str]:
+    return list(read_lines(io.BytesIO(data), "<stdin>"))
+
+
+def test_read_lines_ends_lines_at_line_feeds_only() -> None:
+    assert lines(b"a\r\n\n b \xe2\x80\xa8c\x0bd\rend") == ["a", "", " b \u2028c\x0bd\rend"]
+
+
+def test_read_lines_names_the_line_that_is_not_utf8() -> None:
+    with pytest.raises(UserError) as caught:
+        lines(b"good\nwor\xffse\n")
+    assert str(caught.value).startswith("<stdin>:2: not UTF-8: byte 0xff at byte column 4")
+
+
+def test_read_lines_refuses_a_line_without_end() -> None:
+    assert len(lines(b"x" * LINE_BYTES)[0]) == LINE_BYTES
+    with pytest.raises(UserError, match="<stdin>:1: the line is longer than 1,048,576 bytes"):
+        lines(b"x" * (LINE_BYTES + 1))
+
+
+def test_read_text_file_unpacks_gz(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"a\nb\n")
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(b"a\nb\n"))
+    assert read_text_file(tmp_path / "plain") == read_text_file(tmp_path / "packed.gz") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"plain text", gzip.compress(b"a\nb\n" * 100)[:-9], b"\x1f\x8b\x08" + b"\0" * 20]
+)
+def test_read_text_file_refuses_broken_gz(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "broken.gz"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="not a whole gzip file"):
+        read_text_file(path)

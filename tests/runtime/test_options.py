@@ -1,0 +1,35 @@
+import pytest
+
+from xformc.errors import UserError
+from xformc.runtime import Engine, SearchArguments, SearchOptions
+from xformc.runtime.options import resolve_options
+
+WRONG: list[tuple[SearchArguments, str]] = [
+    ({"beam_width": 0}, "beam_width must be an integer from 1 to 40, not 0"),
+    ({"beam_width": -1}, "beam_width must be an integer from 1 to 40, not -1"),
+    ({"beam_width": 41}, "beam_width must be an integer from 1 to 40, not 41"),
+    ({"beam_width": True}, "not True"),
+    ({"beam_width": 2.0}, "not 2.0"),  # pyright: ignore[reportAssignmentType]
+    ({"n_best": 0}, "n_best must be"),
+    ({"n_best": 5}, "n_best must be at most beam_width, which is 4, not 5"),
+    ({"beam_width": 2, "n_best": 3}, "n_best must be at most beam_width, which is 2, not 3"),
+    ({"length_penalty": float("nan")}, "length_penalty must be a number from -100 to 100, not nan"),
+    ({"length_penalty": float("inf")}, "length_penalty must be"),
+    ({"max_length_factor": -1.0}, "max_length_factor must be a number from 0 to 100, not -1.0"),
+    ({"max_length_factor": float("nan")}, "max_length_factor must be"),
+    ({"max_length_offset": -1}, "max_length_offset must be an integer from 0 to 100000, not -1"),
+    ({"max_length_offset": 10**9}, "max_length_offset must be"),
+    ({"max_length_factor": 0.0, "max_length_offset": 0}, "leave no room"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[str(arguments) for arguments, _ in WRONG])
+def test_options_out_of_range_are_refused(engine: Engine, arguments: SearchArguments, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve_options(engine.manifest, arguments)
+    assert message in caught.value.message
+
+
+def test_options_left_open_are_the_engines(engine: Engine) -> None:
+    assert resolve_options(engine.manifest, {}) == SearchOptions(4, 1, 0.6, 1.0, 50)
+    assert resolve_options(engine.manifest, {"beam_width": None, "n_best": 2}).n_best == 2

@@ -1,0 +1,178 @@
+"""Bad input: each one clear message, exit code 2, no traceback, nothing half written."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, limit_file_size, listing, mistake, spawn
+
+
+def finish(process: "subprocess.Popen[bytes]", stdin: bytes | None = None) -> tuple[int, str]:
+    """Exit code and standard error."""
+    _, err = process.communicate(stdin, timeout=60)
+    return process.returncode, err.decode()
+
+
+def test_a_missing_engine_is_a_mistake(xformc: CommandLine, tmp_path: Path) -> None:
+    for command in ("translate", "inspect"):
+        found = mistake(xformc(command, tmp_path / "none"))
+        assert found.startswith(f"{tmp_path / 'none'}: no such folder\nhint: ")
+
+
+def test_invalid_utf8_is_a_mistake_with_its_line(xformc: CommandLine, copy_engine: Path) -> None:
+    found = mistake(xformc("translate", copy_engine, stdin=b"hello\n\xe4rger\n"))
+    assert found.startswith("<stdin>:2: not UTF-8: byte 0xe4 at byte column 1\nhint: ")
+
+
+def test_a_very_long_line_is_a_mistake_with_its_line(xformc: CommandLine, copy_engine: Path) -> None:
+    found = mistake(xformc("translate", copy_engine, stdin="hello\n" + "two dogs " * 2000))
+    assert found.startswith("line 2: ")
+    assert "--truncate" in found
+
+
+def test_a_line_that_never_ends_is_a_mistake(xformc: CommandLine, copy_engine: Path) -> None:
+    found = mistake(xformc("translate", copy_engine, "--truncate", stdin=b"x" * (1 << 21)))
+    assert found.startswith("<stdin>:1: the line is longer than")
+
+
+def test_unknown_characters_are_not_a_mistake(xformc: CommandLine, copy_engine: Path) -> None:
+    result = xformc("translate", copy_engine, stdin="漢字\nhello 漢 world\n\N{GRINNING FACE}\n")
+    assert (result.code, result.out, result.err) == (0, "\nhello world\n\n", "")
+
+
+def test_empty_input_is_not_a_mistake(xformc: CommandLine, copy_engine: Path) -> None:
+    assert xformc("translate", copy_engine, stdin="").out == ""
+    assert xformc("translate", copy_engine, stdin="\n \n\t\n").out == "\n\n\n"
+
+
+def test_a_flipped_byte_is_a_mistake(xformc: CommandLine, own_engine: Path) -> None:
+    path = own_engine / "model.onnx"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    for command in ("translate", "inspect"):
+        assert mistake(xformc(command, own_engine)).startswith(f"{path}: the content is not what was built")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--beam-width", "0"), "beam_width must be an integer from 1 to 40, not 0"),
+        (("--beam-width", "1000"), "beam_width must be an integer from 1 to 40, not 1000"),
+        (("--n-best", "5"), "n_best must be at most beam_width, which is 4, not 5"),
+        (("--length-penalty", "nan"), "length_penalty must be a number"),
+        (("--max-length-factor", "-1"), "max_length_factor must be a number"),
+        (("--threads", "0"), "threads must be an integer from 1"),
+        (("--window", "0"), "window must be 1 or more, not 0"),
+        (("--batch-tokens", "-3"), "batch_tokens must be 1 or more, not -3"),
+    ],
+)
+def test_an_option_out_of_range_is_a_mistake(
+    xformc: CommandLine, copy_engine: Path, options: tuple[str, ...], message: str
+) -> None:
+    assert message in mistake(xformc("translate", copy_engine, *options, stdin="hello\n"))
+
+
+@pytest.mark.parametrize("arguments", [("translat",), ("translate",), ("inspect", "a", "b"), ("--verbose",)])
+def test_wrong_usage_is_exit_code_2(xformc: CommandLine, arguments: tuple[str, ...]) -> None:
+    result = xformc(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert "Usage: xformc" in result.err
+
+
+def test_evaluate_refuses_what_does_not_fit_together(
+    xformc: CommandLine, copy_engine: Path, tmp_path: Path
+) -> None:
+    one, two, none = tmp_path / "one", tmp_path / "two", tmp_path / "none"
+    one.write_text("hello\n")
+    two.write_text("hello\nworld\n")
+    none.touch()
+    missing = tmp_path / "missing"
+    assert mistake(xformc("evaluate", copy_engine, one, two)).startswith(
+        f"{two}: has 2 lines and {one} has 1"
+    )
+    assert mistake(xformc("evaluate", copy_engine, none, none)).startswith(f"{none}: holds no text")
+    assert mistake(xformc("evaluate", copy_engine, missing, one)) == f"{missing}: No such file or directory"
+    found = mistake(xformc("evaluate", copy_engine, one, one, "--tokenize", "no"))
+    assert found.startswith("--tokenize no: sacreBLEU has no such tokenizer\nhint: there are: 13a")
+
+
+def test_an_unknown_spec_name_is_a_mistake_with_a_guess(xformc: CommandLine) -> None:
+    found = mistake(xformc("check", "transformer_bas"))
+    assert found == (
+        "transformer_bas: no such file, and no spec of this name comes with xformc\n"
+        "hint: did you mean transformer_base?"
+    )
+
+
+def test_too_many_numbers_are_a_mistake(xformc: CommandLine, tmp_path: Path) -> None:
+    found = mistake(xformc("corpus", "numbers", tmp_path / "data", "--train", "1000000"))
+    assert found.startswith("there are 1,000,000 numbers, and 1,001,500 were asked for")
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
+    arguments = ("corpus", "numbers", tmp_path / "data", "--train", "1000", "--valid", "10", "--test", "10")
+    code, err = finish(spawn(*arguments, preexec_fn=limit_file_size(20_000)))
+    assert (code, err) == (2, "error: File too large\n")
+    assert listing(tmp_path / "data") == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["translate", "inspect"])
+def test_a_full_disk_behind_stdout_is_a_mistake(copy_engine: Path, command: str) -> None:
+    with open("/dev/full", "wb") as full:
+        process = spawn(command, copy_engine, stdin=subprocess.PIPE, stdout=full)
+        assert finish(process, b"hello\n" * 10) == (2, "error: No space left on device\n")
+
+
+def test_a_reader_that_has_gone_ends_quietly(copy_engine: Path) -> None:
+    process = spawn("translate", copy_engine, "--window", "1", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stdin is not None
+    process.stdin.write(b"hello\n" * 10)
+    process.stdin.close()
+    assert process.stderr is not None
+    err = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=60), err) == (141, b"")
+
+
+def test_an_interrupt_is_exit_code_130(copy_engine: Path) -> None:
+    process = spawn("translate", copy_engine, "--window", "1", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"hello\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"hello\n"
+    process.send_signal(signal.SIGINT)
+    assert finish(process) == (130, "interrupted\n")
+
+
+def test_text_is_utf8_whatever_the_locale(copy_engine: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "LC_ALL": "C"}
+    process = spawn("inspect", tmp_path / "größe", stdout=subprocess.PIPE, env=environment)
+    assert finish(process)[1].startswith(f"error: {tmp_path / 'größe'}: no such folder")
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"), [("pydantic", "build"), ("sacrebleu", "train"), ("num2words", "demo")]
+)
+def test_a_missing_extra_is_one_message(tmp_path: Path, package: str, extra: str) -> None:
+    commands = {
+        "pydantic": ["check", "transformer_base"],
+        "sacrebleu": ["evaluate", "a", "b", "c"],
+        "num2words": ["corpus", "numbers", str(tmp_path)],
+    }
+    hide = f"sys.modules[{package!r}] = None; sys.argv[1:] = {commands[package]!r}"
+    code = f"import sys; {hide}; import xformc.__main__"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr == (
+        f"error: this command needs the package {package}, which is not installed\n"
+        f"hint: pip install 'xformc[{extra}]'\n"
+    )

@@ -1,0 +1,165 @@
+"""Imports go one way, the runtime stands alone, and the pages about the project say what is so."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "xformc"
+BASE = {"errors", "files", "version"}
+GRAPHS = {"compiler.graph", "compiler.ops", "compiler.passes", "compiler.search"}
+COMPILER = GRAPHS | {"compiler", "compiler.spec", "compiler.backends", "compiler.certify", "compiler.weights"}
+
+MAY_USE = {
+    "errors": set[str](),
+    "files": set[str](),
+    "compiler.graph": set[str](),
+    "compiler.ops": {"compiler.graph"},
+    "compiler.spec": {"compiler.graph", "compiler.ops", "specs"},
+    "compiler": {"compiler.graph", "compiler.spec"},
+    "compiler.weights": {"compiler.graph"},
+    "compiler.passes": {"compiler.graph", "compiler.ops"},
+    "compiler.search": {"compiler.graph", "compiler.ops", "compiler.passes"},
+    "compiler.backends": GRAPHS | {"runtime"},
+    "compiler.certify": COMPILER | {"runtime"},
+    "compiler.build": COMPILER | {"runtime"},
+    "compiler.report": COMPILER,
+    "runtime": set[str](),
+    "trainer": COMPILER | {"compiler.build", "runtime"},
+    "commands": COMPILER | {"compiler.build", "runtime", "trainer", "specs"},
+    "cli": {"commands"},
+    "__main__": {"cli"},
+    "specs": set[str](),
+    "version": set[str](),
+}
+BARE = {"numpy", "onnxruntime", "sentencepiece"}
+FORBIDDEN = ["torch", "onnx", "pydantic", "yaml", "safetensors", "xformc.compiler", "xformc.trainer"]
+
+
+def part_of(module: str) -> str:
+    """`compiler.ops` of `xformc.compiler.ops.linear`; `version` of the root, which holds nothing else."""
+    names = module.split(".")[1:]
+    if not names:
+        return "version"
+    return ".".join(names[:2]) if names[0] == "compiler" else names[0]
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every module of the package by its name."""
+    for top in (
+        PACKAGE,
+        *(PACKAGE / name for name in ("compiler", "runtime", "trainer", "specs", "commands")),
+    ):
+        for path in sorted(top.glob("*.py") if top == PACKAGE else top.rglob("*.py")):
+            names = path.relative_to(PACKAGE).with_suffix("").parts
+            yield ".".join(["xformc", *(name for name in names if name != "__init__")]), path
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules that a file imports, at its top or inside a function."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if is_module(name) else str(node.module)
+
+
+def is_module(name: str) -> bool:
+    if not name.startswith("xformc."):
+        return False
+    path = PACKAGE.joinpath(*name.split(".")[1:])
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def test_imports_go_one_way() -> None:
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in modules()
+        for name in imports(path)
+        if name.split(".")[0] == "xformc"
+        and part_of(name) not in {part_of(module)} | MAY_USE[part_of(module)] | (BASE - {part_of(module)})
+    ]
+    assert wrong == []
+
+
+def test_every_part_is_in_the_table() -> None:
+    assert {part_of(module) for module, _ in modules()} - set(MAY_USE) == set()
+
+
+def test_runtime_names_no_package_but_its_own() -> None:
+    found = {
+        name.split(".")[0]
+        for module, path in modules()
+        if part_of(module) in {"runtime", "errors", "files"}
+        for name in imports(path)
+    }
+    assert found - set(sys.stdlib_module_names) - {"xformc"} == BARE
+
+
+def test_runtime_translates_without_the_compilers_packages(copy_engine: Path) -> None:
+    code = f"""
+import sys
+from xformc.runtime import load
+assert load({str(copy_engine)!r}, threads=1).translate(["hello world"])[0][0].text == "hello world"
+import xformc.cli
+print([name for name in {FORBIDDEN!r} if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (found.stdout, found.stderr) == ("[]\n", "")
+
+
+def test_the_links_lead_to_the_folders() -> None:
+    for name in ("compiler", "runtime", "trainer", "specs"):
+        assert (PACKAGE / name).is_symlink()
+        assert (PACKAGE / name).resolve() == ROOT / name
+
+
+def pyproject() -> dict[str, dict[str, list[str]]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def packages(requirements: list[str]) -> set[str]:
+    names = {re.split(r"[\[<>=~ ]", requirement)[0] for requirement in requirements}
+    return names - {"xformc"}
+
+
+def test_the_dependencies_page_lists_what_pyproject_requires() -> None:
+    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    sections = {
+        title.split(" ")[0].lower(): set(re.findall(r"^\| ([a-z0-9_-]+) \|", body, re.MULTILINE))
+        - {"package"}
+        for title, body in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", page, re.MULTILINE)
+    }
+    project = pyproject()
+    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
+    wanted = {"runtime": packages(project["dependencies"])}  # type: ignore[arg-type]
+    wanted |= {name: packages(requirements) for name, requirements in extras.items()}
+    assert sections == wanted
+
+
+def test_every_dependency_has_a_lower_bound() -> None:
+    project = pyproject()
+    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
+    every = [*project["dependencies"], *(one for extra in extras.values() for one in extra)]
+    assert [one for one in every if ">=" not in one and not one.startswith("xformc[")] == []
+
+
+def test_the_version_is_said_once() -> None:
+    from xformc import __version__
+
+    assert pyproject()["version"] == __version__  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize("target", ["setup", "check", "test", "demo", "bench", "docs"])
+def test_make_lists_its_targets(target: str) -> None:
+    found = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True)
+    assert re.search(rf"^{target} +\S", found.stdout, re.MULTILINE)
