@@ -1,0 +1,15 @@
+"""The compiler: one spec becomes a graph, and the graph becomes a PyTorch module and an ONNX engine."""
+
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.verify import verify
+from xformc.compiler.spec import Spec
+
+__all__ = ["compile_spec"]
+
+
+def compile_spec(spec: Spec) -> Graph:
+    """The training graph of a spec, verified: its inputs, such as source and target, to its logits.
+
+    Raises: SpecError with the places in the spec.
+    """
+    return verify(spec.graph())

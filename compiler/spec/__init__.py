@@ -1,0 +1,8 @@
+"""The spec language: YAML in, a checked graph out. Importing this needs neither torch nor onnx."""
+
+from xformc.compiler.spec.problems import Problem, SpecError
+from xformc.compiler.spec.schema import json_schema
+from xformc.compiler.spec.sections import Decode, Train
+from xformc.compiler.spec.spec import Input, Spec, load_spec
+
+__all__ = ["Decode", "Input", "Problem", "Spec", "SpecError", "Train", "json_schema", "load_spec"]

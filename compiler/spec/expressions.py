@@ -9,7 +9,7 @@ Number = int | float
 Lookup = Callable[[str, "Term"], Number]
 
 LARGEST = 10**15
-MAX_LENGTH = 200
+MAX_LENGTH = 100
 _TOKEN = re.compile(r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>[-+*/()]))")
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 

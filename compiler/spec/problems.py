@@ -94,7 +94,7 @@ class SpecError(UserError):
 def raise_problems(problems: list[Problem]) -> None:
     """Raise SpecError if there are any, ordered by place."""
     if problems:
-        raise SpecError(sorted(problems, key=lambda problem: (problem.span.line, problem.span.column)))
+        raise SpecError(sorted(problems, key=lambda problem: (problem.span.source.name, problem.span.line, problem.span.column)))
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:

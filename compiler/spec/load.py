@@ -1,0 +1,130 @@
+"""Reading specs: the file, what it extends, and the shipped blocks."""
+
+import os
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+import xformc.specs
+from xformc.compiler.spec.problems import Problem, Source, Span, SpecError, suggest
+from xformc.compiler.spec.tree import MAX_BYTES, Entry, Tree, parse_yaml
+from xformc.errors import UserError
+
+SHIPPED = Path(xformc.specs.__file__).resolve().parent
+MAX_EXTENDS = 16
+_WHOLE = (("blocks",), ("inputs",), ("model", "do"))
+"""Where a later file's value replaces the earlier one's whole: a block, an input, and a stage's `do`."""
+
+
+def load_tree(path: Path) -> Tree:
+    """The file with everything that it extends merged in. Raises: SpecError, and UserError for a file not read."""
+    return _extended(path, _read(path), (path.resolve(),))
+
+
+@cache
+def shipped_blocks() -> dict[str, Entry]:
+    """The blocks of specs/blocks, by name."""
+    blocks: dict[str, Entry] = {}
+    for path in sorted((SHIPPED / "blocks").glob("*.yaml")):
+        tree = _read(path, library=True)
+        twice = blocks.keys() & tree.entries.keys()
+        assert not twice, f"shipped blocks defined twice: {twice}"
+        blocks.update(tree.entries)
+    return blocks
+
+
+def shipped_specs() -> tuple[Path, ...]:
+    """The shipped specs: what a name after `extends` may mean."""
+    return tuple(sorted(path for path in SHIPPED.rglob("*.yaml") if path.parent != SHIPPED / "blocks"))
+
+
+def merge(base: Tree, over: Tree, keys: tuple[str, ...] = ()) -> Tree:
+    """Mappings key by key, the later wins; a list, a scalar, a block, an input and a stage's `do` replace whole."""
+    if not (isinstance(base.value, dict) and isinstance(over.value, dict)) or _is_whole(keys):
+        return over
+    entries = dict(base.entries)
+    for key, entry in over.entries.items():
+        old = entries.get(key)
+        entries[key] = entry if old is None else Entry(entry.key, merge(old.tree, entry.tree, (*keys, key)))
+    return Tree(entries, over.span, 1 + sum(entry.tree.weight for entry in entries.values()))
+
+
+def _is_whole(keys: tuple[str, ...]) -> bool:
+    return len(keys) > 1 and (keys[0], *keys[2:]) in _WHOLE
+
+
+def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
+    extends = tree.get("extends")
+    if extends is None or not isinstance(tree.value, dict):
+        return tree
+    if not isinstance(extends.value, str):
+        raise SpecError([Problem(extends.span, f"'extends' names a spec, found {extends.described()}")])
+    found = _find(extends.value, extends.span, path.parent)
+    if found.resolve() in chain:
+        raise SpecError([Problem(extends.span, f"'{extends.value}' extends itself, through {len(chain)} files")])
+    if len(chain) > MAX_EXTENDS:
+        raise SpecError([Problem(extends.span, f"more than {MAX_EXTENDS} specs extend each other")])
+    base = _extended(found, _read(found), (*chain, found.resolve()))
+    if not isinstance(base.value, dict):
+        raise SpecError([Problem(base.span, f"a spec is a mapping, found {base.described()}")])
+    rest = {key: entry for key, entry in tree.value.items() if key != "extends"}
+    return merge(base, Tree(rest, tree.span, tree.weight))
+
+
+def _find(name: str, span: Span, folder: Path) -> Path:
+    """The file that `extends: name` means: beside the file that says so, else among the shipped specs."""
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name or not parts.parts:
+        hint = "name a shipped spec, or a file in this folder"
+        raise SpecError([Problem(span, f"'{name}' leads out of the spec's folder", hint)])
+    file = parts if parts.suffix == ".yaml" else parts.with_name(f"{parts.name}.yaml")
+    for path in (folder / file, SHIPPED / file):
+        if _is_file(path):
+            return path
+    names = [str(path.relative_to(SHIPPED).with_suffix("")) for path in shipped_specs()]
+    raise SpecError([Problem(span, f"there is no spec '{name}', here or among the shipped ones",
+                             suggest(name, names) or f"shipped are {', '.join(names)}")])
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _read(path: Path, *, library: bool = False) -> Tree:
+    shown = _shown(path)
+    try:
+        if not path.is_file():
+            reason = "it is a folder" if path.is_dir() else "there is no such file"
+            raise UserError(f"cannot read the spec: {reason}", place=shown)
+        with path.open("rb") as handle:
+            data = handle.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UserError(f"cannot read the spec: {reason}", place=shown) from None
+    return parse_yaml(_decode(shown, data, library))
+
+
+def _decode(shown: str, data: bytes, library: bool) -> Source:
+    if len(data) > MAX_BYTES:
+        source = Source(shown, "")
+        raise SpecError([Problem(Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the most a spec may be")])
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8", "replace")
+        source = Source(shown, data.decode("utf-8", "replace"))
+        column = len(before) - before.rfind("\n")
+        span = Span(source, before.count("\n") + 1, column, column + 1)
+        raise SpecError([Problem(span, "not UTF-8 text", "a spec is a YAML file in UTF-8")]) from None
+    return Source(shown, text.replace("\r\n", "\n"), library)
+
+
+def _shown(path: Path) -> str:
+    """The path as messages show it: as it was given, or from the working folder if that is shorter."""
+    text = str(path)
+    if path.is_absolute():
+        relative = os.path.relpath(path)
+        text = text if relative.startswith("..") else relative
+    return "".join(c if c.isprintable() else "?" for c in text)

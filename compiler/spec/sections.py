@@ -1,0 +1,105 @@
+"""The sections of a spec that are plain settings: how to train, and how to decode when nothing else is asked for."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+
+
+class Section(BaseModel):
+    """A frozen section without unknown keys; a number must be a number, not a text that looks like one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Tokenizer(Section):
+    """How text becomes pieces. `shared`: source and target have one vocabulary."""
+
+    kind: Literal["bpe", "unigram"] = "bpe"
+    shared: bool = True
+
+
+class Adam(Section):
+    """Kingma and Ba (2015); the defaults are those of Vaswani et al. (2017), section 5.3."""
+
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.98
+    epsilon: Positive = 1e-9
+
+
+class Optimizer(Section):
+    """The optimizer: adam."""
+
+    adam: Adam = Adam()
+
+
+class Schedule(Section):
+    """`scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)` (Vaswani et al. 2017, equation 3)."""
+
+    warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 4000
+    scale: Positive = 1.0
+
+
+class Checkpoint(Section):
+    """When to write checkpoints; both, either or none (then only at the end)."""
+
+    every_steps: Count | None = None
+    every_minutes: Positive | None = 10.0
+
+
+class Train(Section):
+    """The recipe of training.
+
+    `batch_tokens` bounds the source and the target tokens of a batch, `accumulate` batches make a step, and
+    training ends after `steps` steps or `minutes` minutes, whichever is first. Pairs with more than `max_length`
+    tokens on a side are left out. The result is the mean of the last `average` checkpoints.
+    """
+
+    tokenizer: Tokenizer = Tokenizer()
+    label_smoothing: Fraction = 0.1
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    batch_tokens: Count = 25000
+    accumulate: Count = 1
+    clip_norm: Positive | None = None
+    steps: Count = 100_000
+    minutes: Positive | None = None
+    checkpoint: Checkpoint = Checkpoint()
+    average: Annotated[int, Field(ge=1, le=1000)] = 5
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    max_length: Annotated[int, Field(ge=2, le=10**6)] = 256
+
+
+class MaxLength(Section):
+    """A sentence ends after `floor(factor * source tokens) + offset` tokens at the latest."""
+
+    factor: Annotated[float, Field(ge=0, le=1000)] = 1.0
+    offset: Annotated[int, Field(ge=0, le=10**6)] = 50
+
+
+class Decode(Section):
+    """The defaults of decoding: the engine takes each as an input, too."""
+
+    beam_width: Annotated[int, Field(ge=1, le=1024)] = 4
+    n_best: Annotated[int, Field(ge=1, le=1024)] = 1
+    length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
+    max_length: MaxLength = MaxLength()
+
+    @field_validator("n_best")
+    @classmethod
+    def _within_the_beam(cls, value: int, info: ValidationInfo) -> int:
+        width = info.data.get("beam_width", value)
+        if value > width:
+            raise ValueError(f"must be at most beam_width, which is {width}")
+        return value
+
+    @field_validator("max_length")
+    @classmethod
+    def _not_nothing(cls, value: MaxLength) -> MaxLength:
+        if value.factor == 0 and value.offset == 0:
+            raise ValueError("must leave room for a token: factor and offset are both 0")
+        return value

@@ -1,0 +1,113 @@
+"""Numbers of a spec: literals, and arithmetic on named sizes; the sizes themselves are such numbers, in any order."""
+
+from collections.abc import Callable, Iterable
+
+from xformc.compiler.spec.expressions import ExpressionError, Number, Term, parse_expression
+from xformc.compiler.spec.problems import Problem, Span, SpecError, suggest
+from xformc.compiler.spec.tree import Tree
+
+MAX_CHAIN = 64
+
+
+def evaluate(tree: Tree, lookup: Callable[[str, Span], Number]) -> Number:
+    """The number that a tree says; `lookup` gives the value of a name. Raises: SpecError."""
+    if isinstance(tree.value, int | float) and not isinstance(tree.value, bool):
+        return _evaluate(Term(tree.value, (), 0, 0), tree, lookup)
+    return _evaluate(parse_number(tree), tree, lookup)
+
+
+def parse_number(tree: Tree) -> Term:
+    """The expression that a number or a text is. Raises: SpecError."""
+    if isinstance(tree.value, bool) or not isinstance(tree.value, int | float | str):
+        raise SpecError([Problem(tree.span, f"must be a number or arithmetic on sizes, found {tree.described()}")])
+    if not isinstance(tree.value, str):
+        return Term(tree.value, (), 0, 0)
+    try:
+        return parse_expression(tree.value)
+    except ExpressionError as error:
+        raise _problem(error, tree) from None
+
+
+def evaluate_sizes(tree: Tree | None) -> dict[str, Number]:
+    """The value of every size under `sizes`. Raises: SpecError with all that have none."""
+    sizes = _Sizes({} if tree is None else {name: entry.tree for name, entry in tree.entries.items()})
+    problems: list[Problem] = []
+    for name in sizes.trees:
+        try:
+            sizes.value(name, ())
+        except _KnownError:
+            continue
+        except SpecError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise SpecError(problems)
+    return sizes.values
+
+
+def with_dependencies(tree: Tree | None, names: Iterable[str]) -> set[str]:
+    """The names, and those of all the sizes that they are made of."""
+    found: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        size = None if tree is None else tree.get(name)
+        if size is not None and name not in found:
+            found.add(name)
+            todo.extend(parse_number(size).names())
+    return found
+
+
+def unknown_size(name: str, span: Span, known: Iterable[str]) -> SpecError:
+    """The error for a name that is no size."""
+    return SpecError([Problem(span, f"unknown size '{name}'", suggest(name, known) or f"add '{name}' to sizes")])
+
+
+class _KnownError(Exception):
+    """A size that another one needs has no value, and that is reported where it stands."""
+
+
+class _Sizes:
+    """Values, made on demand; a size that failed fails again silently."""
+
+    def __init__(self, trees: dict[str, Tree]) -> None:
+        self.trees = trees
+        self.values: dict[str, Number] = {}
+        self.failed: set[str] = set()
+
+    def value(self, name: str, path: tuple[str, ...]) -> Number:
+        if name in self.values:
+            return self.values[name]
+        if name in self.failed:
+            raise _KnownError
+
+        def lookup(other: str, span: Span) -> Number:
+            inner = (*path, name)
+            if other not in self.trees:
+                raise unknown_size(other, span, self.trees)
+            if other in inner:
+                cycle = " -> ".join((*inner[inner.index(other) :], other))
+                raise SpecError([Problem(span, f"a size depends on itself: {cycle}")])
+            if len(inner) >= MAX_CHAIN:
+                raise SpecError([Problem(span, f"more than {MAX_CHAIN} sizes are made of each other")])
+            return self.value(other, inner)
+
+        self.failed.add(name)
+        self.values[name] = evaluate(self.trees[name], lookup)
+        self.failed.discard(name)
+        return self.values[name]
+
+
+def _evaluate(term: Term, tree: Tree, lookup: Callable[[str, Span], Number]) -> Number:
+    try:
+        return term.value(lambda name, part: lookup(name, _part(tree, part.start, part.end)))
+    except ExpressionError as error:
+        raise _problem(error, tree) from None
+
+
+def _problem(error: ExpressionError, tree: Tree) -> SpecError:
+    return SpecError([Problem(_part(tree, error.start, error.end), error.message)])
+
+
+def _part(tree: Tree, start: int, end: int) -> Span:
+    """The part of a text that stands in one line, unquoted; else the whole of it."""
+    return tree.span.part(start, end) if tree.span.text == tree.value and end > start else tree.span

@@ -1,0 +1,120 @@
+"""A spec: what was read from a file, checked, and its way to a graph."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.spec.elaborate import Elaborated, elaborate
+from xformc.compiler.spec.expressions import Number
+from xformc.compiler.spec.load import load_tree
+from xformc.compiler.spec.model import Model, reachable_blocks, read_model
+from xformc.compiler.spec.problems import Problem, raise_problems, suggest
+from xformc.compiler.spec.schema import Document, validate
+from xformc.compiler.spec.sections import Decode, Train
+from xformc.compiler.spec.sizes import with_dependencies
+from xformc.compiler.spec.tree import Entry, Plain, Tree, write_yaml
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of the model: tokens from a vocabulary of this many pieces."""
+
+    vocabulary: int
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One architecture with its training recipe and its decoding defaults, as declared in one file."""
+
+    name: str
+    task: str
+    sizes: Mapping[str, Number]
+    inputs: Mapping[str, Input]
+    train: Train
+    decode: Decode
+    model: Model = field(repr=False)
+    tree: Tree = field(repr=False)
+
+    def graph(self) -> Graph:
+        """The training graph. Raises: SpecError."""
+        return self._elaborated.graph
+
+    def resolved_yaml(self) -> str:
+        """One file that says the same without any other: extended specs and blocks in it, defaults written out.
+
+        What the model does not use is left out. Raises: SpecError, as `graph` does.
+        """
+        used, document = self._elaborated, self.tree.plain()
+        assert isinstance(document, dict)
+        resolved: dict[str, Plain] = {"name": self.name, "task": self.task}
+        for section, names in (("sizes", used.sizes), ("choices", used.choices)):
+            resolved[section] = {name: entry.tree.plain() for name, entry in self._section(section) if name in names}
+        resolved |= {"inputs": document["inputs"], "model": document["model"], "tie": document.get("tie", [])}
+        resolved["blocks"] = {name: entry.tree.plain() for name, entry in reachable_blocks(self.tree).items()}
+        resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
+        return write_yaml(resolved)
+
+    @cached_property
+    def _elaborated(self) -> Elaborated:
+        done = elaborate(self.name, self.task, self.model)
+        sizes = with_dependencies(self.tree.get("sizes"), done.sizes)
+        done = Elaborated(done.graph, frozenset(sizes), done.choices)
+        raise_problems([*self._unused("size", "sizes", done.sizes), *self._unused("choice", "choices", done.choices)])
+        return done
+
+    def _unused(self, kind: str, section: str, used: frozenset[str]) -> list[Problem]:
+        """What this file itself, not one that it extends, declares in vain."""
+        names = [name for name, _ in self._section(section)]
+        return [
+            Problem(entry.key, f"the {kind} '{name}' is not used by anything",
+                    suggest(name, [other for other in names if other != name]) or self._elsewhere(name))
+            for name, entry in self._section(section)
+            if name not in used and entry.key.source == self.tree.span.source
+        ]
+
+    def _elsewhere(self, name: str) -> str | None:
+        """The choice that would use the name."""
+        for block in reachable_blocks(self.tree).values():
+            choose = block.tree.get("choose")
+            for word, branch in block.tree.entries.items():
+                if choose is not None and word not in ("doc", "takes", "choose") and name in set(branch.tree.words()):
+                    return f"only '{choose.value}: {word}' uses it"
+        return None
+
+    def _section(self, name: str) -> list[tuple[str, Entry]]:
+        section = self.tree.get(name)
+        return [] if section is None else list(section.entries.items())
+
+
+def load_spec(path: Path) -> Spec:
+    """Read a spec. Raises: SpecError with every mistake that shows without expanding it; UserError if not read."""
+    tree = load_tree(path)
+    document, problems = validate(tree)
+    model = read_model(tree, problems)
+    _check_blocks_used(tree, problems)
+    if document is not None:
+        _check_shared_vocabulary(tree, document, model, problems)
+    raise_problems(problems)
+    assert document is not None
+    inputs = {name: Input(tokens.vocabulary.size or 0) for name, tokens in model.inputs.items()}
+    name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]
+    return Spec(name, document.task, model.sizes, inputs, document.train, document.decode, model, tree)
+
+
+def _check_blocks_used(tree: Tree, problems: list[Problem]) -> None:
+    blocks, used = tree.get("blocks"), reachable_blocks(tree)
+    for name, entry in ({} if blocks is None else blocks.entries).items():
+        if name not in used and entry.key.source == tree.span.source:
+            problems.append(Problem(entry.key, f"the block '{name}' is not used by anything", suggest(name, used)))
+
+
+def _check_shared_vocabulary(tree: Tree, document: Document, model: Model, problems: list[Problem]) -> None:
+    sizes = {tokens.vocabulary.size for tokens in model.inputs.values()}
+    if document.train.tokenizer.shared and len(sizes) > 1:
+        span = (tree.get("train", "tokenizer", "shared") or tree).span
+        found = ", ".join(str(tokens.vocabulary) for tokens in model.inputs.values())
+        problems.append(Problem(span, f"a shared tokenizer has one vocabulary, found {found}", "say 'shared: false'"))
+

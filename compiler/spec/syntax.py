@@ -1,0 +1,277 @@
+"""Bodies, steps and blocks as they are written: shapes and names are checked here, all mistakes at once."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from xformc.compiler.spec.problems import Problem, Span, listed, suggest
+from xformc.compiler.spec.tree import Tree
+
+Kind = Literal["block", "value", "flag", "number", "word", "axis", "axes"]
+TAKEN_KINDS: tuple[Kind, ...] = ("block", "value", "flag", "number", "word", "axis", "axes")
+_STEP_KEYS = ("from", "repeat", "do")
+_BLOCK_KEYS = ("doc", "takes", "choose", "do")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a block or primitive: its kind, and what it is when it is not given."""
+
+    kind: Kind
+    required: bool = True
+    default: Tree | None = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a block or primitive takes, in order. `transparent`: it never adds a level to paths by itself."""
+
+    parameters: Mapping[str, Parameter]
+    transparent: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something applied to the running value, or to `source`. `level` is what it adds to paths, if anything."""
+
+    span: Span
+    level: str | None
+    source: Tree | None
+
+
+@dataclass(frozen=True)
+class Call(Step):
+    """A block, a primitive or a block argument, applied."""
+
+    name: str
+    arguments: "Mapping[str, Tree | Body]"
+
+
+@dataclass(frozen=True)
+class Inline(Step):
+    """`do: body`, perhaps repeated."""
+
+    body: "Body"
+    repeat: Tree | None
+
+
+@dataclass(frozen=True)
+class Body:
+    """Steps in order; in a mapping each is also the name of its result (`named`)."""
+
+    steps: tuple[tuple[str | None, Step], ...]
+    span: Span
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A named body, or a choice of bodies, with arguments."""
+
+    name: str
+    span: Span
+    signature: Signature
+    bodies: Mapping[str, Body]
+    defaults: "Mapping[str, Tree | Body]"
+    choice: Tree | None = None
+
+
+@dataclass
+class Parser:
+    """Reads trees into steps. `signatures` has every block and primitive; mistakes collect in `problems`."""
+
+    signatures: Mapping[str, Signature]
+    problems: list[Problem] = field(default_factory=list[Problem])
+    takes: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
+
+    def block(self, name: str, tree: Tree, signature: Signature) -> Block:
+        """The block of this definition."""
+        defaults = {
+            key: self._argument(item.kind, item.default)
+            for key, item in signature.parameters.items()
+            if item.default is not None
+        }
+        self.takes = signature.parameters
+        choice = tree.get("choose")
+        branches = {key: entry.tree for key, entry in tree.entries.items() if key not in ("doc", "takes", "choose")}
+        bodies = {key: self.body(branch) for key, branch in branches.items()}
+        self.takes = {}
+        return Block(name, tree.span, signature, bodies, defaults, choice)
+
+    def body(self, tree: Tree) -> Body:
+        """What stands under `do`, or under a word of a choice."""
+        if isinstance(tree.value, dict):
+            return Body(tuple(self._named(key, entry.key, entry.tree) for key, entry in tree.entries.items()), tree.span)
+        if isinstance(tree.value, tuple):
+            return self._list(tree)
+        return self._single(tree)
+
+    def stage(self, tree: Tree) -> Inline:
+        """A stage of the model; the schema has checked its keys."""
+        do = tree.get("do")
+        body = Body((), tree.span) if do is None else self.body(do)
+        return Inline(tree.span, None, tree.get("from"), body, tree.get("repeat"))
+
+    def _named(self, name: str, key: Span, tree: Tree) -> tuple[str | None, Step]:
+        if not is_name(name):
+            self._problem(key, f"'{name[:40]}' is not a name", "a name has letters, digits and _, and begins with a letter")
+        if name == "x" or name in self.takes:
+            self._problem(key, f"the name '{name}' already means something else here", "choose another name")
+        return name, self._step(tree, name)
+
+    def _list(self, tree: Tree) -> Body:
+        steps = [self._step(item) for item in tree.items]
+        if len(steps) == 1:
+            steps = [replace(steps[0], level=None)]
+        return Body(tuple((None, step) for step in steps), tree.span)
+
+    def _single(self, tree: Tree) -> Body:
+        step = self._step(tree)
+        label = step.name if isinstance(step, Call) and step.name in self.takes else step.level
+        return Body(((None, replace(step, level=None)),), tree.span, label)
+
+    def _step(self, tree: Tree, level: str | None = None) -> Step:
+        if isinstance(tree.value, str):
+            return self._call(tree.value, tree.span, None, level)
+        if any(key in tree.entries for key in ("repeat", "do")):
+            return self._inline(tree, level)
+        if len(tree.entries) != 1:
+            found = f"{len(tree.entries)} keys" if tree.entries else tree.described()
+            self._problem(tree.span, f"a step is a block's name, or one key with its arguments; found {found}",
+                          "each step of a list begins with its own '-'" if tree.entries else None)
+            return Inline(tree.span, level, None, Body((), tree.span), None)
+        ((name, entry),) = tree.entries.items()
+        return self._call(name, entry.key, entry.tree, level)
+
+    def _inline(self, tree: Tree, level: str | None) -> Inline:
+        for key, entry in tree.entries.items():
+            if key not in _STEP_KEYS:
+                self._problem(entry.key, f"unknown key '{key[:40]}'", suggest(key, _STEP_KEYS) or "the keys are from, repeat and do")
+        do = tree.get("do")
+        if do is None:
+            self._problem(tree.span, "the key 'do' is missing", "'do' has the steps")
+        body = Body((), tree.span) if do is None else self.body(do)
+        return Inline(tree.span, level, tree.get("from"), body, tree.get("repeat"))
+
+    def _call(self, name: str, span: Span, given: Tree | None, level: str | None) -> Step:
+        signature = self._signature(name, span, given)
+        if signature is None:
+            return Call(span, level, None, name, {})
+        arguments, source = self._arguments(name, span, given, signature)
+        if level is None:
+            level = None if name in self.takes else _level(name, signature, arguments)
+        return Call(span, level, source, name, arguments)
+
+    def _signature(self, name: str, span: Span, given: Tree | None) -> Signature | None:
+        parameter = self.takes.get(name)
+        if parameter is not None and parameter.kind == "block":
+            return Signature({}, transparent=True)
+        if parameter is not None:
+            self._problem(span, f"'{name}' is a {parameter.kind}, not a block", None)
+            return None
+        if name not in self.signatures:
+            blocks = [*self.signatures, *(key for key, item in self.takes.items() if item.kind == "block")]
+            hint = suggest(name, blocks)
+            if isinstance(given, Tree) and any(word in self.signatures for word in given.entries):
+                hint = "a mapping under 'do' names its steps; for unnamed steps write a list"
+            self._problem(span, f"unknown block '{name[:40]}'", hint)
+        return self.signatures.get(name)
+
+    def _arguments(
+        self, name: str, span: Span, given: Tree | None, signature: Signature
+    ) -> tuple[dict[str, "Tree | Body"], Tree | None]:
+        taken = signature.parameters
+        first = next(iter(taken), None)
+        trees: dict[str, Tree] = {}
+        source = None
+        if given is not None and isinstance(given.value, dict) and not self._is_step(given, taken):
+            for key, entry in given.entries.items():
+                if key == "from":
+                    source = entry.tree
+                elif key in taken:
+                    trees[key] = entry.tree
+                else:
+                    hint = suggest(key, taken) or (f"it takes {', '.join(taken)}" if taken else "it takes no arguments")
+                    self._problem(entry.key, f"{name} takes no argument '{key[:40]}'", hint)
+        elif given is not None and first is None:
+            self._problem(given.span, f"{name} takes no arguments", f"write just {name}")
+        elif given is not None and first is not None:
+            trees[first] = given
+        for key, parameter in taken.items():
+            if key not in trees and parameter.required:
+                self._problem(span, f"{name} needs the argument '{key}'", f"write {name}: {{{key}: ...}}")
+        return {key: self._argument(taken[key].kind, tree) for key, tree in trees.items()}, source
+
+    def _is_step(self, given: Tree, taken: Mapping[str, Parameter]) -> bool:
+        first = next(iter(taken.values()), None)
+        named = any(key in taken or key == "from" for key in given.entries)
+        return first is not None and first.kind == "block" and not named
+
+    def _argument(self, kind: Kind, tree: Tree) -> "Tree | Body":
+        if kind != "block":
+            return tree
+        return self._list(tree) if isinstance(tree.value, tuple) else self._single(tree)
+
+    def _problem(self, span: Span, message: str, hint: str | None) -> None:
+        self.problems.append(Problem(span, message, hint))
+
+
+def _level(name: str, signature: Signature, arguments: Mapping[str, Tree | Body]) -> str | None:
+    """A step is known by its block's name, or by that of the block that it is given."""
+    labels = [body.label for body in arguments.values() if isinstance(body, Body) and body.label]
+    return labels[0] if labels else None if signature.transparent else name
+
+
+def signature_of(tree: Tree, problems: list[Problem]) -> Signature:
+    """What the block of this definition takes; its other keys are checked, too."""
+    entries = tree.entries
+    if not isinstance(tree.value, dict):
+        problems.append(Problem(tree.span, f"a block is a mapping with 'do' or 'choose', found {tree.described()}"))
+    elif ("do" in entries) == ("choose" in entries):
+        problems.append(Problem(tree.span, "a block has either 'do' or 'choose'"))
+    elif "do" in entries:
+        problems.extend(
+            Problem(entry.key, f"unknown key '{key[:40]}'", suggest(key, _BLOCK_KEYS) or "the keys of a block are doc, takes and do")
+            for key, entry in entries.items()
+            if key not in _BLOCK_KEYS
+        )
+    elif not isinstance(entries["choose"].tree.value, str):
+        problems.append(Problem(entries["choose"].tree.span, "'choose' names a choice, or an argument that is a word"))
+    doc = tree.get("doc")
+    if doc is not None and not isinstance(doc.value, str):
+        problems.append(Problem(doc.span, f"'doc' must be text, found {doc.described()}"))
+    takes = tree.get("takes")
+    if takes is None:
+        return Signature({})
+    if not isinstance(takes.value, dict):
+        problems.append(Problem(takes.span, f"'takes' is a mapping of names to kinds, found {takes.described()}"))
+    return Signature(dict(_parameters(takes, problems)))
+
+
+def _parameters(takes: Tree, problems: list[Problem]) -> Iterator[tuple[str, Parameter]]:
+    for name, entry in takes.entries.items():
+        tree = entry.tree
+        if not is_name(name) or name in ("x", *_STEP_KEYS):
+            problems.append(Problem(entry.key, f"'{name[:40]}' cannot be the name of an argument"))
+        if tree.value in TAKEN_KINDS and isinstance(tree.value, str):
+            yield name, Parameter(tree.value)
+        elif isinstance(tree.value, bool):
+            yield name, Parameter("flag", required=False, default=tree)
+        elif isinstance(tree.value, int | float):
+            yield name, Parameter("number", required=False, default=tree)
+        elif len(tree.entries) == 1 and next(iter(tree.entries)) in TAKEN_KINDS:
+            ((kind, default),) = tree.entries.items()
+            yield name, Parameter(_kind(kind), required=False, default=default.tree)
+        else:
+            hint = f"a kind is {listed(TAKEN_KINDS)}; with a default, {{number: d_ff}}"
+            problems.append(Problem(tree.span, f"{tree.described()} is not a kind of argument", hint))
+
+
+def _kind(word: str) -> Kind:
+    return next(kind for kind in get_args(Kind) if kind == word)
+
+
+def is_name(text: str) -> bool:
+    """Whether it is a name: ASCII letters, digits and _, beginning with a letter; at most 64 characters."""
+    return text.isascii() and text.isidentifier() and not text.startswith("_") and len(text) <= 64
+
