@@ -20,7 +20,8 @@ $(VENV)/.ready: pyproject.toml
 		{ echo "error: Python 3.11 or newer is required; try: make setup PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip' || \
 		{ echo "error: Python has no ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
-	$(PYTHON) -m venv --clear $(VENV)
+	@echo "setting up $(VENV): once, a few minutes"
+	@$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@

@@ -20,7 +20,6 @@ def train(
     out: Annotated[Path | None, Option(help="The run's folder; runs/NAME if left out.")] = None,
     languages: Annotated[str | None, Option(help="Source and target, as in the file names: en-de.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out where it stopped.")] = False,
-    steps: Annotated[int | None, Option(help="Updates, in place of the spec's.", min=1)] = None,
     minutes: Annotated[float | None, Option(help="Stop after so long, in place of the spec's.")] = None,
     seed: Annotated[int | None, Option(help="The seed, in place of the spec's.")] = None,
     compile_model: Annotated[bool, Option("--compile", help="Run through torch.compile.")] = False,
@@ -47,14 +46,12 @@ def train(
         out or Path("runs") / loaded.name,
         languages=languages,
         resume=resume,
-        steps=steps,
         minutes=minutes,
         seed=seed,
         compile=compile_model,
     )
-    print(f"{result.weights}: after {result.state.step:,} steps, validation loss {result.valid_loss:.3f}")
-    if result.score is not None:
-        print(f"validation BLEU {result.score.bleu:.2f}   {result.score.signature}")
+    print(f"{result.weights}: after {result.state.step:,} steps")
+    print(f"validation: BLEU {result.score.bleu:.2f}, {result.score.exact:.1%} exact   {result.score.signature}")
 
 
 def average(
