@@ -1,8 +1,8 @@
 """Cross entropy of a projection, chunk by chunk: the logits of all tokens never exist at once.
 
 The gradient needs only softmax(logits), so it is made in the forward pass while a chunk is still in cache. Label
-smoothing and the label itself enter the gradient as vectors (their matrices have rank one or one entry a row), which
-saves every further pass over the logits.
+smoothing and the label itself enter the gradient as vectors (their matrices have rank one or one entry a row), and
+the loss of a label is read off its probability, which saves every further pass over the logits.
 """
 
 from typing import Any
@@ -10,8 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK_ROWS = 256
+CHUNK_ROWS = 512
 """Tokens in one chunk; its logits should fit the processor's cache."""
+
+LEAST_PROBABILITY = 1e-37
+"""Where training clips a label's probability before its logarithm, so that a loss is never infinite."""
 
 
 def linear_cross_entropy(
@@ -37,26 +40,30 @@ class _LinearCrossEntropy(torch.autograd.Function):
         scale = 1.0 / counted.sum().clamp(min=1)
         needs_gradient = any(ctx.needs_input_grad[:3])
         low, low_weight = x.to(dtype), weight.to(dtype)
-        losses, label_logits = torch.empty_like(x[:, 0], dtype=torch.float32), _label_logits(x, weight, bias, labels)
+        losses = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
         x_gradient = torch.empty_like(low) if needs_gradient else None
-        weight_gradient = torch.zeros_like(weight) if needs_gradient else None
+        weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if needs_gradient else None
         bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
         masked = low * counted.unsqueeze(-1)
         for start in range(0, x.shape[0], CHUNK_ROWS):
             rows = slice(start, start + CHUNK_ROWS)
+            label = labels[rows].unsqueeze(-1)
             logits = low[rows] @ low_weight.T
             if bias is not None:
                 logits += bias.to(dtype)
-            normalizer = torch.logsumexp(logits, -1, keepdim=True)
-            losses[rows] = normalizer.squeeze(-1).float() - label_logits[rows]
             if x_gradient is None or weight_gradient is None:
+                logits = logits.float()
+                losses[rows] = (logits.logsumexp(-1, keepdim=True) - logits.gather(1, label)).squeeze(-1)
                 continue
-            probabilities = logits.sub_(normalizer).exp_()
+            probabilities = torch.softmax(logits, -1)
+            likelihood = probabilities.gather(1, label).float().clamp_(min=LEAST_PROBABILITY)
+            losses[rows] = -likelihood.log().squeeze(-1)
             torch.mm(probabilities, low_weight, out=x_gradient[rows])
             weight_gradient += probabilities.T @ masked[rows]
             if bias_gradient is not None:
                 bias_gradient += (probabilities * counted[rows].unsqueeze(-1)).sum(0).float()
         nll = (losses * counted).sum()
+        label_logits = _label_logits(x, weight, bias, labels)
         mean_logit = x.float() @ weight.mean(0) + (0.0 if bias is None else bias.mean())
         smooth = (losses + smoothing * (label_logits - mean_logit)) * counted
         if x_gradient is not None and weight_gradient is not None:

@@ -240,14 +240,11 @@ class _Search:
         open_scores = onnx.op("Where", ended, onnx.floats(float("-inf"), shape=()), scores)
         next_scores, chosen = onnx.ops("TopK", 2, open_scores, self.width, axis=-1)
         parents = onnx.op("GatherElements", parents, chosen, axis=-1)
-        flat = self._flat(onnx, parents)
-        grown = onnx.op("Concat", self._reorder(onnx, live.tokens, _TOKENS, flat),
+        rows = self._rows_of(onnx, parents)
+        grown = onnx.op("Concat", self._reorder(onnx, live.tokens, rows),
                         onnx.op("Unsqueeze", onnx.op("GatherElements", tokens, chosen, axis=-1), onnx.integers(-1)),
                         axis=-1)  # fmt: skip
-        moved = [
-            self._reorder(onnx, name, state.past.type, flat)
-            for name, state in zip(states, self.decoder.states, strict=True)
-        ]
+        moved = [self._reorder(onnx, name, rows) for name in states]
         return (
             self._go_on(onnx, finished),
             [length, finished, grown, next_scores, *pool, found, *moved],
@@ -302,7 +299,7 @@ class _Search:
         lengths = onnx.op("Add", onnx.op("Mul", live.pool_lengths, onnx.integers(0, shape=())), length)
         both = onnx.op("Concat", live.pool_lengths, lengths, axis=-1)
         pool_lengths = onnx.op("GatherElements", both, chosen, axis=-1)
-        sequences = onnx.op("Concat", self._reorder(onnx, live.tokens, _TOKENS, self._flat(onnx, top[2])),
+        sequences = onnx.op("Concat", self._reorder(onnx, live.tokens, self._rows_of(onnx, top[2])),
                             onnx.op("Unsqueeze", top[1], onnx.integers(-1)), axis=-1)  # fmt: skip
         padded = onnx.op("Pad", live.pool_tokens, onnx.integers(0, 0, 0, 0, 0, 1))
         every = onnx.op("Concat", padded, sequences, axis=1)
@@ -315,18 +312,17 @@ class _Search:
     def _first(self, onnx: SearchEmitter, name: str) -> str:
         return onnx.op("Slice", name, onnx.integers(0), self.width, onnx.integers(1))
 
-    def _flat(self, onnx: SearchEmitter, parents: str) -> str:
-        """Parents [batch, beam] as rows of a value whose batch and beam are one axis."""
+    def _rows_of(self, onnx: SearchEmitter, parents: str) -> str:
+        """Parents [batch, beam] as numbers of rows of a value whose batch and beam are one axis."""
         rows = onnx.op("Squeeze", onnx.op("Shape", parents, end=1))
         starts = onnx.op("Mul", onnx.op("Range", onnx.integers(0, shape=()), rows, _one(onnx)), self.width)
-        return onnx.op("Reshape", onnx.op("Add", parents, onnx.op("Unsqueeze", starts, onnx.integers(1))),
-                       onnx.integers(-1))  # fmt: skip
+        return onnx.op("Add", parents, onnx.op("Unsqueeze", starts, onnx.integers(1)))
 
-    def _reorder(self, onnx: SearchEmitter, name: str, type: Type, flat: str) -> str:
+    def _reorder(self, onnx: SearchEmitter, name: str, rows: str) -> str:
+        """A value [batch, beam, ..] with its hypotheses taken from these rows [batch, beam]."""
         tail = onnx.op("Shape", name, start=2)
-        rows = onnx.op("Reshape", name, onnx.op("Concat", onnx.integers(-1), tail, axis=0))
-        shape = onnx.op("Concat", onnx.integers(-1), self.width, tail, axis=0)
-        return onnx.op("Reshape", onnx.op("Gather", rows, flat, axis=0), shape)
+        flat = onnx.op("Reshape", name, onnx.op("Concat", onnx.integers(-1), tail, axis=0))
+        return onnx.op("Gather", flat, rows, axis=0)
 
     def _go_on(self, onnx: SearchEmitter, finished: str) -> str:
         done = onnx.op("ReduceSum", onnx.op("Cast", finished, to=7), keepdims=0)

@@ -1,0 +1,67 @@
+"""A model small enough to search exhaustively slowly, made from a spec like any other."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.build import search_options
+from xformc.compiler.certify.subject import Subject
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.step import derive_step
+from xformc.compiler.spec import Spec, load_spec
+
+TINY = """\
+extends: transformer_base
+sizes: {layers: 2, d_model: 16, d_ff: 24, heads: 2, vocabulary: 40, dropout: 0.1}
+train: {schedule: {warmup_steps: 10}, steps: 4}
+"""
+
+
+@pytest.fixture
+def tiny_spec(tmp_path: Path) -> Spec:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return load_spec(path)
+
+
+@pytest.fixture
+def tiny_graph(tiny_spec: Spec) -> Graph:
+    return inference(compile_spec(tiny_spec))
+
+
+def eager_to_end(module: TorchModule, seed: int) -> TorchModule:
+    """Make the end token's logit vary more than the others', so that hypotheses end at many lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name.endswith("embedding/weight"):
+                parameter[3] = 2.5 * parameter.std() * torch.randn(parameter.shape[1], generator=generator)
+    return module
+
+
+@pytest.fixture
+def make_subject(tiny_spec: Spec, tiny_graph: Graph, tmp_path: Path) -> Callable[..., Subject]:
+    """A subject whose engine is in `tmp_path/engine`; nothing is written there yet."""
+
+    def make(seed: int = 0, *, fused: bool = False) -> Subject:
+        module = eager_to_end(TorchModule(tiny_graph, seed=seed).eval(), seed)
+        folder = tmp_path / f"engine-{seed}-{fused}"
+        folder.mkdir(exist_ok=True)
+        options = search_options(tiny_spec)
+        return Subject(tiny_graph, derive_step(tiny_graph), module, folder, fused, options, None)
+
+    return make
+
+
+def random_sources(seed: int, count: int, longest: int, vocabulary: int = 40) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [
+        np.r_[random.integers(4, vocabulary, random.integers(1, longest)), 3].astype(np.int64)
+        for _ in range(count)
+    ]

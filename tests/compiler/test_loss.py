@@ -1,0 +1,57 @@
+"""The fused loss is torch's own cross entropy, in value and in every gradient."""
+
+import pytest
+import torch
+
+from xformc.compiler import compile_spec
+from xformc.compiler.backends import chunked_loss
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
+from xformc.compiler.passes.loss import with_loss
+from xformc.compiler.spec import Spec
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_linear_cross_entropy_is_torchs(smoothing: float, with_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunked_loss, "CHUNK_ROWS", 7)
+    torch.manual_seed(0)
+    x = torch.randn(31, 8, requires_grad=True)
+    weight = torch.randn(19, 8, requires_grad=True)
+    bias = torch.randn(19, requires_grad=True) if with_bias else None
+    labels = torch.randint(0, 19, (31,))
+    loss, nll, count = chunked_loss.linear_cross_entropy(x, weight, bias, labels, smoothing, 0)
+    parameters = [x, weight, *([bias] if bias is not None else [])]
+    gradients = torch.autograd.grad(3.0 * loss, parameters)
+
+    logits = x @ weight.T + (0 if bias is None else bias)
+    wanted = torch.nn.functional.cross_entropy(logits, labels, ignore_index=0, label_smoothing=smoothing)
+    plain = torch.nn.functional.cross_entropy(logits, labels, ignore_index=0, reduction="sum")
+    torch.testing.assert_close(loss, wanted)
+    torch.testing.assert_close(nll, plain)
+    assert count == (labels != 0).sum()
+    for found, expected in zip(gradients, torch.autograd.grad(3.0 * wanted, parameters), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_linear_cross_entropy_of_nothing_but_padding_is_zero() -> None:
+    x, weight = torch.randn(3, 4, requires_grad=True), torch.randn(5, 4)
+    loss, _, count = chunked_loss.linear_cross_entropy(x, weight, None, torch.zeros(3, dtype=torch.int64), 0.1, 0)
+    loss.backward()
+    assert loss.item() == 0 and count == 0 and x.grad is not None and not x.grad.any()
+
+
+def test_with_loss_fuses_the_projection(tiny_spec: Spec) -> None:
+    graph = with_loss(compile_spec(tiny_spec), 0.1)
+    assert isinstance(graph.nodes[-1].op, LinearCrossEntropy)
+    assert not any(isinstance(node.op, CrossEntropy) for node in graph.nodes)
+
+
+def test_with_loss_has_the_parameters_of_the_graph(tiny_spec: Spec) -> None:
+    graph = compile_spec(tiny_spec)
+    module, with_labels = TorchModule(graph, seed=5), TorchModule(with_loss(graph, 0.1), seed=5)
+    for (name, first), (other, second) in zip(
+        module.state_dict().items(), with_labels.state_dict().items(), strict=True
+    ):
+        assert name == other
+        assert torch.equal(first, second)

@@ -1,0 +1,205 @@
+"""Every op: PyTorch and ONNX Runtime give the same, on random shapes, in both targets."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xformc.compiler.backends.initializers import Initializers, save_model
+from xformc.compiler.backends.models import forward_model
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.certify.subject import open_session
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Op
+from xformc.compiler.graph.rules import RuleError, mixes, to_onnx, to_step, to_torch, types
+from xformc.compiler.graph.verify import verify
+from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.elementwise import UNARY, Add, Dropout, Multiply, Scale, Unary
+from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.layout import Align, Expand
+from xformc.compiler.ops.linear import Linear
+from xformc.compiler.ops.masks import PaddingMask
+from xformc.compiler.ops.normalization import LayerNorm
+from xformc.compiler.ops.positions import Positions, Sinusoid
+from xformc.compiler.ops.state import Append
+
+TRAINING_ONLY = {"dropout", "cross_entropy", "linear_cross_entropy"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A one-op graph: its inputs by name and axes, its parameters by axes."""
+
+    op: Op
+    inputs: tuple[tuple[str, ...], ...]
+    parameters: tuple[tuple[str, ...], ...] = ()
+    dtype: str = "float32"
+
+
+CASES = {
+    **{name: Case(Unary(name), (("a", "b"),)) for name in UNARY},
+    "scale": Case(Scale(2.5), (("a", "b"),)),
+    "add": Case(Add(), (("a", "b", "c"), ("b", "c"))),
+    "add needs a place": Case(Add(), (("a", "b", "c"), ("a", "c"))),
+    "add in another order": Case(Add(), (("a", "b", "c"), ("c", "a"))),
+    "multiply": Case(Multiply(), (("a", "b"), ("a", "b"))),
+    "align": Case(Align(("a", "c")), (("a", "b", "c", "d"),)),
+    "expand": Case(Expand("e"), (("a", "b"),)),
+    "linear": Case(Linear(("d",)), (("a", "b", "d"),), (("o", "d"), ("o",))),
+    "linear without bias": Case(Linear(("d",)), (("a", "b", "d"),), (("o", "d"),)),
+    "linear to heads": Case(Linear(("d",)), (("a", "d"),), (("h", "k", "d"), ("h", "k"))),
+    "linear from heads": Case(Linear(("h", "k")), (("h", "a", "k"),), (("d", "h", "k"), ("d",))),
+    "layer_norm": Case(LayerNorm(1e-6), (("a", "b", "d"),), (("d",), ("d",))),
+    "append": Case(Append("t", "p", "s"), (("a", "h", "p", "k"), ("a", "h", "t", "k"))),
+    "attention": Case(Attention("q", "s", False), (("a", "h", "q", "k"), ("a", "h", "s", "k"), ("a", "h", "s", "v"))),
+    "causal attention": Case(Attention("t", "t", True), (("a", "h", "t", "k"), ("a", "h", "t", "k"), ("a", "h", "t", "v"))),
+    "attention with a beam on both sides": Case(
+        Attention("q", "s", False), (("a", "w", "h", "q", "k"), ("a", "w", "h", "s", "k"), ("a", "w", "h", "s", "v"))
+    ),
+    "attention with a beam on the query": Case(
+        Attention("q", "s", False), (("a", "w", "h", "q", "k"), ("a", "h", "s", "k"), ("a", "h", "s", "v"))
+    ),
+}  # fmt: skip
+
+KNOWN = {"d", "k", "v", "h", "o"}
+"""Axes whose sizes stand in the graph; the others are known only at run time."""
+
+
+def one_op(case: Case, sizes: dict[str, int]) -> Graph:
+    builder = GraphBuilder("one op")
+
+    def axes(names: tuple[str, ...]) -> tuple[Axis, ...]:
+        return tuple(Axis(name, sizes[name] if name in KNOWN else None) for name in names)
+
+    values = [builder.input(f"x{i}", Type("float32", axes(names))) for i, names in enumerate(case.inputs)]
+    for index, names in enumerate(case.parameters):
+        initial = Initial("normal", 1.0)
+        values.append(builder.parameter(f"p/{index}", Type("float32", axes(names)), initial))
+    return verify(builder.finish(builder.emit_all(case.op, values, "y")))
+
+
+def run_onnx(graph: Graph, module: TorchModule, inputs: list[np.ndarray], folder, *, fused: bool) -> list[np.ndarray]:
+    initializers = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
+    save_model(forward_model(graph, initializers, fused=fused), initializers, folder)
+    session = open_session(folder / "model.onnx")
+    return session.run(None, {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)})
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=6, deadline=None)
+@given(data=st.data())
+def test_op_is_the_same_in_torch_and_onnx(name: str, data: st.DataObject, tmp_path_factory) -> None:
+    case = CASES[name]
+    letters = sorted({letter for names in (*case.inputs, *case.parameters) for letter in names})
+    sizes = {letter: data.draw(st.integers(1, 5), label=letter) for letter in letters}
+    graph = one_op(case, sizes)
+    random = np.random.default_rng(data.draw(st.integers(0, 99), label="seed"))
+    inputs = [random.standard_normal([sizes[a] for a in names]).astype(np.float32) for names in case.inputs]
+    module = TorchModule(graph, seed=1)
+    with torch.no_grad():
+        expected = module(*map(torch.from_numpy, inputs)).numpy()
+    for fused in (False, True):
+        (found,) = run_onnx(graph, module, inputs, tmp_path_factory.mktemp("op"), fused=fused)
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def ids_graph(op: Op, table: tuple[int, int] | None = None) -> Graph:
+    builder = GraphBuilder("ids")
+    tokens = builder.input("tokens", Type("int64", (Axis("batch"), Axis("time"))))
+    values = [tokens]
+    if table is not None:
+        kind = Type("float32", (Axis("vocabulary", table[0]), Axis("d", table[1])))
+        values.append(builder.parameter("table", kind, Initial("normal", 1.0)))
+    result = builder.emit(op, values, "y")
+    if isinstance(op, Positions):
+        result = builder.emit(Sinusoid("d", 6), [result], "sinusoid")
+    return verify(builder.finish([result]))
+
+
+@pytest.mark.parametrize(
+    "graph", [ids_graph(Embedding(), (9, 4)), ids_graph(PaddingMask(0)), ids_graph(Positions("time"))]
+)
+def test_op_on_tokens_is_the_same_in_torch_and_onnx(graph: Graph, tmp_path) -> None:
+    tokens = np.array([[1, 5, 0], [8, 0, 0]])
+    module = TorchModule(graph)
+    expected = module(torch.from_numpy(tokens)).detach().numpy()
+    (found,) = run_onnx(graph, module, [tokens], tmp_path, fused=False)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_attention_does_not_see_what_is_masked(tmp_path) -> None:
+    builder = GraphBuilder("masked")
+    axes = {name: Axis(name) for name in ("batch", "q", "s")}
+    depth, heads = Axis("k", 4), Axis("h", 2)
+    query = builder.input("query", Type("float32", (axes["batch"], heads, axes["q"], depth)))
+    key = builder.input("key", Type("float32", (axes["batch"], heads, axes["s"], depth)))
+    mask = builder.input("mask", Type("bool", (axes["batch"], axes["s"])))
+    graph = builder.finish([builder.emit(Attention("q", "s", False), [query, key, key, mask], "y")])
+    random = np.random.default_rng(0)
+    q, k = (random.standard_normal((2, 2, n, 4)).astype(np.float32) for n in (3, 5))
+    seen = np.arange(5) < np.array([[5], [2]])
+    changed = np.where(seen[:, None, :, None], k, 99.0).astype(np.float32)
+    module = TorchModule(graph)
+    expected = module(*map(torch.from_numpy, (q, k, seen))).numpy()
+    np.testing.assert_allclose(module(*map(torch.from_numpy, (q, changed, seen))).numpy(), expected, atol=1e-6)
+    for keys in (k, changed):
+        (found,) = run_onnx(graph, module, [q, keys, seen], tmp_path, fused=False)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_sinusoid_is_the_papers() -> None:
+    op = Sinusoid("d", 8)
+    graph = ids_graph(Positions("time"))
+    encoding = TorchModule(graph)(torch.zeros(1, 20, dtype=torch.int64)).numpy()
+    position, pair = 7, 2
+    angle = position / 10000 ** (2 * pair / 6)
+    assert encoding[position, 2 * pair] == pytest.approx(np.sin(angle), abs=1e-6)
+    assert encoding[position, 2 * pair + 1] == pytest.approx(np.cos(angle), abs=1e-6)
+    assert len(op.frequencies()) == 4
+
+
+def test_scores_are_the_textbooks() -> None:
+    """Q = K = V = [[1,2],[3,4],[5,6],[7,8],[9,10]]: the first output row is [8.9708, 9.9708]."""
+    case = Case(Attention("q", "s", False), (("a", "q", "k"), ("a", "s", "k"), ("a", "s", "v")))
+    module = TorchModule(one_op(case, {"a": 1, "q": 5, "s": 5, "k": 2, "v": 2}))
+    x = torch.arange(1.0, 11.0).view(1, 5, 2)
+    torch.testing.assert_close(module(x, x, x)[0, 0], torch.tensor([8.9708, 9.9708]), atol=5e-5, rtol=0)
+
+
+def test_dropout_acts_in_training_only() -> None:
+    module = TorchModule(one_op(Case(Dropout(0.5), (("a", "b"),)), {"a": 1, "b": 1}))
+    x = torch.ones(50, 50)
+    assert set(module.train()(x).unique().tolist()) == {0.0, 2.0}
+    assert torch.equal(module.eval()(x), x)
+
+
+def test_every_op_has_its_rules() -> None:
+    kinds = set(Op.registry)
+    for table in (types, mixes, to_torch):
+        assert table.kinds() >= kinds, f"{table.name} lacks {kinds - table.kinds()}"
+    assert to_onnx.kinds() == kinds - TRAINING_ONLY
+    assert to_step.kinds() == {"attention", "positions"}
+
+
+def test_missing_rule_names_op_and_table() -> None:
+    with pytest.raises(RuleError, match=r"op 'dropout' has no rule in table 'to_onnx'"):
+        to_onnx.of(Dropout(0.1))
+
+
+WRONG: list[tuple[Callable[[], Graph], str]] = [
+    (lambda: one_op(Case(Linear(("z",)), (("a", "d"),), (("o", "d"),)), dict.fromkeys("ado", 2)), "has no axis z"),
+    (lambda: one_op(Case(Linear(("d",)), (("a", "d"),), (("o", "k"),)), {"a": 1, "d": 2, "o": 3, "k": 4}), "does not fit d=2"),
+    (lambda: one_op(Case(Linear(("d",)), (("o", "d"),), (("o", "d"),)), dict.fromkeys("do", 2)), "axis o twice"),
+    (lambda: one_op(Case(Attention("q", "s", True), (("q", "k"), ("s", "k"), ("s", "v"))), dict.fromkeys("qskv", 2)), "looks along one axis"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG)
+def test_wrong_inputs_are_refused(make: Callable[[], Graph], message: str) -> None:
+    with pytest.raises(RuleError, match=message):
+        make()

@@ -1,0 +1,117 @@
+"""The search in the engine finds what the plain reference search finds, token by token and score by score."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.compiler.conftest import random_sources
+
+from xformc.compiler.backends.initializers import Initializers, save_model
+from xformc.compiler.backends.models import engine_model
+from xformc.compiler.certify.reference import search
+from xformc.compiler.certify.stages import pad
+from xformc.compiler.certify.subject import Subject
+from xformc.compiler.passes.step import with_beam
+from xformc.runtime.options import SearchOptions
+from xformc.runtime.session import SearchResult
+
+MakeSubject = Callable[..., Subject]
+
+
+def write_engine(subject: Subject) -> Subject:
+    initializers = Initializers({name: value.numpy() for name, value in subject.module.state_dict().items()})
+    decoder = with_beam(subject.decoder)
+    model = engine_model(decoder, initializers, subject.options, subject.longest, fused=subject.fused)
+    save_model(model, initializers, subject.engine)
+    return subject
+
+
+def tokens_of(result: SearchResult, row: int, rank: int) -> tuple[int, ...]:
+    return tuple(int(token) for token in result.tokens[row, rank, : result.lengths[row, rank]])
+
+
+def random_options(seed: int) -> SearchOptions:
+    random = np.random.default_rng(seed)
+    width = int(random.integers(1, 7))
+    return SearchOptions(width, width, float(random.uniform(0, 1.5)), float(random.uniform(0, 2)), 6)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_search_finds_what_the_reference_finds(make_subject: MakeSubject, seed: int, fused: bool) -> None:
+    subject = write_engine(make_subject(seed, fused=fused))
+    options = random_options(seed)
+    sources = random_sources(seed, 8, 9)
+    result = subject.search(pad(sources), options)
+    ended = 0
+    for row, source in enumerate(sources):
+        found = search(subject.logits, source, options)
+        if found.margin < 1e-5:
+            continue
+        assert len(found.hypotheses) == options.beam_width
+        for rank, hypothesis in enumerate(found.hypotheses):
+            assert tokens_of(result, row, rank) == hypothesis.tokens
+            assert result.scores[row, rank] == pytest.approx(hypothesis.score, abs=1e-4)
+            ended += hypothesis.tokens[-1] == 3
+    assert ended > 0, "no hypothesis ended by itself, so the test shows little"
+
+
+def test_search_gives_the_n_best_of_the_beam(make_subject: MakeSubject) -> None:
+    subject = write_engine(make_subject(1))
+    source = pad(random_sources(1, 3, 6))
+    options = SearchOptions(4, 4, 0.6, 1.0, 5)
+    all_four, best_two = subject.search(source, options), subject.search(source, replace(options, n_best=2))
+    assert best_two.tokens.shape[1] == 2
+    np.testing.assert_array_equal(best_two.scores, all_four.scores[:, :2])
+
+
+def test_search_scores_fall_from_best_to_worst(make_subject: MakeSubject) -> None:
+    subject = write_engine(make_subject(2))
+    result = subject.search(pad(random_sources(2, 5, 6)), SearchOptions(5, 5, 1.0, 1.0, 5))
+    assert (np.diff(result.scores, axis=1) <= 0).all()
+
+
+def test_search_keeps_to_the_limit_of_each_sentence(make_subject: MakeSubject) -> None:
+    subject = write_engine(make_subject(3))
+    sources = random_sources(3, 6, 12)
+    result = subject.search(pad(sources), SearchOptions(3, 3, 0.0, 0.5, 1))
+    for row, source in enumerate(sources):
+        assert result.lengths[row].max() <= len(source) // 2 + 1
+
+
+def test_search_pads_with_zero_after_a_hypothesis(make_subject: MakeSubject) -> None:
+    subject = write_engine(make_subject(0))
+    result = subject.search(pad(random_sources(0, 6, 8)), SearchOptions(3, 3, 0.6, 1.0, 4))
+    after = np.arange(result.tokens.shape[2]) >= result.lengths[..., None]
+    assert (result.tokens[after] == 0).all()
+    assert result.tokens.shape[2] == result.lengths.max()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_search_does_not_depend_on_the_neighbours(make_subject: MakeSubject, seed: int) -> None:
+    subject = write_engine(make_subject(seed))
+    sources = random_sources(seed, 12, 10)
+    options = SearchOptions(4, 4, 0.6, 1.0, 6)
+    together = subject.search(pad(sources), options)
+    for row, source in enumerate(sources):
+        alone = subject.search(source[None], options)
+        for rank in range(4):
+            assert tokens_of(together, row, rank) == tokens_of(alone, 0, rank)
+        np.testing.assert_allclose(together.scores[row], alone.scores[0], atol=1e-4)
+
+
+def test_search_stops_at_what_the_model_can_decode(make_subject: MakeSubject) -> None:
+    subject = write_engine(replace(make_subject(4), longest=3))
+    result = subject.search(pad(random_sources(4, 3, 8)), SearchOptions(2, 2, 0.6, 1.0, 50))
+    assert result.lengths.max() <= 3
+
+
+def test_engine_has_the_defaults_of_the_spec(make_subject: MakeSubject) -> None:
+    subject = write_engine(make_subject(5))
+    source = pad(random_sources(5, 2, 5))
+    session = subject.session._session
+    tokens, _, scores = session.run(None, {"source": source})
+    explicit = subject.search(source, SearchOptions(4, 1, 0.6, 1.0, 50))
+    np.testing.assert_array_equal(tokens, explicit.tokens)
+    np.testing.assert_array_equal(scores, explicit.scores)
