@@ -1,7 +1,7 @@
 """The spec language: YAML in, a checked graph out. Importing this needs neither torch nor onnx."""
 
+from xformc.compiler.spec.editor import json_schema
 from xformc.compiler.spec.problems import Problem, SpecError
-from xformc.compiler.spec.schema import json_schema
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.spec import Input, Spec, load_spec
 

@@ -1,6 +1,7 @@
-"""Arithmetic on named sizes: `d_model / heads`, `sqrt(d_model)`. Numbers, names, + - * /, parentheses and sqrt."""
+"""Arithmetic on named sizes: `d_model / heads`, `sqrt(d_model)`. Numbers, names, + - * / ( ) and sqrt."""
 
 import math
+import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ Lookup = Callable[[str, "Term"], Number]
 
 LARGEST = 10**15
 MAX_LENGTH = 100
-_TOKEN = re.compile(r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>[-+*/()]))")
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>[-+*/()]))"
+)
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
@@ -58,12 +61,16 @@ def _divide(a: Number, b: Number) -> Number:
     return int(a // b) if exact else a / b
 
 
+def _negate(a: Number) -> Number:
+    return -a
+
+
 _OPERATORS: dict[str, Callable[..., Number]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
     "/": _divide,
-    "neg": lambda a: -a,
+    "neg": _negate,
     "sqrt": math.sqrt,
 }
 

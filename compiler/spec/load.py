@@ -16,7 +16,7 @@ _WHOLE = (("blocks",), ("inputs",), ("model", "do"))
 
 
 def load_tree(path: Path) -> Tree:
-    """The file with everything that it extends merged in. Raises: SpecError, and UserError for a file not read."""
+    """The file with what it extends merged in. Raises: SpecError; UserError for no file."""
     return _extended(path, _read(path), (path.resolve(),))
 
 
@@ -38,7 +38,7 @@ def shipped_specs() -> tuple[Path, ...]:
 
 
 def merge(base: Tree, over: Tree, keys: tuple[str, ...] = ()) -> Tree:
-    """Mappings key by key, the later wins; a list, a scalar, a block, an input and a stage's `do` replace whole."""
+    """Mappings merge key by key; lists, scalars, blocks, inputs and the `do` of a stage replace whole."""
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)) or _is_whole(keys):
         return over
     entries = dict(base.entries)
@@ -60,7 +60,9 @@ def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
         raise SpecError([Problem(extends.span, f"'extends' names a spec, found {extends.described()}")])
     found = _find(extends.value, extends.span, path.parent)
     if found.resolve() in chain:
-        raise SpecError([Problem(extends.span, f"'{extends.value}' extends itself, through {len(chain)} files")])
+        raise SpecError(
+            [Problem(extends.span, f"'{extends.value}' extends itself, through {len(chain)} files")]
+        )
     if len(chain) > MAX_EXTENDS:
         raise SpecError([Problem(extends.span, f"more than {MAX_EXTENDS} specs extend each other")])
     base = _extended(found, _read(found), (*chain, found.resolve()))
@@ -81,8 +83,15 @@ def _find(name: str, span: Span, folder: Path) -> Path:
         if _is_file(path):
             return path
     names = [str(path.relative_to(SHIPPED).with_suffix("")) for path in shipped_specs()]
-    raise SpecError([Problem(span, f"there is no spec '{name}', here or among the shipped ones",
-                             suggest(name, names) or f"shipped are {', '.join(names)}")])
+    raise SpecError(
+        [
+            Problem(
+                span,
+                f"there is no spec '{name}', here or among the shipped ones",
+                suggest(name, names) or f"shipped are {', '.join(names)}",
+            )
+        ]
+    )
 
 
 def _is_file(path: Path) -> bool:
@@ -109,7 +118,9 @@ def _read(path: Path, *, library: bool = False) -> Tree:
 def _decode(shown: str, data: bytes, library: bool) -> Source:
     if len(data) > MAX_BYTES:
         source = Source(shown, "")
-        raise SpecError([Problem(Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the most a spec may be")])
+        raise SpecError(
+            [Problem(Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the most a spec may be")]
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

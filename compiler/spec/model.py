@@ -1,23 +1,16 @@
-"""From the tree of a spec to the parts of its model: sizes with values, blocks and stages with their names checked."""
+"""The parts of a spec's model, parsed and with their names checked: what a graph is made of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.spec.expressions import Number
-from xformc.compiler.spec.load import shipped_blocks
-from xformc.compiler.spec.primitives import PRIMITIVES
-from xformc.compiler.spec.problems import Problem, Span, SpecError, suggest
-from xformc.compiler.spec.sizes import evaluate_sizes, unknown_size
-from xformc.compiler.spec.syntax import Block, Inline, Parser, signature_of
-from xformc.compiler.spec.tree import Entry, Tree
+from xformc.compiler.spec.problems import Span
+from xformc.compiler.spec.syntax import Block, Inline
+from xformc.compiler.spec.tree import Tree
 
 MAX_AXIS = 2**31 - 1
-SMALLEST_VOCABULARY = 5
-TASKS: dict[str, tuple[str, ...]] = {"translation": ("source", "target")}
-"""The inputs that each task has."""
-RESERVED = ("batch", "x", "past", "seen", "beam", "step")
-"""Names of axes and values that every model has, or gets from the compiler."""
+"""The most that an axis may have."""
 
 Ties = tuple[tuple[tuple[str, Span], ...], ...]
 
@@ -40,109 +33,3 @@ class Model:
     blocks: Mapping[str, Block]
     stages: Mapping[str, Inline]
     ties: Ties
-
-
-def read_model(tree: Tree, problems: list[Problem]) -> Model:
-    """The model of a spec's tree; mistakes are added to the problems."""
-    sizes = _sizes(tree, problems)
-    blocks, stages = _bodies(tree, problems)
-    inputs = _inputs(tree, sizes, problems)
-    _check_names(tree, problems)
-    _check_task(tree, problems)
-    choices = {name: entry.tree for name, entry in _section(tree, "choices").items()}
-    return Model(sizes, choices, inputs, blocks, stages, _ties(tree, problems))
-
-
-def reachable_blocks(tree: Tree) -> dict[str, Entry]:
-    """The blocks that the model names, in whichever branch, and those that these name: the spec's own and shipped."""
-    known = {**shipped_blocks(), **_section(tree, "blocks")}
-    model = tree.get("model")
-    found: dict[str, Entry] = {}
-    todo = [] if model is None else [model]
-    while todo:
-        for word in todo.pop().words():
-            if word in known and word not in found:
-                found[word] = known[word]
-                todo.append(known[word].tree)
-    return {name: found[name] for name in known if name in found}
-
-
-def _section(tree: Tree, name: str) -> dict[str, Entry]:
-    section = tree.get(name)
-    return {} if section is None else section.entries
-
-
-def _sizes(tree: Tree, problems: list[Problem]) -> dict[str, Number]:
-    try:
-        return evaluate_sizes(tree.get("sizes"))
-    except SpecError as error:
-        problems.extend(error.problems)
-        return {}
-
-
-def _bodies(tree: Tree, problems: list[Problem]) -> tuple[dict[str, Block], dict[str, Inline]]:
-    own = _section(tree, "blocks")
-    for name, entry in own.items():
-        if name in PRIMITIVES:
-            problems.append(Problem(entry.key, f"'{name}' is a primitive and cannot be defined again"))
-    trees = {**reachable_blocks(tree), **own}
-    signatures = {name: primitive.signature for name, primitive in PRIMITIVES.items()}
-    signatures |= {name: signature_of(entry.tree, problems) for name, entry in trees.items()}
-    parser = Parser(signatures, problems)
-    blocks = {name: parser.block(name, entry.tree, signatures[name]) for name, entry in trees.items()}
-    stages = {name: parser.stage(entry.tree) for name, entry in _section(tree, "model").items()}
-    return blocks, stages
-
-
-def _inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]) -> dict[str, Tokens]:
-    inputs: dict[str, Tokens] = {}
-    for name, entry in _section(tree, "inputs").items():
-        tokens = entry.tree.get("tokens")
-        if tokens is None:
-            continue
-        size = sizes.get(str(tokens.value), 0)
-        if not isinstance(tokens.value, str):
-            problems.append(Problem(tokens.span, f"must be the name of a size, found {tokens.described()}"))
-        elif tokens.value not in _section(tree, "sizes"):
-            problems.extend(unknown_size(tokens.value, tokens.span, sizes).problems)
-        elif tokens.value in sizes and (size != int(size) or not SMALLEST_VOCABULARY <= size <= MAX_AXIS):
-            message = f"a vocabulary has at least {SMALLEST_VOCABULARY} pieces, found {tokens.value} = {size:g}"
-            problems.append(Problem(tokens.span, message, "four are padding, unknown, begin and end"))
-        inputs[name] = Tokens(Axis(str(tokens.value), int(size)), entry.key)
-    return inputs
-
-
-def _check_names(tree: Tree, problems: list[Problem]) -> None:
-    taken = {name: "is reserved" for name in RESERVED}
-    for section, kind in (("sizes", "size"), ("inputs", "input"), ("model", "stage")):
-        for name, entry in _section(tree, section).items():
-            if name in taken:
-                problems.append(Problem(entry.key, f"the name '{name}' {taken[name]}", "choose another name"))
-            else:
-                taken[name] = f"is that of {'an' if kind == 'input' else 'a'} {kind} already"
-
-
-def _check_task(tree: Tree, problems: list[Problem]) -> None:
-    task, inputs = tree.get("task"), tree.get("inputs")
-    if task is None or inputs is None or task.value not in TASKS:
-        return
-    wanted = TASKS[str(task.value)]
-    for name in wanted:
-        if name not in inputs.entries:
-            problems.append(Problem(inputs.span, f"{task.value} needs the input '{name}'"))
-    for name, entry in inputs.entries.items():
-        if name not in wanted:
-            hint = suggest(name, wanted) or f"its inputs are {' and '.join(wanted)}"
-            problems.append(Problem(entry.key, f"{task.value} has no input '{name}'", hint))
-
-
-def _ties(tree: Tree, problems: list[Problem]) -> Ties:
-    section = tree.get("tie")
-    groups = [] if section is None else [group.items for group in section.items]
-    seen: set[str] = set()
-    for item in (item for group in groups for item in group):
-        if str(item.value) in seen:
-            problems.append(Problem(item.span, f"'{item.value}' is tied twice", "make one group of the two"))
-        seen.add(str(item.value))
-    return tuple(tuple((str(item.value), item.span) for item in group) for group in groups)
-

@@ -1,12 +1,11 @@
-"""The primitives: what a step may do that is not itself a block. Each is a signature and the nodes that it makes."""
+"""The primitives, of which all blocks are made: each is a signature, and the nodes that it makes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import Protocol
 
-from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Initial, Op, Value
+from xformc.compiler.graph.axes import Axis
+from xformc.compiler.graph.graph import Initial, Value
 from xformc.compiler.ops.attention import Attention
 from xformc.compiler.ops.elementwise import UNARY, Add, Dropout, Scale, Unary
 from xformc.compiler.ops.embedding import Embedding
@@ -14,38 +13,10 @@ from xformc.compiler.ops.layout import Align
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Positions, Sinusoid
-from xformc.compiler.spec.problems import SpecError
 from xformc.compiler.spec.syntax import Kind, Parameter, Signature
+from xformc.compiler.spec.writer import Site
 
 Applied = Callable[[Value], Value]
-
-
-class Site(Protocol):
-    """Where a primitive is used: it writes nodes and declares parameters under the path of its step."""
-
-    def emit(self, op: Op, *inputs: Value, name: str = "") -> Value:
-        """Write a node; its result is called after the step, and `name`."""
-        ...
-
-    def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial) -> Value:
-        """Declare a trained value of this step."""
-        ...
-
-    def positions(self, value: Value) -> str:
-        """The axis of the value along which an input's positions stand."""
-        ...
-
-    def mask(self, axis: str) -> Value:
-        """True where the input whose positions are along `axis` has a token, not padding."""
-        ...
-
-    def vocabulary(self, tokens: Value) -> Axis:
-        """The axis of the input's vocabulary; the value must be an input of tokens."""
-        ...
-
-    def refuse(self, message: str, hint: str | None = None, argument: str | None = None) -> SpecError:
-        """The error for what this step, or this argument of it, cannot take; the caller raises it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -84,7 +55,7 @@ def _primitive(
 def _linear(
     site: Site, x: Value, to: tuple[Axis, ...], over: tuple[Axis, ...] | None = None, bias: bool = True
 ) -> Value:
-    """A linear map from the axes `over` (the last one) to the axes `to`; weights Glorot uniform, bias zero."""
+    """A linear map from the axes `over` (the last) to the axes `to`; weights Glorot uniform, bias zero."""
     old = over or x.type.axes[-1:]
     for axis in old:
         if axis not in x.type.axes:
@@ -98,13 +69,13 @@ def _linear(
 
 @_primitive("embedding", tokens=True, size="axis")
 def _embedding(site: Site, x: Value, size: Axis) -> Value:
-    """The row of a table for each token of an input; drawn from a normal distribution of deviation size^-0.5."""
+    """The row of a table for each token of an input; the table is normal with deviation size^-0.5."""
     return site.emit(Embedding(), x, _table(site, site.vocabulary(x), size))
 
 
 @_primitive("learned_positions", limit="axis")
 def _learned_positions(site: Site, x: Value, limit: Axis) -> Value:
-    """The row of a table for each position of `x`, as wide as its last axis; `limit` is the longest length."""
+    """The row of a table for each position of `x`, as wide as its last axis; at most `limit` positions."""
     index = site.emit(Positions(site.positions(x), limit.size), x, name="index")
     return site.emit(Embedding(), index, _table(site, limit, x.type.axes[-1]))
 
@@ -146,7 +117,9 @@ def _dropout(site: Site, x: Value, probability: float) -> Value:
 
 def _probability(site: Site, argument: str, value: float) -> float:
     if not 0 <= value < 1:
-        raise site.refuse(f"a probability of dropout is at least 0 and less than 1, found {value:g}", argument=argument)
+        raise site.refuse(
+            f"a probability of dropout is at least 0 and less than 1, found {value:g}", argument=argument
+        )
     return float(value)
 
 
@@ -155,7 +128,9 @@ def _residual(site: Site, x: Value, body: Applied) -> Value:
     """`x + body(x)`."""
     change = body(x)
     if not set(change.type.axes) <= set(x.type.axes) or change.type.dtype != x.type.dtype:
-        raise site.refuse(f"{change.type} cannot be added to {x.type}", "a residual keeps the axes of its input", "body")
+        raise site.refuse(
+            f"{change.type} cannot be added to {x.type}", "a residual keeps the axes of its input", "body"
+        )
     return site.emit(Add(), x, change, name="sum")
 
 
@@ -165,9 +140,15 @@ def _add(site: Site, x: Value, step: Applied) -> Value:
     return _residual(site, x, step)
 
 
-@_primitive("attend", query="value", key="value", value="value", causal=("flag", "optional"),
-            dropout=("number", "optional"))
-def _attend(
+@_primitive(
+    "attend",
+    query="value",
+    key="value",
+    value="value",
+    causal=("flag", "optional"),
+    dropout=("number", "optional"),
+)
+def _attend(  # noqa: PLR0917 (called by name)
     site: Site, x: Value, query: Value, key: Value, value: Value, causal: bool = False, dropout: float = 0.0
 ) -> Value:
     """Scaled dot-product attention; axes that query, key and value share (heads) are batched over."""

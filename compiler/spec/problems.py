@@ -1,5 +1,6 @@
 """Mistakes in a spec: where each one stands, what is wrong, and what to do; several are reported together."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -13,7 +14,7 @@ _SHOWN_COLUMNS = 100
 
 @dataclass(frozen=True)
 class Source:
-    """A file that was read: the name to show for it, and its text. `library`: it is one of the shipped blocks."""
+    """A file that was read: the name to show for it, and its text. `library`: it has shipped blocks."""
 
     name: str
     text: str = field(repr=False)
@@ -21,13 +22,17 @@ class Source:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines of the text, without their ends."""
-        return self.text.split("\n")
+        """The lines of the text, without their ends; YAML has these ends."""
+        return re.split("\r\n|[\n\r\x85\u2028\u2029]", self.text)
+
+    def line(self, number: int) -> str:
+        """The line of this number, from 1; nothing behind the last."""
+        return self.lines[number - 1] if number <= len(self.lines) else ""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Part of one line of a source. Line and column count from 1; `end` is the column behind the last character."""
+    """Part of one line of a source. Line and column count from 1; `end` is the column after it."""
 
     source: Source
     line: int
@@ -42,7 +47,7 @@ class Span:
     @property
     def text(self) -> str:
         """What the file says there."""
-        return self.source.lines[self.line - 1][self.column - 1 : self.end - 1]
+        return self.source.line(self.line)[self.column - 1 : self.end - 1]
 
     def part(self, start: int, end: int) -> "Span":
         """The characters `start` to `end` of the span."""
@@ -50,7 +55,7 @@ class Span:
 
     def excerpt(self) -> str:
         """The line of the file with carets under the span."""
-        line = self.source.lines[self.line - 1] if self.line <= len(self.source.lines) else ""
+        line = self.source.line(self.line)
         skipped = max(0, self.column - _SHOWN_COLUMNS // 2) if len(line) > _SHOWN_COLUMNS else 0
         shown = "".join(c if c.isprintable() else " " for c in line[skipped : skipped + _SHOWN_COLUMNS])
         column = self.column - skipped
@@ -61,7 +66,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake. `user`: the step of the user's own spec that led to it, where it stands in a shipped block."""
+    """One mistake. `user`: the step of a spec that led to it, where it stands in a shipped block."""
 
     span: Span
     message: str
@@ -94,7 +99,12 @@ class SpecError(UserError):
 def raise_problems(problems: list[Problem]) -> None:
     """Raise SpecError if there are any, ordered by place."""
     if problems:
-        raise SpecError(sorted(problems, key=lambda problem: (problem.span.source.name, problem.span.line, problem.span.column)))
+        raise SpecError(
+            sorted(
+                problems,
+                key=lambda problem: (problem.span.source.name, problem.span.line, problem.span.column),
+            )
+        )
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:

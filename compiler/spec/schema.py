@@ -1,22 +1,21 @@
-"""What a spec may contain: the pydantic model of the whole file, and the JSON schema made of it for editors."""
+"""What a spec may contain: the pydantic model of the whole file, and its mistakes at their places."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema
 
-from xformc.compiler.spec.load import shipped_blocks
-from xformc.compiler.spec.primitives import PRIMITIVES
 from xformc.compiler.spec.problems import Problem, Span, suggest
 from xformc.compiler.spec.sections import Decode, Section, Train
-from xformc.compiler.spec.syntax import TAKEN_KINDS, Kind, Parameter, Signature, signature_of
-from xformc.compiler.spec.tree import Entry, Plain, Tree
+from xformc.compiler.spec.tree import Entry, Tree
 
 NAME = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Size = Annotated[object, WithJsonSchema({"type": ["number", "string"], "description": "a number, or arithmetic on sizes"})]
-Body = Annotated[object, WithJsonSchema({"x-def": "body"})]
-BlockDefinition = Annotated[object, WithJsonSchema({"x-def": "block"})]
+Size = Annotated[
+    object, WithJsonSchema({"type": ["number", "string"], "description": "a number, or arithmetic on sizes"})
+]
+
+Group = Annotated[list[str], Field(min_length=2)]
 
 
 class Input(Section):
@@ -29,7 +28,7 @@ class Stage(Section):
     """A part of the model: a body applied to an input, or to an earlier stage."""
 
     from_: Annotated[str, Field(alias="from")]
-    do: Body
+    do: object
     repeat: Size = None
 
 
@@ -41,12 +40,12 @@ class Document(Section):
     extends: str | None = None
     name: Word | None = None
     task: Literal["translation"]
-    sizes: dict[Name, Size] = {}
-    choices: dict[Name, Word] = {}
+    sizes: dict[Name, Size] = Field(default_factory=dict)
+    choices: dict[Name, Word] = Field(default_factory=dict)
     inputs: dict[Name, Input]
-    blocks: dict[Name, BlockDefinition] = {}
+    blocks: dict[Name, object] = Field(default_factory=dict)
     model: Annotated[dict[Name, Stage], Field(min_length=1)]
-    tie: list[Annotated[list[str], Field(min_length=2)]] = []
+    tie: list[Group] = Field(default_factory=list[Group])
     train: Train = Train()
     decode: Decode = Decode()
 
@@ -78,13 +77,27 @@ def _problem(tree: Tree, kind: str, location: tuple[int | str, ...], message: st
     if kind == "value_error":
         return Problem(entry.tree.span, f"{location[-1]} {message.removeprefix('Value error, ')}")
     if kind == "string_pattern_mismatch":
-        return Problem(entry.tree.span, f"'{entry.tree.value!s:.40}' is not a word of letters, digits, _, - and .")
-    wanted = message.removeprefix("Input should be ").removeprefix("a valid ").replace("dictionary", "mapping")
-    wanted = {"integer": "a whole number", "number": "a number", "string": "a word", "list": "a list",
-              "boolean": "true or false", "finite number": "a finite number"}.get(wanted, wanted)
+        return Problem(
+            entry.tree.span, f"'{entry.tree.value!s:.40}' is not a word of letters, digits, _, - and ."
+        )
+    wanted = (
+        message.removeprefix("Input should be ").removeprefix("a valid ").replace("dictionary", "mapping")
+    )
+    wanted = {
+        "integer": "a whole number",
+        "number": "a number",
+        "string": "a word",
+        "list": "a list",
+        "boolean": "true or false",
+        "finite number": "a finite number",
+    }.get(wanted, wanted)
     wanted = "a mapping" if kind in ("model_type", "dict_type", "model_attributes_type") else wanted
     found = entry.tree.described()
-    hint = suggest(str(entry.tree.value), wanted.replace("'", "").split(" or ")) if kind == "literal_error" else None
+    hint = (
+        suggest(str(entry.tree.value), wanted.replace("'", "").split(" or "))
+        if kind == "literal_error"
+        else None
+    )
     return Problem(entry.tree.span, f"must be {wanted}, found {found}", hint)
 
 
@@ -108,10 +121,12 @@ def _fields(location: tuple[int | str, ...]) -> list[str]:
     for step in location:
         annotation = model.model_fields[step].annotation if hasattr(model, "model_fields") else None
         arguments = getattr(annotation, "__args__", ())
-        model = next((item for item in (annotation, *arguments) if isinstance(item, type) and issubclass(item, BaseModel)), model)
+        model = next(
+            (
+                item
+                for item in (annotation, *arguments)
+                if isinstance(item, type) and issubclass(item, BaseModel)
+            ),
+            model,
+        )
     return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def json_schema() -> dict[str, object]:
-    """The JSON schema of a spec."""
-    return Document.model_json_schema()

@@ -1,4 +1,4 @@
-"""The sections of a spec that are plain settings: how to train, and how to decode when nothing else is asked for."""
+"""The sections of a spec that are plain settings: how to train, and the defaults of decoding."""
 
 from typing import Annotated, Literal
 
@@ -54,8 +54,8 @@ class Train(Section):
     """The recipe of training.
 
     `batch_tokens` bounds the source and the target tokens of a batch, `accumulate` batches make a step, and
-    training ends after `steps` steps or `minutes` minutes, whichever is first. Pairs with more than `max_length`
-    tokens on a side are left out. The result is the mean of the last `average` checkpoints.
+    training ends after `steps` steps or `minutes` minutes, whichever is first. Pairs with more than
+    `max_length` tokens on a side are left out. The result is the mean of the last `average` checkpoints.
     """
 
     tokenizer: Tokenizer = Tokenizer()

@@ -1,4 +1,4 @@
-"""Numbers of a spec: literals, and arithmetic on named sizes; the sizes themselves are such numbers, in any order."""
+"""Numbers of a spec: literals, and arithmetic on named sizes; the sizes themselves are such numbers."""
 
 from collections.abc import Callable, Iterable
 
@@ -19,7 +19,9 @@ def evaluate(tree: Tree, lookup: Callable[[str, Span], Number]) -> Number:
 def parse_number(tree: Tree) -> Term:
     """The expression that a number or a text is. Raises: SpecError."""
     if isinstance(tree.value, bool) or not isinstance(tree.value, int | float | str):
-        raise SpecError([Problem(tree.span, f"must be a number or arithmetic on sizes, found {tree.described()}")])
+        raise SpecError(
+            [Problem(tree.span, f"must be a number or arithmetic on sizes, found {tree.described()}")]
+        )
     if not isinstance(tree.value, str):
         return Term(tree.value, (), 0, 0)
     try:
@@ -57,9 +59,9 @@ def with_dependencies(tree: Tree | None, names: Iterable[str]) -> set[str]:
     return found
 
 
-def unknown_size(name: str, span: Span, known: Iterable[str]) -> SpecError:
-    """The error for a name that is no size."""
-    return SpecError([Problem(span, f"unknown size '{name}'", suggest(name, known) or f"add '{name}' to sizes")])
+def unknown_size(name: str, known: Iterable[str]) -> tuple[str, str]:
+    """The message and the hint for a name that is no size."""
+    return f"unknown size '{name[:40]}'", suggest(name, known) or f"add '{name[:40]}' to sizes"
 
 
 class _KnownError(Exception):
@@ -83,7 +85,7 @@ class _Sizes:
         def lookup(other: str, span: Span) -> Number:
             inner = (*path, name)
             if other not in self.trees:
-                raise unknown_size(other, span, self.trees)
+                raise SpecError([Problem(span, *unknown_size(other, self.trees))])
             if other in inner:
                 cycle = " -> ".join((*inner[inner.index(other) :], other))
                 raise SpecError([Problem(span, f"a size depends on itself: {cycle}")])

@@ -10,8 +10,9 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import load_tree
-from xformc.compiler.spec.model import Model, reachable_blocks, read_model
+from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Problem, raise_problems, suggest
+from xformc.compiler.spec.resolve import reachable_blocks, read_model
 from xformc.compiler.spec.schema import Document, validate
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.sizes import with_dependencies
@@ -43,7 +44,7 @@ class Spec:
         return self._elaborated.graph
 
     def resolved_yaml(self) -> str:
-        """One file that says the same without any other: extended specs and blocks in it, defaults written out.
+        """One file that says the same without any other: what it extends, its blocks and defaults are in it.
 
         What the model does not use is left out. Raises: SpecError, as `graph` does.
         """
@@ -51,10 +52,12 @@ class Spec:
         assert isinstance(document, dict)
         resolved: dict[str, Plain] = {"name": self.name, "task": self.task}
         for section, names in (("sizes", used.sizes), ("choices", used.choices)):
-            resolved[section] = {name: entry.tree.plain() for name, entry in self._section(section) if name in names}
+            resolved[section] = {
+                name: entry.tree.plain() for name, entry in self._section(section) if name in names
+            }
         resolved |= {"inputs": document["inputs"], "model": document["model"], "tie": document.get("tie", [])}
-        resolved["blocks"] = {name: entry.tree.plain() for name, entry in reachable_blocks(self.tree).items()}
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
+        resolved["blocks"] = {name: entry.tree.plain() for name, entry in reachable_blocks(self.tree).items()}
         return write_yaml(resolved)
 
     @cached_property
@@ -62,15 +65,20 @@ class Spec:
         done = elaborate(self.name, self.task, self.model)
         sizes = with_dependencies(self.tree.get("sizes"), done.sizes)
         done = Elaborated(done.graph, frozenset(sizes), done.choices)
-        raise_problems([*self._unused("size", "sizes", done.sizes), *self._unused("choice", "choices", done.choices)])
+        raise_problems(
+            [*self._unused("size", "sizes", done.sizes), *self._unused("choice", "choices", done.choices)]
+        )
         return done
 
     def _unused(self, kind: str, section: str, used: frozenset[str]) -> list[Problem]:
         """What this file itself, not one that it extends, declares in vain."""
         names = [name for name, _ in self._section(section)]
         return [
-            Problem(entry.key, f"the {kind} '{name}' is not used by anything",
-                    suggest(name, [other for other in names if other != name]) or self._elsewhere(name))
+            Problem(
+                entry.key,
+                f"the {kind} '{name}' is not used by anything",
+                suggest(name, [other for other in names if other != name]) or self._elsewhere(name),
+            )
             for name, entry in self._section(section)
             if name not in used and entry.key.source == self.tree.span.source
         ]
@@ -80,7 +88,11 @@ class Spec:
         for block in reachable_blocks(self.tree).values():
             choose = block.tree.get("choose")
             for word, branch in block.tree.entries.items():
-                if choose is not None and word not in ("doc", "takes", "choose") and name in set(branch.tree.words()):
+                if (
+                    choose is not None
+                    and word not in ("doc", "takes", "choose")
+                    and name in set(branch.tree.words())
+                ):
                     return f"only '{choose.value}: {word}' uses it"
         return None
 
@@ -90,7 +102,7 @@ class Spec:
 
 
 def load_spec(path: Path) -> Spec:
-    """Read a spec. Raises: SpecError with every mistake that shows without expanding it; UserError if not read."""
+    """Read a spec. Raises: SpecError with every mistake found before expansion; UserError for no file."""
     tree = load_tree(path)
     document, problems = validate(tree)
     model = read_model(tree, problems)
@@ -108,7 +120,9 @@ def _check_blocks_used(tree: Tree, problems: list[Problem]) -> None:
     blocks, used = tree.get("blocks"), reachable_blocks(tree)
     for name, entry in ({} if blocks is None else blocks.entries).items():
         if name not in used and entry.key.source == tree.span.source:
-            problems.append(Problem(entry.key, f"the block '{name}' is not used by anything", suggest(name, used)))
+            problems.append(
+                Problem(entry.key, f"the block '{name}' is not used by anything", suggest(name, used))
+            )
 
 
 def _check_shared_vocabulary(tree: Tree, document: Document, model: Model, problems: list[Problem]) -> None:
@@ -116,5 +130,6 @@ def _check_shared_vocabulary(tree: Tree, document: Document, model: Model, probl
     if document.train.tokenizer.shared and len(sizes) > 1:
         span = (tree.get("train", "tokenizer", "shared") or tree).span
         found = ", ".join(str(tokens.vocabulary) for tokens in model.inputs.values())
-        problems.append(Problem(span, f"a shared tokenizer has one vocabulary, found {found}", "say 'shared: false'"))
-
+        problems.append(
+            Problem(span, f"a shared tokenizer has one vocabulary, found {found}", "say 'shared: false'")
+        )

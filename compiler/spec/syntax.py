@@ -32,7 +32,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Step:
-    """Something applied to the running value, or to `source`. `level` is what it adds to paths, if anything."""
+    """Something applied to the running value, or to `source`. `level` is what it adds to paths."""
 
     span: Span
     level: str | None
@@ -93,7 +93,9 @@ class Parser:
         }
         self.takes = signature.parameters
         choice = tree.get("choose")
-        branches = {key: entry.tree for key, entry in tree.entries.items() if key not in ("doc", "takes", "choose")}
+        branches = {
+            key: entry.tree for key, entry in tree.entries.items() if key not in ("doc", "takes", "choose")
+        }
         bodies = {key: self.body(branch) for key, branch in branches.items()}
         self.takes = {}
         return Block(name, tree.span, signature, bodies, defaults, choice)
@@ -101,7 +103,10 @@ class Parser:
     def body(self, tree: Tree) -> Body:
         """What stands under `do`, or under a word of a choice."""
         if isinstance(tree.value, dict):
-            return Body(tuple(self._named(key, entry.key, entry.tree) for key, entry in tree.entries.items()), tree.span)
+            return Body(
+                tuple(self._named(key, entry.key, entry.tree) for key, entry in tree.entries.items()),
+                tree.span,
+            )
         if isinstance(tree.value, tuple):
             return self._list(tree)
         return self._single(tree)
@@ -114,7 +119,11 @@ class Parser:
 
     def _named(self, name: str, key: Span, tree: Tree) -> tuple[str | None, Step]:
         if not is_name(name):
-            self._problem(key, f"'{name[:40]}' is not a name", "a name has letters, digits and _, and begins with a letter")
+            self._problem(
+                key,
+                f"'{name[:40]}' is not a name",
+                "a name has letters, digits and _, and begins with a letter",
+            )
         if name == "x" or name in self.takes:
             self._problem(key, f"the name '{name}' already means something else here", "choose another name")
         return name, self._step(tree, name)
@@ -137,8 +146,11 @@ class Parser:
             return self._inline(tree, level)
         if len(tree.entries) != 1:
             found = f"{len(tree.entries)} keys" if tree.entries else tree.described()
-            self._problem(tree.span, f"a step is a block's name, or one key with its arguments; found {found}",
-                          "each step of a list begins with its own '-'" if tree.entries else None)
+            self._problem(
+                tree.span,
+                f"a step is a block's name, or one key with its arguments; found {found}",
+                "each step of a list begins with its own '-'" if tree.entries else None,
+            )
             return Inline(tree.span, level, None, Body((), tree.span), None)
         ((name, entry),) = tree.entries.items()
         return self._call(name, entry.key, entry.tree, level)
@@ -146,7 +158,11 @@ class Parser:
     def _inline(self, tree: Tree, level: str | None) -> Inline:
         for key, entry in tree.entries.items():
             if key not in _STEP_KEYS:
-                self._problem(entry.key, f"unknown key '{key[:40]}'", suggest(key, _STEP_KEYS) or "the keys are from, repeat and do")
+                self._problem(
+                    entry.key,
+                    f"unknown key '{key[:40]}'",
+                    suggest(key, _STEP_KEYS) or "the keys are from, repeat and do",
+                )
         do = tree.get("do")
         if do is None:
             self._problem(tree.span, "the key 'do' is missing", "'do' has the steps")
@@ -191,7 +207,9 @@ class Parser:
                 elif key in taken:
                     trees[key] = entry.tree
                 else:
-                    hint = suggest(key, taken) or (f"it takes {', '.join(taken)}" if taken else "it takes no arguments")
+                    hint = suggest(key, taken) or (
+                        f"it takes {', '.join(taken)}" if taken else "it takes no arguments"
+                    )
                     self._problem(entry.key, f"{name} takes no argument '{key[:40]}'", hint)
         elif given is not None and first is None:
             self._problem(given.span, f"{name} takes no arguments", f"write just {name}")
@@ -226,17 +244,25 @@ def signature_of(tree: Tree, problems: list[Problem]) -> Signature:
     """What the block of this definition takes; its other keys are checked, too."""
     entries = tree.entries
     if not isinstance(tree.value, dict):
-        problems.append(Problem(tree.span, f"a block is a mapping with 'do' or 'choose', found {tree.described()}"))
+        problems.append(
+            Problem(tree.span, f"a block is a mapping with 'do' or 'choose', found {tree.described()}")
+        )
     elif ("do" in entries) == ("choose" in entries):
         problems.append(Problem(tree.span, "a block has either 'do' or 'choose'"))
     elif "do" in entries:
         problems.extend(
-            Problem(entry.key, f"unknown key '{key[:40]}'", suggest(key, _BLOCK_KEYS) or "the keys of a block are doc, takes and do")
+            Problem(
+                entry.key,
+                f"unknown key '{key[:40]}'",
+                suggest(key, _BLOCK_KEYS) or "the keys of a block are doc, takes and do",
+            )
             for key, entry in entries.items()
             if key not in _BLOCK_KEYS
         )
     elif not isinstance(entries["choose"].tree.value, str):
-        problems.append(Problem(entries["choose"].tree.span, "'choose' names a choice, or an argument that is a word"))
+        problems.append(
+            Problem(entries["choose"].tree.span, "'choose' names a choice, or an argument that is a word")
+        )
     doc = tree.get("doc")
     if doc is not None and not isinstance(doc.value, str):
         problems.append(Problem(doc.span, f"'doc' must be text, found {doc.described()}"))
@@ -244,7 +270,9 @@ def signature_of(tree: Tree, problems: list[Problem]) -> Signature:
     if takes is None:
         return Signature({})
     if not isinstance(takes.value, dict):
-        problems.append(Problem(takes.span, f"'takes' is a mapping of names to kinds, found {takes.described()}"))
+        problems.append(
+            Problem(takes.span, f"'takes' is a mapping of names to kinds, found {takes.described()}")
+        )
     return Signature(dict(_parameters(takes, problems)))
 
 
@@ -253,8 +281,8 @@ def _parameters(takes: Tree, problems: list[Problem]) -> Iterator[tuple[str, Par
         tree = entry.tree
         if not is_name(name) or name in ("x", *_STEP_KEYS):
             problems.append(Problem(entry.key, f"'{name[:40]}' cannot be the name of an argument"))
-        if tree.value in TAKEN_KINDS and isinstance(tree.value, str):
-            yield name, Parameter(tree.value)
+        if isinstance(tree.value, str) and tree.value in TAKEN_KINDS:
+            yield name, Parameter(_kind(tree.value))
         elif isinstance(tree.value, bool):
             yield name, Parameter("flag", required=False, default=tree)
         elif isinstance(tree.value, int | float):
@@ -274,4 +302,3 @@ def _kind(word: str) -> Kind:
 def is_name(text: str) -> bool:
     """Whether it is a name: ASCII letters, digits and _, beginning with a letter; at most 64 characters."""
     return text.isascii() and text.isidentifier() and not text.startswith("_") and len(text) <= 64
-

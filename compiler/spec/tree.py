@@ -1,7 +1,7 @@
 """YAML as a tree in which every key and value knows its place. Only data is read, and only so much of it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import yaml
@@ -11,18 +11,17 @@ from xformc.compiler.spec.problems import Problem, Source, Span, SpecError
 MAX_BYTES = 256 * 1024
 MAX_NODES = 100_000
 MAX_DEPTH = 64
-_LONGEST_NUMBER = 40
 
 Scalar = None | bool | int | float | str
 Plain = Scalar | list["Plain"] | dict[str, "Plain"]
 
-_RESOLVERS: tuple[tuple[str, re.Pattern[str], str], ...] = (
-    ("null", re.compile(r"(~|null|)$"), "~n"),
-    ("bool", re.compile(r"(true|false)$"), "tf"),
-    ("int", re.compile(r"[-+]?[0-9]+$"), "-+0123456789"),
-    ("float", re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"), "-+.0123456789"),
+_WORDS: tuple[tuple[str, re.Pattern[str], Callable[[str], Scalar]], ...] = (
+    ("null", re.compile(r"(~|null|)\Z"), lambda word: None),
+    ("bool", re.compile(r"(true|false)\Z"), lambda word: word == "true"),
+    ("int", re.compile(r"[-+]?[0-9]{1,40}\Z"), int),
+    ("float", re.compile(r"[-+]?(\.[0-9]{1,40}|[0-9]{1,40}(\.[0-9]{0,40})?)([eE][-+]?[0-9]{1,4})?\Z"), float),
 )
-"""The plain words that are not text: tag, pattern, first characters. `no`, `off` and `.nan` are text."""
+"""The plain words that are not text: tag, pattern, meaning. `no`, `.nan` and endless digits are text."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,9 @@ def parse_yaml(source: Source) -> Tree:
     except yaml.reader.ReaderError as error:
         before = source.text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise SpecError([Problem(Span(source, line, column, column + 1), "a character that YAML does not allow")]) from None
+        raise SpecError(
+            [Problem(Span(source, line, column, column + 1), "a character that YAML does not allow")]
+        ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         assert mark is not None
@@ -107,12 +108,16 @@ def parse_yaml(source: Source) -> Tree:
         raise SpecError([Problem(span, f"not YAML: {error.problem or error.context}", hint)]) from None
 
 
+def _events(text: str) -> Iterator[yaml.Event]:
+    return iter(yaml.parse(text, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
 class _Reader:
     """Builds the tree from the events of the YAML parser, within the bounds."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.events: Iterator[yaml.Event] = iter(yaml.parse(source.text, Loader=yaml.SafeLoader))
+        self.events: Iterator[yaml.Event] = _events(source.text)
         self.anchors: dict[str, Tree | None] = {}
         self.count = 0
 
@@ -163,10 +168,14 @@ class _Reader:
                 raise self.problem(event, "a key must be a word")
             key = event.value
             if key == "<<" and event.implicit[0]:
-                raise self.problem(event, "merge keys are not supported", "use 'extends', or write the keys out")
+                raise self.problem(
+                    event, "merge keys are not supported", "use 'extends', or write the keys out"
+                )
             if key in entries:
                 first = entries[key].key.line
-                raise self.problem(event, f"the key '{key[:40]}' is given twice", f"the first is in line {first}")
+                raise self.problem(
+                    event, f"the key '{key[:40]}' is given twice", f"the first is in line {first}"
+                )
             entries[key] = Entry(self.span(event), self.node(next(self.events), depth + 1))
         return entries
 
@@ -185,26 +194,23 @@ class _Reader:
     def counted(self, tree: Tree, event: yaml.Event, new: int | None = None) -> Tree:
         self.count += tree.weight if new is None else new
         if self.count > MAX_NODES:
-            raise self.problem(event, f"the file has more than {MAX_NODES:,} values once its aliases are expanded")
+            raise self.problem(
+                event, f"the file has more than {MAX_NODES:,} values once its aliases are expanded"
+            )
         return tree
 
     def span(self, event: yaml.Event) -> Span:
         start, end = event.start_mark, event.end_mark
-        line = start.line + 1
-        width = len(self.source.lines[start.line]) if start.line < len(self.source.lines) else 0
-        last = end.column if end.line == start.line and end.column > start.column else width
-        return Span(self.source, line, start.column + 1, max(last, start.column + 1) + 1)
+        line, column = int(start.line) + 1, int(start.column) + 1
+        last = int(end.column) if end.line == start.line else len(self.source.line(line))
+        return Span(self.source, line, column, max(last, column) + 1)
 
     def problem(self, event: yaml.Event, message: str, hint: str | None = None) -> SpecError:
         return SpecError([Problem(self.span(event), message, hint)])
 
 
 def _resolve(text: str) -> Scalar:
-    tag = next((tag for tag, pattern, _ in _RESOLVERS if pattern.match(text)), "str")
-    if tag in ("int", "float") and len(text) > _LONGEST_NUMBER:
-        return text
-    convert = {"null": lambda _: None, "bool": lambda word: word == "true", "int": int, "float": float}
-    return convert[tag](text) if tag in convert else text
+    return next((meaning(text) for _, pattern, meaning in _WORDS if pattern.match(text)), text)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -217,10 +223,12 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-for _tag, _pattern, _first in _RESOLVERS:
-    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, list(_first) + ([""] if _tag == "null" else []))
+for _tag, _pattern, _ in _WORDS:
+    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, None)  # pyright: ignore[reportUnknownMemberType]
 
 
 def write_yaml(data: Plain) -> str:
     """The YAML text of plain data, keys in order."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)
+    return yaml.dump(
+        data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None
+    )

@@ -1,0 +1,108 @@
+"""The JSON schema of a spec, with which editors complete and check it; the compiler itself checks more."""
+
+from collections.abc import Mapping
+
+from xformc.compiler.spec.load import shipped_blocks
+from xformc.compiler.spec.primitives import PRIMITIVES
+from xformc.compiler.spec.schema import Document
+from xformc.compiler.spec.syntax import TAKEN_KINDS, Kind, Signature, signature_of
+from xformc.compiler.spec.tree import Plain
+
+Schema = dict[str, Plain]
+
+_NUMBER: Schema = {"type": ["number", "string"]}
+_TEXT: Schema = {"type": "string"}
+_KINDS: dict[Kind, Schema] = {
+    "block": {"$ref": "#/$defs/argument"},
+    "value": {"type": "string", "description": "the name of a value"},
+    "flag": {"type": ["boolean", "string"]},
+    "number": {**_NUMBER, "description": "a number, or arithmetic on sizes"},
+    "word": _TEXT,
+    "axis": {"type": "string", "description": "the name of a size"},
+    "axes": {"type": ["string", "array"], "items": _TEXT, "description": "the name of a size, or several"},
+}
+
+
+def json_schema() -> Schema:
+    """The JSON schema (draft 2020-12) of a spec."""
+    schema: Schema = Document.model_json_schema()
+    required = schema.pop("required")
+    schema["anyOf"] = [{"required": ["extends"]}, {"required": required}]
+    definitions = schema["$defs"]
+    assert isinstance(definitions, dict)
+    definitions.update(_bodies())
+    _at(definitions, "Stage", "properties")["do"] = {"$ref": "#/$defs/body"}
+    _at(schema, "properties", "blocks")["additionalProperties"] = {"$ref": "#/$defs/block"}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _bodies() -> Schema:
+    """The definitions of `body`, `step`, `argument` and `block`, with the names of primitives and blocks."""
+    signatures = {name: (item.signature, item.doc) for name, item in PRIMITIVES.items()}
+    for name, entry in shipped_blocks().items():
+        doc = entry.tree.get("doc")
+        signatures[name] = (signature_of(entry.tree, []), str(doc.value) if doc else "")
+    step: Schema = {"$ref": "#/$defs/step"}
+    names: Schema = {"anyOf": [{"enum": list(signatures)}, _TEXT]}
+    calls: Schema = {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "not": {"anyOf": [{"required": ["do"]}, {"required": ["repeat"]}]},
+        "properties": {name: _call(signature, doc) for name, (signature, doc) in signatures.items()},
+    }
+    inline = _object(
+        {"from": _KINDS["value"], "repeat": _KINDS["number"], "do": {"$ref": "#/$defs/body"}}, ["do"]
+    )
+    steps: Schema = {"type": "array", "items": step}
+    return {
+        "step": {"anyOf": [names, inline, calls]},
+        "argument": {"anyOf": [step, steps]},
+        "body": {"anyOf": [names, steps, {"type": "object", "additionalProperties": step}]},
+        "block": _block(),
+    }
+
+
+def _call(signature: Signature, doc: str) -> Schema:
+    kinds = {name: _KINDS[parameter.kind] for name, parameter in signature.parameters.items()}
+    named = _object({"from": _KINDS["value"], **kinds}, [])
+    return {"description": doc, "anyOf": [*list(kinds.values())[:1], named]}
+
+
+def _block() -> Schema:
+    kind: Schema = {"enum": list(TAKEN_KINDS)}
+    default: Schema = {"type": "object", "maxProperties": 1, "propertyNames": kind}
+    takes: Schema = {"anyOf": [kind, default, {"type": ["boolean", "number"]}]}
+    properties: Schema = {
+        "doc": _TEXT,
+        "takes": {"type": "object", "additionalProperties": takes},
+        "choose": {
+            "type": "string",
+            "description": "the choice; each of its words is a further key with a body",
+        },
+        "do": {"$ref": "#/$defs/body"},
+    }
+    either: Plain = [{"required": ["do"]}, {"required": ["choose"]}]
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": {"$ref": "#/$defs/body"},
+        "oneOf": either,
+    }
+
+
+def _object(properties: Mapping[str, Plain], required: list[Plain]) -> Schema:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _at(schema: Schema, *keys: str) -> Schema:
+    for key in keys:
+        inner = schema[key]
+        assert isinstance(inner, dict)
+        schema = inner
+    return schema

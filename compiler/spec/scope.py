@@ -1,0 +1,156 @@
+"""What names mean inside a block, and what the arguments of a step are."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from xformc.compiler.graph.axes import Axis
+from xformc.compiler.graph.graph import Value
+from xformc.compiler.spec.expressions import Number
+from xformc.compiler.spec.model import MAX_AXIS
+from xformc.compiler.spec.problems import Problem, Span, SpecError, suggest
+from xformc.compiler.spec.sizes import evaluate, unknown_size
+from xformc.compiler.spec.syntax import Body, Kind
+from xformc.compiler.spec.tree import Tree
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number that a block was given, and the size that it is called after, if it is one."""
+
+    value: Number
+    name: str
+
+
+@dataclass(frozen=True)
+class Closure:
+    """A body that a block was given, with the names that it may use."""
+
+    body: Body
+    scope: "Scope"
+
+
+Bound = Closure | Value | bool | Quantity | str | Axis | tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The names that a body may use. `blocks` are those it stands in, `user` the last step in a spec."""
+
+    values: Mapping[str, Value]
+    arguments: Mapping[str, Bound]
+    blocks: tuple[str, ...]
+    user: Span
+
+    def at(self, span: Span) -> "Scope":
+        """The scope inside the step at this place."""
+        return self if span.source.library else replace(self, user=span)
+
+    def problem(self, span: Span, message: str, hint: str | None = None) -> SpecError:
+        """The error for a mistake at this place."""
+        return SpecError([Problem(span, message, hint, self.user if span.source.library else None)])
+
+    def unknown_size(self, name: str, span: Span, known: Iterable[str]) -> SpecError:
+        """The error for a name that is no size."""
+        return self.problem(span, *unknown_size(name, known))
+
+
+@dataclass
+class Binder:
+    """Makes values of arguments, by kind. `used` collects the sizes that were asked for."""
+
+    sizes: Mapping[str, Number]
+    used: set[str] = field(default_factory=set[str])
+
+    def bind(self, name: str, kind: Kind, argument: Tree | Body, scope: Scope) -> Bound:
+        """What the argument `name` is, given what is written for it."""
+        if isinstance(argument, Body):
+            return Closure(argument, scope)
+        if kind == "number":
+            return self.quantity(name, argument, scope)
+        return _KINDS[kind](self, argument, scope)
+
+    def value(self, tree: Tree, scope: Scope) -> Value:
+        """The value of this name: of the body itself, or an argument."""
+        arguments = {name: bound for name, bound in scope.arguments.items() if isinstance(bound, Value)}
+        known = {**arguments, **scope.values}
+        if not isinstance(tree.value, str):
+            raise scope.problem(tree.span, f"must be the name of a value, found {tree.described()}")
+        if tree.value not in known:
+            hint = suggest(tree.value, known) or f"known here are {', '.join(known)}"
+            raise scope.problem(tree.span, f"unknown value '{tree.value[:40]}'", hint)
+        return known[tree.value]
+
+    def number(self, tree: Tree, scope: Scope) -> Number:
+        """The number of a literal, or of arithmetic on arguments and sizes."""
+
+        def lookup(name: str, span: Span) -> Number:
+            bound = scope.arguments.get(name)
+            if isinstance(bound, Quantity):
+                return bound.value
+            if isinstance(bound, Axis):
+                return bound.size or 0
+            if name not in self.sizes:
+                raise scope.unknown_size(name, span, self.sizes)
+            self.used.add(name)
+            return self.sizes[name]
+
+        return evaluate(tree, lookup)
+
+    def quantity(self, name: str, tree: Tree, scope: Scope) -> Quantity:
+        """A number, and the name of the size that it is."""
+        value = self.number(tree, scope)
+        bound = scope.arguments.get(str(tree.value))
+        if isinstance(bound, Quantity | Axis):
+            return Quantity(value, bound.name)
+        return Quantity(value, str(tree.value) if tree.value in self.sizes else name)
+
+    def axis(self, tree: Tree, scope: Scope) -> Axis:
+        """The axis of this name: an argument, or a size that is a positive whole number."""
+        bound = scope.arguments.get(str(tree.value))
+        if isinstance(bound, Axis):
+            return bound
+        value = self.number(tree, scope)
+        if not isinstance(bound, Quantity) and tree.value not in self.sizes:
+            raise scope.problem(
+                tree.span, f"an axis needs a name, found {tree.described()}", "give it one under sizes"
+            )
+        name = bound.name if isinstance(bound, Quantity) else str(tree.value)
+        if value != int(value) or not 1 <= value <= MAX_AXIS:
+            raise scope.problem(tree.span, f"the axis {name} needs a positive whole number, found {value:g}")
+        return Axis(name, int(value))
+
+    def axes(self, tree: Tree, scope: Scope) -> tuple[Axis, ...]:
+        """One axis, or a list of different ones."""
+        bound = scope.arguments.get(str(tree.value))
+        if isinstance(bound, tuple):
+            return bound
+        axes = tuple(
+            self.axis(item, scope) for item in (tree.items if isinstance(tree.value, tuple) else (tree,))
+        )
+        names = [axis.name for axis in axes]
+        if not axes or len(set(names)) != len(names):
+            raise scope.problem(tree.span, "must be one axis or several different ones")
+        return axes
+
+    def flag(self, tree: Tree, scope: Scope) -> bool:
+        """A flag: true, false, or the name of an argument that is one."""
+        bound = scope.arguments.get(str(tree.value)) if isinstance(tree.value, str) else tree.value
+        if not isinstance(bound, bool):
+            raise scope.problem(tree.span, f"must be true or false, found {tree.described()}")
+        return bound
+
+    def word(self, tree: Tree, scope: Scope) -> str:
+        """A word, or the word that the argument of this name is."""
+        if not isinstance(tree.value, str):
+            raise scope.problem(tree.span, f"must be a word, found {tree.described()}")
+        bound = scope.arguments.get(tree.value)
+        return bound if isinstance(bound, str) else tree.value
+
+
+_KINDS: dict[Kind, Callable[[Binder, Tree, Scope], Bound]] = {
+    "value": Binder.value,
+    "axis": Binder.axis,
+    "axes": Binder.axes,
+    "flag": Binder.flag,
+    "word": Binder.word,
+}

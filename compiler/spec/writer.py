@@ -1,0 +1,135 @@
+"""Writes the graph of a spec: nodes with their places, parameters with their ties, masks of inputs."""
+
+from dataclasses import dataclass
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Op, Parameter, Value
+from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.ops.masks import PaddingMask
+from xformc.compiler.spec.model import Model
+from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems, suggest
+from xformc.compiler.spec.scope import Scope
+from xformc.compiler.spec.syntax import Call
+
+PAD = 0
+MAX_PARAMETERS = 10**11
+
+
+class Writer:
+    """A graph in the making, with the step of the spec that asked for each node."""
+
+    def __init__(self, name: str, model: Model) -> None:
+        self.inputs = model.inputs
+        self._builder = GraphBuilder(name)
+        self._ties = model.ties
+        self._tied = {path: (group[0][0], span) for group in model.ties for path, span in group}
+        self._declared: dict[str, Parameter] = {}
+        self._spans: dict[str, Span] = {}
+        self._masks: dict[str, Value] = {}
+        self._count = 0
+
+    def input(self, name: str) -> Value:
+        """The tokens of an input: int64 [batch, name]."""
+        return self._builder.input(name, Type("int64", (Axis("batch"), Axis(name))))
+
+    def emit(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
+        """Write a node that the step at `span` asked for. Raises: RuleError."""
+        value = self._builder.emit(op, inputs, name, span.place)
+        self._spans[value.name] = span
+        return value
+
+    def mask(self, axis: str, span: Span) -> Value:
+        """True where the input called `axis` is not padding; there is one node for it."""
+        if axis not in self._masks:
+            tokens = next(value for value in self._builder.inputs if value.name == axis)
+            self._masks[axis] = self.emit(PaddingMask(PAD), (tokens,), f"{axis}/mask", span)
+        return self._masks[axis]
+
+    def parameter(self, path: str, axes: tuple[Axis, ...], initial: Initial, site: "Site") -> Value:
+        """Declare the parameter of this path, or use the one that it is tied to."""
+        declared = Parameter(Value(path, Type("float32", axes)), initial)
+        name, tie = self._tied.get(path, (path, None))
+        known = self._builder.parameters.get(name)
+        if path in self._declared or (known is None and name in self._builder.names):
+            hint = "write the body as a mapping, so that each step has a name of its own"
+            raise site.refuse(f"two parameters would be called '{path}'", hint)
+        if known is not None and tie is not None and known.type != declared.type:
+            message = f"{path} is {declared.type}; it cannot be {name}, which is {known.type}"
+            raise SpecError([Problem(tie, message)])
+        self._declared[path] = declared
+        self._count += declared.count if known is None else 0
+        if self._count > MAX_PARAMETERS:
+            raise site.refuse(f"the model has more than {MAX_PARAMETERS:,} parameters")
+        return self._builder.parameter(name, declared.type, initial)
+
+    def finish(self, result: Value) -> Graph:
+        """The graph. Raises: SpecError for ties of nothing, and for what was written in vain."""
+        problems = [
+            Problem(span, f"no parameter '{path[:100]}'", suggest(path, self._declared))
+            for path, (_, span) in self._tied.items()
+            if path not in self._declared
+        ]
+        raise_problems(problems)
+        for (first, _), *_ in self._ties:
+            known = self._builder.parameters[first]
+            self._builder.parameters[first] = Parameter(known.value, self._declared[first].initial)
+        graph = self._builder.finish((result,))
+        raise_problems(self._unused(graph))
+        return graph
+
+    def _unused(self, graph: Graph) -> list[Problem]:
+        used = {value.name for node in graph.nodes for value in node.inputs} | {graph.outputs[0].name}
+        spans = [
+            self._spans[node.outputs[0].name] for node in graph.nodes if node.outputs[0].name not in used
+        ]
+        problems = [
+            Problem(span, "the result of this step is not used by anything") for span in dict.fromkeys(spans)
+        ]
+        inputs = [value.name for value in graph.inputs if value.name not in used]
+        return problems + [
+            Problem(self.inputs[name].span, f"the input '{name}' is not used by anything") for name in inputs
+        ]
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a primitive is used: it writes nodes and declares parameters under the path of its step."""
+
+    writer: Writer
+    call: Call
+    scope: Scope
+    path: str
+
+    def emit(self, op: Op, *inputs: Value, name: str = "") -> Value:
+        """Write a node; its result is called after the step, and `name`."""
+        try:
+            return self.writer.emit(op, inputs, f"{self.path}/{name}" if name else self.path, self.scope.user)
+        except RuleError as error:
+            raise self.refuse(error.message, error.hint) from None
+
+    def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial) -> Value:
+        """Declare a trained value of this step."""
+        return self.writer.parameter(f"{self.path}/{name}", axes, initial, self)
+
+    def positions(self, value: Value) -> str:
+        """The axis of the value along which an input's positions stand."""
+        found = [name for name in value.type.names if name in self.writer.inputs]
+        if len(found) != 1:
+            raise self.refuse(f"needs a value with one axis of positions, found {value.name}: {value.type}")
+        return found[0]
+
+    def mask(self, axis: str) -> Value:
+        """True where the input whose positions are along `axis` has a token, not padding."""
+        return self.writer.mask(axis, self.scope.user)
+
+    def vocabulary(self, tokens: Value) -> Axis:
+        """The axis of the input's vocabulary; the value must be an input of tokens."""
+        found = self.writer.inputs.get(tokens.name)
+        if found is None:
+            raise self.refuse(f"needs an input of tokens, found {tokens.name}: {tokens.type}")
+        return found.vocabulary
+
+    def refuse(self, message: str, hint: str | None = None, argument: str | None = None) -> SpecError:
+        """The error for what this step, or this argument of it, cannot take; the caller raises it."""
+        given = self.call.arguments.get(argument or "")
+        return self.scope.problem(given.span if given else self.call.span, message, hint)
