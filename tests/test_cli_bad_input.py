@@ -160,11 +160,11 @@ def test_text_is_utf8_whatever_the_locale(copy_engine: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("package", "extra"), [("pydantic", "build"), ("sacrebleu", "train"), ("num2words", "demo")]
+    ("package", "extra"), [("yaml", "build"), ("sacrebleu", "train"), ("num2words", "demo")]
 )
 def test_a_missing_extra_is_one_message(tmp_path: Path, package: str, extra: str) -> None:
     commands = {
-        "pydantic": ["check", "transformer_base"],
+        "yaml": ["check", "transformer_base"],
         "sacrebleu": ["evaluate", "a", "b", "c"],
         "num2words": ["corpus", "numbers", str(tmp_path)],
     }

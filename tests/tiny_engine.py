@@ -31,7 +31,7 @@ _SCALARS = {
 def make_engine(directory: Path) -> Path:
     """Write the engine into the new folder `directory`, which it returns."""
     directory.mkdir(parents=True)
-    size = _train_tokenizer(directory / "tokenizer.model")
+    size = train_tokenizer(directory / "tokenizer.model")
     onnx.save(copy_model(), directory / "model.onnx")
     (directory / "certificate.json").write_text(json.dumps(_CERTIFICATE))
     (directory / "spec.yaml").write_text("name: copy\n")
@@ -113,7 +113,8 @@ def copy_model() -> onnx.ModelProto:
     return model
 
 
-def _train_tokenizer(path: Path) -> int:
+def train_tokenizer(path: Path) -> int:
+    """Write a SentencePiece model of `SENTENCES`, and return its number of pieces."""
     with path.open("wb") as handle:
         sentencepiece.SentencePieceTrainer.Train(
             sentence_iterator=iter(SENTENCES * 4), model_writer=handle, model_type="bpe", vocab_size=80,

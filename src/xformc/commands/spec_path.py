@@ -16,10 +16,9 @@ def find_spec(spec: str) -> Path:
     if path.exists() or path.suffix or "/" in spec:
         return path
     shipped = Path(str(resources.files("xformc.specs")))
-    found = shipped / f"{spec}.yaml"
-    if found.is_file():
-        return found
-    names = sorted(file.stem for file in shipped.glob("*.yaml"))
+    names = {file.stem: file for file in sorted(shipped.rglob("*.yaml")) if file.parent.name != "blocks"}
+    if spec in names:
+        return names[spec]
     near = get_close_matches(spec, names, n=1)
     raise UserError(
         "no such file, and no spec of this name comes with xformc",

@@ -51,7 +51,8 @@ def train(
         compile=compile_model,
     )
     print(f"{result.weights}: after {result.state.step:,} steps")
-    print(f"validation: BLEU {result.score.bleu:.2f}, {result.score.exact:.1%} exact   {result.score.signature}")
+    score = result.score
+    print(f"validation: BLEU {score.bleu:.2f}, {score.exact:.1%} exact   {score.signature}")
 
 
 def average(
