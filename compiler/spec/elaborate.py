@@ -36,7 +36,9 @@ class _Elaborator:
     def __init__(self, name: str, model: Model) -> None:
         self.model = model
         self.writer = Writer(name, model)
-        self.binder = Binder(model.sizes, {tokens.vocabulary.name for tokens in model.inputs.values()})
+        self.binder = Binder(
+            model.sizes, model.declared, {item.vocabulary.name for item in model.inputs.values()}
+        )
         self.choices: set[str] = set()
         self.steps = 0
         self.depth = 0
@@ -90,7 +92,7 @@ class _Elaborator:
             return self.body(step.body, scope, x, path)
         times = self.binder.number(step.repeat, scope)
         if times != int(times) or times < 0:
-            raise scope.problem(step.repeat.span, f"must be a whole number, found {times:g}")
+            raise self.binder.unfit(step.repeat, scope, times, "repeat needs a whole number")
         for index in range(int(times)):
             self.count(step.repeat.span, scope)
             x = self.body(step.body, scope, x, f"{path}/{index}")
@@ -133,7 +135,7 @@ class _Elaborator:
 
     def primitive(self, call: Call, scope: Scope, x: Value, path: str) -> Value:
         primitive = PRIMITIVES[call.name]
-        site = Site(self.writer, call, scope, path)
+        site = Site(self.writer, self.binder, call, scope, path)
         if not primitive.tokens and x.type.dtype != "float32":
             message = f"{call.name} is applied to vectors, found {x.name}: {x.type}"
             raise site.refuse(message, "embed the tokens first")

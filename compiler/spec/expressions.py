@@ -41,19 +41,22 @@ class Term:
 
     def value(self, lookup: Lookup) -> Number:
         """Its value. Raises: ExpressionError where it has none, and what `lookup` raises for a name."""
+        value = self._value(lookup)
+        if not abs(value) <= LARGEST:
+            raise ExpressionError(f"larger than {LARGEST:.0e}", self.start, self.end)
+        return value
+
+    def _value(self, lookup: Lookup) -> Number:
         if isinstance(self.head, int | float):
             return self.head
         if not self.parts:
             return lookup(self.head, self)
         try:
-            value = _OPERATORS[self.head](*(part.value(lookup) for part in self.parts))
+            return _OPERATORS[self.head](*(part.value(lookup) for part in self.parts))
         except ZeroDivisionError:
             raise ExpressionError("division by zero", self.start, self.end) from None
         except ValueError:
             raise ExpressionError("the square root of a negative number", self.start, self.end) from None
-        if not abs(value) <= LARGEST:
-            raise ExpressionError(f"larger than {LARGEST:.0e}", self.start, self.end)
-        return value
 
 
 def _divide(a: Number, b: Number) -> Number:
@@ -114,7 +117,7 @@ class _Parser:
     def operand(self) -> Term:
         kind, text, start, end = self.next()
         if kind == "number":
-            return Term(_number(text, start, end), (), start, end)
+            return Term((int if text.isdecimal() else float)(text), (), start, end)
         if kind == "name" and text == "sqrt":
             self.expect("(")
             inside = self.sum(0)
@@ -140,10 +143,3 @@ class _Parser:
             wanted = f"'{text}'" if text else "an operator"
             raise ExpressionError(f"{wanted} is missing here", found[2], max(found[3], found[2] + 1))
         return found[3]
-
-
-def _number(text: str, start: int, end: int) -> Number:
-    value = int(text) if text.isdecimal() and len(text) <= 15 else float(text)
-    if not value <= LARGEST:
-        raise ExpressionError(f"larger than {LARGEST:.0e}", start, end)
-    return value

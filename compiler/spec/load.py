@@ -60,9 +60,8 @@ def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
         raise SpecError([Problem(extends.span, f"'extends' names a spec, found {extends.described()}")])
     found = _find(extends.value, extends.span, path.parent)
     if found.resolve() in chain:
-        raise SpecError(
-            [Problem(extends.span, f"'{extends.value}' extends itself, through {len(chain)} files")]
-        )
+        circle = " -> ".join(item.stem for item in (*chain[chain.index(found.resolve()) :], found))
+        raise SpecError([Problem(extends.span, f"a spec extends itself: {circle}")])
     if len(chain) > MAX_EXTENDS:
         raise SpecError([Problem(extends.span, f"more than {MAX_EXTENDS} specs extend each other")])
     base = _extended(found, _read(found), (*chain, found.resolve()))

@@ -25,9 +25,10 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Model:
-    """What a graph is made of. `choices` have the place of their word, `ties` that of each path."""
+    """What a graph is made of. `declared` has what is written for each size, `ties` each path's place."""
 
     sizes: Mapping[str, Number]
+    declared: Mapping[str, Tree]
     choices: Mapping[str, Tree]
     inputs: Mapping[str, Tokens]
     blocks: Mapping[str, Block]

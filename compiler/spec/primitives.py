@@ -59,7 +59,7 @@ def _linear(
     old = over or x.type.axes[-1:]
     for axis in old:
         if axis not in x.type.axes:
-            raise site.refuse(f"its input {x.type} has no axis {axis}", argument="over")
+            raise site.refuse(f"its input {x.type} has no axis {axis}")
     bound = sqrt(6 / (prod(axis.size or 1 for axis in old) + prod(axis.size or 1 for axis in to)))
     inputs = [x, site.parameter("weight", (*to, *old), Initial("uniform", bound))]
     if bias:
@@ -96,7 +96,7 @@ def _sinusoid(site: Site, x: Value) -> Value:
 def _layer_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
     """Mean 0 and variance 1 over the last axis, then a learned gain and bias."""
     if not 0 < epsilon < 1:
-        raise site.refuse(f"epsilon must be between 0 and 1, found {epsilon:g}", argument="epsilon")
+        raise site.refuse_number("epsilon", epsilon, "epsilon lies between 0 and 1")
     gain = site.parameter("gain", x.type.axes[-1:], Initial("constant", 1.0))
     bias = site.parameter("bias", x.type.axes[-1:], Initial("constant", 0.0))
     return site.emit(LayerNorm(float(epsilon)), x, gain, bias)
@@ -117,9 +117,7 @@ def _dropout(site: Site, x: Value, probability: float) -> Value:
 
 def _probability(site: Site, argument: str, value: float) -> float:
     if not 0 <= value < 1:
-        raise site.refuse(
-            f"a probability of dropout is at least 0 and less than 1, found {value:g}", argument=argument
-        )
+        raise site.refuse_number(argument, value, "a probability of dropout is at least 0 and less than 1")
     return float(value)
 
 
@@ -129,7 +127,7 @@ def _residual(site: Site, x: Value, body: Applied) -> Value:
     change = body(x)
     if not set(change.type.axes) <= set(x.type.axes) or change.type.dtype != x.type.dtype:
         raise site.refuse(
-            f"{change.type} cannot be added to {x.type}", "a residual keeps the axes of its input", "body"
+            f"{change.type} cannot be added to {x.type}", "a residual keeps the axes of its input"
         )
     return site.emit(Add(), x, change, name="sum")
 

@@ -26,8 +26,11 @@ def read_model(tree: Tree, problems: list[Problem]) -> Model:
     inputs = _inputs(tree, sizes, problems)
     _check_names(tree, problems)
     _check_task(tree, problems)
-    choices = {name: entry.tree for name, entry in _section(tree, "choices").items()}
-    return Model(sizes, choices, inputs, blocks, stages, _ties(tree, problems))
+    declared, choices = (
+        {name: entry.tree for name, entry in _section(tree, section).items()}
+        for section in ("sizes", "choices")
+    )
+    return Model(sizes, declared, choices, inputs, blocks, stages, _ties(tree, problems))
 
 
 def reachable_blocks(tree: Tree) -> dict[str, Entry]:
@@ -62,10 +65,12 @@ def _bodies(tree: Tree, problems: list[Problem]) -> tuple[dict[str, Block], dict
     for name, entry in own.items():
         if name in PRIMITIVES:
             problems.append(Problem(entry.key, f"'{name}' is a primitive and cannot be defined again"))
-    trees = {**reachable_blocks(tree), **own}
+    trees = {
+        name: entry for name, entry in {**reachable_blocks(tree), **own}.items() if name not in PRIMITIVES
+    }
     signatures = {name: primitive.signature for name, primitive in PRIMITIVES.items()}
     signatures |= {name: signature_of(entry.tree, problems) for name, entry in trees.items()}
-    parser = Parser(signatures, problems)
+    parser = Parser(signatures, problems, frozenset(shipped_blocks()))
     blocks = {name: parser.block(name, entry.tree, signatures[name]) for name, entry in trees.items()}
     stages = {name: parser.stage(entry.tree) for name, entry in _section(tree, "model").items()}
     return blocks, stages
@@ -93,7 +98,7 @@ def _inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]) ->
 
 def _check_names(tree: Tree, problems: list[Problem]) -> None:
     taken = {name: "is reserved" for name in RESERVED}
-    for section, kind in (("sizes", "size"), ("inputs", "input"), ("model", "stage")):
+    for section, kind in (("inputs", "input"), ("model", "stage"), ("sizes", "size")):
         for name, entry in _section(tree, section).items():
             if name in taken:
                 problems.append(Problem(entry.key, f"the name '{name}' {taken[name]}", "choose another name"))

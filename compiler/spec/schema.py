@@ -1,10 +1,11 @@
 """What a spec may contain: the pydantic model of the whole file, and its mistakes at their places."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema
+from pydantic_core import ErrorDetails
 
-from xformc.compiler.spec.problems import Problem, Span, suggest
+from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.sections import Decode, Section, Train
 from xformc.compiler.spec.tree import Entry, Tree
 
@@ -57,76 +58,67 @@ def validate(tree: Tree) -> tuple[Document | None, list[Problem]]:
     try:
         return Document.model_validate(tree.plain()), []
     except ValidationError as error:
-        return None, [_problem(tree, item["type"], item["loc"], item["msg"]) for item in error.errors()]
+        return None, [_problem(tree, item) for item in error.errors()]
 
 
-def _problem(tree: Tree, kind: str, location: tuple[int | str, ...], message: str) -> Problem:
+_WANTED = {
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "string_type": "must be a word",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "too_short": "needs at least {min_length} entries",
+    "string_pattern_mismatch": "must be a word of letters, digits, _, - and .",
+}
+"""What was required, by the kind of pydantic's error; other kinds say it themselves."""
+
+
+def _problem(tree: Tree, error: ErrorDetails) -> Problem:
     """The problem that pydantic reports, at its place in the tree."""
-    is_key = location[-1:] == ("[key]",)
-    entry, missing = _locate(tree, location[:-1] if is_key else location)
-    last = str(location[-1])
+    kind, location = error["type"], error["loc"]
+    if location[-1] == "[key]":
+        hint = "a name has letters, digits and _, and begins with a letter"
+        return Problem(_entry(tree, location[:-1]).key, f"'{location[-2]!s:.40}' is not a name", hint)
+    entry, last = _entry(tree, location), str(location[-1])
     if kind == "missing":
-        return Problem(entry.key, f"the key '{missing or last}' is missing")
+        return Problem(_entry(tree, location[:-1]).key, f"the key '{last}' is missing")
     if kind == "extra_forbidden":
         known = _fields(location[:-1])
-        hint = suggest(last, known) or (f"the keys here are {', '.join(known)}" if known else None)
-        return Problem(entry.key, f"unknown key '{last[:40]}'", hint)
-    if is_key:
-        hint = "a name has letters, digits and _, and begins with a letter"
-        return Problem(entry.key, f"'{str(location[-2])[:40]}' is not a name", hint)
-    if kind == "value_error":
-        return Problem(entry.tree.span, f"{location[-1]} {message.removeprefix('Value error, ')}")
-    if kind == "string_pattern_mismatch":
         return Problem(
-            entry.tree.span, f"'{entry.tree.value!s:.40}' is not a word of letters, digits, _, - and ."
+            entry.key, f"unknown key '{last[:40]}'", suggest(last, known) or f"known are {', '.join(known)}"
         )
-    wanted = (
-        message.removeprefix("Input should be ").removeprefix("a valid ").replace("dictionary", "mapping")
-    )
-    wanted = {
-        "integer": "a whole number",
-        "number": "a number",
-        "string": "a word",
-        "list": "a list",
-        "boolean": "true or false",
-        "finite number": "a finite number",
-    }.get(wanted, wanted)
-    wanted = "a mapping" if kind in ("model_type", "dict_type", "model_attributes_type") else wanted
-    found = entry.tree.described()
-    hint = (
-        suggest(str(entry.tree.value), wanted.replace("'", "").split(" or "))
-        if kind == "literal_error"
-        else None
-    )
-    return Problem(entry.tree.span, f"must be {wanted}, found {found}", hint)
+    if kind == "value_error":
+        return Problem(entry.tree.span, f"{last} {error['msg'].removeprefix('Value error, ')}")
+    context = error.get("ctx", {})
+    found = context.get("actual_length", entry.tree.described())
+    wanted = _WANTED.get(kind, error["msg"].replace("Input should", "must")).format_map(context)
+    words = str(context.get("expected", "")).replace("'", "").split(" or ")
+    return Problem(entry.tree.span, f"{wanted}, found {found}", suggest(str(entry.tree.value), words))
 
 
-def _locate(tree: Tree, location: tuple[int | str, ...]) -> tuple[Entry, str | None]:
-    """The deepest entry on the way to the location, and the key that is missing there, if one is."""
-    entry = Entry(Span(tree.span.source, tree.span.line, tree.span.column, tree.span.end), tree)
+def _entry(tree: Tree, location: tuple[int | str, ...]) -> Entry:
+    """The deepest entry on the way to the location."""
+    entry = Entry(tree.span, tree)
     for step in location:
-        if isinstance(step, int) and step < len(entry.tree.items):
+        if isinstance(step, int):
             item = entry.tree.items[step]
             entry = Entry(item.span, item)
-        elif (found := entry.tree.entries.get(str(step))) is not None:
-            entry = found
         else:
-            return entry, str(step)
-    return entry, None
+            entry = entry.tree.entries.get(step, entry)
+    return entry
 
 
 def _fields(location: tuple[int | str, ...]) -> list[str]:
     """The keys that the schema knows at this location."""
-    model: Any = Document
+    model: type[BaseModel] = Document
     for step in location:
-        annotation = model.model_fields[step].annotation if hasattr(model, "model_fields") else None
-        arguments = getattr(annotation, "__args__", ())
+        known = model.model_fields.get(str(step))
+        annotation = None if known is None else known.annotation
+        inside = (annotation, *get_args(annotation))
         model = next(
-            (
-                item
-                for item in (annotation, *arguments)
-                if isinstance(item, type) and issubclass(item, BaseModel)
-            ),
-            model,
+            (item for item in inside if isinstance(item, type) and issubclass(item, BaseModel)), model
         )
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return [item.alias or name for name, item in model.model_fields.items()]

@@ -8,7 +8,7 @@ from xformc.compiler.graph.graph import Value
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import MAX_AXIS
 from xformc.compiler.spec.problems import Problem, Span, SpecError, suggest
-from xformc.compiler.spec.sizes import evaluate, unknown_size
+from xformc.compiler.spec.sizes import evaluate, parse_number, unknown_size
 from xformc.compiler.spec.syntax import Body, Kind
 from xformc.compiler.spec.tree import Tree
 
@@ -59,6 +59,7 @@ class Binder:
     """Makes values of arguments, by kind. `used` collects the sizes that were asked for."""
 
     sizes: Mapping[str, Number]
+    declared: Mapping[str, Tree]
     used: set[str] = field(default_factory=set[str])
 
     def bind(self, name: str, kind: Kind, argument: Tree | Body, scope: Scope) -> Bound:
@@ -116,7 +117,7 @@ class Binder:
             )
         name = bound.name if isinstance(bound, Quantity) else str(tree.value)
         if value != int(value) or not 1 <= value <= MAX_AXIS:
-            raise scope.problem(tree.span, f"the axis {name} needs a positive whole number, found {value:g}")
+            raise self.unfit(tree, scope, value, f"the axis {name} needs a positive whole number")
         return Axis(name, int(value))
 
     def axes(self, tree: Tree, scope: Scope) -> tuple[Axis, ...]:
@@ -145,6 +146,20 @@ class Binder:
             raise scope.problem(tree.span, f"must be a word, found {tree.described()}")
         bound = scope.arguments.get(tree.value)
         return bound if isinstance(bound, str) else tree.value
+
+    def unfit(self, tree: Tree, scope: Scope, value: Number, message: str) -> SpecError:
+        """The error for a number that cannot serve: at the size that it is, or where it is written."""
+        bound = scope.arguments.get(str(tree.value))
+        name = bound.name if isinstance(bound, Quantity) else str(tree.value)
+        size = self.declared.get(name, tree)
+        parts = parse_number(size).names()
+        written = f"{size.value} = " if isinstance(size.value, str) else ""
+        hint = ", ".join(
+            f"{part} is {self.sizes[part]:g}" for part in dict.fromkeys(parts) if part in self.sizes
+        )
+        return SpecError(
+            [Problem(size.span, f"{message}, found {written}{value:g}", hint or None, scope.user)]
+        )
 
 
 _KINDS: dict[Kind, Callable[[Binder, Tree, Scope], Bound]] = {

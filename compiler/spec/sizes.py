@@ -11,9 +11,10 @@ MAX_CHAIN = 64
 
 def evaluate(tree: Tree, lookup: Callable[[str, Span], Number]) -> Number:
     """The number that a tree says; `lookup` gives the value of a name. Raises: SpecError."""
-    if isinstance(tree.value, int | float) and not isinstance(tree.value, bool):
-        return _evaluate(Term(tree.value, (), 0, 0), tree, lookup)
-    return _evaluate(parse_number(tree), tree, lookup)
+    try:
+        return parse_number(tree).value(lambda name, part: lookup(name, _part(tree, part.start, part.end)))
+    except ExpressionError as error:
+        raise _problem(error, tree) from None
 
 
 def parse_number(tree: Tree) -> Term:
@@ -97,13 +98,6 @@ class _Sizes:
         self.values[name] = evaluate(self.trees[name], lookup)
         self.failed.discard(name)
         return self.values[name]
-
-
-def _evaluate(term: Term, tree: Tree, lookup: Callable[[str, Span], Number]) -> Number:
-    try:
-        return term.value(lambda name, part: lookup(name, _part(tree, part.start, part.end)))
-    except ExpressionError as error:
-        raise _problem(error, tree) from None
 
 
 def _problem(error: ExpressionError, tree: Tree) -> SpecError:

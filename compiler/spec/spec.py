@@ -72,12 +72,11 @@ class Spec:
 
     def _unused(self, kind: str, section: str, used: frozenset[str]) -> list[Problem]:
         """What this file itself, not one that it extends, declares in vain."""
-        names = [name for name, _ in self._section(section)]
         return [
             Problem(
                 entry.key,
                 f"the {kind} '{name}' is not used by anything",
-                suggest(name, [other for other in names if other != name]) or self._elsewhere(name),
+                suggest(name, used) or self._elsewhere(name),
             )
             for name, entry in self._section(section)
             if name not in used and entry.key.source == self.tree.span.source
@@ -107,7 +106,7 @@ def load_spec(path: Path) -> Spec:
     document, problems = validate(tree)
     model = read_model(tree, problems)
     _check_blocks_used(tree, problems)
-    if document is not None:
+    if document is not None and not problems:
         _check_shared_vocabulary(tree, document, model, problems)
     raise_problems(problems)
     assert document is not None

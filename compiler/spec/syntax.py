@@ -11,6 +11,7 @@ Kind = Literal["block", "value", "flag", "number", "word", "axis", "axes"]
 TAKEN_KINDS: tuple[Kind, ...] = ("block", "value", "flag", "number", "word", "axis", "axes")
 _STEP_KEYS = ("from", "repeat", "do")
 _BLOCK_KEYS = ("doc", "takes", "choose", "do")
+_NAMES_STEPS = "a mapping under 'do' names its steps; for unnamed steps write a list"
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,14 @@ class Block:
 
 @dataclass
 class Parser:
-    """Reads trees into steps. `signatures` has every block and primitive; mistakes collect in `problems`."""
+    """Reads trees into steps; mistakes collect in `problems`.
+
+    `signatures` has every primitive and the blocks that are named; `shipped` are names to suggest.
+    """
 
     signatures: Mapping[str, Signature]
-    problems: list[Problem] = field(default_factory=list[Problem])
+    problems: list[Problem]
+    shipped: frozenset[str] = frozenset()
     takes: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
 
     def block(self, name: str, tree: Tree, signature: Signature) -> Block:
@@ -146,11 +151,9 @@ class Parser:
             return self._inline(tree, level)
         if len(tree.entries) != 1:
             found = f"{len(tree.entries)} keys" if tree.entries else tree.described()
-            self._problem(
-                tree.span,
-                f"a step is a block's name, or one key with its arguments; found {found}",
-                "each step of a list begins with its own '-'" if tree.entries else None,
-            )
+            message = f"a step is a block's name, or one key with its arguments; found {found}"
+            hint = "each step of a list begins with its own '-'" if tree.entries else None
+            self._problem(tree.span, message, _NAMES_STEPS if level in self.signatures else hint)
             return Inline(tree.span, level, None, Body((), tree.span), None)
         ((name, entry),) = tree.entries.items()
         return self._call(name, entry.key, entry.tree, level)
@@ -186,10 +189,11 @@ class Parser:
             self._problem(span, f"'{name}' is a {parameter.kind}, not a block", None)
             return None
         if name not in self.signatures:
-            blocks = [*self.signatures, *(key for key, item in self.takes.items() if item.kind == "block")]
+            own = [key for key, item in self.takes.items() if item.kind == "block"]
+            blocks = [*own, *self.signatures, *self.shipped.difference(self.signatures)]
             hint = suggest(name, blocks)
             if isinstance(given, Tree) and any(word in self.signatures for word in given.entries):
-                hint = "a mapping under 'do' names its steps; for unnamed steps write a list"
+                hint = _NAMES_STEPS
             self._problem(span, f"unknown block '{name[:40]}'", hint)
         return self.signatures.get(name)
 

@@ -158,6 +158,8 @@ class _Reader:
             items = tuple(self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent))
             return self.counted(Tree(items, span, 1 + sum(item.weight for item in items)), event, 1)
         entries = self.entries(depth)
+        if entries and not getattr(event, "flow_style", True):
+            span = next(iter(entries.values())).key
         weight = 1 + sum(entry.tree.weight for entry in entries.values())
         return self.counted(Tree(entries, span, weight), event, 1)
 

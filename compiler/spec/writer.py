@@ -8,8 +8,9 @@ from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.masks import PaddingMask
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems, suggest
-from xformc.compiler.spec.scope import Scope
+from xformc.compiler.spec.scope import Binder, Scope
 from xformc.compiler.spec.syntax import Call
+from xformc.compiler.spec.tree import Tree
 
 PAD = 0
 MAX_PARAMETERS = 10**11
@@ -54,7 +55,7 @@ class Writer:
             hint = "write the body as a mapping, so that each step has a name of its own"
             raise site.refuse(f"two parameters would be called '{path}'", hint)
         if known is not None and tie is not None and known.type != declared.type:
-            message = f"{path} is {declared.type}; it cannot be {name}, which is {known.type}"
+            message = f"{path} {_axes(declared)} cannot be tied to {name} {_axes(known)}: their axes differ"
             raise SpecError([Problem(tie, message)])
         self._declared[path] = declared
         self._count += declared.count if known is None else 0
@@ -91,11 +92,16 @@ class Writer:
         ]
 
 
+def _axes(parameter: Parameter) -> str:
+    return f"[{', '.join(map(str, parameter.type.axes))}]"
+
+
 @dataclass(frozen=True)
 class Site:
     """Where a primitive is used: it writes nodes and declares parameters under the path of its step."""
 
     writer: Writer
+    binder: Binder
     call: Call
     scope: Scope
     path: str
@@ -129,7 +135,12 @@ class Site:
             raise self.refuse(f"needs an input of tokens, found {tokens.name}: {tokens.type}")
         return found.vocabulary
 
-    def refuse(self, message: str, hint: str | None = None, argument: str | None = None) -> SpecError:
-        """The error for what this step, or this argument of it, cannot take; the caller raises it."""
-        given = self.call.arguments.get(argument or "")
-        return self.scope.problem(given.span if given else self.call.span, message, hint)
+    def refuse(self, message: str, hint: str | None = None) -> SpecError:
+        """The error for what this step cannot do; the caller raises it."""
+        return self.scope.problem(self.call.span, message, hint)
+
+    def refuse_number(self, argument: str, value: float, message: str) -> SpecError:
+        """The error for a number that this argument cannot be; the caller raises it."""
+        given = self.call.arguments[argument]
+        assert isinstance(given, Tree)
+        return self.binder.unfit(given, self.scope, value, message)
