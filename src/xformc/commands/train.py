@@ -32,7 +32,8 @@ def train(
     xformc train transformer_base --data wmt --languages en-de --out runs/base --resume
 
     The recipe is the spec's `train` section. A run may be stopped at any moment, even killed; --resume
-    continues it to the bit. Its result is OUT/weights.safetensors, the average of the last checkpoints.
+    continues it to the bit. Its result, whose name is printed, is OUT/weights.safetensors, the average of the
+    last checkpoints; its BLEU on the validation text is computed by the compiled engine.
     """
     from xformc.compiler.spec import load_spec
     from xformc.trainer.train import train as run_training
@@ -50,9 +51,7 @@ def train(
         seed=seed,
         compile=compile_model,
     )
-    print(f"{result.weights}: after {result.state.step:,} steps")
-    score = result.score
-    print(f"validation: BLEU {score.bleu:.2f}, {score.exact:.1%} exact   {score.signature}")
+    print(result.weights)
 
 
 def average(
