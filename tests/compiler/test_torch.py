@@ -1,0 +1,49 @@
+"""The PyTorch form: parameter paths, whole-graph compilation, and attention through torch's own."""
+
+import pytest
+import torch
+
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.graph.graph import Graph
+
+
+def test_state_dict_has_the_parameters_under_their_paths(tiny_graph: Graph) -> None:
+    state = TorchModule(tiny_graph).state_dict()
+    assert list(state) == [parameter.name for parameter in tiny_graph.parameters]
+    for parameter in tiny_graph.parameters:
+        assert tuple(state[parameter.name].shape) == parameter.type.sizes()
+
+
+def test_fresh_parameters_depend_on_the_seed_only(tiny_graph: Graph) -> None:
+    first, again, other = (TorchModule(tiny_graph, seed=seed).state_dict() for seed in (1, 1, 2))
+    name = "encoder/0/self_attention/query/weight"
+    assert torch.equal(first[name], again[name])
+    assert not torch.equal(first[name], other[name])
+
+
+def test_torch_compile_takes_the_module_whole(tiny_graph: Graph) -> None:
+    module = TorchModule(tiny_graph).eval()
+    compiled = torch.compile(module, fullgraph=True, backend="eager")
+    source, target = torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([[2, 8], [2, 9]])
+    torch.testing.assert_close(compiled(source, target), module(source, target))
+
+
+def test_attention_runs_through_torchs_own(tiny_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    original = torch.nn.functional.scaled_dot_product_attention
+
+    def count(*arguments, **keywords):
+        calls.append(keywords["is_causal"])
+        return original(*arguments, **keywords)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", count)
+    TorchModule(tiny_graph).eval()(torch.tensor([[5, 3]]), torch.tensor([[2, 8]]))
+    assert calls == [False, False, True, False, True, False]
+
+
+def test_padding_changes_nothing(tiny_graph: Graph) -> None:
+    module = TorchModule(tiny_graph).eval()
+    target = torch.tensor([[2, 8, 9]])
+    short = module(torch.tensor([[5, 6, 3]]), target)
+    padded = module(torch.tensor([[5, 6, 3, 0, 0]]), torch.tensor([[2, 8, 9, 0]]))
+    torch.testing.assert_close(padded[:, :3], short)
