@@ -1,6 +1,5 @@
 """The options of the search: what a call may set, and which values make sense for an engine."""
 
-import math
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -20,7 +19,8 @@ class SearchArguments(TypedDict, total=False):
     length_penalty: the exponent in score = log probability / ((5 + length) / 6)^length_penalty; 0 prefers
         short output, more prefers longer.
     max_length_factor, max_length_offset: a translation has at most
-        floor(max_length_factor * source tokens) + max_length_offset tokens, both with the end token.
+        floor(max_length_factor * source tokens) + max_length_offset tokens, and at least 1; the end
+        tokens are counted on both sides.
     """
 
     beam_width: int | None
@@ -65,11 +65,6 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
     offset = _integer(
         "max_length_offset", arguments.get("max_length_offset"), defaults.max_length_offset, 0, MAX_OFFSET
     )
-    if math.floor(factor) + offset < 1:
-        raise UserError(
-            f"max_length_factor {factor:g} and max_length_offset {offset} leave no room for a translation",
-            hint="set max_length_offset to 1 or more",
-        )
     penalty = arguments.get("length_penalty")
     return SearchOptions(
         beam_width=beam_width,

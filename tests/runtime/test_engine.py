@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tiny_engine import SENTENCES
 
 from xformc.errors import UserError
@@ -66,6 +68,14 @@ def test_translate_writes_nothing_for_unknown_characters(engine: Engine, text: s
     assert 1 in best.tokens
     assert "⁇" not in best.text
     assert best.text == " ".join(best.text.split())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@given(st.lists(st.text(max_size=30), max_size=5), st.integers(1, 60))
+def test_translate_takes_any_text(engine: Engine, texts: list[str], batch_tokens: int) -> None:
+    results = engine.translate(texts, batch_tokens=batch_tokens)
+    assert len(results) == len(texts)
+    assert all("⁇" not in found[0].text for found in results if "⁇" not in "".join(texts))
 
 
 def test_translate_refuses_a_long_text_naming_its_line(engine: Engine) -> None:

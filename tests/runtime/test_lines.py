@@ -3,6 +3,8 @@ import io
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xformc.errors import UserError
 from xformc.runtime.lines import LINE_BYTES, read_lines, read_text_file
@@ -14,6 +16,11 @@ def lines(data: bytes) -> list[str]:
 
 def test_read_lines_ends_lines_at_line_feeds_only() -> None:
     assert lines(b"a\r\n\n b \xe2\x80\xa8c\x0bd\rend") == ["a", "", " b \u2028c\x0bd\rend"]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"))))
+def test_read_lines_gives_back_what_was_written(texts: list[str]) -> None:
+    assert lines("".join(f"{text}\n" for text in texts).encode()) == texts
 
 
 def test_read_lines_names_the_line_that_is_not_utf8() -> None:
