@@ -52,7 +52,8 @@ def forward_model(graph: Graph, weights: Initializers, *, fused: bool, show: Seq
     emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     shown = [*graph.outputs, *show]
     outputs = [
-        (emitter.op("Identity", emitter.name_of(value), name=f"out/{value.name}"), value.type) for value in shown
+        (emitter.op("Identity", emitter.name_of(value), name=f"output_{index}"), value.type)
+        for index, value in enumerate(shown)
     ]
     return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
 
@@ -94,10 +95,10 @@ def stepwise_model(decoder: Decoder, weights: Initializers, *, fused: bool, show
     stacked = results[len(carried) :]
     outputs = [
         (
-            emitter.op("Identity", name, name=f"out/{value.name}"),
+            emitter.op("Identity", name, name=f"output_{index}"),
             Type(value.type.dtype, (Axis("steps"), *value.type.axes)),
         )
-        for value, name in zip(shown, stacked, strict=True)
+        for index, (value, name) in enumerate(zip(shown, stacked, strict=True))
     ]
     inputs = [(source.name, source.type), (target.name, target.type)]
     return model(emitter, "stepwise", inputs, outputs)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -55,7 +56,7 @@ class TorchModule(nn.Module):
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 assert parameter is not None
-                parameter.copy_(torch.as_tensor(arrays[name]))
+                parameter.copy_(torch.from_numpy(np.array(arrays[name], np.float32)))
 
 
 _Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]

@@ -57,7 +57,7 @@ class Subject:
         """Every value of the training form by name, as numpy arrays."""
         with torch.inference_mode():
             values = self.module.values(torch.from_numpy(source), torch.from_numpy(target))
-        return {name: value.numpy() for name, value in values.items()}
+        return {name: value.detach().numpy() for name, value in values.items()}
 
     def forward(self, source: Ids, target: Ids, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the training graph: its logits, then the values of `show`."""

@@ -1,0 +1,147 @@
+"""The certificate: a right engine passes, a wrong rule fails the build and is named, and verify repeats it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xformc.compiler.build import build_engine, print_stage
+from xformc.compiler.certify import Certificate, Stage, verify_engine
+from xformc.compiler.certify.reference import log_probabilities, score, search
+from xformc.compiler.graph import text
+from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
+from xformc.compiler.spec import Spec, load_spec
+from xformc.errors import UserError
+from xformc.runtime.options import SearchOptions
+
+STAGES = ["forward", "step", "greedy", "beam", "batch"]
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+def test_build_certifies_and_verify_repeats_it(tiny_spec: Spec, tmp_path: Path, target: str) -> None:
+    built = build_engine(tiny_spec, None, None, target, tmp_path / "engine")
+    assert built.passed and [stage.name for stage in built.stages] == STAGES
+    verified = verify_engine(tmp_path / "engine")
+    assert verified.passed and [stage.name for stage in verified.stages] == STAGES
+    written = json.loads((tmp_path / "engine" / "certificate.json").read_text())
+    assert written["passed"] and [stage["name"] for stage in written["stages"]] == STAGES
+    assert all(stage["value"] <= stage["bound"] for stage in written["stages"])
+
+
+def test_build_for_portable_uses_standard_operators_only(tiny_spec: Spec, tmp_path: Path) -> None:
+    import onnx  # noqa: PLC0415
+
+    for target, domains in (("portable", {""}), ("cpu", {"", "com.microsoft"})):
+        build_engine(tiny_spec, None, None, target, tmp_path / target)
+        model = onnx.load(tmp_path / target / "model.onnx")
+        assert {entry.domain for entry in model.opset_import} == domains
+
+
+@pytest.fixture
+def broken_rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[Table[OnnxRule], str, OnnxRule], None]:
+    def install(table: Table[OnnxRule], kind: str, rule: OnnxRule) -> None:
+        monkeypatch.setitem(table._entries, kind, rule)
+
+    return install
+
+
+def test_wrong_rule_fails_the_build_and_is_named(tiny_spec: Spec, tmp_path: Path, broken_rule) -> None:
+    right = to_onnx._entries["scale"]
+
+    def wrong(op, node, onnx, inputs):
+        return right(replace(op, factor=op.factor * 1.01), node, onnx, inputs)
+
+    broken_rule(to_onnx, "scale", wrong)
+    with pytest.raises(UserError) as error:
+        build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
+    assert "FAIL forward" in error.value.message
+    assert "first difference: scale -> encoder/embed/scale" in error.value.message
+    assert ".yaml:" in error.value.message, "the place in the spec"
+    assert not any(tmp_path.glob("*engine*"))
+
+
+def test_wrong_step_fails_the_build_and_is_named(tiny_spec: Spec, tmp_path: Path, broken_rule) -> None:
+    right = to_onnx._entries["append"]
+
+    def wrong(op, node, onnx, inputs):
+        cache, new = inputs
+        return right(op, node, onnx, (cache, onnx.op("Mul", new, onnx.floats(1.01, shape=()))))
+
+    broken_rule(to_onnx, "append", wrong)
+    with pytest.raises(UserError) as error:
+        build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
+    assert "FAIL step" in error.value.message
+    assert "first difference: attention -> decoder/0/causal_self_attention" in error.value.message
+
+
+def test_wrong_search_fails_the_build(tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xformc.compiler.search.beam.BEGIN", 5)
+    with pytest.raises(UserError, match="FAIL greedy"):
+        build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
+
+
+def test_weights_that_are_not_finite_fail_the_build(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
+    arrays = {name: value.numpy().copy() for name, value in make_subject().module.state_dict().items()}
+    arrays["encoder/0/feed_forward/inner/weight"][0, 0] = np.nan
+    with pytest.raises(UserError, match="FAIL forward"):
+        build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine")
+
+
+def test_build_replaces_an_engine_only_when_it_is_whole(tiny_spec: Spec, tmp_path: Path, broken_rule) -> None:
+    out = tmp_path / "engine"
+    build_engine(tiny_spec, None, None, "portable", out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    broken_rule(to_onnx, "scale", lambda op, node, onnx, inputs: (onnx.op("Neg", *inputs),))
+    with pytest.raises(UserError):
+        build_engine(tiny_spec, None, None, "portable", out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_learned_positions_bound_the_engine(tmp_path: Path) -> None:
+    path = tmp_path / "learned.yaml"
+    path.write_text(
+        "extends: transformer_base\nchoices: {positions: learned}\n"
+        "sizes: {layers: 1, d_model: 8, d_ff: 8, heads: 2, vocabulary: 30, max_positions: 7}\n"
+    )
+    build_engine(load_spec(path), None, None, "portable", tmp_path / "engine")
+    manifest = json.loads((tmp_path / "engine" / "engine.json").read_text())
+    assert manifest["max_source_length"] == manifest["max_target_length"] == 7
+    assert verify_engine(tmp_path / "engine").passed
+
+
+@pytest.mark.parametrize("stage", ["elaborate", "inference", "step", "beam"])
+def test_stop_after_prints_a_graph(tiny_spec: Spec, stage: str) -> None:
+    printed = print_stage(tiny_spec, stage)
+    for part in printed.split("\ngraph ")[:1]:
+        assert text.format(text.parse(part)).startswith("graph tiny")
+
+
+def test_stop_after_an_unknown_pass_names_the_passes(tiny_spec: Spec) -> None:
+    with pytest.raises(UserError) as error:
+        print_stage(tiny_spec, "stepp")
+    assert error.value.hint == "the passes are elaborate, inference, step, beam"
+
+
+def test_certificate_without_a_number_does_not_pass() -> None:
+    stage = Stage("forward", "", float("nan"), 1e-4)
+    assert not stage.passed and not Certificate((stage,), "today").passed
+
+
+def test_reference_search_of_width_1_takes_the_best_token() -> None:
+    table = np.full((6, 6), -9.0, np.float32)
+    table[2, 4], table[4, 5], table[5, 3] = 1.0, 1.0, 1.0
+
+    def scorer(source, target):
+        return table[target]
+
+    found = search(scorer, np.array([4, 3]), SearchOptions(1, 1, 0.6, 1.0, 50))
+    assert [hypothesis.tokens for hypothesis in found.hypotheses] == [(4, 5, 3)]
+    expected = sum(float(log_probabilities(table[row])[column]) for row, column in ((2, 4), (4, 5), (5, 3)))
+    assert found.hypotheses[0].score == pytest.approx(expected / (8 / 6) ** 0.6)
+
+
+def test_score_is_the_papers() -> None:
+    assert score(np.float32(-6.0), 7, SearchOptions(4, 1, 0.6, 1.0, 50)) == pytest.approx(-6.0 / 2.0**0.6)
