@@ -76,11 +76,23 @@ def test_an_option_out_of_range_is_a_mistake(
     assert message in mistake(xformc("translate", copy_engine, *options, stdin="hello\n"))
 
 
-@pytest.mark.parametrize("arguments", [("translat",), ("translate",), ("inspect", "a", "b"), ("--verbose",)])
-def test_wrong_usage_is_exit_code_2(xformc: CommandLine, arguments: tuple[str, ...]) -> None:
-    result = xformc(*arguments)
-    assert (result.code, result.out) == (2, "")
-    assert "Usage: xformc" in result.err
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (("translat",), "No such command 'translat'.", "xformc --help"),
+        (("--verbose",), "No such option", "xformc --help"),
+        (("translate",), "Missing argument", "xformc translate --help"),
+        (("inspect", "a", "b"), "unexpected extra argument", "xformc inspect --help"),
+        (("translate", "a", "--beam-width", "x"), "--beam-width", "xformc translate --help"),
+        (("corpus", "letters", "out"), "letters", "xformc corpus --help"),
+    ],
+)
+def test_wrong_usage_is_a_mistake(
+    xformc: CommandLine, arguments: tuple[str, ...], message: str, hint: str
+) -> None:
+    found = mistake(xformc(*arguments))
+    assert message in found
+    assert found.endswith(f"\nhint: {hint}")
 
 
 def test_evaluate_refuses_what_does_not_fit_together(

@@ -7,7 +7,7 @@ reader of our output has gone.
 import logging
 import os
 import sys
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
@@ -33,8 +33,21 @@ EXTRAS = {
 }
 
 
+USAGE_ERROR = cast(type[Exception], typer.BadParameter.__bases__[0])
+"""What a wrong command line raises; typer exports only this kind of it."""
+
+
 class _Commands(TyperGroup):
     """The one place where what a user can cause becomes a message and an exit code."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        try:
+            code: object = super().main(*args, **{**extra, "standalone_mode": False})
+        except USAGE_ERROR as error:
+            usage = cast(Any, error)
+            command = usage.ctx.command_path if usage.ctx else "xformc"
+            _fail(UserError(usage.format_message(), hint=f"{command} --help"))
+        sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> object:
         try:
@@ -58,7 +71,6 @@ app = typer.Typer(
     cls=_Commands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (check, schema, corpus, train, average, build, verify, inspect, translate, evaluate):
@@ -96,7 +108,7 @@ def main() -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s")
     for level in (logging.WARNING, logging.ERROR):
         logging.addLevelName(level, logging.getLevelName(level).lower())
-    app(prog_name="xformc")
+    app(sys.argv[1:] or ["--help"], prog_name="xformc")
 
 
 def _use_utf8(stream: IO[str]) -> None:
