@@ -58,8 +58,9 @@ demo: setup  ## train, build, certify and use a small Transformer: numbers in En
 bench: setup  ## list the benchmarks; each says what it measures
 	@ls benchmarks
 
-docs: setup  ## write the JSON schema of the spec language to docs/schema.json
-	$(XFORMC) schema > docs/schema.json
+docs: setup  ## write the JSON schema of the spec language to build/schema.json
+	mkdir -p build
+	$(XFORMC) schema > build/schema.json
 
 clean:  ## remove .venv, the demo and build leavings
 	rm -rf $(VENV) $(DEMO) build dist src/*.egg-info
