@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
+import torch
 
 from xformc.compiler.weights import Weights, check_shapes, read_weights
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.trainer.checkpoint import writing
+from xformc.trainer.tensors import write_tensors
 
 
 def average_checkpoints(paths: Sequence[Path], out: Path) -> Path:
@@ -32,11 +33,11 @@ def average_checkpoints(paths: Sequence[Path], out: Path) -> Path:
         for name, array in weights.arrays.items():
             sums[name] += array
         all_metadata.append(weights.metadata)
-    means = {name: (total / len(paths)).astype(np.float32) for name, total in sums.items()}
+    means = {name: torch.tensor(total / len(paths), dtype=torch.float32) for name, total in sums.items()}
     metadata = {name: value for name, value in first.metadata.items() if name != "steps"}
     metadata["steps"] = ",".join(found["steps"] for found in all_metadata if "steps" in found)
     with writing(out), atomic_write(out) as part:
-        save_file(means, part, metadata)
+        write_tensors(part, means, metadata)
     return out
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file  # pyright: ignore[reportUnknownVariableType]
+from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]
 
 from xformc.errors import UserError
 from xformc.files import atomic_directory
+from xformc.trainer.tensors import write_tensors
 
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
 KEPT_OPTIMIZERS = 2
@@ -51,8 +52,9 @@ def save_checkpoint(
     if folder.exists():
         return folder
     with writing(folder), atomic_directory(folder) as part:
-        save_file(_parameters(model), part / WEIGHTS, {**metadata, "steps": str(state.step)})
-        save_file(_optimizer_tensors(model, optimizer), part / OPTIMIZER)
+        weights = dict(model.named_parameters())
+        write_tensors(part / WEIGHTS, weights, {**metadata, "steps": str(state.step)})
+        write_tensors(part / OPTIMIZER, _optimizer_tensors(model, optimizer), {})
         sizes = {name: (part / name).stat().st_size for name in (WEIGHTS, OPTIMIZER)}
         (part / STATE).write_text(json.dumps({**asdict(state), "bytes": sizes}, indent=2) + "\n")
     return folder
@@ -71,7 +73,7 @@ def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
             optimizer.state[parameter] = {
-                kind: moments[f"{kind}/{name}"].to("cpu" if kind == "step" else parameter.device)
+                kind: moments[f"{kind}/{name}"].to(parameter.device if kind != "step" else "cpu", copy=True)
                 for kind in _MOMENTS
             }
     return _read_state(folder)
@@ -122,13 +124,9 @@ def writing(path: Path) -> Generator[None]:
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
-def _parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
-
-
 def _optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     return {
-        f"{kind}/{name}": optimizer.state[parameter][kind].contiguous()
+        f"{kind}/{name}": optimizer.state[parameter][kind]
         for name, parameter in model.named_parameters()
         for kind in _MOMENTS
     }

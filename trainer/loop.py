@@ -1,7 +1,7 @@
 """The training loop."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -142,16 +142,16 @@ def draw_seed(*numbers: int) -> int:
 
 
 @contextmanager
-def autocast(device: torch.device, enabled: bool) -> Iterator[None]:
+def autocast(device: torch.device, enabled: bool) -> Generator[None]:
     """Matrix products in bfloat16 inside the block, if `enabled`.
 
-    On a CPU attention then runs through SDPA's plain kernel: the flash kernel's backward pass in bfloat16 took eight
-    times as long on sentences (torch 2.13, 4 heads of 32, 16 tokens).
+    On a CPU attention then runs through SDPA's plain kernel: the flash kernel's backward pass in bfloat16
+    takes eight times as long on sentences (torch 2.13, 4 heads of 32, 16 tokens).
     """
     with ExitStack() as stack:
         stack.enter_context(torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled))
         if enabled and device.type == "cpu":
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # pyright: ignore[reportUnknownArgumentType]
         yield
 
 

@@ -1,0 +1,232 @@
+"""`xformc train`: from a spec and a folder of text to averaged weights and their score."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.passes.loss import with_loss
+from xformc.compiler.spec import Spec
+from xformc.trainer.average import average_checkpoints
+from xformc.trainer.checkpoint import (
+    State,
+    list_checkpoints,
+    load_checkpoint,
+    newest_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+)
+from xformc.trainer.corpus import CorpusFiles, find_corpus, read_pairs
+from xformc.trainer.device import choose_device, choose_precision
+from xformc.trainer.evaluate import Score, score_run
+from xformc.trainer.loop import Recipe, fit, validation_loss
+from xformc.trainer.report import Report
+from xformc.trainer.run import (
+    METRICS,
+    WEIGHTS,
+    Identity,
+    check_free,
+    create_run,
+    hash_text,
+    is_run,
+    recorded_precision,
+    reopen_run,
+)
+from xformc.trainer.schedule import learning_rate
+from xformc.trainer.text import Corpus, EncodedCorpus, describe_corpus, encode_corpus, read_corpus
+from xformc.trainer.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says beside the spec; `minutes` and `seed` take the place of the spec's.
+
+    `languages` is `source-target`, as in the names of the files; `resume` continues the run to the bit, or
+    starts it if it was stopped before there was one; `compile` runs the model through torch.compile.
+    """
+
+    languages: str | None = None
+    resume: bool = False
+    compile: bool = False
+    minutes: float | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """The run's folder, its averaged weights, where training ended, and the score on the validation text."""
+
+    run: Path
+    weights: Path
+    state: State
+    score: Score
+
+
+def train(
+    spec: Spec,
+    data: Path | CorpusFiles,
+    out: Path,
+    *,
+    languages: str | None = None,
+    resume: bool = False,
+    compile: bool = False,
+    minutes: float | None = None,
+    seed: int | None = None,
+) -> TrainResult:
+    """Train `spec` on the text in `data` into the run folder `out`, and score it; the options are `Options`.
+
+    Raises: UserError for anything wrong with the text or the run, or if training diverges.
+    """
+    state = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed))
+    valid = read_pairs(_files(data, languages).valid)
+    console = Console(stderr=True)
+    with console.status("build the engine") as status:
+        score = score_run(spec, out, valid.sources, valid.targets, status.update)
+    console.print(
+        f"validation BLEU {score.bleu:.2f} ({score.signature}), exact {score.exact:.1%}", highlight=False
+    )
+    return TrainResult(out, out / WEIGHTS, state, score)
+
+
+def train_weights(
+    spec: Spec, data: Path | CorpusFiles, out: Path, options: Options, *, quiet: bool = False
+) -> State:
+    """The part of `train` that makes `out/weights.safetensors`; `quiet` keeps stderr empty."""
+    torch.set_flush_denormal(True)  # Adam's moments of rare pieces fade into denormals, which are slow
+    if not options.resume:
+        check_free(out)
+    corpus = read_corpus(_files(data, options.languages))
+    device = choose_device()
+    identity = identify(spec, corpus, out, options, device)
+    tokenizer = open_run(spec, corpus, out, identity)
+    encoded = encode_corpus(corpus, tokenizer, spec)
+    model = TorchModule(with_loss(compile_spec(spec), spec.train.label_smoothing), identity.seed).to(device)
+    if identity.compile:
+        model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
+    job = _Job(
+        spec,
+        out,
+        identity,
+        encoded,
+        make_recipe(spec, identity, options.minutes),
+        model,
+        make_optimizer(spec, model),
+    )
+    newest = newest_checkpoint(out)
+    state = State() if newest is None else load_checkpoint(newest, model, job.optimizer)
+    with Report(out / METRICS, job.recipe.steps, state, quiet=quiet) as report:
+        for line in (*describe_corpus(corpus, encoded), _describe_model(job, device, state)):
+            report.note(line)
+        return _run(job, state, report)
+
+
+@dataclass(frozen=True)
+class _Job:
+    spec: Spec
+    out: Path
+    identity: Identity
+    corpus: EncodedCorpus
+    recipe: Recipe
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+
+
+def _run(job: _Job, state: State, report: Report) -> State:
+    state = fit(
+        job.model,
+        job.optimizer,
+        job.corpus.train,
+        job.recipe,
+        state,
+        on_update=report.update,
+        on_checkpoint=partial(_keep, job, report),
+    )
+    averaged = list_checkpoints(job.out)[-job.spec.train.average :]
+    average_checkpoints(averaged, job.out / WEIGHTS)
+    steps = ", ".join(f"{int(folder.name):,}" for folder in averaged)
+    report.note(f"{job.out / WEIGHTS}: the average of steps {steps}")
+    return state
+
+
+def _keep(job: _Job, report: Report, state: State) -> State:
+    """Measure the validation loss and write the checkpoint."""
+    report.flush(state)
+    recipe = job.recipe
+    loss = validation_loss(job.model, job.corpus.valid, recipe.batch_tokens, bfloat16=recipe.bfloat16)
+    if state.best_loss is None or loss < state.best_loss:
+        state = replace(state, best_loss=loss, best_step=state.step)
+    save_checkpoint(job.out, state, job.model, job.optimizer, {"spec_sha256": job.identity.spec_sha256})
+    prune_checkpoints(job.out, keep=job.spec.train.average)
+    report.validation(state, loss)
+    return state
+
+
+def _describe_model(job: _Job, device: torch.device, state: State) -> str:
+    count = sum(parameter.numel() for parameter in job.model.parameters())
+    where = f", from step {state.step:,}" if state.step else ""
+    return f"model: {count:,} parameters, {job.identity.precision} on {device}{where}"
+
+
+def _files(data: Path | CorpusFiles, languages: str | None) -> CorpusFiles:
+    return data if isinstance(data, CorpusFiles) else find_corpus(data, languages)
+
+
+def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: torch.device) -> Identity:
+    """What makes this run this run. A run that continues keeps the precision that it has."""
+    recorded = recorded_precision(out) if options.resume else None
+    return Identity(
+        spec_sha256=hash_text(spec.resolved_yaml()),
+        train_sha256=corpus.train.sha256,
+        valid_sha256=corpus.valid.sha256,
+        seed=spec.train.seed if options.seed is None else options.seed,
+        precision=recorded or choose_precision(spec.train.precision, device),
+        compile=options.compile,
+    )
+
+
+def open_run(spec: Spec, corpus: Corpus, out: Path, identity: Identity) -> Tokenizer:
+    """Make the run's folder, or check that it is this run's, and give its tokenizer."""
+    sizes = (spec.inputs["source"].vocabulary, spec.inputs["target"].vocabulary)
+    wanted = spec.train.tokenizer
+    if is_run(out):
+        reopen_run(out, spec.resolved_yaml(), identity)
+        return load_tokenizer(out, sizes, shared=wanted.shared)
+    pairs = corpus.train
+    tokenizer = train_tokenizer(pairs.sources, pairs.targets, sizes, kind=wanted.kind, shared=wanted.shared)
+    create_run(out, spec.resolved_yaml(), identity, tokenizer)
+    return tokenizer
+
+
+def make_optimizer(spec: Spec, model: torch.nn.Module) -> torch.optim.Optimizer:
+    """The spec's optimizer over all parameters; the loop sets its learning rate."""
+    adam = spec.train.optimizer.adam
+    betas = (adam.beta1, adam.beta2)
+    return torch.optim.Adam(model.parameters(), lr=0.0, betas=betas, eps=adam.epsilon, fused=True)
+
+
+def make_recipe(spec: Spec, identity: Identity, minutes: float | None) -> Recipe:
+    """What the loop needs of the spec; `minutes` takes the place of the spec's unless it is None."""
+    section, schedule, checkpoint = spec.train, spec.train.schedule, spec.train.checkpoint
+    d_model = int(spec.sizes["d_model"])
+    return Recipe(
+        learning_rate=lambda step: learning_rate(
+            step, d_model=d_model, warmup_steps=schedule.warmup_steps, scale=schedule.scale
+        ),
+        batch_tokens=section.batch_tokens,
+        accumulate=section.accumulate,
+        clip_norm=section.clip_norm,
+        seed=identity.seed,
+        bfloat16=identity.precision == "bfloat16",
+        steps=section.steps,
+        seconds=_seconds(section.minutes if minutes is None else minutes),
+        checkpoint_steps=checkpoint.every_steps,
+        checkpoint_seconds=_seconds(checkpoint.every_minutes),
+    )
+
+
+def _seconds(minutes: float | None) -> float | None:
+    return None if minutes is None else 60.0 * minutes
