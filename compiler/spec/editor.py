@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.primitives import PRIMITIVES
-from xformc.compiler.spec.schema import Document
+from xformc.compiler.spec.schema import NAME, Document
 from xformc.compiler.spec.syntax import TAKEN_KINDS, Kind, Signature, signature_of
 from xformc.compiler.spec.tree import Plain
 
@@ -32,7 +32,9 @@ def json_schema() -> Schema:
     assert isinstance(definitions, dict)
     definitions.update(_bodies())
     _at(definitions, "Stage", "properties")["do"] = {"$ref": "#/$defs/body"}
-    _at(schema, "properties", "blocks")["additionalProperties"] = {"$ref": "#/$defs/block"}
+    _at(schema, "properties", "blocks", "patternProperties")[NAME] = {"$ref": "#/$defs/block"}
+    for section in ("sizes", "choices", "inputs", "blocks", "model"):
+        _at(schema, "properties", section)["additionalProperties"] = False
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

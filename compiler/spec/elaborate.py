@@ -12,7 +12,7 @@ from xformc.compiler.spec.scope import Binder, Bound, Closure, Quantity, Scope
 from xformc.compiler.spec.syntax import Block, Body, Call, Inline, Step
 from xformc.compiler.spec.writer import Site, Writer
 
-MAX_STEPS = 200_000
+MAX_STEPS = 100_000
 MAX_DEPTH = 64
 
 

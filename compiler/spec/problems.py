@@ -96,15 +96,15 @@ class SpecError(UserError):
         return "\n\nerror: ".join(shown) + (f"\n\n... and {more} more errors" if more else "")
 
 
-def raise_problems(problems: list[Problem]) -> None:
-    """Raise SpecError if there are any, ordered by place."""
-    if problems:
-        raise SpecError(
-            sorted(
-                problems,
-                key=lambda problem: (problem.span.source.name, problem.span.line, problem.span.column),
-            )
-        )
+def raise_problems(problems: Iterable[Problem]) -> None:
+    """Raise SpecError if there are any: ordered by place, and each said once."""
+    once = {(problem.span, problem.message): problem for problem in reversed(list(problems))}
+    if once:
+        raise SpecError(sorted(once.values(), key=_order))
+
+
+def _order(problem: Problem) -> tuple[str, int, int]:
+    return problem.span.source.name, problem.span.line, problem.span.column
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:

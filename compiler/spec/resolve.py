@@ -82,17 +82,18 @@ def _inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]) ->
         tokens = entry.tree.get("tokens")
         if tokens is None:
             continue
-        size = sizes.get(str(tokens.value), 0)
-        if not isinstance(tokens.value, str):
+        declared, size = _section(tree, "sizes").get(tokens.word), sizes.get(tokens.word, 0)
+        if not tokens.word:
             problems.append(Problem(tokens.span, f"must be the name of a size, found {tokens.described()}"))
-        elif tokens.value not in _section(tree, "sizes"):
-            problems.append(Problem(tokens.span, *unknown_size(tokens.value, sizes)))
-        elif tokens.value in sizes and (size != int(size) or not SMALLEST_VOCABULARY <= size <= MAX_AXIS):
+        elif declared is None:
+            problems.append(Problem(tokens.span, *unknown_size(tokens.word, sizes)))
+        elif tokens.word in sizes and (size != int(size) or not SMALLEST_VOCABULARY <= size <= MAX_AXIS):
             message = (
-                f"a vocabulary has at least {SMALLEST_VOCABULARY} pieces, found {tokens.value} = {size:g}"
+                f"a vocabulary has a whole number of pieces, at least {SMALLEST_VOCABULARY}, found {size:g}"
             )
-            problems.append(Problem(tokens.span, message, "four are padding, unknown, begin and end"))
-        inputs[name] = Tokens(Axis(str(tokens.value), int(size)), entry.key)
+            hint = "four are padding, unknown, begin and end"
+            problems.append(Problem(declared.tree.span, message, hint, tokens.span))
+        inputs[name] = Tokens(Axis(tokens.word, int(size)), entry.key)
     return inputs
 
 
@@ -108,9 +109,9 @@ def _check_names(tree: Tree, problems: list[Problem]) -> None:
 
 def _check_task(tree: Tree, problems: list[Problem]) -> None:
     task, inputs = tree.get("task"), tree.get("inputs")
-    if task is None or inputs is None or task.value not in TASKS:
+    if task is None or inputs is None or task.word not in TASKS:
         return
-    wanted = TASKS[str(task.value)]
+    wanted = TASKS[task.word]
     for name in wanted:
         if name not in inputs.entries:
             problems.append(Problem(inputs.span, f"{task.value} needs the input '{name}'"))

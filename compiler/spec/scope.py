@@ -100,29 +100,29 @@ class Binder:
     def quantity(self, name: str, tree: Tree, scope: Scope) -> Quantity:
         """A number, and the name of the size that it is."""
         value = self.number(tree, scope)
-        bound = scope.arguments.get(str(tree.value))
+        bound = scope.arguments.get(tree.word)
         if isinstance(bound, Quantity | Axis):
             return Quantity(value, bound.name)
-        return Quantity(value, str(tree.value) if tree.value in self.sizes else name)
+        return Quantity(value, tree.word if tree.word in self.sizes else name)
 
     def axis(self, tree: Tree, scope: Scope) -> Axis:
         """The axis of this name: an argument, or a size that is a positive whole number."""
-        bound = scope.arguments.get(str(tree.value))
+        bound = scope.arguments.get(tree.word)
         if isinstance(bound, Axis):
             return bound
         value = self.number(tree, scope)
-        if not isinstance(bound, Quantity) and tree.value not in self.sizes:
+        if not isinstance(bound, Quantity) and tree.word not in self.sizes:
             raise scope.problem(
                 tree.span, f"an axis needs a name, found {tree.described()}", "give it one under sizes"
             )
-        name = bound.name if isinstance(bound, Quantity) else str(tree.value)
+        name = bound.name if isinstance(bound, Quantity) else tree.word
         if value != int(value) or not 1 <= value <= MAX_AXIS:
             raise self.unfit(tree, scope, value, f"the axis {name} needs a positive whole number")
         return Axis(name, int(value))
 
     def axes(self, tree: Tree, scope: Scope) -> tuple[Axis, ...]:
         """One axis, or a list of different ones."""
-        bound = scope.arguments.get(str(tree.value))
+        bound = scope.arguments.get(tree.word)
         if isinstance(bound, tuple):
             return bound
         axes = tuple(
@@ -135,7 +135,7 @@ class Binder:
 
     def flag(self, tree: Tree, scope: Scope) -> bool:
         """A flag: true, false, or the name of an argument that is one."""
-        bound = scope.arguments.get(str(tree.value)) if isinstance(tree.value, str) else tree.value
+        bound = scope.arguments.get(tree.word) if isinstance(tree.value, str) else tree.value
         if not isinstance(bound, bool):
             raise scope.problem(tree.span, f"must be true or false, found {tree.described()}")
         return bound
@@ -149,8 +149,8 @@ class Binder:
 
     def unfit(self, tree: Tree, scope: Scope, value: Number, message: str) -> SpecError:
         """The error for a number that cannot serve: at the size that it is, or where it is written."""
-        bound = scope.arguments.get(str(tree.value))
-        name = bound.name if isinstance(bound, Quantity) else str(tree.value)
+        bound = scope.arguments.get(tree.word)
+        name = bound.name if isinstance(bound, Quantity) else tree.word
         size = self.declared.get(name, tree)
         parts = parse_number(size).names()
         written = f"{size.value} = " if isinstance(size.value, str) else ""

@@ -7,13 +7,14 @@ from functools import cached_property
 from pathlib import Path
 
 from xformc.compiler.graph.graph import Graph
+from xformc.compiler.spec.consistency import learned_limits, shared_vocabulary, unused, unused_blocks
 from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.model import Model
-from xformc.compiler.spec.problems import Problem, raise_problems, suggest
+from xformc.compiler.spec.problems import raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
-from xformc.compiler.spec.schema import Document, validate
+from xformc.compiler.spec.schema import validate
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.sizes import with_dependencies
 from xformc.compiler.spec.tree import Entry, Plain, Tree, write_yaml
@@ -66,34 +67,13 @@ class Spec:
         sizes = with_dependencies(self.tree.get("sizes"), done.sizes)
         done = Elaborated(done.graph, frozenset(sizes), done.choices)
         raise_problems(
-            [*self._unused("size", "sizes", done.sizes), *self._unused("choice", "choices", done.choices)]
+            [
+                *unused(self.tree, "size", "sizes", done.sizes),
+                *unused(self.tree, "choice", "choices", done.choices),
+                *learned_limits(self.model, self.train, done.graph),
+            ]
         )
         return done
-
-    def _unused(self, kind: str, section: str, used: frozenset[str]) -> list[Problem]:
-        """What this file itself, not one that it extends, declares in vain."""
-        return [
-            Problem(
-                entry.key,
-                f"the {kind} '{name}' is not used by anything",
-                suggest(name, used) or self._elsewhere(name),
-            )
-            for name, entry in self._section(section)
-            if name not in used and entry.key.source == self.tree.span.source
-        ]
-
-    def _elsewhere(self, name: str) -> str | None:
-        """The choice that would use the name."""
-        for block in reachable_blocks(self.tree).values():
-            choose = block.tree.get("choose")
-            for word, branch in block.tree.entries.items():
-                if (
-                    choose is not None
-                    and word not in ("doc", "takes", "choose")
-                    and name in set(branch.tree.words())
-                ):
-                    return f"only '{choose.value}: {word}' uses it"
-        return None
 
     def _section(self, name: str) -> list[tuple[str, Entry]]:
         section = self.tree.get(name)
@@ -105,30 +85,11 @@ def load_spec(path: Path) -> Spec:
     tree = load_tree(path)
     document, problems = validate(tree)
     model = read_model(tree, problems)
-    _check_blocks_used(tree, problems)
+    problems += unused_blocks(tree)
     if document is not None and not problems:
-        _check_shared_vocabulary(tree, document, model, problems)
+        problems += shared_vocabulary(tree, document.train, model.inputs)
     raise_problems(problems)
     assert document is not None
     inputs = {name: Input(tokens.vocabulary.size or 0) for name, tokens in model.inputs.items()}
     name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]
     return Spec(name, document.task, model.sizes, inputs, document.train, document.decode, model, tree)
-
-
-def _check_blocks_used(tree: Tree, problems: list[Problem]) -> None:
-    blocks, used = tree.get("blocks"), reachable_blocks(tree)
-    for name, entry in ({} if blocks is None else blocks.entries).items():
-        if name not in used and entry.key.source == tree.span.source:
-            problems.append(
-                Problem(entry.key, f"the block '{name}' is not used by anything", suggest(name, used))
-            )
-
-
-def _check_shared_vocabulary(tree: Tree, document: Document, model: Model, problems: list[Problem]) -> None:
-    sizes = {tokens.vocabulary.size for tokens in model.inputs.values()}
-    if document.train.tokenizer.shared and len(sizes) > 1:
-        span = (tree.get("train", "tokenizer", "shared") or tree).span
-        found = ", ".join(str(tokens.vocabulary) for tokens in model.inputs.values())
-        problems.append(
-            Problem(span, f"a shared tokenizer has one vocabulary, found {found}", "say 'shared: false'")
-        )

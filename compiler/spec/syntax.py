@@ -159,15 +159,12 @@ class Parser:
         return self._call(name, entry.key, entry.tree, level)
 
     def _inline(self, tree: Tree, level: str | None) -> Inline:
-        for key, entry in tree.entries.items():
-            if key not in _STEP_KEYS:
-                self._problem(
-                    entry.key,
-                    f"unknown key '{key[:40]}'",
-                    suggest(key, _STEP_KEYS) or "the keys are from, repeat and do",
-                )
+        unknown = [(key, entry) for key, entry in tree.entries.items() if key not in _STEP_KEYS]
+        for key, entry in unknown:
+            hint = suggest(key, _STEP_KEYS) or "the keys are from, repeat and do"
+            self._problem(entry.key, f"unknown key '{key[:40]}'", hint)
         do = tree.get("do")
-        if do is None:
+        if do is None and not unknown:
             self._problem(tree.span, "the key 'do' is missing", "'do' has the steps")
         body = Body((), tree.span) if do is None else self.body(do)
         return Inline(tree.span, level, tree.get("from"), body, tree.get("repeat"))
@@ -226,7 +223,7 @@ class Parser:
 
     def _is_step(self, given: Tree, taken: Mapping[str, Parameter]) -> bool:
         first = next(iter(taken.values()), None)
-        named = any(key in taken or key == "from" for key in given.entries)
+        named = any(key in taken or key == "from" for key in given.entries) and "do" not in given.entries
         return first is not None and first.kind == "block" and not named
 
     def _argument(self, kind: Kind, tree: Tree) -> "Tree | Body":

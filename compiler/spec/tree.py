@@ -50,6 +50,11 @@ class Tree:
         """The items of a list; nothing for anything else."""
         return self.value if isinstance(self.value, tuple) else ()
 
+    @property
+    def word(self) -> str:
+        """The text of a text; an empty one for anything else."""
+        return self.value if isinstance(self.value, str) else ""
+
     def get(self, *keys: str) -> "Tree | None":
         """The value under the keys, or None."""
         tree: Tree | None = self

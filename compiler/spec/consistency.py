@@ -1,0 +1,80 @@
+"""What the parts of a spec must agree on, and what is declared in vain."""
+
+from collections.abc import Iterator, Mapping
+
+from xformc.compiler.graph.axes import Axis
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.positions import Positions
+from xformc.compiler.spec.model import Model, Tokens
+from xformc.compiler.spec.problems import Problem, suggest
+from xformc.compiler.spec.resolve import reachable_blocks
+from xformc.compiler.spec.sections import Train
+from xformc.compiler.spec.tree import Entry, Tree
+
+
+def unused(tree: Tree, kind: str, section: str, used: frozenset[str]) -> list[Problem]:
+    """What the file itself, not one that it extends, declares under `section` although nothing uses it."""
+    found = tree.get(section)
+    entries = {} if found is None else found.entries
+    return [
+        Problem(
+            entry.key,
+            f"the {kind} '{name}' is not used by anything",
+            suggest(name, used) or _elsewhere(tree, name),
+        )
+        for name, entry in entries.items()
+        if name not in used and entry.key.source == tree.span.source
+    ]
+
+
+def unused_blocks(tree: Tree) -> list[Problem]:
+    """The file's own blocks that neither the model nor another block names."""
+    return unused(tree, "block", "blocks", frozenset(reachable_blocks(tree)))
+
+
+def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Tokens]) -> list[Problem]:
+    """A shared tokenizer has one size."""
+    axes = [tokens.vocabulary for tokens in inputs.values()]
+    if not train.tokenizer.shared or len({axis.size for axis in axes}) == 1:
+        return []
+    span = (tree.get("train", "tokenizer", "shared") or tree).span
+    found = ", ".join(map(str, axes))
+    return [Problem(span, f"a shared tokenizer has one vocabulary, found {found}", "say 'shared: false'")]
+
+
+def learned_limits(model: Model, train: Train, graph: Graph) -> list[Problem]:
+    """Learned positions reach as far as the longest sentences that are trained on."""
+    return [
+        Problem(
+            model.declared[axis.name].span,
+            f"{axis.size} positions are too few for the {train.max_length} tokens of train.max_length",
+            "raise the one, or lower the other",
+        )
+        for axis in _position_tables(graph)
+        if axis.size is not None and axis.size < train.max_length and axis.name in model.declared
+    ]
+
+
+def _position_tables(graph: Graph) -> Iterator[Axis]:
+    producers = graph.producers()
+    for node in graph.nodes:
+        index = producers.get(node.inputs[0].name)
+        if isinstance(node.op, Embedding) and index is not None and isinstance(index.op, Positions):
+            yield node.inputs[1].type.axes[0]
+
+
+def _elsewhere(tree: Tree, name: str) -> str | None:
+    """The choice that would use the name."""
+    for block in reachable_blocks(tree).values():
+        choose = block.tree.get("choose")
+        for word, branch in _branches(block):
+            if choose is not None and name in set(branch.words()):
+                return f"only '{choose.value}: {word}' uses it"
+    return None
+
+
+def _branches(block: Entry) -> Iterator[tuple[str, Tree]]:
+    for word, entry in block.tree.entries.items():
+        if word not in ("doc", "takes", "choose"):
+            yield word, entry.tree

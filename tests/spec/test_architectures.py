@@ -1,0 +1,250 @@
+"""What the language must be able to say, said in YAML alone, with the parameter counts that follow."""
+
+import pytest
+
+from xformc.compiler import compile_spec
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.positions import Positions
+from xformc.compiler.spec import load_spec
+from xformc.compiler.spec.load import SHIPPED
+
+from .conftest import Build
+
+E = "extends: transformer_base\n"
+
+BASE_PARAMETERS = """\
+encoder/embed/embedding/weight[vocabulary=37000, d_model=512]
+encoder/N/self_attention/query/weight[heads=8, d_k=64, d_model=512]
+encoder/N/self_attention/query/bias[heads=8, d_k=64]
+encoder/N/self_attention/key/weight[heads=8, d_k=64, d_model=512]
+encoder/N/self_attention/key/bias[heads=8, d_k=64]
+encoder/N/self_attention/value/weight[heads=8, d_v=64, d_model=512]
+encoder/N/self_attention/value/bias[heads=8, d_v=64]
+encoder/N/self_attention/output/weight[d_model=512, heads=8, d_v=64]
+encoder/N/self_attention/output/bias[d_model=512]
+encoder/N/self_attention/layer_norm/gain[d_model=512]
+encoder/N/self_attention/layer_norm/bias[d_model=512]
+encoder/N/feed_forward/inner/weight[d_ff=2048, d_model=512]
+encoder/N/feed_forward/inner/bias[d_ff=2048]
+encoder/N/feed_forward/output/weight[d_model=512, d_ff=2048]
+encoder/N/feed_forward/output/bias[d_model=512]
+encoder/N/feed_forward/layer_norm/gain[d_model=512]
+encoder/N/feed_forward/layer_norm/bias[d_model=512]
+decoder/N/causal_self_attention/query/weight[heads=8, d_k=64, d_model=512]
+decoder/N/causal_self_attention/query/bias[heads=8, d_k=64]
+decoder/N/causal_self_attention/key/weight[heads=8, d_k=64, d_model=512]
+decoder/N/causal_self_attention/key/bias[heads=8, d_k=64]
+decoder/N/causal_self_attention/value/weight[heads=8, d_v=64, d_model=512]
+decoder/N/causal_self_attention/value/bias[heads=8, d_v=64]
+decoder/N/causal_self_attention/output/weight[d_model=512, heads=8, d_v=64]
+decoder/N/causal_self_attention/output/bias[d_model=512]
+decoder/N/causal_self_attention/layer_norm/gain[d_model=512]
+decoder/N/causal_self_attention/layer_norm/bias[d_model=512]
+decoder/N/cross_attention/query/weight[heads=8, d_k=64, d_model=512]
+decoder/N/cross_attention/query/bias[heads=8, d_k=64]
+decoder/N/cross_attention/key/weight[heads=8, d_k=64, d_model=512]
+decoder/N/cross_attention/key/bias[heads=8, d_k=64]
+decoder/N/cross_attention/value/weight[heads=8, d_v=64, d_model=512]
+decoder/N/cross_attention/value/bias[heads=8, d_v=64]
+decoder/N/cross_attention/output/weight[d_model=512, heads=8, d_v=64]
+decoder/N/cross_attention/output/bias[d_model=512]
+decoder/N/cross_attention/layer_norm/gain[d_model=512]
+decoder/N/cross_attention/layer_norm/bias[d_model=512]
+decoder/N/feed_forward/inner/weight[d_ff=2048, d_model=512]
+decoder/N/feed_forward/inner/bias[d_ff=2048]
+decoder/N/feed_forward/output/weight[d_model=512, d_ff=2048]
+decoder/N/feed_forward/output/bias[d_model=512]
+decoder/N/feed_forward/layer_norm/gain[d_model=512]
+decoder/N/feed_forward/layer_norm/bias[d_model=512]
+"""
+
+# A row of table 3 | what it takes over the base spec | parameters | the paper's count in millions
+TABLE_3 = [
+    ("base", "", 63_082_496, 65),
+    ("A1", "sizes: {heads: 1}", 63_082_496, None),
+    ("A4", "sizes: {heads: 4}", 63_082_496, None),
+    ("A16", "sizes: {heads: 16}", 63_082_496, None),
+    ("A32", "sizes: {heads: 32}", 63_082_496, None),
+    ("B16", "sizes: {d_k: 16}", 55_990_784, 58),
+    ("B32", "sizes: {d_k: 32}", 58_354_688, 60),
+    ("C2", "sizes: {layers: 2}", 33_656_832, 36),
+    ("C4", "sizes: {layers: 4}", 48_369_664, 50),
+    ("C8", "sizes: {layers: 8}", 77_795_328, 80),
+    ("C256", "sizes: {d_model: 256}", 26_834_944, 28),
+    ("C1024", "sizes: {d_model: 1024}", 163_889_152, 168),
+    ("C-ff1024", "sizes: {d_ff: 1024}", 50_487_296, 53),
+    ("C-ff4096", "sizes: {d_ff: 4096}", 88_272_896, 90),
+    ("D0", "sizes: {dropout: 0.0}", 63_082_496, None),
+    ("D2", "sizes: {dropout: 0.2}", 63_082_496, None),
+    ("D-smoothing0", "train: {label_smoothing: 0.0}", 63_082_496, None),
+    ("D-smoothing2", "train: {label_smoothing: 0.2}", 63_082_496, None),
+    ("E", "{choices: {positions: learned}, sizes: {max_positions: 512}}", 63_606_784, None),
+    ("big", "{sizes: {d_model: 1024, d_ff: 4096, heads: 16, dropout: 0.3}}", 214_245_376, 213),
+]
+
+
+def shipped(name: str) -> Graph:
+    return compile_spec(load_spec(SHIPPED / f"{name}.yaml"))
+
+
+def table_3_text(line: str) -> str:
+    return f"{{extends: transformer_base, {line[1:]}\n" if line.startswith("{") else f"{E}{line}\n"
+
+
+def paths(graph: Graph) -> set[str]:
+    return {parameter.name for parameter in graph.parameters}
+
+
+def test_base_has_these_parameters_in_this_order() -> None:
+    found = []
+    for parameter in shipped("transformer_base").parameters:
+        layer = parameter.name.split("/")[1]
+        axes = ", ".join(map(str, parameter.type.axes))
+        name = parameter.name.replace(f"/{layer}/", "/N/", 1) if layer.isdecimal() else parameter.name
+        if layer in ("0", "embed"):
+            found.append(f"{name}[{axes}]")
+    assert "\n".join(found) + "\n" == BASE_PARAMETERS
+
+
+@pytest.mark.parametrize(("row", "line", "count", "paper"), TABLE_3, ids=[row[0] for row in TABLE_3])
+def test_row_of_table_3_is_one_line(build: Build, row: str, line: str, count: int, paper: int | None) -> None:
+    assert "\n" not in line
+    graph = build(table_3_text(line))
+    assert graph.parameter_count() == count
+    if paper is not None:
+        assert abs(count / 1e6 - paper) < 5
+
+
+def test_dropout_of_zero_makes_no_node(build: Build) -> None:
+    kinds = {node.op.kind for node in build(E + "sizes: {dropout: 0.0}\n").nodes}
+    assert "dropout" not in kinds and "layer_norm" in kinds
+
+
+def test_big_has_as_many_parameters_as_its_sizes_say() -> None:
+    assert shipped("transformer_big").parameter_count() == 214_245_376
+
+
+def test_pre_norm_normalises_before_each_sublayer_and_at_the_end() -> None:
+    graph = shipped("transformer_pre_norm")
+    assert paths(graph) - paths(shipped("transformer_base")) == {
+        f"{stage}/final_norm/{name}" for stage in ("encoder", "decoder") for name in ("gain", "bias")
+    }
+    first = next(node for node in graph.nodes if node.op.kind == "layer_norm")
+    assert first.outputs[0].name == "encoder/0/self_attention/layer_norm"
+    assert first.inputs[0].name == "encoder/embed/dropout"
+
+
+def test_learned_positions_have_one_table_a_side_and_a_limit(build: Build) -> None:
+    graph = build(E + "choices: {positions: learned}\nsizes: {max_positions: 300}\n")
+    tables = [parameter for parameter in graph.parameters if "add_positions" in parameter.name]
+    assert [str(table.type) for table in tables] == ["float32[max_positions=300, d_model=512]"] * 2
+    positions = [node.op for node in graph.nodes if isinstance(node.op, Positions)]
+    assert positions == [Positions("source", 300), Positions("target", 300)]
+
+
+def test_no_positions_have_no_node(build: Build) -> None:
+    assert "positions" not in {node.op.kind for node in build(E + "choices: {positions: none}\n").nodes}
+
+
+@pytest.mark.parametrize(
+    ("tie", "tables"),
+    [
+        ("[[encoder/embed/embedding/weight, decoder/embed/embedding/weight, logits/weight]]", 1),
+        ("[[decoder/embed/embedding/weight, logits/weight]]", 2),
+        ("[]", 3),
+    ],
+    ids=["three-way", "decoder", "none"],
+)
+def test_tying_is_one_line(build: Build, tie: str, tables: int) -> None:
+    graph = build(f"{E}tie: {tie}\n")
+    assert graph.parameter_count() == 63_082_496 + (tables - 1) * 37000 * 512
+
+
+def test_tied_parameter_is_named_and_drawn_as_the_first_of_its_group(build: Build) -> None:
+    graph = build(
+        E + "tie: [[logits/weight, encoder/embed/embedding/weight, decoder/embed/embedding/weight]]\n"
+    )
+    table = next(parameter for parameter in graph.parameters if parameter.name == "logits/weight")
+    assert table.initial.kind == "uniform" and "encoder/embed/embedding/weight" not in paths(graph)
+    assert shipped("transformer_base").parameters[0].initial.kind == "normal"
+
+
+def test_separate_vocabularies_of_different_size(build: Build) -> None:
+    graph = build(
+        E
+        + """\
+sizes: {source_vocabulary: 8000, target_vocabulary: 9000}
+inputs: {source: {tokens: source_vocabulary}, target: {tokens: target_vocabulary}}
+model: {logits: {do: [linear: {to: target_vocabulary, bias: false}]}}
+tie: [[decoder/embed/embedding/weight, logits/weight]]
+train: {tokenizer: {shared: false}}
+"""
+    )
+    assert graph.parameter_count() == 63_082_496 + (8000 + 9000 - 37000) * 512
+    assert str(graph.outputs[0].type) == "float32[batch, target, target_vocabulary=9000]"
+
+
+def test_encoder_attention_has_the_padding_mask_and_causal_attention_needs_none() -> None:
+    nodes = [node for node in shipped("transformer_base").nodes if isinstance(node.op, Attention)]
+    assert {(node.op.queries, node.op.keys, node.op.causal, len(node.inputs)) for node in nodes} == {
+        ("source", "source", False, 4),
+        ("target", "target", True, 3),
+        ("target", "source", False, 4),
+    }
+    assert {node.inputs[3].name for node in nodes if len(node.inputs) == 4} == {"source/mask"}
+
+
+def test_nodes_say_which_line_of_the_spec_asked_for_them(build: Build) -> None:
+    graph = build((SHIPPED / "transformer_base.yaml").read_text())
+    places = {node.outputs[0].name: node.place for node in graph.nodes}
+    assert places["decoder/3/cross_attention/mixed"] == "model.yaml:40:24"
+    assert places["logits"] == "model.yaml:46:9"
+
+
+def test_own_blocks_take_arguments_of_every_kind(build: Build) -> None:
+    graph = build(
+        E
+        + """\
+sizes: {rank: 16}
+model:
+  logits:
+    do:
+      - gated: {inner: {squeeze: {width: rank}}, gate: x, act: tanh}
+      - gated: {inner: [relu], gate: decoder, twice: true}
+      - linear: {to: vocabulary, bias: false}
+tie: []
+blocks:
+  gated:
+    doc: Every kind of argument, given, passed on, and by default.
+    takes: {inner: block, gate: value, twice: false, act: {word: none}, rate: 0.25, over: {axis: d_model}}
+    do:
+      first: inner
+      second: {choose_act: {act: act}}
+      third: {residual: {from: gate, body: [dropout: rate]}}
+      last: {linear: {from: second, to: over, bias: twice}}
+      sum: {join: {other: third}}
+  choose_act:
+    takes: {act: word}
+    choose: act
+    none: []
+    tanh: [tanh]
+  join:
+    takes: {other: value}
+    do: [add: {from: other, do: [{repeat: 2, do: [scale: 0.5]}]}]
+  squeeze:
+    takes: {width: axis, back: {axis: d_model}}
+    do: {down: {linear: {to: width}}, up: {linear: {to: back}}}
+"""
+    )
+    own = {item.name: ", ".join(map(str, item.type.axes)) for item in graph.parameters}
+    assert {name: axes for name, axes in own.items() if name.startswith("logits")} == {
+        "logits/squeeze/first/down/weight": "rank=16, d_model=512",
+        "logits/squeeze/first/down/bias": "rank=16",
+        "logits/squeeze/first/up/weight": "d_model=512, rank=16",
+        "logits/squeeze/first/up/bias": "d_model=512",
+        "logits/squeeze/last/weight": "d_model=512, d_model=512",
+        "logits/gated/last/weight": "d_model=512, d_model=512",
+        "logits/gated/last/bias": "d_model=512",
+        "logits/linear/weight": "vocabulary=37000, d_model=512",
+    }

@@ -1,0 +1,147 @@
+"""The Spec object: its sections, what extends merges, the resolved file, and the JSON schema."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from xformc.compiler import compile_spec
+from xformc.compiler.graph import text
+from xformc.compiler.spec import Decode, SpecError, Train, json_schema, load_spec
+from xformc.compiler.spec.load import SHIPPED, shipped_specs
+
+SHIPPED_IDS = [path.stem for path in shipped_specs()]
+
+
+def test_base_has_the_recipe_and_the_defaults_of_the_paper() -> None:
+    spec = load_spec(SHIPPED / "transformer_base.yaml")
+    assert (spec.name, spec.task, spec.sizes["d_k"]) == ("transformer_base", "translation", 64)
+    assert {name: item.vocabulary for name, item in spec.inputs.items()} == {"source": 37000, "target": 37000}
+    assert (spec.train, spec.decode) == (Train(), Decode())
+    assert (spec.train.optimizer.adam.beta2, spec.train.schedule.warmup_steps) == (0.98, 4000)
+    assert (spec.decode.length_penalty, spec.decode.max_length.offset) == (0.6, 50)
+
+
+def test_extends_merges_sections_key_by_key_and_replaces_bodies_blocks_and_inputs(tmp_path: Path) -> None:
+    (tmp_path / "parent.yaml").write_text(
+        """\
+extends: transformer_base
+sizes: {heads: 4, small: 90}
+train: {schedule: {scale: 2.0}}
+inputs: {source: {tokens: small}}
+model: {encoder: {do: [embed, final_norm]}}
+blocks: {final_norm: {choose: norm, post: [], pre: [relu]}}
+"""
+    )
+    (tmp_path / "child.yaml").write_text(
+        """\
+extends: parent.yaml
+sizes: {heads: 2}
+train: {schedule: {warmup_steps: 7}, tokenizer: {shared: false}}
+blocks: {final_norm: {do: [tanh]}}
+tie: []
+"""
+    )
+    spec = load_spec(tmp_path / "child.yaml")
+    assert (spec.sizes["heads"], spec.sizes["layers"], spec.sizes["d_k"]) == (2, 6, 256)
+    assert (spec.train.schedule.warmup_steps, spec.train.schedule.scale) == (7, 2.0)
+    kinds = [node.op.kind for node in compile_spec(spec).nodes if node.outputs[0].name.startswith("encoder")]
+    assert kinds == ["embedding", "scale", "positions", "sinusoid", "add", "dropout", "unary"]
+
+
+def test_name_is_the_files_unless_the_spec_gives_one(tmp_path: Path) -> None:
+    path = tmp_path / "my model (2).yaml"
+    path.write_text("extends: transformer_base\n")
+    assert load_spec(path).name == "my_model__2_"
+    path.write_text("extends: transformer_base\nname: mine\n")
+    assert compile_spec(load_spec(path)).name == "mine"
+
+
+@pytest.mark.parametrize("path", shipped_specs(), ids=SHIPPED_IDS)
+def test_resolved_spec_stands_alone_and_is_the_same(path: Path, tmp_path: Path) -> None:
+    spec = load_spec(path)
+    copy = tmp_path / "spec.yaml"
+    copy.write_text(spec.resolved_yaml())
+    again = load_spec(copy)
+    assert "extends" not in yaml.safe_load(copy.read_text())
+    assert (again.name, again.train, again.decode) == (spec.name, spec.train, spec.decode)
+    assert compile_spec(again) == compile_spec(spec)
+    assert again.resolved_yaml() == spec.resolved_yaml()
+
+
+def test_resolved_spec_leaves_out_what_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text(
+        """\
+extends: transformer_base
+blocks: {feed_forward: {do: {inner: {linear: {to: d_model}}, active: relu}}}
+"""
+    )
+    resolved = yaml.safe_load(load_spec(path).resolved_yaml())
+    assert "d_ff" not in resolved["sizes"] and "activation" not in resolved["choices"]
+    assert list(resolved["blocks"]) == [
+        "embed", "add_positions", "sublayer", "final_norm", "feed_forward", "self_attention",
+        "causal_self_attention", "cross_attention", "attention",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["no", "1e-9", "null", "true", "~", "0x10", "12", "a: b", ""])
+def test_resolved_spec_keeps_words_words(word: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    block = f"{{doc: {word!r}, do: [embedding: d_model]}}"
+    path.write_text(f"extends: transformer_base\ntie: []\nblocks: {{embed: {block}}}\n")
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(load_spec(path).resolved_yaml())
+    doc = load_spec(copy).tree.get("blocks", "embed", "doc")
+    assert doc is not None and doc.value == word
+
+
+def test_learned_positions_must_cover_the_training_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    text = "extends: transformer_base\nchoices: {positions: learned}\nsizes: {max_positions: 100}\n"
+    path.write_text(text)
+    with pytest.raises(SpecError) as error:
+        compile_spec(load_spec(path))
+    assert error.value.message == "100 positions are too few for the 256 tokens of train.max_length"
+    assert error.value.place == f"{path}:3:24"
+    path.write_text(text + "train: {max_length: 100}\n")
+    compile_spec(load_spec(path))
+
+
+def test_graph_of_a_spec_survives_its_text_form() -> None:
+    graph = compile_spec(load_spec(SHIPPED / "numbers.yaml"))
+    assert text.parse(text.format(graph)) == graph
+
+
+@pytest.mark.parametrize("path", shipped_specs(), ids=SHIPPED_IDS)
+def test_shipped_specs_and_their_resolved_forms_fit_the_json_schema(path: Path) -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    validator.validate(yaml.safe_load(path.read_text()))
+    validator.validate(yaml.safe_load(load_spec(path).resolved_yaml()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{task: translation, inputs: {}}",
+        "{extends: a, sizes: {3x: 1}}",
+        "{extends: a, train: {stepps: 3}}",
+        "{extends: a, decode: {beam_width: 0}}",
+        "{extends: a, model: {logits: {do: [{linear: {too: d_model}}]}}}",
+        "{extends: a, model: {logits: {do: [3]}}}",
+        "{extends: a, blocks: {b: {do: [], choose: norm}}}",
+        "{extends: a, blocks: {b: {takes: {c: blok}, do: []}}}",
+    ],
+)
+def test_json_schema_refuses_what_is_wrong(text: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    assert not jsonschema.Draft202012Validator(json_schema()).is_valid(yaml.safe_load(text))
+
+
+def test_reading_specs_needs_neither_torch_nor_onnx() -> None:
+    code = "import sys, xformc.compiler.spec; print({'torch', 'onnx', 'onnxruntime'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
