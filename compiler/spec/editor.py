@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.primitives import PRIMITIVES
 from xformc.compiler.spec.schema import NAME, Document
-from xformc.compiler.spec.syntax import TAKEN_KINDS, Kind, Signature, signature_of
+from xformc.compiler.spec.signature import TAKEN_KINDS, Kind, Signature, signature_of
 from xformc.compiler.spec.tree import Plain
 
 Schema = dict[str, Plain]

@@ -7,7 +7,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.primitives import PRIMITIVES
-from xformc.compiler.spec.problems import Problem, Span, SpecError, listed, suggest
+from xformc.compiler.spec.problems import Span, SpecError, listed, suggest
 from xformc.compiler.spec.scope import Binder, Bound, Closure, Quantity, Scope
 from xformc.compiler.spec.syntax import Block, Body, Call, Inline, Step
 from xformc.compiler.spec.writer import Site, Writer
@@ -58,7 +58,7 @@ class _Elaborator:
         wanted = Type("float32", (Axis("batch"), Axis("target"), self.model.inputs["target"].vocabulary))
         if result.type != wanted:
             message = f"the last stage of a {task} model gives {wanted}, this gives {result.type}"
-            raise SpecError([Problem(stage.span, message)])
+            raise SpecError.at(stage.span, message)
 
     def body(self, body: Body, scope: Scope, x: Value, path: str) -> Value:
         if self.depth >= MAX_DEPTH:

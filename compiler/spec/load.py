@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 import xformc.specs
-from xformc.compiler.spec.problems import Problem, Source, Span, SpecError, suggest
+from xformc.compiler.spec.problems import Source, Span, SpecError, suggest
 from xformc.compiler.spec.tree import MAX_BYTES, Entry, Tree, parse_yaml
 from xformc.errors import UserError
 
@@ -45,7 +45,7 @@ def merge(base: Tree, over: Tree, keys: tuple[str, ...] = ()) -> Tree:
     for key, entry in over.entries.items():
         old = entries.get(key)
         entries[key] = entry if old is None else Entry(entry.key, merge(old.tree, entry.tree, (*keys, key)))
-    return Tree(entries, over.span, 1 + sum(entry.tree.weight for entry in entries.values()))
+    return Tree(entries, over.span)
 
 
 def _is_whole(keys: tuple[str, ...]) -> bool:
@@ -57,16 +57,16 @@ def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
     if extends is None or not isinstance(tree.value, dict):
         return tree
     if not isinstance(extends.value, str):
-        raise SpecError([Problem(extends.span, f"'extends' names a spec, found {extends.described()}")])
+        raise SpecError.at(extends.span, f"'extends' names a spec, found {extends.described()}")
     found = _find(extends.value, extends.span, path.parent)
     if found.resolve() in chain:
         circle = " -> ".join(item.stem for item in (*chain[chain.index(found.resolve()) :], found))
-        raise SpecError([Problem(extends.span, f"a spec extends itself: {circle}")])
+        raise SpecError.at(extends.span, f"a spec extends itself: {circle}")
     if len(chain) > MAX_EXTENDS:
-        raise SpecError([Problem(extends.span, f"more than {MAX_EXTENDS} specs extend each other")])
+        raise SpecError.at(extends.span, f"more than {MAX_EXTENDS} specs extend each other")
     base = _extended(found, _read(found), (*chain, found.resolve()))
     if not isinstance(base.value, dict):
-        raise SpecError([Problem(base.span, f"a spec is a mapping, found {base.described()}")])
+        raise SpecError.at(base.span, f"a spec is a mapping, found {base.described()}")
     rest = {key: entry for key, entry in tree.value.items() if key != "extends"}
     return merge(base, Tree(rest, tree.span, tree.weight))
 
@@ -76,20 +76,16 @@ def _find(name: str, span: Span, folder: Path) -> Path:
     parts = PurePosixPath(name)
     if parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name or not parts.parts:
         hint = "name a shipped spec, or a file in this folder"
-        raise SpecError([Problem(span, f"'{name}' leads out of the spec's folder", hint)])
+        raise SpecError.at(span, f"'{name}' leads out of the spec's folder", hint)
     file = parts if parts.suffix == ".yaml" else parts.with_name(f"{parts.name}.yaml")
     for path in (folder / file, SHIPPED / file):
         if _is_file(path):
             return path
     names = [str(path.relative_to(SHIPPED).with_suffix("")) for path in shipped_specs()]
-    raise SpecError(
-        [
-            Problem(
-                span,
-                f"there is no spec '{name}', here or among the shipped ones",
-                suggest(name, names) or f"shipped are {', '.join(names)}",
-            )
-        ]
+    raise SpecError.at(
+        span,
+        f"there is no spec '{name}', here or among the shipped ones",
+        suggest(name, names) or f"shipped are {', '.join(names)}",
     )
 
 
@@ -117,8 +113,8 @@ def _read(path: Path, *, library: bool = False) -> Tree:
 def _decode(shown: str, data: bytes, library: bool) -> Source:
     if len(data) > MAX_BYTES:
         source = Source(shown, "")
-        raise SpecError(
-            [Problem(Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the most a spec may be")]
+        raise SpecError.at(
+            Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the most a spec may be"
         )
     try:
         text = data.decode("utf-8-sig")
@@ -127,7 +123,7 @@ def _decode(shown: str, data: bytes, library: bool) -> Source:
         source = Source(shown, data.decode("utf-8", "replace"))
         column = len(before) - before.rfind("\n")
         span = Span(source, before.count("\n") + 1, column, column + 1)
-        raise SpecError([Problem(span, "not UTF-8 text", "a spec is a YAML file in UTF-8")]) from None
+        raise SpecError.at(span, "not UTF-8 text", "a spec is a YAML file in UTF-8") from None
     return Source(shown, text.replace("\r\n", "\n"), library)
 
 

@@ -13,7 +13,7 @@ from xformc.compiler.ops.layout import Align
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Positions, Sinusoid
-from xformc.compiler.spec.syntax import Kind, Parameter, Signature
+from xformc.compiler.spec.signature import Kind, Parameter, Signature
 from xformc.compiler.spec.writer import Site
 
 Applied = Callable[[Value], Value]

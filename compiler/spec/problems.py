@@ -90,6 +90,11 @@ class SpecError(UserError):
         first = self.problems[0]
         super().__init__(first.message, hint=first.hint, place=first.span.place)
 
+    @classmethod
+    def at(cls, span: Span, message: str, hint: str | None = None, user: Span | None = None) -> "SpecError":
+        """The error for one mistake."""
+        return cls([Problem(span, message, hint, user)])
+
     def __str__(self) -> str:
         shown = [str(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
         more = len(self.problems) - len(shown)

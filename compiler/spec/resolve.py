@@ -8,8 +8,9 @@ from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.model import MAX_AXIS, Model, Ties, Tokens
 from xformc.compiler.spec.primitives import PRIMITIVES
 from xformc.compiler.spec.problems import Problem, SpecError, suggest
+from xformc.compiler.spec.signature import signature_of
 from xformc.compiler.spec.sizes import evaluate_sizes, unknown_size
-from xformc.compiler.spec.syntax import Block, Inline, Parser, signature_of
+from xformc.compiler.spec.syntax import Block, Inline, Parser
 from xformc.compiler.spec.tree import Entry, Tree
 
 SMALLEST_VOCABULARY = 5

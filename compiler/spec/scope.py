@@ -7,9 +7,10 @@ from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import MAX_AXIS
-from xformc.compiler.spec.problems import Problem, Span, SpecError, suggest
+from xformc.compiler.spec.problems import Span, SpecError, suggest
+from xformc.compiler.spec.signature import Kind
 from xformc.compiler.spec.sizes import evaluate, parse_number, unknown_size
-from xformc.compiler.spec.syntax import Body, Kind
+from xformc.compiler.spec.syntax import Body
 from xformc.compiler.spec.tree import Tree
 
 
@@ -47,7 +48,7 @@ class Scope:
 
     def problem(self, span: Span, message: str, hint: str | None = None) -> SpecError:
         """The error for a mistake at this place."""
-        return SpecError([Problem(span, message, hint, self.user if span.source.library else None)])
+        return SpecError.at(span, message, hint, self.user if span.source.library else None)
 
     def unknown_size(self, name: str, span: Span, known: Iterable[str]) -> SpecError:
         """The error for a name that is no size."""
@@ -157,9 +158,7 @@ class Binder:
         hint = ", ".join(
             f"{part} is {self.sizes[part]:g}" for part in dict.fromkeys(parts) if part in self.sizes
         )
-        return SpecError(
-            [Problem(size.span, f"{message}, found {written}{value:g}", hint or None, scope.user)]
-        )
+        return SpecError.at(size.span, f"{message}, found {written}{value:g}", hint or None, scope.user)
 
 
 _KINDS: dict[Kind, Callable[[Binder, Tree, Scope], Bound]] = {

@@ -20,9 +20,7 @@ def evaluate(tree: Tree, lookup: Callable[[str, Span], Number]) -> Number:
 def parse_number(tree: Tree) -> Term:
     """The expression that a number or a text is. Raises: SpecError."""
     if isinstance(tree.value, bool) or not isinstance(tree.value, int | float | str):
-        raise SpecError(
-            [Problem(tree.span, f"must be a number or arithmetic on sizes, found {tree.described()}")]
-        )
+        raise SpecError.at(tree.span, f"must be a number or arithmetic on sizes, found {tree.described()}")
     if not isinstance(tree.value, str):
         return Term(tree.value, (), 0, 0)
     try:
@@ -86,12 +84,12 @@ class _Sizes:
         def lookup(other: str, span: Span) -> Number:
             inner = (*path, name)
             if other not in self.trees:
-                raise SpecError([Problem(span, *unknown_size(other, self.trees))])
+                raise SpecError.at(span, *unknown_size(other, self.trees))
             if other in inner:
                 cycle = " -> ".join((*inner[inner.index(other) :], other))
-                raise SpecError([Problem(span, f"a size depends on itself: {cycle}")])
+                raise SpecError.at(span, f"a size depends on itself: {cycle}")
             if len(inner) >= MAX_CHAIN:
-                raise SpecError([Problem(span, f"more than {MAX_CHAIN} sizes are made of each other")])
+                raise SpecError.at(span, f"more than {MAX_CHAIN} sizes are made of each other")
             return self.value(other, inner)
 
         self.failed.add(name)
@@ -101,7 +99,7 @@ class _Sizes:
 
 
 def _problem(error: ExpressionError, tree: Tree) -> SpecError:
-    return SpecError([Problem(_part(tree, error.start, error.end), error.message)])
+    return SpecError.at(_part(tree, error.start, error.end), error.message)
 
 
 def _part(tree: Tree, start: int, end: int) -> Span:

@@ -1,34 +1,13 @@
 """Bodies, steps and blocks as they are written: shapes and names are checked here, all mistakes at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
 
-from xformc.compiler.spec.problems import Problem, Span, listed, suggest
+from xformc.compiler.spec.problems import Problem, Span, suggest
+from xformc.compiler.spec.signature import STEP_KEYS, Kind, Parameter, Signature, is_name
 from xformc.compiler.spec.tree import Tree
 
-Kind = Literal["block", "value", "flag", "number", "word", "axis", "axes"]
-TAKEN_KINDS: tuple[Kind, ...] = ("block", "value", "flag", "number", "word", "axis", "axes")
-_STEP_KEYS = ("from", "repeat", "do")
-_BLOCK_KEYS = ("doc", "takes", "choose", "do")
 _NAMES_STEPS = "a mapping under 'do' names its steps; for unnamed steps write a list"
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One argument of a block or primitive: its kind, and what it is when it is not given."""
-
-    kind: Kind
-    required: bool = True
-    default: Tree | None = None
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What a block or primitive takes, in order. `transparent`: it never adds a level to paths by itself."""
-
-    parameters: Mapping[str, Parameter]
-    transparent: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +37,7 @@ class Inline(Step):
 
 @dataclass(frozen=True)
 class Body:
-    """Steps in order; in a mapping each is also the name of its result (`named`)."""
+    """Steps in order, with their names if they have any. `label`: how a step is called that is given it."""
 
     steps: tuple[tuple[str | None, Step], ...]
     span: Span
@@ -124,11 +103,8 @@ class Parser:
 
     def _named(self, name: str, key: Span, tree: Tree) -> tuple[str | None, Step]:
         if not is_name(name):
-            self._problem(
-                key,
-                f"'{name[:40]}' is not a name",
-                "a name has letters, digits and _, and begins with a letter",
-            )
+            hint = "a name has letters, digits and _, and begins with a letter"
+            self._problem(key, f"'{name[:40]}' is not a name", hint)
         if name == "x" or name in self.takes:
             self._problem(key, f"the name '{name}' already means something else here", "choose another name")
         return name, self._step(tree, name)
@@ -159,9 +135,9 @@ class Parser:
         return self._call(name, entry.key, entry.tree, level)
 
     def _inline(self, tree: Tree, level: str | None) -> Inline:
-        unknown = [(key, entry) for key, entry in tree.entries.items() if key not in _STEP_KEYS]
+        unknown = [(key, entry) for key, entry in tree.entries.items() if key not in STEP_KEYS]
         for key, entry in unknown:
-            hint = suggest(key, _STEP_KEYS) or "the keys are from, repeat and do"
+            hint = suggest(key, STEP_KEYS) or "the keys are from, repeat and do"
             self._problem(entry.key, f"unknown key '{key[:40]}'", hint)
         do = tree.get("do")
         if do is None and not unknown:
@@ -208,9 +184,7 @@ class Parser:
                 elif key in taken:
                     trees[key] = entry.tree
                 else:
-                    hint = suggest(key, taken) or (
-                        f"it takes {', '.join(taken)}" if taken else "it takes no arguments"
-                    )
+                    hint = suggest(key, taken) or f"it takes {', '.join(taken) or 'no arguments'}"
                     self._problem(entry.key, f"{name} takes no argument '{key[:40]}'", hint)
         elif given is not None and first is None:
             self._problem(given.span, f"{name} takes no arguments", f"write just {name}")
@@ -239,67 +213,3 @@ def _level(name: str, signature: Signature, arguments: Mapping[str, Tree | Body]
     """A step is known by its block's name, or by that of the block that it is given."""
     labels = [body.label for body in arguments.values() if isinstance(body, Body) and body.label]
     return labels[0] if labels else None if signature.transparent else name
-
-
-def signature_of(tree: Tree, problems: list[Problem]) -> Signature:
-    """What the block of this definition takes; its other keys are checked, too."""
-    entries = tree.entries
-    if not isinstance(tree.value, dict):
-        problems.append(
-            Problem(tree.span, f"a block is a mapping with 'do' or 'choose', found {tree.described()}")
-        )
-    elif ("do" in entries) == ("choose" in entries):
-        problems.append(Problem(tree.span, "a block has either 'do' or 'choose'"))
-    elif "do" in entries:
-        problems.extend(
-            Problem(
-                entry.key,
-                f"unknown key '{key[:40]}'",
-                suggest(key, _BLOCK_KEYS) or "the keys of a block are doc, takes and do",
-            )
-            for key, entry in entries.items()
-            if key not in _BLOCK_KEYS
-        )
-    elif not isinstance(entries["choose"].tree.value, str):
-        problems.append(
-            Problem(entries["choose"].tree.span, "'choose' names a choice, or an argument that is a word")
-        )
-    doc = tree.get("doc")
-    if doc is not None and not isinstance(doc.value, str):
-        problems.append(Problem(doc.span, f"'doc' must be text, found {doc.described()}"))
-    takes = tree.get("takes")
-    if takes is None:
-        return Signature({})
-    if not isinstance(takes.value, dict):
-        problems.append(
-            Problem(takes.span, f"'takes' is a mapping of names to kinds, found {takes.described()}")
-        )
-    return Signature(dict(_parameters(takes, problems)))
-
-
-def _parameters(takes: Tree, problems: list[Problem]) -> Iterator[tuple[str, Parameter]]:
-    for name, entry in takes.entries.items():
-        tree = entry.tree
-        if not is_name(name) or name in ("x", *_STEP_KEYS):
-            problems.append(Problem(entry.key, f"'{name[:40]}' cannot be the name of an argument"))
-        if isinstance(tree.value, str) and tree.value in TAKEN_KINDS:
-            yield name, Parameter(_kind(tree.value))
-        elif isinstance(tree.value, bool):
-            yield name, Parameter("flag", required=False, default=tree)
-        elif isinstance(tree.value, int | float):
-            yield name, Parameter("number", required=False, default=tree)
-        elif len(tree.entries) == 1 and next(iter(tree.entries)) in TAKEN_KINDS:
-            ((kind, default),) = tree.entries.items()
-            yield name, Parameter(_kind(kind), required=False, default=default.tree)
-        else:
-            hint = f"a kind is {listed(TAKEN_KINDS)}; with a default, {{number: d_ff}}"
-            problems.append(Problem(tree.span, f"{tree.described()} is not a kind of argument", hint))
-
-
-def _kind(word: str) -> Kind:
-    return next(kind for kind in get_args(Kind) if kind == word)
-
-
-def is_name(text: str) -> bool:
-    """Whether it is a name: ASCII letters, digits and _, beginning with a letter; at most 64 characters."""
-    return text.isascii() and text.isidentifier() and not text.startswith("_") and len(text) <= 64

@@ -1,12 +1,12 @@
 """YAML as a tree in which every key and value knows its place. Only data is read, and only so much of it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import yaml
 
-from xformc.compiler.spec.problems import Problem, Source, Span, SpecError
+from xformc.compiler.spec.problems import Source, Span, SpecError
 
 MAX_BYTES = 256 * 1024
 MAX_NODES = 100_000
@@ -34,11 +34,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Tree:
-    """A value and its place. `weight` counts the values in it, aliases expanded."""
+    """A value and its place. `weight` counts the values in it, aliases expanded; `height` its levels."""
 
     value: Scalar | tuple["Tree", ...] | dict[str, Entry]
     span: Span
     weight: int = field(default=1, compare=False)
+    height: int = field(default=1, compare=False)
 
     @property
     def entries(self) -> dict[str, Entry]:
@@ -102,15 +103,15 @@ def parse_yaml(source: Source) -> Tree:
     except yaml.reader.ReaderError as error:
         before = source.text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise SpecError(
-            [Problem(Span(source, line, column, column + 1), "a character that YAML does not allow")]
+        raise SpecError.at(
+            Span(source, line, column, column + 1), "a character that YAML does not allow"
         ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         assert mark is not None
         span = Span(source, mark.line + 1, mark.column + 1, mark.column + 2)
         hint = "indent with spaces" if "\\t" in str(error.problem) else None
-        raise SpecError([Problem(span, f"not YAML: {error.problem or error.context}", hint)]) from None
+        raise SpecError.at(span, f"not YAML: {error.problem or error.context}", hint) from None
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
@@ -129,7 +130,7 @@ class _Reader:
     def document(self) -> Tree:
         next(self.events)
         if isinstance(next(self.events), yaml.StreamEndEvent):
-            raise SpecError([Problem(Span(self.source, 1, 1, 2), "the file is empty")])
+            raise SpecError.at(Span(self.source, 1, 1, 2), "the file is empty")
         tree = self.node(next(self.events), 1)
         next(self.events)
         after = next(self.events)
@@ -139,13 +140,14 @@ class _Reader:
 
     def node(self, event: yaml.Event, depth: int) -> Tree:
         if isinstance(event, yaml.AliasEvent):
-            return self.counted(self.alias(event), event)
+            tree = self.alias(event)
+            self.bound(depth + tree.height - 1, event)
+            return self.counted(tree, event)
         assert isinstance(event, yaml.NodeEvent)
         tag: str | None = getattr(event, "tag", None)
         if tag is not None:
             raise self.problem(event, f"the tag '{tag}' is not allowed", "a spec is plain data")
-        if depth > MAX_DEPTH:
-            raise self.problem(event, f"nested deeper than {MAX_DEPTH} levels")
+        self.bound(depth, event)
         anchor: str | None = event.anchor
         if anchor is not None:
             self.anchors[anchor] = None
@@ -161,12 +163,11 @@ class _Reader:
             return self.counted(Tree(value, span), event)
         if isinstance(event, yaml.SequenceStartEvent):
             items = tuple(self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent))
-            return self.counted(Tree(items, span, 1 + sum(item.weight for item in items)), event, 1)
+            return self.counted(_holder(items, items, span), event, 1)
         entries = self.entries(depth)
         if entries and not getattr(event, "flow_style", True):
             span = next(iter(entries.values())).key
-        weight = 1 + sum(entry.tree.weight for entry in entries.values())
-        return self.counted(Tree(entries, span, weight), event, 1)
+        return self.counted(_holder(entries, [entry.tree for entry in entries.values()], span), event, 1)
 
     def entries(self, depth: int) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
@@ -189,6 +190,10 @@ class _Reader:
     def until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
         while not isinstance(event := next(self.events), end):
             yield event
+
+    def bound(self, depth: int, event: yaml.Event) -> None:
+        if depth > MAX_DEPTH:
+            raise self.problem(event, f"nested deeper than {MAX_DEPTH} levels")
 
     def alias(self, event: yaml.AliasEvent) -> Tree:
         if event.anchor not in self.anchors:
@@ -213,7 +218,12 @@ class _Reader:
         return Span(self.source, line, column, max(last, column) + 1)
 
     def problem(self, event: yaml.Event, message: str, hint: str | None = None) -> SpecError:
-        return SpecError([Problem(self.span(event), message, hint)])
+        return SpecError.at(self.span(event), message, hint)
+
+
+def _holder(value: tuple[Tree, ...] | dict[str, Entry], inner: Sequence[Tree], span: Span) -> Tree:
+    weight = 1 + sum(tree.weight for tree in inner)
+    return Tree(value, span, weight, 1 + max((tree.height for tree in inner), default=0))
 
 
 def _resolve(text: str) -> Scalar:

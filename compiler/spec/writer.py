@@ -56,7 +56,7 @@ class Writer:
             raise site.refuse(f"two parameters would be called '{path}'", hint)
         if known is not None and tie is not None and known.type != declared.type:
             message = f"{path} {_axes(declared)} cannot be tied to {name} {_axes(known)}: their axes differ"
-            raise SpecError([Problem(tie, message)])
+            raise SpecError.at(tie, message)
         self._declared[path] = declared
         self._count += declared.count if known is None else 0
         if self._count > MAX_PARAMETERS:

@@ -8,7 +8,7 @@ import pytest
 from xformc.compiler.spec import elaborate, tree
 from xformc.compiler.spec.load import SHIPPED, load_tree
 from xformc.compiler.spec.primitives import PRIMITIVES
-from xformc.compiler.spec.syntax import TAKEN_KINDS
+from xformc.compiler.spec.signature import TAKEN_KINDS
 from xformc.compiler.spec.writer import MAX_PARAMETERS
 
 from .conftest import Build, Problems

@@ -102,6 +102,13 @@ def test_alias_bomb_is_refused(problems: Problems) -> None:
     assert problem.span.line == 5
 
 
+def test_aliases_cannot_nest_deeper_than_what_is_written(problems: Problems) -> None:
+    lines = ["a0: &a0 x"] + [f"a{n}: &a{n} [[[*a{n - 1}]]]" for n in range(1, 1000)]
+    (problem,) = problems("\n".join(lines))
+    assert problem.message == "nested deeper than 64 levels"
+    assert problem.span.place == "model.yaml:22:14"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -1,0 +1,89 @@
+"""What blocks and primitives take: their arguments, in order, each of a kind."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from xformc.compiler.spec.problems import Problem, listed, suggest
+from xformc.compiler.spec.tree import Tree
+
+Kind = Literal["block", "value", "flag", "number", "word", "axis", "axes"]
+TAKEN_KINDS: tuple[Kind, ...] = get_args(Kind)
+STEP_KEYS = ("from", "repeat", "do")
+"""The keys of a step that is not a call."""
+_BLOCK_KEYS = ("doc", "takes", "choose", "do")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a block or primitive: its kind, and what it is when it is not given."""
+
+    kind: Kind
+    required: bool = True
+    default: Tree | None = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a block or primitive takes, in order. `transparent`: it never adds a level to paths by itself."""
+
+    parameters: Mapping[str, Parameter]
+    transparent: bool = False
+
+
+def signature_of(tree: Tree, problems: list[Problem]) -> Signature:
+    """What the block of this definition takes; its other keys are checked, too."""
+    problems.extend(_form_problems(tree))
+    doc = tree.get("doc")
+    if doc is not None and not isinstance(doc.value, str):
+        problems.append(Problem(doc.span, f"'doc' must be text, found {doc.described()}"))
+    takes = tree.get("takes")
+    if takes is None:
+        return Signature({})
+    if not isinstance(takes.value, dict):
+        problems.append(
+            Problem(takes.span, f"'takes' is a mapping of names to kinds, found {takes.described()}")
+        )
+    return Signature(dict(_parameters(takes, problems)))
+
+
+def _form_problems(tree: Tree) -> Iterator[Problem]:
+    entries, choose = tree.entries, tree.get("choose")
+    if not isinstance(tree.value, dict):
+        yield Problem(tree.span, f"a block is a mapping with 'do' or 'choose', found {tree.described()}")
+    elif ("do" in entries) == ("choose" in entries):
+        yield Problem(tree.span, "a block has either 'do' or 'choose'")
+    elif choose is not None and not choose.word:
+        yield Problem(choose.span, "'choose' names a choice, or an argument that is a word")
+    elif choose is None:
+        for key in entries.keys() - set(_BLOCK_KEYS):
+            hint = suggest(key, _BLOCK_KEYS) or "the keys of a block are doc, takes and do"
+            yield Problem(entries[key].key, f"unknown key '{key[:40]}'", hint)
+
+
+def _parameters(takes: Tree, problems: list[Problem]) -> Iterator[tuple[str, Parameter]]:
+    for name, entry in takes.entries.items():
+        tree = entry.tree
+        if not is_name(name) or name in ("x", *STEP_KEYS):
+            problems.append(Problem(entry.key, f"'{name[:40]}' cannot be the name of an argument"))
+        if isinstance(tree.value, str) and tree.value in TAKEN_KINDS:
+            yield name, Parameter(_kind(tree.value))
+        elif isinstance(tree.value, bool):
+            yield name, Parameter("flag", required=False, default=tree)
+        elif isinstance(tree.value, int | float):
+            yield name, Parameter("number", required=False, default=tree)
+        elif len(tree.entries) == 1 and next(iter(tree.entries)) in TAKEN_KINDS:
+            ((kind, default),) = tree.entries.items()
+            yield name, Parameter(_kind(kind), required=False, default=default.tree)
+        else:
+            hint = f"a kind is {listed(TAKEN_KINDS)}; with a default, {{number: d_ff}}"
+            problems.append(Problem(tree.span, f"{tree.described()} is not a kind of argument", hint))
+
+
+def _kind(word: str) -> Kind:
+    return next(kind for kind in get_args(Kind) if kind == word)
+
+
+def is_name(text: str) -> bool:
+    """Whether it is a name: ASCII letters, digits and _, beginning with a letter; at most 64 characters."""
+    return text.isascii() and text.isidentifier() and not text.startswith("_") and len(text) <= 64
