@@ -74,13 +74,20 @@ def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
 def _find(name: str, span: Span, folder: Path) -> Path:
     """The file that `extends: name` means: beside the file that says so, else among the shipped specs."""
     parts = PurePosixPath(name)
+    outside = SpecError.at(
+        span,
+        f"'{name[:100]}' leads out of the spec's folder",
+        "name a shipped spec, or a file in this folder",
+    )
     if parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name or not parts.parts:
-        hint = "name a shipped spec, or a file in this folder"
-        raise SpecError.at(span, f"'{name}' leads out of the spec's folder", hint)
+        raise outside
     file = parts if parts.suffix == ".yaml" else parts.with_name(f"{parts.name}.yaml")
-    for path in (folder / file, SHIPPED / file):
-        if _is_file(path):
-            return path
+    if _is_file(folder / file):
+        if not (folder / file).resolve().is_relative_to(folder.resolve()):
+            raise outside
+        return folder / file
+    if _is_file(SHIPPED / file):
+        return SHIPPED / file
     names = [str(path.relative_to(SHIPPED).with_suffix("")) for path in shipped_specs()]
     raise SpecError.at(
         span,
@@ -128,9 +135,11 @@ def _decode(shown: str, data: bytes, library: bool) -> Source:
 
 
 def _shown(path: Path) -> str:
-    """The path as messages show it: as it was given, or from the working folder if that is shorter."""
+    """The path as messages show it: as it was given, from the working folder, or in xformc."""
     text = str(path)
-    if path.is_absolute():
+    if path.is_relative_to(SHIPPED):
+        text = f"xformc/specs/{path.relative_to(SHIPPED).as_posix()}"
+    elif path.is_absolute():
         relative = os.path.relpath(path)
         text = text if relative.startswith("..") else relative
     return "".join(c if c.isprintable() else "?" for c in text)

@@ -16,10 +16,11 @@ from xformc.compiler.spec.tree import Tree
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number that a block was given, and the size that it is called after, if it is one."""
+    """A number that a block was given: what an axis of it is called, and where the number is written."""
 
     value: Number
     name: str
+    written: Tree
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,16 @@ class Binder:
         return evaluate(tree, lookup)
 
     def quantity(self, name: str, tree: Tree, scope: Scope) -> Quantity:
-        """A number, and the name of the size that it is."""
+        """A number, called after the size that it is, or else after the argument."""
         value = self.number(tree, scope)
         bound = scope.arguments.get(tree.word)
-        if isinstance(bound, Quantity | Axis):
-            return Quantity(value, bound.name)
-        return Quantity(value, tree.word if tree.word in self.sizes else name)
+        if isinstance(bound, Quantity):
+            return bound
+        if isinstance(bound, Axis):
+            return Quantity(value, bound.name, tree)
+        return Quantity(
+            value, tree.word if tree.word in self.sizes else name, self.declared.get(tree.word, tree)
+        )
 
     def axis(self, tree: Tree, scope: Scope) -> Axis:
         """The axis of this name: an argument, or a size that is a positive whole number."""
@@ -151,8 +156,7 @@ class Binder:
     def unfit(self, tree: Tree, scope: Scope, value: Number, message: str) -> SpecError:
         """The error for a number that cannot serve: at the size that it is, or where it is written."""
         bound = scope.arguments.get(tree.word)
-        name = bound.name if isinstance(bound, Quantity) else tree.word
-        size = self.declared.get(name, tree)
+        size = bound.written if isinstance(bound, Quantity) else self.declared.get(tree.word, tree)
         parts = parse_number(size).names()
         written = f"{size.value} = " if isinstance(size.value, str) else ""
         hint = ", ".join(
