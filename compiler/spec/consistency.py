@@ -6,11 +6,15 @@ from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.positions import Positions
+from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import Model, Tokens
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
 from xformc.compiler.spec.sections import Train
 from xformc.compiler.spec.tree import Entry, Tree
+
+WIDTH = "d_model"
+"""The size that the schedule of the learning rate uses, whether the model does or not."""
 
 
 def unused(tree: Tree, kind: str, section: str, used: frozenset[str]) -> list[Problem]:
@@ -41,6 +45,15 @@ def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Tokens]) ->
     span = (tree.get("train", "tokenizer", "shared") or tree).span
     found = ", ".join(map(str, axes))
     return [Problem(span, f"a shared tokenizer has one vocabulary, found {found}", "say 'shared: false'")]
+
+
+def schedule_width(tree: Tree, sizes: Mapping[str, Number]) -> list[Problem]:
+    """The learning rate needs the width of the model."""
+    if sizes.get(WIDTH, 0) > 0:
+        return []
+    place = tree.get("sizes", WIDTH) or tree.get("train", "schedule") or tree
+    message = f"the learning rate goes with {WIDTH}^-0.5, so {WIDTH} must be a positive size"
+    return [Problem(place.span, message, f"call the width of the model {WIDTH}")]
 
 
 def learned_limits(model: Model, train: Train, graph: Graph) -> list[Problem]:

@@ -7,7 +7,14 @@ from functools import cached_property
 from pathlib import Path
 
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.spec.consistency import learned_limits, shared_vocabulary, unused, unused_blocks
+from xformc.compiler.spec.consistency import (
+    WIDTH,
+    learned_limits,
+    schedule_width,
+    shared_vocabulary,
+    unused,
+    unused_blocks,
+)
 from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import load_tree
@@ -64,7 +71,7 @@ class Spec:
     @cached_property
     def _elaborated(self) -> Elaborated:
         done = elaborate(self.name, self.task, self.model)
-        sizes = with_dependencies(self.tree.get("sizes"), done.sizes)
+        sizes = with_dependencies(self.tree.get("sizes"), {WIDTH, *done.sizes})
         done = Elaborated(done.graph, frozenset(sizes), done.choices)
         raise_problems(
             [
@@ -88,6 +95,7 @@ def load_spec(path: Path) -> Spec:
     problems += unused_blocks(tree)
     if document is not None and not problems:
         problems += shared_vocabulary(tree, document.train, model.inputs)
+        problems += schedule_width(tree, model.sizes)
     raise_problems(problems)
     assert document is not None
     inputs = {name: Input(tokens.vocabulary.size or 0) for name, tokens in model.inputs.items()}

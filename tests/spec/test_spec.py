@@ -111,6 +111,18 @@ def test_learned_positions_must_cover_the_training_sentences(tmp_path: Path) -> 
     compile_spec(load_spec(path))
 
 
+def test_schedule_needs_the_width_of_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    text = (SHIPPED / "numbers.yaml").read_text() + "inputs: {source: {tokens: vocabulary}}\n"
+    path.write_text(text.replace("d_model: 128", "d_model: -128"))
+    with pytest.raises(SpecError) as error:
+        load_spec(path)
+    assert (
+        error.value.message == "the learning rate goes with d_model^-0.5, so d_model must be a positive size"
+    )
+    assert error.value.hint == "call the width of the model d_model"
+
+
 def test_graph_of_a_spec_survives_its_text_form() -> None:
     graph = compile_spec(load_spec(SHIPPED / "numbers.yaml"))
     assert text.parse(text.format(graph)) == graph
