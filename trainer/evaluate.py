@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import Spec
@@ -16,10 +17,15 @@ from xformc.trainer.tokenizer import tokenizer_files
 
 @dataclass(frozen=True)
 class Score:
-    """A corpus BLEU (0 to 100), the signature that makes it comparable, and the share of exact matches."""
+    """BLEU and chrF of a corpus (0 to 100), with the signatures to compare them by, and the share of exact matches.
+
+    BLEU counts words, so that it is 0 where sentences are shorter than four words; chrF counts characters.
+    """
 
     bleu: float
-    signature: str
+    bleu_signature: str
+    chrf: float
+    chrf_signature: str
     exact: float
 
 
@@ -53,8 +59,10 @@ def score_engine(engine: Path, sources: Sequence[str], references: Sequence[str]
 
 
 def score_text(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """sacreBLEU with its default tokenizer, one reference a sentence."""
-    metric = BLEU()
-    score = metric.corpus_score(list(hypotheses), [list(references)])
+    """sacreBLEU and chrF with their defaults, one reference a sentence."""
+    bleu, chrf = BLEU(), CHRF()
+    bleu_score, chrf_score = (
+        metric.corpus_score(list(hypotheses), [list(references)]).score for metric in (bleu, chrf)
+    )
     exact = sum(map(str.__eq__, hypotheses, references)) / len(references)
-    return Score(score.score, str(metric.get_signature()), exact)
+    return Score(bleu_score, str(bleu.get_signature()), chrf_score, str(chrf.get_signature()), exact)

@@ -52,7 +52,7 @@ class Report:
 
     def note(self, text: str) -> None:
         """Print one line above the bar."""
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def update(self, state: State, update: Update) -> None:
         """Count one update. Raises: UserError when the loss is not a number any more."""

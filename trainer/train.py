@@ -86,9 +86,11 @@ def train(
     console = Console(stderr=True)
     with console.status("build the engine") as status:
         score = score_run(spec, out, valid.sources, valid.targets, status.update)
-    console.print(
-        f"validation BLEU {score.bleu:.2f} ({score.signature}), exact {score.exact:.1%}", highlight=False
-    )
+    for line in (
+        f"validation BLEU {score.bleu:.2f} ({score.bleu_signature})",
+        f"validation chrF {score.chrf:.2f} ({score.chrf_signature}), exact matches {score.exact:.1%}",
+    ):
+        console.print(line, highlight=False, soft_wrap=True)
     return TrainResult(out, out / WEIGHTS, state, score)
 
 
