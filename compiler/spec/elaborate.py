@@ -136,14 +136,16 @@ class _Elaborator:
     def primitive(self, call: Call, scope: Scope, x: Value, path: str) -> Value:
         primitive = PRIMITIVES[call.name]
         site = Site(self.writer, self.binder, call, scope, path)
-        if not primitive.tokens and x.type.dtype != "float32":
-            message = f"{call.name} is applied to vectors, found {x.name}: {x.type}"
-            raise site.refuse(message, "embed the tokens first")
-        arguments: dict[str, object] = {}
-        for name, parameter in primitive.signature.parameters.items():
-            if name in call.arguments:
-                bound = self.binder.bind(name, parameter.kind, call.arguments[name], scope)
-                arguments[name] = self.plain(bound, path)
+        taken = primitive.signature.parameters
+        bound = {
+            name: self.binder.bind(name, taken[name].kind, written, scope)
+            for name, written in call.arguments.items()
+        }
+        for value in () if primitive.tokens else (x, *bound.values()):
+            if isinstance(value, Value) and value.type.dtype != "float32":
+                message = f"{call.name} is applied to vectors, found {value.name}: {value.type}"
+                raise site.refuse(message, "embed the tokens first")
+        arguments = {name: self.plain(item, path) for name, item in bound.items()}
         return primitive.apply(site, x, **arguments)
 
     def plain(self, bound: Bound, path: str) -> object:

@@ -108,10 +108,15 @@ class Site:
 
     def emit(self, op: Op, *inputs: Value, name: str = "") -> Value:
         """Write a node; its result is called after the step, and `name`."""
+        path = f"{self.path}/{name}" if name else self.path
         try:
-            return self.writer.emit(op, inputs, f"{self.path}/{name}" if name else self.path, self.scope.user)
+            value = self.writer.emit(op, inputs, path, self.scope.user)
         except RuleError as error:
             raise self.refuse(error.message, error.hint) from None
+        names = value.type.names
+        if len(set(names)) < len(names):
+            raise self.refuse(f"its result would have an axis twice: {value.type}")
+        return value
 
     def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial) -> Value:
         """Declare a trained value of this step."""
