@@ -17,7 +17,7 @@ from xformc.trainer.tokenizer import tokenizer_files
 
 @dataclass(frozen=True)
 class Score:
-    """BLEU and chrF of a corpus (0 to 100), with the signatures to compare them by, and the share of exact matches.
+    """BLEU and chrF of a corpus (0 to 100), each with its signature, and the share of exact matches.
 
     BLEU counts words, so that it is 0 where sentences are shorter than four words; chrF counts characters.
     """
