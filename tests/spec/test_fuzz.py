@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from xformc.compiler import compile_spec
 from xformc.compiler.spec import SpecError, load_spec
 from xformc.compiler.spec.load import SHIPPED, shipped_specs
+from xformc.compiler.spec.primitives import PRIMITIVES
 
 DOCUMENTS = [yaml.safe_load(path.read_text()) for path in shipped_specs()]
 DOCUMENTS.append(
@@ -84,6 +85,46 @@ def test_mutated_specs_give_a_graph_or_a_spec_error(data: st.DataObject) -> None
         if holders(document):
             mutate(document, data)
     check(yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode())
+
+
+NAMES = st.sampled_from(["x"] * 8 + ["encoder", "a", "target"])
+SIZES = st.sampled_from(["d_model", "heads", "d_k", "d_v", "vocabulary", "d_ff"])
+ARGUMENTS = {
+    "value": NAMES,
+    "flag": st.booleans(),
+    "number": st.sampled_from([0, 0.5, 0.25, "d_model", "1 / heads"]),
+    "axis": SIZES,
+    "axes": SIZES | st.lists(SIZES, min_size=1, max_size=3),
+}
+
+
+def calls(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    """Primitives with arguments of the right kind, and steps under `do`, perhaps applied to another value."""
+    body = st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    choices = [st.fixed_dictionaries({"do": body}, optional={"repeat": st.integers(0, 2), "from": NAMES})]
+    for name, primitive in PRIMITIVES.items():
+        taken = primitive.signature.parameters.items()
+        needed = {key: ARGUMENTS.get(item.kind, inner) for key, item in taken if item.required}
+        others = {key: ARGUMENTS[item.kind] for key, item in taken if not item.required}
+        arguments = st.fixed_dictionaries(needed, optional={"from": NAMES, **others})
+        choices.append(arguments.map(lambda given, name=name: {name: given}))
+    return st.one_of(*choices)
+
+
+WORDS_AS_STEPS = ["relu", "layer_norm", "sinusoid", "feed_forward", "self_attention"]
+STEPS = st.recursive(st.sampled_from(WORDS_AS_STEPS), calls, max_leaves=6)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(STEPS, min_size=1, max_size=5))
+def test_random_steps_give_a_graph_or_a_spec_error(body: list[object]) -> None:
+    document = {
+        "extends": "transformer_base",
+        "sizes": {"layers": 1, "heads": 2, "d_model": 8, "d_ff": 8, "vocabulary": 8},
+        "tie": [],
+        "model": {"decoder": {"do": ["embed", {"sublayer": {"cross_attention": {"memory": "encoder"}}}, *body]}},
+    }
+    check(yaml.safe_dump(document, sort_keys=False).encode())
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
