@@ -119,7 +119,8 @@ def _write_model(
         save_model(model, initializers, folder)
     except (EncodeError, ValueError) as error:
         raise UserError(f"the model is too large for ONNX: {error}") from error
-    onnx.checker.check_model(str(folder / MODEL), full_check=True)
+    checker: Any = onnx.checker
+    checker.check_model(str(folder / MODEL), full_check=True)
 
 
 def _copy_tokenizers(tokenizers: Mapping[str, Path] | None, folder: Path) -> dict[str, str] | None:

@@ -26,9 +26,10 @@ def linear_cross_entropy(
     do not count. Returns the mean smoothed loss (differentiable), the sum of unsmoothed losses in nats, and the count.
     """
     device = x.device.type
+    function: Any = _LinearCrossEntropy
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
     with torch.autocast(device, enabled=False):
-        loss, nll = _LinearCrossEntropy.apply(x, weight, bias, labels, smoothing, ignore, dtype)  # pyright: ignore
+        loss, nll = function.apply(x, weight, bias, labels, smoothing, ignore, dtype)
     return loss, nll, (labels != ignore).sum()
 
 
@@ -67,7 +68,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         mean_logit = x.float() @ weight.mean(0) + (0.0 if bias is None else bias.mean())
         smooth = (losses + smoothing * (label_logits - mean_logit)) * counted
         if x_gradient is not None and weight_gradient is not None:
-            _label_gradients(x_gradient, weight_gradient, bias_gradient, masked, weight, labels, counted, smoothing)
+            _take_labels_off(x_gradient, weight_gradient, masked, weight, labels, smoothing)
+            if bias_gradient is not None:
+                bias_gradient.index_add_(0, labels, counted.float(), alpha=smoothing - 1.0)
+                bias_gradient -= counted.sum() * (smoothing / weight.shape[0])
             x_gradient = (x_gradient * counted.unsqueeze(-1)).to(x.dtype)
             ctx.save_for_backward(x_gradient * scale.to(x.dtype), weight_gradient * scale)
             ctx.bias_gradient = None if bias_gradient is None else bias_gradient * scale
@@ -79,7 +83,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
         x_gradient, weight_gradient = ctx.saved_tensors
         factor = gradients[0]
         bias_gradient = None if ctx.bias_gradient is None else ctx.bias_gradient * factor
-        return x_gradient * factor.to(x_gradient.dtype), weight_gradient * factor, bias_gradient, None, None, None, None
+        return (
+            x_gradient * factor.to(x_gradient.dtype),
+            weight_gradient * factor,
+            bias_gradient,
+            None,
+            None,
+            None,
+            None,
+        )
 
 
 def _label_logits(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
@@ -87,21 +99,11 @@ def _label_logits(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor
     return logits if bias is None else logits + bias[labels]
 
 
-def _label_gradients(
-    x_gradient: Tensor,
-    weight_gradient: Tensor,
-    bias_gradient: Tensor | None,
-    masked: Tensor,
-    weight: Tensor,
-    labels: Tensor,
-    counted: Tensor,
-    smoothing: float,
+def _take_labels_off(
+    x_gradient: Tensor, weight_gradient: Tensor, masked: Tensor, weight: Tensor, labels: Tensor, smoothing: float
 ) -> None:
     """Take the label's and the smoothing's share off gradients that hold only the softmax's."""
-    classes, kept = weight.shape[0], 1.0 - smoothing
+    kept = 1.0 - smoothing
     x_gradient -= (kept * weight[labels] + smoothing * weight.mean(0)).to(x_gradient.dtype)
     weight_gradient.index_add_(0, labels, masked.float(), alpha=-kept)
-    weight_gradient -= masked.float().sum(0) * (smoothing / classes)
-    if bias_gradient is not None:
-        bias_gradient.index_add_(0, labels, counted.float(), alpha=-kept)
-        bias_gradient -= counted.sum() * (smoothing / classes)
+    weight_gradient -= masked.float().sum(0) * (smoothing / weight.shape[0])

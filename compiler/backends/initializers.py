@@ -85,7 +85,7 @@ def _external(name: str, shape: tuple[int, ...], offset: int) -> onnx.TensorProt
 def save_model(model: onnx.ModelProto, initializers: Initializers, folder: Path) -> None:
     """Write the model and its weights into `folder`."""
     initializers.attach(model, folder)
-    onnx.save(model, str(folder / MODEL))
+    (folder / MODEL).write_bytes(model.SerializeToString())
 
 
 def read_initializers(path: Path) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def read_initializers(path: Path) -> dict[str, Any]:
 
     Raises: OSError, and onnx's own errors, for a file that is not such a model.
     """
-    model = onnx.load(str(path), load_external_data=False)
+    model = onnx.ModelProto.FromString(path.read_bytes())
     arrays: dict[str, Any] = {}
     for tensor in model.graph.initializer:
         if tensor.data_type != TensorProto.FLOAT:

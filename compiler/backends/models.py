@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import onnx
 
-from xformc.compiler.backends.onnx import Emitter, model
 from xformc.compiler.backends.initializers import Initializers
+from xformc.compiler.backends.onnx import Emitter, model
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.passes.step import Decoder
@@ -18,7 +18,8 @@ def engine_model(
 ) -> onnx.ModelProto:
     """Source tokens in, n-best targets out; the search's options are inputs that have default values.
 
-    `decoder` has the axis `beam`; `longest` is the most tokens that it can decode, or None. Inputs and outputs are those of docs/engine.md.
+    `decoder` has the axis `beam`; `longest` is the most tokens that it can decode, or None. Inputs and outputs are
+    those of docs/engine.md.
     """
     emitter = Emitter(weights, fused=fused)
     (source,) = decoder.prepare.inputs
@@ -58,7 +59,9 @@ def forward_model(graph: Graph, weights: Initializers, *, fused: bool, show: Seq
     return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
 
 
-def stepwise_model(decoder: Decoder, weights: Initializers, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:
+def stepwise_model(
+    decoder: Decoder, weights: Initializers, *, fused: bool, show: Sequence[Value] = ()
+) -> onnx.ModelProto:
     """The derived decoder fed with a given target, one token a step.
 
     Source and target in; out come the logits of every step and the values of `show`, stacked along a first axis.
@@ -89,9 +92,7 @@ def stepwise_model(decoder: Decoder, weights: Initializers, *, fused: bool, show
         return scope.op("Identity", scope.booleans(True, shape=())), new, collected
 
     carried = [(state.past.type, name) for state, name in zip(decoder.states, empty, strict=True)]
-    results = emitter.loop(
-        steps, emitter.booleans(True, shape=()), carried, body, frozenset({"batch", "source"})
-    )
+    results = emitter.loop(steps, emitter.booleans(True, shape=()), carried, body, frozenset({"batch", "source"}))
     stacked = results[len(carried) :]
     outputs = [
         (

@@ -56,13 +56,13 @@ class Emitter:
         self._root._count += 1
         return f"{hint}_{self._root._count}"
 
-    def op(self, kind: str, *inputs: str, domain: str = "", name: str | None = None, **attributes: object) -> str:
+    def op(self, kind: str, *inputs: str, domain: str = "", name: str | None = None, **attributes: Any) -> str:
         """Write one node with one output and return the output's name."""
         output = name or self.fresh(kind)
         self.nodes.append(helper.make_node(kind, list(inputs), [output], domain=domain, **attributes))
         return output
 
-    def ops(self, kind: str, count: int, *inputs: str, **attributes: object) -> tuple[str, ...]:
+    def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
         """Write one node with `count` outputs and return their names."""
         outputs = tuple(self.fresh(kind) for _ in range(count))
         self.nodes.append(helper.make_node(kind, list(inputs), list(outputs), **attributes))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from xformc.compiler import ops
 from xformc.compiler.backends.chunked_loss import linear_cross_entropy
+from xformc.compiler.backends.dropout import dropout
 from xformc.compiler.graph.graph import Graph, Parameter
 from xformc.compiler.graph.rules import to_torch
 
@@ -28,6 +29,7 @@ class TorchModule(nn.Module):
         self.torch = torch
         self.functional = nn.functional
         self.linear_cross_entropy = linear_cross_entropy
+        self.dropout = dropout
         generator = torch.Generator().manual_seed(seed)
         for parameter in graph.parameters:
             self.register_parameter(parameter.name, nn.Parameter(_draw(parameter, generator)))
@@ -36,8 +38,8 @@ class TorchModule(nn.Module):
     def forward(self, *inputs: Tensor) -> Any:
         """The graph's outputs for its inputs, given in order. Tensors have the axes that the graph names."""
         values = self.values(*inputs)
-        results = tuple(values[value.name] for value in self.graph.outputs)
-        return results if len(results) > 1 else results[0]
+        first, *others = (values[value.name] for value in self.graph.outputs)
+        return (first, *others) if others else first
 
     def values(self, *inputs: Tensor) -> dict[str, Tensor]:
         """Every value of the graph by its name, parameters included."""
@@ -56,7 +58,7 @@ class TorchModule(nn.Module):
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 assert parameter is not None
-                parameter.copy_(torch.from_numpy(np.array(arrays[name], np.float32)))
+                parameter.copy_(torch.tensor(np.asarray(arrays[name], np.float32)))
 
 
 _Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]

@@ -50,10 +50,8 @@ class _Candidate:
     log_probability: np.float32
 
 
-def search(
-    scorer: Scorer, source: NDArray[np.int64], options: SearchOptions, longest: int | None = None
-) -> Found:
-    """The `beam_width` best finished hypotheses, of at most `longest` tokens, for one source [source] without padding."""
+def search(scorer: Scorer, source: NDArray[np.int64], options: SearchOptions, longest: int | None = None) -> Found:
+    """The `beam_width` best finished hypotheses, of at most `longest` tokens, for one source [source], unpadded."""
     width = options.beam_width
     limit = max(1, int(options.max_length_factor * len(source)) + options.max_length_offset)
     limit = limit if longest is None else min(limit, longest)
@@ -92,9 +90,7 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     return logits - (highest + np.log(np.exp(logits - highest).sum(-1, keepdims=True)))
 
 
-def _expand(
-    scorer: Scorer, source: NDArray[np.int64], beam: list[_Open], width: int
-) -> list[_Candidate]:
+def _expand(scorer: Scorer, source: NDArray[np.int64], beam: list[_Open], width: int) -> list[_Candidate]:
     """The continuations that may be among the 2 * width best, best first, and the best one that is not.
 
     Ties go to the earlier hypothesis, then to the smaller token.

@@ -79,9 +79,7 @@ def _step(subject: Subject, probes: Probes) -> Stage:
     return Stage("step", "logits of the derived step and of the training form", value, LOGITS_BOUND, detail)
 
 
-def _search(
-    subject: Subject, probes: Probes, options: SearchOptions, name: str, expected: list[Found]
-) -> Stage:
+def _search(subject: Subject, probes: Probes, options: SearchOptions, name: str, expected: list[Found]) -> Stage:
     result = subject.search(pad(probes.searched), options)
     differences = [_against(result, row, found) for row, found in enumerate(expected)]
     what = f"tokens and scores of {len(expected)} sentences and of the reference search, width {options.beam_width}"

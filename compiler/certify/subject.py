@@ -51,18 +51,20 @@ class Subject:
     def logits(self, source: Ids, target: Ids) -> NDArray[np.float32]:
         """What the training form says: [batch, target, vocabulary]."""
         with torch.inference_mode():
-            return self.module(torch.from_numpy(source), torch.from_numpy(target)).numpy()
+            return self.module(torch.tensor(source), torch.tensor(target)).numpy()
 
     def training_values(self, source: Ids, target: Ids) -> dict[str, Any]:
         """Every value of the training form by name, as numpy arrays."""
         with torch.inference_mode():
-            values = self.module.values(torch.from_numpy(source), torch.from_numpy(target))
+            values = self.module.values(torch.tensor(source), torch.tensor(target))
         return {name: value.detach().numpy() for name, value in values.items()}
 
     def forward(self, source: Ids, target: Ids, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the training graph: its logits, then the values of `show`."""
         initializers = self._initializers()
-        return self._run(forward_model(self.graph, initializers, fused=self.fused, show=show), initializers, source, target)
+        return self._run(
+            forward_model(self.graph, initializers, fused=self.fused, show=show), initializers, source, target
+        )
 
     def stepwise(self, source: Ids, target: Ids, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the derived step, fed with `target`; values have a first axis for the steps."""
@@ -86,6 +88,7 @@ class Subject:
 
 def open_session(path: Path) -> Any:
     """An ONNX Runtime session on the processor, silent unless it fails."""
-    options: Any = onnxruntime.SessionOptions()
+    runtime: Any = onnxruntime
+    options = runtime.SessionOptions()
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

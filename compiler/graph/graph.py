@@ -121,17 +121,14 @@ class GraphBuilder:
         (output,) = self.emit_all(op, inputs, name, place)
         return output
 
-    def emit_all(
-        self, op: Op, inputs: Iterable[Value], name: str, place: str | None = None
-    ) -> tuple[Value, ...]:
+    def emit_all(self, op: Op, inputs: Iterable[Value], name: str, place: str | None = None) -> tuple[Value, ...]:
         """Append a node and return its outputs, called `name`, `name.1`, ... Raises: RuleError for wrong types."""
         from xformc.compiler.graph.rules import infer_types  # noqa: PLC0415 (rules refer to nodes)
 
         arguments = tuple(inputs)
         types = infer_types(op, tuple(value.type for value in arguments), place)
         outputs = tuple(
-            Value(self._unique(name if index == 0 else f"{name}.{index}"), type)
-            for index, type in enumerate(types)
+            Value(self._unique(name if index == 0 else f"{name}.{index}"), type) for index, type in enumerate(types)
         )
         self.nodes.append(Node(op, arguments, outputs, place))
         return outputs

@@ -52,6 +52,7 @@ class TorchNamespace(Protocol):
     torch: Any
     functional: Any
     linear_cross_entropy: Callable[..., Any]
+    dropout: Callable[..., Any]
 
     @property
     def training(self) -> bool:
@@ -64,11 +65,11 @@ class OnnxEmitter(Protocol):
 
     fused: bool
 
-    def op(self, kind: str, *inputs: str, domain: str = "", **attributes: object) -> str:
+    def op(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """Write one node with one output."""
         ...
 
-    def ops(self, kind: str, count: int, *inputs: str, **attributes: object) -> tuple[str, ...]:
+    def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
         """Write one node with `count` outputs."""
         ...
 
@@ -151,8 +152,11 @@ def infer_types(op: Op, inputs: tuple[Type, ...], place: str | None = None) -> t
     try:
         return types.of(op, place)(op, inputs)
     except RuleError as error:
-        raise RuleError(f"{op.kind}: {error.message}" if not error.place else error.message,
-                        hint=error.hint, place=error.place or place) from None
+        raise RuleError(
+            f"{op.kind}: {error.message}" if not error.place else error.message,
+            hint=error.hint,
+            place=error.place or place,
+        ) from None
 
 
 def require(condition: bool, message: str) -> None:

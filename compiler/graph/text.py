@@ -3,12 +3,15 @@
 import dataclasses
 import json
 import re
+from typing import Any, cast
 
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Initial, Node, Op, Parameter, Value
 
 _TYPE = re.compile(r"(float32|int64|bool)\[([^\]]*)\]$")
-_NODE = re.compile(r"(?P<outputs>[^=]+) = (?P<kind>\w+)(?P<fields>\{.*\})?\((?P<inputs>[^()]*)\)(?: at (?P<place>\S.*))?$")
+_NODE = re.compile(
+    r"(?P<outputs>[^=]+) = (?P<kind>\w+)(?P<fields>\{.*\})?\((?P<inputs>[^()]*)\)(?: at (?P<place>\S.*))?$"
+)
 _PARAMETER = re.compile(r"parameter (?P<name>\S+): (?P<type>\S.*\]) (?P<kind>\w+)\((?P<value>[^)]+)\)$")
 
 
@@ -89,10 +92,14 @@ def _parse_node(line: str, values: dict[str, Value]) -> Node:
         raise ValueError("not a node")
     inputs = tuple(values[item] for item in match["inputs"].split(", ") if item)
     op_class = Op.registry[match["kind"]]
-    fields = json.loads(match["fields"] or "{}")
-    op = op_class(**{key: tuple(item) if isinstance(item, list) else item for key, item in fields.items()})
+    fields: dict[str, Any] = json.loads(match["fields"] or "{}")
+    op = op_class(**{key: _frozen(item) for key, item in fields.items()})
     outputs = tuple(_parse_declared(item, values) for item in match["outputs"].strip().split("; "))
     return Node(op, inputs, outputs, match["place"])
+
+
+def _frozen(item: Any) -> Any:
+    return tuple(cast(list[Any], item)) if isinstance(item, list) else item
 
 
 def _parse_type(text: str) -> Type:

@@ -152,9 +152,7 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
 
 
 @to_onnx.rule(Attention)
-def _attention_onnx(
-    op: Attention, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]
-) -> tuple[str, ...]:
+def _attention_onnx(op: Attention, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     plan = _plan(op, node)
     wanted = (plan.query, plan.key, plan.value)
     query, key, value = (

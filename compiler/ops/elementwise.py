@@ -100,13 +100,13 @@ def _unary_onnx(op: Unary, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
 
 
 @to_torch.rule(Add)
-def _add_torch(op: Add, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+def _add_torch(op: Add, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
     first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
     return lambda a, b: first(a) + second(b)
 
 
 @to_torch.rule(Multiply)
-def _multiply_torch(op: Multiply, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+def _multiply_torch(op: Multiply, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
     first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
     return lambda a, b: first(a) * second(b)
 
@@ -127,7 +127,7 @@ to_onnx.rule(Multiply)(_binary_onnx("Mul"))
 
 
 @to_torch.rule(Scale)
-def _scale_torch(op: Scale, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+def _scale_torch(op: Scale, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     return lambda x: x * op.factor
 
 
@@ -137,5 +137,5 @@ def _scale_onnx(op: Scale, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
 
 
 @to_torch.rule(Dropout)
-def _dropout_torch(op: Dropout, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
-    return lambda x: torch.functional.dropout(x, op.probability, torch.training)
+def _dropout_torch(op: Dropout, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    return lambda x: torch.dropout(x, op.probability, torch.training)

@@ -34,8 +34,6 @@ def _embedding_torch(op: Embedding, node: Node, torch: TorchNamespace) -> Callab
 
 
 @to_onnx.rule(Embedding)
-def _embedding_onnx(
-    op: Embedding, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]
-) -> tuple[str, ...]:
+def _embedding_onnx(op: Embedding, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     ids, table = inputs
     return (onnx.op("Gather", table, ids, axis=0),)

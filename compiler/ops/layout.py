@@ -60,7 +60,7 @@ def _expand_mixes(op: Expand, node: Node) -> frozenset[str]:
 
 
 @to_torch.rule(Expand)
-def _expand_torch(op: Expand, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+def _expand_torch(op: Expand, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     return lambda x: x.unsqueeze(-1)
 
 

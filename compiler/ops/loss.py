@@ -73,9 +73,7 @@ def _cross_entropy_torch(op: CrossEntropy, node: Node, torch: TorchNamespace) ->
 
 
 @to_torch.rule(LinearCrossEntropy)
-def _linear_cross_entropy_torch(
-    op: LinearCrossEntropy, node: Node, torch: TorchNamespace
-) -> Callable[..., Any]:
+def _linear_cross_entropy_torch(op: LinearCrossEntropy, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     def apply(x: Any, labels: Any, weight: Any, bias: Any = None) -> Any:
         rows = x.flatten(0, -2)
         return torch.linear_cross_entropy(rows, weight, bias, labels.flatten(), op.smoothing, op.ignore)

@@ -30,12 +30,10 @@ def _padding_mask_mixes(op: PaddingMask, node: Node) -> frozenset[str]:
 
 
 @to_torch.rule(PaddingMask)
-def _padding_mask_torch(op: PaddingMask, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+def _padding_mask_torch(op: PaddingMask, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     return lambda tokens: tokens != op.pad
 
 
 @to_onnx.rule(PaddingMask)
-def _padding_mask_onnx(
-    op: PaddingMask, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]
-) -> tuple[str, ...]:
+def _padding_mask_onnx(op: PaddingMask, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("Not", onnx.op("Equal", *inputs, onnx.integers(op.pad, shape=()))),)

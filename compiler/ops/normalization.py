@@ -30,14 +30,12 @@ def _layer_norm_mixes(op: LayerNorm, node: Node) -> frozenset[str]:
 
 
 @to_torch.rule(LayerNorm)
-def _layer_norm_torch(op: LayerNorm, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+def _layer_norm_torch(op: LayerNorm, node: Node, torch: TorchNamespace) -> Callable[[Any, Any, Any], Any]:
     sizes = node.inputs[1].type.sizes()
     normalize, epsilon = torch.functional.layer_norm, op.epsilon
     return lambda x, gain, bias: normalize(x, sizes, gain, bias, epsilon)
 
 
 @to_onnx.rule(LayerNorm)
-def _layer_norm_onnx(
-    op: LayerNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]
-) -> tuple[str, ...]:
+def _layer_norm_onnx(op: LayerNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("LayerNormalization", *inputs, axis=-1, epsilon=op.epsilon),)

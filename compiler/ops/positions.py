@@ -22,7 +22,10 @@ from xformc.compiler.ops.layout import Expand
 
 @dataclass(frozen=True)
 class Positions(Op):
-    """0, 1, 2, ... along `axis`, which the input has: int64 [axis]. `limit` is the largest size of that axis, or None."""
+    """0, 1, 2, ... along `axis`, which the input has: int64 [axis].
+
+    `limit` is the largest size of that axis, or None.
+    """
 
     kind: ClassVar[str] = "positions"
     axis: str
@@ -58,7 +61,7 @@ def _positions_mixes(op: Positions, node: Node) -> frozenset[str]:
 
 
 @to_torch.rule(Positions)
-def _positions_torch(op: Positions, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+def _positions_torch(op: Positions, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     index = node.inputs[0].type.names.index(op.axis)
     arange = torch.torch.arange
     return lambda x: arange(x.shape[index], device=x.device)

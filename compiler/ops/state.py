@@ -23,7 +23,10 @@ class Append(Op):
 def _append_types(op: Append, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     cache, new = inputs
     renamed = tuple(op.new if name == op.past else name for name in cache.names)
-    require(renamed == new.names, f"the cache {cache} and the new positions {new} must have the same order of axes")
+    require(
+        renamed == new.names,
+        f"the cache {cache} and the new positions {new} must have the same order of axes",
+    )
     axes = tuple(Axis(op.seen) if axis.name == op.past else axis for axis in cache.axes)
     return (Type(cache.dtype, axes),)
 
@@ -34,7 +37,7 @@ def _append_mixes(op: Append, node: Node) -> frozenset[str]:
 
 
 @to_torch.rule(Append)
-def _append_torch(op: Append, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+def _append_torch(op: Append, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
     index = node.inputs[0].type.names.index(op.past)
     return lambda cache, new: torch.torch.cat((cache, new), index)
 

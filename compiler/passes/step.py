@@ -114,9 +114,7 @@ class _Derivation:
         for value in constants:
             self.values[value.name] = self.builder.input(value.name, value.type)
         for parameter in graph.parameters:
-            self.values[parameter.name] = self.builder.parameter(
-                parameter.name, parameter.type, parameter.initial
-            )
+            self.values[parameter.name] = self.builder.parameter(parameter.name, parameter.type, parameter.initial)
         self.carried: list[tuple[Value, Value]] = []
         self.node: Node | None = None
 
@@ -128,9 +126,7 @@ class _Derivation:
         if not to_step.has(node.op):
             raise self.refuse(f"'{node.op.kind}' mixes positions of '{self.time}' and has no step")
         outputs = to_step.of(node.op)(node.op, node, self)
-        self.values.update(
-            {old.name: new for old, new in zip(node.outputs, outputs, strict=True)}
-        )
+        self.values.update({old.name: new for old, new in zip(node.outputs, outputs, strict=True)})
 
     def finish(self) -> Graph:
         logits = [self.values[value.name] for value in self.graph.outputs]

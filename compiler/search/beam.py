@@ -4,7 +4,7 @@ Two loops. The inner one decodes a batch of sentences token by token until enoug
 then files what they found, keeps the rows of the others only, and starts the inner loop again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,9 +29,22 @@ _DONE = Type("bool", (_B,))
 class SearchEmitter(OnnxEmitter, Protocol):
     """An emitter that can also write loops, bind graph values and fold a whole graph."""
 
-    def bind(self, value: Value, name: str) -> None: ...
-    def graph(self, graph: Graph, inputs: dict[str, str]) -> tuple[str, ...]: ...
-    def booleans(self, *values: bool, shape: tuple[int, ...] | None = None) -> str: ...
+    def bind(self, value: Value, name: str) -> None:
+        """Say which ONNX value holds a value of a graph."""
+        ...
+
+    def name_of(self, value: Value) -> str:
+        """The ONNX value that holds a value of a graph."""
+        ...
+
+    def graph(self, graph: Graph, inputs: Mapping[str, str]) -> tuple[str, ...]:
+        """Write all nodes of a graph and return the names of its outputs."""
+        ...
+
+    def booleans(self, *values: bool, shape: tuple[int, ...] | None = None) -> str:
+        """A bool constant."""
+        ...
+
     def loop(
         self,
         trips: str,
@@ -39,8 +52,9 @@ class SearchEmitter(OnnxEmitter, Protocol):
         carried: Sequence[tuple[Type, str]],
         body: Callable[..., tuple[str, list[str], list[tuple[Type, str]]]],
         keeps: frozenset[str] = frozenset(),
-    ) -> tuple[str, ...]: ...
-    def name_of(self, value: Value) -> str: ...
+    ) -> tuple[str, ...]:
+        """Write a Loop and return its last carried values."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -87,9 +101,25 @@ class _Live:
 
     def names(self) -> list[str]:
         return [
-            self.tokens, self.scores, self.pool_tokens, self.pool_lengths, self.pool_scores, self.found, self.limit,
+            self.tokens,
+            self.scores,
+            self.pool_tokens,
+            self.pool_lengths,
+            self.pool_scores,
+            self.found,
+            self.limit,
             *self.rows,
-        ]  # fmt: skip
+        ]
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The best continuations of each sentence [batch, 2 * width], best first."""
+
+    scores: str
+    tokens: str
+    parents: str
+    ended: str
 
 
 @dataclass(frozen=True)
@@ -101,9 +131,7 @@ class _Found:
     scores: str
 
 
-def emit_search(
-    onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None
-) -> SearchResult:
+def emit_search(onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
     """Write prepare, the search and the choice of the n best.
 
     `decoder` has the axis `beam` (see `with_beam`); `longest` is the most tokens that it can decode, if there is one.
@@ -112,9 +140,7 @@ def emit_search(
 
 
 class _Search:
-    def __init__(
-        self, onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None
-    ) -> None:
+    def __init__(self, onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
         self.decoder = decoder
         self.inputs = inputs
         self.longest = longest
@@ -135,11 +161,16 @@ class _Search:
         rows = onnx.op("Range", onnx.integers(0, shape=()), onnx.op("Squeeze", batch), _one(onnx))
         found = _Found(live.pool_tokens, live.pool_lengths, live.pool_scores)
         types = [_PER_SENTENCE, _ID, *_Live.types(self._row_types()), _TOKENS, _LENGTHS, _SCORES]
-        entering = [rows, onnx.integers(0, shape=()), *live.names(), found.tokens, found.lengths, found.scores]
+        entering = [
+            rows,
+            onnx.integers(0, shape=()),
+            *live.names(),
+            found.tokens,
+            found.lengths,
+            found.scores,
+        ]
         trips = onnx.integers(2**31, shape=())
-        results = onnx.loop(
-            trips, onnx.booleans(True, shape=()), list(zip(types, entering, strict=True)), self._epoch
-        )
+        results = onnx.loop(trips, onnx.booleans(True, shape=()), list(zip(types, entering, strict=True)), self._epoch)
         return self._best(onnx, _Found(*results[-3:]))
 
     def _row_types(self) -> list[Type]:
@@ -150,8 +181,12 @@ class _Search:
         tokens_shape = onnx.op("Concat", shape, onnx.integers(1), axis=0)
         nothing = onnx.op("Expand", onnx.floats(float("-inf"), shape=()), shape)
         zeros = onnx.op("Expand", onnx.integers(0, shape=()), shape)
-        first = onnx.op("Where", onnx.op("Equal", self.first_rank, onnx.integers(0)),
-                        onnx.floats(0.0), onnx.floats(float("-inf")))  # fmt: skip
+        first = onnx.op(
+            "Where",
+            onnx.op("Equal", self.first_rank, onnx.integers(0)),
+            onnx.floats(0.0),
+            onnx.floats(float("-inf")),
+        )
         return _Live(
             tokens=onnx.op("Expand", onnx.integers(BEGIN, shape=()), tokens_shape),
             scores=onnx.op("Expand", first, shape),
@@ -176,9 +211,7 @@ class _Search:
 
     def _empty_state(self, onnx: SearchEmitter, state: Value, batch: str) -> str:
         parts = {"batch": batch, "beam": self.width, "past": onnx.integers(0)}
-        sizes = [
-            parts[axis.name] if axis.size is None else onnx.integers(axis.size) for axis in state.type.axes
-        ]
+        sizes = [parts[axis.name] if axis.size is None else onnx.integers(axis.size) for axis in state.type.axes]
         return onnx.op("Expand", onnx.floats(0.0, shape=()), onnx.op("Concat", *sizes, axis=0))
 
     def _epoch(
@@ -230,20 +263,22 @@ class _Search:
     ) -> tuple[str, list[str], list[tuple[Type, str]]]:
         newest = onnx.op("Slice", live.tokens, onnx.integers(-1), onnx.integers(2**31), onnx.integers(2))
         logits, states = self._decode(onnx, newest, position, live)
-        scores, tokens, parents = self._candidates(onnx, logits, live)
+        candidates = self._candidates(onnx, logits, live)
         length = onnx.op("Add", position, _one(onnx))
-        ended = onnx.op("Equal", tokens, onnx.integers(END, shape=()))
         last = onnx.op("LessOrEqual", live.limit, length)
-        pool, found = self._finish(onnx, live, scores, tokens, parents, ended, last, done, length)
+        pool, found = self._finish(onnx, live, candidates, last, done, length)
         finished = onnx.op("Or", onnx.op("Or", done, last), onnx.op("GreaterOrEqual", found, self.width))
 
-        open_scores = onnx.op("Where", ended, onnx.floats(float("-inf"), shape=()), scores)
+        open_scores = onnx.op("Where", candidates.ended, onnx.floats(float("-inf"), shape=()), candidates.scores)
         next_scores, chosen = onnx.ops("TopK", 2, open_scores, self.width, axis=-1)
-        parents = onnx.op("GatherElements", parents, chosen, axis=-1)
+        parents = onnx.op("GatherElements", candidates.parents, chosen, axis=-1)
         rows = self._rows_of(onnx, parents)
-        grown = onnx.op("Concat", self._reorder(onnx, live.tokens, rows),
-                        onnx.op("Unsqueeze", onnx.op("GatherElements", tokens, chosen, axis=-1), onnx.integers(-1)),
-                        axis=-1)  # fmt: skip
+        grown = onnx.op(
+            "Concat",
+            self._reorder(onnx, live.tokens, rows),
+            onnx.op("Unsqueeze", onnx.op("GatherElements", candidates.tokens, chosen, axis=-1), onnx.integers(-1)),
+            axis=-1,
+        )
         moved = [self._reorder(onnx, name, rows) for name in states]
         return (
             self._go_on(onnx, finished),
@@ -262,8 +297,7 @@ class _Search:
         constants = [onnx.name_of(value) for value in self.row_constants]
         return [*constants, *live.rows]
 
-    def _candidates(self, onnx: SearchEmitter, logits: str, live: _Live) -> tuple[str, str, str]:
-        """The 2 * width best continuations of a sentence: log probabilities, tokens and parents, best first."""
+    def _candidates(self, onnx: SearchEmitter, logits: str, live: _Live) -> _Candidates:
         best, ids = onnx.ops("TopK", 2, logits, self.candidates, axis=-1)
         normalizer = onnx.op("ReduceLogSumExp", logits, onnx.integers(-1), keepdims=1)
         before = onnx.op("Unsqueeze", live.scores, onnx.integers(2, 3))
@@ -271,40 +305,56 @@ class _Search:
         flat = onnx.op("Concat", onnx.op("Shape", live.scores, end=1), onnx.integers(-1), axis=0)
         scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), self.candidates, axis=-1)
         tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
-        return scores, tokens, onnx.op("Div", chosen, self.candidates)
+        ended = onnx.op("Equal", tokens, onnx.integers(END, shape=()))
+        return _Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
 
     def _finish(
         self,
         onnx: SearchEmitter,
         live: _Live,
-        scores: str,
-        tokens: str,
-        parents: str,
-        ended: str,
+        candidates: _Candidates,
         last: str,
         done: str,
         length: str,
     ) -> tuple[list[str], str]:
         """Move the candidates among the first `width` that end here into the pool of the `width` best finished."""
-        top = [self._first(onnx, name) for name in (scores, tokens, parents, ended)]
+        names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
+        top = _Candidates(*(self._first(onnx, name) for name in names))
         one = onnx.integers(1)
-        ends = onnx.op("And", onnx.op("Or", top[3], onnx.op("Unsqueeze", last, one)),
-                       onnx.op("Not", onnx.op("Unsqueeze", done, one)))  # fmt: skip
-        penalty = onnx.op("Pow", onnx.op("Div", onnx.op("Add", onnx.op("Cast", length, to=1), onnx.floats(5.0, shape=())),
-                                         onnx.floats(6.0, shape=())), self.inputs.length_penalty)  # fmt: skip
-        offered = onnx.op("Where", ends, onnx.op("Div", top[0], penalty), onnx.floats(float("-inf"), shape=()))
+        ends = onnx.op(
+            "And",
+            onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, one)),
+            onnx.op("Not", onnx.op("Unsqueeze", done, one)),
+        )
+        penalty = onnx.op(
+            "Pow",
+            onnx.op(
+                "Div",
+                onnx.op("Add", onnx.op("Cast", length, to=1), onnx.floats(5.0, shape=())),
+                onnx.floats(6.0, shape=()),
+            ),
+            self.inputs.length_penalty,
+        )
+        offered = onnx.op("Where", ends, onnx.op("Div", top.scores, penalty), onnx.floats(float("-inf"), shape=()))
         pool_scores, chosen = onnx.ops(
             "TopK", 2, onnx.op("Concat", live.pool_scores, offered, axis=-1), self.width, axis=-1
         )
         lengths = onnx.op("Add", onnx.op("Mul", live.pool_lengths, onnx.integers(0, shape=())), length)
         both = onnx.op("Concat", live.pool_lengths, lengths, axis=-1)
         pool_lengths = onnx.op("GatherElements", both, chosen, axis=-1)
-        sequences = onnx.op("Concat", self._reorder(onnx, live.tokens, self._rows_of(onnx, top[2])),
-                            onnx.op("Unsqueeze", top[1], onnx.integers(-1)), axis=-1)  # fmt: skip
+        sequences = onnx.op(
+            "Concat",
+            self._reorder(onnx, live.tokens, self._rows_of(onnx, top.parents)),
+            onnx.op("Unsqueeze", top.tokens, onnx.integers(-1)),
+            axis=-1,
+        )
         padded = onnx.op("Pad", live.pool_tokens, onnx.integers(0, 0, 0, 0, 0, 1))
         every = onnx.op("Concat", padded, sequences, axis=1)
-        index = onnx.op("Expand", onnx.op("Unsqueeze", chosen, onnx.integers(-1)),
-                        onnx.op("Concat", onnx.integers(1, 1), onnx.op("Shape", every, start=2), axis=0))  # fmt: skip
+        index = onnx.op(
+            "Expand",
+            onnx.op("Unsqueeze", chosen, onnx.integers(-1)),
+            onnx.op("Concat", onnx.integers(1, 1), onnx.op("Shape", every, start=2), axis=0),
+        )
         pool_tokens = onnx.op("GatherElements", every, index, axis=1)
         count = onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), onnx.integers(1), keepdims=0)
         return [pool_tokens, pool_lengths, pool_scores], onnx.op("Add", live.found, count)

@@ -3,13 +3,13 @@
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Generator[Path]:
     """Yield a temporary file name beside `path`; it takes the place of `path` when the block ends well.
 
     Raises: whatever the block raises, after removing the temporary file; `path` is then as it was.
@@ -25,7 +25,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_directory(path: Path) -> Iterator[Path]:
+def atomic_directory(path: Path) -> Generator[Path]:
     """Yield a temporary empty folder beside `path`; it takes the place of `path` when the block ends well.
 
     Raises: whatever the block raises, after removing the temporary folder; `path` is then as it was.

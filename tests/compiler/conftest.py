@@ -63,6 +63,5 @@ def make_subject(tiny_spec: Spec, tiny_graph: Graph, tmp_path: Path) -> Callable
 def random_sources(seed: int, count: int, longest: int, vocabulary: int = 40) -> list[np.ndarray]:
     random = np.random.default_rng(seed)
     return [
-        np.r_[random.integers(4, vocabulary, random.integers(1, longest)), 3].astype(np.int64)
-        for _ in range(count)
+        np.r_[random.integers(4, vocabulary, random.integers(1, longest)), 3].astype(np.int64) for _ in range(count)
     ]

@@ -32,7 +32,7 @@ def test_build_certifies_and_verify_repeats_it(tiny_spec: Spec, tmp_path: Path, 
 
 
 def test_build_for_portable_uses_standard_operators_only(tiny_spec: Spec, tmp_path: Path) -> None:
-    import onnx  # noqa: PLC0415
+    import onnx
 
     for target, domains in (("portable", {""}), ("cpu", {"", "com.microsoft"})):
         build_engine(tiny_spec, None, None, target, tmp_path / target)

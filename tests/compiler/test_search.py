@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.compiler.conftest import random_sources
 
+from tests.compiler.conftest import random_sources
 from xformc.compiler.backends.initializers import Initializers, save_model
 from xformc.compiler.backends.models import engine_model
 from xformc.compiler.certify.reference import search

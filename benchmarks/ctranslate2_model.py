@@ -1,0 +1,81 @@
+"""An xformc Transformer with its weights as a CTranslate2 model, through CTranslate2's own spec classes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from ctranslate2.specs import TransformerSpec
+
+from xformc.compiler.spec import Spec
+
+SPECIAL = ("<blank>", "<unk>", "<s>", "</s>")
+
+
+def export(spec: Spec, weights: Mapping[str, np.ndarray], folder: Path, positions: int = 512) -> None:
+    """Write the model of a spec that extends transformer_base, with sinusoidal positions, into `folder`."""
+    pre_norm = "encoder/final_norm/gain" in weights
+    sizes = {name: int(value) for name, value in spec.sizes.items() if name != "dropout"}
+    model = TransformerSpec.from_config(sizes["layers"], sizes["heads"], pre_norm=pre_norm)
+    write = _Writer(weights)
+    encodings = sinusoids(positions, sizes["d_model"])
+    for side, part, cross in (("encoder", model.encoder, False), ("decoder", model.decoder, True)):
+        embeddings = part.embeddings if cross else part.embeddings[0]
+        embeddings.weight = write.tied(f"{side}/embed/embedding/weight")
+        part.position_encodings.encodings = encodings
+        if pre_norm:
+            write.norm(part.layer_norm, f"{side}/final_norm")
+        for index, layer in enumerate(part.layer):
+            path = f"{side}/{index}"
+            own = "causal_self_attention" if cross else "self_attention"
+            write.attention(layer.self_attention, f"{path}/{own}", fused=True)
+            if cross:
+                write.attention(layer.attention, f"{path}/cross_attention", fused=False)
+            write.feed_forward(layer.ffn, f"{path}/feed_forward")
+    model.decoder.projection.weight = write.tied("logits/weight")
+    tokens = [*SPECIAL, *(f"t{index}" for index in range(4, len(model.decoder.projection.weight)))]
+    model.register_source_vocabulary(tokens)
+    model.register_target_vocabulary(tokens)
+    model.config.add_source_eos = False
+    model.config.layer_norm_epsilon = 1e-6
+    model.validate()
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save(str(folder))
+
+
+def sinusoids(count: int, width: int) -> np.ndarray:
+    """The paper's position encodings [count, width], sine and cosine interleaved."""
+    angles = np.arange(count)[:, None] * np.power(10000.0, -np.arange(0, width, 2) / width)
+    return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(count, width).astype(np.float32)
+
+
+class _Writer:
+    def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
+        self.weights = weights
+
+    def tied(self, path: str) -> np.ndarray:
+        """The weight at this path, or the one embedding that it is tied to."""
+        shared = "encoder/embed/embedding/weight"
+        return np.ascontiguousarray(self.weights.get(path, self.weights[shared]))
+
+    def norm(self, layer, path: str) -> None:
+        layer.gamma, layer.beta = (np.ascontiguousarray(self.weights[f"{path}/{name}"]) for name in ("gain", "bias"))
+
+    def linear(self, layer, *paths: str) -> None:
+        """One CTranslate2 projection out of those at the paths, one below the other."""
+        biases = [self.weights[f"{path}/bias"].reshape(-1) for path in paths]
+        weights = [
+            self.weights[f"{path}/weight"].reshape(len(bias), -1) for path, bias in zip(paths, biases, strict=True)
+        ]
+        layer.weight, layer.bias = np.concatenate(weights), np.concatenate(biases)
+
+    def attention(self, layer, path: str, *, fused: bool) -> None:
+        self.norm(layer.layer_norm, f"{path}/layer_norm")
+        query, key, value, output = (f"{path}/{name}" for name in ("query", "key", "value", "output"))
+        groups = [(query, key, value), (output,)] if fused else [(query,), (key, value), (output,)]
+        for linear, paths in zip(layer.linear, groups, strict=True):
+            self.linear(linear, *paths)
+
+    def feed_forward(self, layer, path: str) -> None:
+        self.norm(layer.layer_norm, f"{path}/layer_norm")
+        self.linear(layer.linear_0, f"{path}/inner")
+        self.linear(layer.linear_1, f"{path}/output")

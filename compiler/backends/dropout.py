@@ -1,0 +1,36 @@
+"""Dropout for training on a CPU: sixteen random bits a number, where torch's own draws a double for each."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+LEVELS = 2**16
+"""How finely a probability is resolved."""
+
+
+def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
+    """What `nn.functional.dropout` does, in eager mode on a CPU a few times as fast.
+
+    There `probability` is rounded to a multiple of 2^-16. The same state of torch's generator gives the same mask.
+    """
+    if not training or probability == 0.0 or x.device.type != "cpu" or torch.compiler.is_compiling():
+        return nn.functional.dropout(x, probability, training)
+    function: Any = _Dropout
+    return function.apply(x, round(probability * LEVELS))
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        x, dropped = arguments
+        words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+        mask = (bits >= dropped - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (mask,) = ctx.saved_tensors
+        return gradients[0] * mask, None
