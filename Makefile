@@ -28,6 +28,7 @@ $(VENV)/.ready: pyproject.toml
 
 check: setup  ## ruff, pyright and pytest
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/pytest
 

@@ -46,9 +46,7 @@ def read_weights(path: Path) -> Weights:
         handle: Any = safe_open(file, framework="np")
         with handle as tensors:
             names: list[str] = list(tensors.keys())
-            foreign = {
-                name: kind for name in names if (kind := tensors.get_slice(name).get_dtype()) not in READABLE
-            }
+            foreign = {name: kind for name in names if (kind := tensors.get_slice(name).get_dtype()) not in READABLE}
             if foreign:
                 name, kind = next(iter(foreign.items()))
                 raise UserError(

@@ -81,9 +81,7 @@ def read_manifest(directory: Path | str) -> Manifest:
     """
     folder = Path(directory)
     if not folder.is_dir():
-        raise UserError(
-            "no such folder" if not folder.exists() else "not a folder", place=str(folder), hint=_BUILD
-        )
+        raise UserError("no such folder" if not folder.exists() else "not a folder", place=str(folder), hint=_BUILD)
     path = folder / MANIFEST_NAME
     if not path.is_file():
         raise UserError(f"not an engine: it has no {MANIFEST_NAME}", place=str(folder), hint=_BUILD)
@@ -108,16 +106,12 @@ def check_files(directory: Path | str, manifest: Manifest, *, verify_hashes: boo
     for name, record in manifest.files.items():
         path = folder / name
         if not path.resolve().is_relative_to(folder):
-            raise UserError(
-                "a link out of the engine's folder", place=str(path), hint="copy the file itself in"
-            )
+            raise UserError("a link out of the engine's folder", place=str(path), hint="copy the file itself in")
         if not path.is_file():
             raise UserError("this file of the engine is missing", place=str(path), hint=_COPY)
         found = path.stat().st_size
         if found != record.bytes:
-            raise UserError(
-                f"has {found:,} bytes where {record.bytes:,} were written", place=str(path), hint=_COPY
-            )
+            raise UserError(f"has {found:,} bytes where {record.bytes:,} were written", place=str(path), hint=_COPY)
         if verify_hashes and _sha256(path) != record.sha256:
             raise UserError(_CHANGED, place=str(path), hint=_COPY)
 
@@ -170,9 +164,7 @@ _READERS = {1: _read_format_1}
 def _read_tokens(document: Document) -> Tokens:
     ids = Tokens(*(document.integer(key, 0, 2**31) for key in ("pad", "unknown", "begin", "end")))
     if ids != Tokens(0, 1, 2, 3):
-        raise UserError(
-            "the tokens must be pad 0, unknown 1, begin 2, end 3", place=document.place, hint=_COPY
-        )
+        raise UserError("the tokens must be pad 0, unknown 1, begin 2, end 3", place=document.place, hint=_COPY)
     return ids
 
 

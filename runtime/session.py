@@ -103,9 +103,7 @@ def check_source(source: NDArray[np.int64] | Sequence[Sequence[int]], vocabulary
     try:
         array = np.asarray(source)
     except ValueError as error:
-        raise UserError(
-            "the source ids must have rows of one length", hint="pad the shorter rows with 0"
-        ) from error
+        raise UserError("the source ids must have rows of one length", hint="pad the shorter rows with 0") from error
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
         found = f"{array.dtype} of {list(array.shape)}"
         raise UserError(f"the source ids must be integers of shape [batch, source], not {found}")

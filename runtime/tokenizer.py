@@ -64,9 +64,7 @@ class _Vocabulary:
             raise UserError("not a SentencePiece model", place=str(path), hint=_REBUILD) from error
         found = int(self._processor.GetPieceSize())
         if found > size:
-            raise UserError(
-                f"has {found:,} pieces, the engine's vocabulary {size:,}", place=str(path), hint=_REBUILD
-            )
+            raise UserError(f"has {found:,} pieces, the engine's vocabulary {size:,}", place=str(path), hint=_REBUILD)
         ids = [getattr(self._processor, name)() for name in ("pad_id", "unk_id", "bos_id", "eos_id")]
         if ids != [tokens.pad, tokens.unknown, tokens.begin, tokens.end]:
             raise UserError(

@@ -42,9 +42,7 @@ def test_translate_gives_the_same_whatever_the_window(xformc: CommandLine, copy_
 
 
 def test_translate_n_best_has_lines_and_scores(xformc: CommandLine, copy_engine: Path) -> None:
-    result = xformc(
-        "translate", copy_engine, "--n-best", "2", "--length-penalty", "0", stdin="one\n\nwords\n"
-    )
+    result = xformc("translate", copy_engine, "--n-best", "2", "--length-penalty", "0", stdin="one\n\nwords\n")
     rows = [row.split(" ||| ") for row in result.out.splitlines()]
     assert [row[:2] for row in rows] == [
         ["1", "one"],
@@ -76,9 +74,7 @@ def test_translate_truncates_on_demand_with_a_warning(xformc: CommandLine, copy_
     assert result.out.startswith("two dogs two dogs")
 
 
-def test_evaluate_prints_scores_signatures_and_speed(
-    xformc: CommandLine, copy_engine: Path, tmp_path: Path
-) -> None:
+def test_evaluate_prints_scores_signatures_and_speed(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
     for name, lines in (("src", SENTENCES), ("ref", [*SENTENCES[:-1], "other words are here"])):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     result = xformc("evaluate", copy_engine, tmp_path / "src", tmp_path / "src", "--tokenize", "none")
@@ -108,9 +104,7 @@ def test_inspect_shows_the_engine(xformc: CommandLine, copy_engine: Path) -> Non
 
 def test_corpus_numbers_are_disjoint_and_repeatable(xformc: CommandLine, tmp_path: Path) -> None:
     for folder in ("one", "two"):
-        result = xformc(
-            "corpus", "numbers", tmp_path / folder, "--train", "1500", "--valid", "20", "--test", "30"
-        )
+        result = xformc("corpus", "numbers", tmp_path / folder, "--train", "1500", "--valid", "20", "--test", "30")
         assert (result.code, result.err) == (0, "")
     texts = {path.name: path.read_text() for path in (tmp_path / "one").iterdir()}
     assert texts == {path.name: path.read_text() for path in (tmp_path / "two").iterdir()}

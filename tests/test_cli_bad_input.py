@@ -87,25 +87,19 @@ def test_an_option_out_of_range_is_a_mistake(
         (("corpus", "letters", "out"), "letters", "xformc corpus --help"),
     ],
 )
-def test_wrong_usage_is_a_mistake(
-    xformc: CommandLine, arguments: tuple[str, ...], message: str, hint: str
-) -> None:
+def test_wrong_usage_is_a_mistake(xformc: CommandLine, arguments: tuple[str, ...], message: str, hint: str) -> None:
     found = mistake(xformc(*arguments))
     assert message in found
     assert found.endswith(f"\nhint: {hint}")
 
 
-def test_evaluate_refuses_what_does_not_fit_together(
-    xformc: CommandLine, copy_engine: Path, tmp_path: Path
-) -> None:
+def test_evaluate_refuses_what_does_not_fit_together(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
     one, two, none = tmp_path / "one", tmp_path / "two", tmp_path / "none"
     one.write_text("hello\n")
     two.write_text("hello\nworld\n")
     none.touch()
     missing = tmp_path / "missing"
-    assert mistake(xformc("evaluate", copy_engine, one, two)).startswith(
-        f"{two}: has 2 lines and {one} has 1"
-    )
+    assert mistake(xformc("evaluate", copy_engine, one, two)).startswith(f"{two}: has 2 lines and {one} has 1")
     assert mistake(xformc("evaluate", copy_engine, none, none)).startswith(f"{none}: holds no text")
     assert mistake(xformc("evaluate", copy_engine, missing, one)) == f"{missing}: No such file or directory"
     found = mistake(xformc("evaluate", copy_engine, one, one, "--tokenize", "no"))
@@ -171,9 +165,7 @@ def test_text_is_utf8_whatever_the_locale(copy_engine: Path, tmp_path: Path) -> 
     assert finish(process)[1].startswith(f"error: {tmp_path / 'größe'}: no such folder")
 
 
-@pytest.mark.parametrize(
-    ("package", "extra"), [("yaml", "build"), ("sacrebleu", "train"), ("num2words", "demo")]
-)
+@pytest.mark.parametrize(("package", "extra"), [("yaml", "build"), ("sacrebleu", "train"), ("num2words", "demo")])
 def test_a_missing_extra_is_one_message(tmp_path: Path, package: str, extra: str) -> None:
     commands = {
         "yaml": ["check", "transformer_base"],

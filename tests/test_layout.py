@@ -135,8 +135,7 @@ def packages(requirements: list[str]) -> set[str]:
 def test_the_dependencies_page_lists_what_pyproject_requires() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     sections = {
-        title.split(" ")[0].lower(): set(re.findall(r"^\| ([a-z0-9_-]+) \|", body, re.MULTILINE))
-        - {"package"}
+        title.split(" ")[0].lower(): set(re.findall(r"^\| ([a-z0-9_-]+) \|", body, re.MULTILINE)) - {"package"}
         for title, body in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", page, re.MULTILINE)
     }
     project = pyproject()

@@ -33,9 +33,7 @@ class Ragged:
         """Tokens per sentence."""
         return np.diff(self.starts)
 
-    def padded(
-        self, rows: npt.NDArray[np.int64], before: int | None, after: int | None, width: int
-    ) -> torch.Tensor:
+    def padded(self, rows: npt.NDArray[np.int64], before: int | None, after: int | None, width: int) -> torch.Tensor:
         """int64 [len(rows), width]: the token `before`, the sentence, the token `after`, then padding."""
         batch = np.full((len(rows), width), PAD, np.int64)
         first = 0 if before is None else 1
@@ -79,9 +77,7 @@ class Batch:
         return Batch(self.source.to(device), self.target.to(device), self.labels.to(device), self.tokens)
 
 
-def make_examples(
-    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int
-) -> Examples:
+def make_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
     """Pack pairs whose sides, with the end token, have at most `longest` tokens."""
     kept = [
         (source, target)

@@ -111,9 +111,7 @@ def take_step(
     return Update(nll, tokens, rate)
 
 
-def validation_loss(
-    model: torch.nn.Module, examples: Examples, batch_tokens: int, *, bfloat16: bool
-) -> float:
+def validation_loss(model: torch.nn.Module, examples: Examples, batch_tokens: int, *, bfloat16: bool) -> float:
     """The mean negative log likelihood of the labels, in nats a token, without smoothing or dropout."""
     device = next(model.parameters()).device
     nll, tokens = 0.0, 0

@@ -32,9 +32,7 @@ class Report:
             TextColumn("{task.fields[numbers]}"),
             console=self._console,
         )
-        self._task: TaskID = self._progress.add_task(
-            "training", total=steps, completed=state.step, numbers=""
-        )
+        self._task: TaskID = self._progress.add_task("training", total=steps, completed=state.step, numbers="")
         self._pending: list[Update] = []
         self._since = time.monotonic()
         _drop_lines_after(metrics, state.step)
@@ -70,8 +68,7 @@ class Report:
         if not loss < float("inf"):
             raise UserError(
                 f"training diverged: the loss was {loss} at step {state.step}",
-                hint="lower train.schedule.scale, raise warmup_steps or set clip_norm; "
-                "then train into a new folder",
+                hint="lower train.schedule.scale, raise warmup_steps or set clip_norm; then train into a new folder",
             )
         speed = tokens / max(time.monotonic() - self._since, 1e-9)
         rate = self._pending[-1].learning_rate
@@ -84,9 +81,7 @@ class Report:
     def validation(self, state: State, loss: float) -> None:
         """Tell the validation loss, in nats a token; the time it took does not count as training speed."""
         self.line(state, valid_loss=loss)
-        self.note(
-            f"step {state.step:,}: validation loss {loss:.4f} (perplexity {math.exp(min(loss, 99)):.2f})"
-        )
+        self.note(f"step {state.step:,}: validation loss {loss:.4f} (perplexity {math.exp(min(loss, 99)):.2f})")
         self._since = time.monotonic()
 
     def line(self, state: State, **numbers: float | str | None) -> None:

@@ -57,9 +57,7 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
 
 
 def _encode(pairs: Pairs, tokenizer: Tokenizer, longest: int, name: str) -> Examples:
-    examples = make_examples(
-        tokenizer.source.encode(pairs.sources), tokenizer.target.encode(pairs.targets), longest
-    )
+    examples = make_examples(tokenizer.source.encode(pairs.sources), tokenizer.target.encode(pairs.targets), longest)
     if not len(examples):
         raise UserError(
             f"every {name} pair is longer than {longest} tokens",

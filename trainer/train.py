@@ -94,9 +94,7 @@ def train(
     return TrainResult(out, out / WEIGHTS, state, score)
 
 
-def train_weights(
-    spec: Spec, data: Path | CorpusFiles, out: Path, options: Options, *, quiet: bool = False
-) -> State:
+def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Options, *, quiet: bool = False) -> State:
     """The part of `train` that makes `out/weights.safetensors`; `quiet` keeps stderr empty."""
     torch.set_flush_denormal(True)  # Adam's moments of rare pieces fade into denormals, which are slow
     if not options.resume:

@@ -53,9 +53,7 @@ def _bodies() -> Schema:
         "not": {"anyOf": [{"required": ["do"]}, {"required": ["repeat"]}]},
         "properties": {name: _call(signature, doc) for name, (signature, doc) in signatures.items()},
     }
-    inline = _object(
-        {"from": _KINDS["value"], "repeat": _KINDS["number"], "do": {"$ref": "#/$defs/body"}}, ["do"]
-    )
+    inline = _object({"from": _KINDS["value"], "repeat": _KINDS["number"], "do": {"$ref": "#/$defs/body"}}, ["do"])
     steps: Schema = {"type": "array", "items": step}
     return {
         "step": {"anyOf": [names, inline, calls]},

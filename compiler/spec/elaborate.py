@@ -36,9 +36,7 @@ class _Elaborator:
     def __init__(self, name: str, model: Model) -> None:
         self.model = model
         self.writer = Writer(name, model)
-        self.binder = Binder(
-            model.sizes, model.declared, {item.vocabulary.name for item in model.inputs.values()}
-        )
+        self.binder = Binder(model.sizes, model.declared, {item.vocabulary.name for item in model.inputs.values()})
         self.choices: set[str] = set()
         self.steps = 0
         self.depth = 0
@@ -120,10 +118,7 @@ class _Elaborator:
         if isinstance(given, str):
             word, span = given, scope.user
         elif choice is None:
-            hint = (
-                suggest(name, self.model.choices)
-                or f"add '{name}: ' and one of {listed(block.bodies)} to choices"
-            )
+            hint = suggest(name, self.model.choices) or f"add '{name}: ' and one of {listed(block.bodies)} to choices"
             raise scope.problem(block.choice.span, f"no choice '{name}' is made", hint)
         else:
             word, span = str(choice.value), choice.span
@@ -138,8 +133,7 @@ class _Elaborator:
         site = Site(self.writer, self.binder, call, scope, path)
         taken = primitive.signature.parameters
         bound = {
-            name: self.binder.bind(name, taken[name].kind, written, scope)
-            for name, written in call.arguments.items()
+            name: self.binder.bind(name, taken[name].kind, written, scope) for name, written in call.arguments.items()
         }
         for value in () if primitive.tokens else (x, *bound.values()):
             if isinstance(value, Value) and value.type.dtype != "float32":

@@ -120,9 +120,7 @@ def _read(path: Path, *, library: bool = False) -> Tree:
 def _decode(shown: str, data: bytes, library: bool) -> Source:
     if len(data) > MAX_BYTES:
         source = Source(shown, "")
-        raise SpecError.at(
-            Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the most a spec may be"
-        )
+        raise SpecError.at(Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the most a spec may be")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -126,9 +126,7 @@ def _residual(site: Site, x: Value, body: Applied) -> Value:
     """`x + body(x)`."""
     change = body(x)
     if not set(change.type.axes) <= set(x.type.axes) or change.type.dtype != x.type.dtype:
-        raise site.refuse(
-            f"{change.type} cannot be added to {x.type}", "a residual keeps the axes of its input"
-        )
+        raise site.refuse(f"{change.type} cannot be added to {x.type}", "a residual keeps the axes of its input")
     return site.emit(Add(), x, change, name="sum")
 
 

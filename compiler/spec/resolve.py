@@ -28,8 +28,7 @@ def read_model(tree: Tree, problems: list[Problem]) -> Model:
     _check_names(tree, problems)
     _check_task(tree, problems)
     declared, choices = (
-        {name: entry.tree for name, entry in _section(tree, section).items()}
-        for section in ("sizes", "choices")
+        {name: entry.tree for name, entry in _section(tree, section).items()} for section in ("sizes", "choices")
     )
     return Model(sizes, declared, choices, inputs, blocks, stages, _ties(tree, problems))
 
@@ -66,9 +65,7 @@ def _bodies(tree: Tree, problems: list[Problem]) -> tuple[dict[str, Block], dict
     for name, entry in own.items():
         if name in PRIMITIVES:
             problems.append(Problem(entry.key, f"'{name}' is a primitive and cannot be defined again"))
-    trees = {
-        name: entry for name, entry in {**reachable_blocks(tree), **own}.items() if name not in PRIMITIVES
-    }
+    trees = {name: entry for name, entry in {**reachable_blocks(tree), **own}.items() if name not in PRIMITIVES}
     signatures = {name: primitive.signature for name, primitive in PRIMITIVES.items()}
     signatures |= {name: signature_of(entry.tree, problems) for name, entry in trees.items()}
     parser = Parser(signatures, problems, frozenset(shipped_blocks()))
@@ -89,9 +86,7 @@ def _inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]) ->
         elif declared is None:
             problems.append(Problem(tokens.span, *unknown_size(tokens.word, sizes)))
         elif tokens.word in sizes and (size != int(size) or not SMALLEST_VOCABULARY <= size <= MAX_AXIS):
-            message = (
-                f"a vocabulary has a whole number of pieces, at least {SMALLEST_VOCABULARY}, found {size:g}"
-            )
+            message = f"a vocabulary has a whole number of pieces, at least {SMALLEST_VOCABULARY}, found {size:g}"
             hint = "four are padding, unknown, begin and end"
             problems.append(Problem(declared.tree.span, message, hint, tokens.span))
         inputs[name] = Tokens(Axis(tokens.word, int(size)), entry.key)

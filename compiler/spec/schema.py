@@ -87,9 +87,7 @@ def _problem(tree: Tree, error: ErrorDetails) -> Problem:
         return Problem(_entry(tree, location[:-1]).key, f"the key '{last}' is missing")
     if kind == "extra_forbidden":
         known = _fields(location[:-1])
-        return Problem(
-            entry.key, f"unknown key '{last[:40]}'", suggest(last, known) or f"known are {', '.join(known)}"
-        )
+        return Problem(entry.key, f"unknown key '{last[:40]}'", suggest(last, known) or f"known are {', '.join(known)}")
     if kind == "value_error":
         return Problem(entry.tree.span, f"{last} {error['msg'].removeprefix('Value error, ')}")
     context = error.get("ctx", {})
@@ -118,7 +116,5 @@ def _fields(location: tuple[int | str, ...]) -> list[str]:
         known = model.model_fields.get(str(step))
         annotation = None if known is None else known.annotation
         inside = (annotation, *get_args(annotation))
-        model = next(
-            (item for item in inside if isinstance(item, type) and issubclass(item, BaseModel)), model
-        )
+        model = next((item for item in inside if isinstance(item, type) and issubclass(item, BaseModel)), model)
     return [item.alias or name for name, item in model.model_fields.items()]

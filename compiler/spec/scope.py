@@ -107,9 +107,7 @@ class Binder:
             return bound
         if isinstance(bound, Axis):
             return Quantity(value, bound.name, tree)
-        return Quantity(
-            value, tree.word if tree.word in self.sizes else name, self.declared.get(tree.word, tree)
-        )
+        return Quantity(value, tree.word if tree.word in self.sizes else name, self.declared.get(tree.word, tree))
 
     def axis(self, tree: Tree, scope: Scope) -> Axis:
         """The axis of this name: an argument, or a size that is a positive whole number."""
@@ -118,9 +116,7 @@ class Binder:
             return bound
         value = self.number(tree, scope)
         if not isinstance(bound, Quantity) and tree.word not in self.sizes:
-            raise scope.problem(
-                tree.span, f"an axis needs a name, found {tree.described()}", "give it one under sizes"
-            )
+            raise scope.problem(tree.span, f"an axis needs a name, found {tree.described()}", "give it one under sizes")
         name = bound.name if isinstance(bound, Quantity) else tree.word
         if value != int(value) or not 1 <= value <= MAX_AXIS:
             raise self.unfit(tree, scope, value, f"the axis {name} needs a positive whole number")
@@ -131,9 +127,7 @@ class Binder:
         bound = scope.arguments.get(tree.word)
         if isinstance(bound, tuple):
             return bound
-        axes = tuple(
-            self.axis(item, scope) for item in (tree.items if isinstance(tree.value, tuple) else (tree,))
-        )
+        axes = tuple(self.axis(item, scope) for item in (tree.items if isinstance(tree.value, tuple) else (tree,)))
         names = [axis.name for axis in axes]
         if not axes or len(set(names)) != len(names):
             raise scope.problem(tree.span, "must be one axis or several different ones")
@@ -159,9 +153,7 @@ class Binder:
         size = bound.written if isinstance(bound, Quantity) else self.declared.get(tree.word, tree)
         parts = parse_number(size).names()
         written = f"{size.value} = " if isinstance(size.value, str) else ""
-        hint = ", ".join(
-            f"{part} is {self.sizes[part]:g}" for part in dict.fromkeys(parts) if part in self.sizes
-        )
+        hint = ", ".join(f"{part} is {self.sizes[part]:g}" for part in dict.fromkeys(parts) if part in self.sizes)
         return SpecError.at(size.span, f"{message}, found {written}{value:g}", hint or None, scope.user)
 
 

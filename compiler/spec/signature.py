@@ -41,9 +41,7 @@ def signature_of(tree: Tree, problems: list[Problem]) -> Signature:
     if takes is None:
         return Signature({})
     if not isinstance(takes.value, dict):
-        problems.append(
-            Problem(takes.span, f"'takes' is a mapping of names to kinds, found {takes.described()}")
-        )
+        problems.append(Problem(takes.span, f"'takes' is a mapping of names to kinds, found {takes.described()}"))
     return Signature(dict(_parameters(takes, problems)))
 
 

@@ -60,9 +60,7 @@ class Spec:
         assert isinstance(document, dict)
         resolved: dict[str, Plain] = {"name": self.name, "task": self.task}
         for section, names in (("sizes", used.sizes), ("choices", used.choices)):
-            resolved[section] = {
-                name: entry.tree.plain() for name, entry in self._section(section) if name in names
-            }
+            resolved[section] = {name: entry.tree.plain() for name, entry in self._section(section) if name in names}
         resolved |= {"inputs": document["inputs"], "model": document["model"], "tie": document.get("tie", [])}
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
         resolved["blocks"] = {name: entry.tree.plain() for name, entry in reachable_blocks(self.tree).items()}

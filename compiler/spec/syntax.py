@@ -77,9 +77,7 @@ class Parser:
         }
         self.takes = signature.parameters
         choice = tree.get("choose")
-        branches = {
-            key: entry.tree for key, entry in tree.entries.items() if key not in ("doc", "takes", "choose")
-        }
+        branches = {key: entry.tree for key, entry in tree.entries.items() if key not in ("doc", "takes", "choose")}
         bodies = {key: self.body(branch) for key, branch in branches.items()}
         self.takes = {}
         return Block(name, tree.span, signature, bodies, defaults, choice)

@@ -103,9 +103,7 @@ def parse_yaml(source: Source) -> Tree:
     except yaml.reader.ReaderError as error:
         before = source.text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise SpecError.at(
-            Span(source, line, column, column + 1), "a character that YAML does not allow"
-        ) from None
+        raise SpecError.at(Span(source, line, column, column + 1), "a character that YAML does not allow") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         assert mark is not None
@@ -176,14 +174,10 @@ class _Reader:
                 raise self.problem(event, "a key must be a word")
             key = event.value
             if key == "<<" and event.implicit[0]:
-                raise self.problem(
-                    event, "merge keys are not supported", "use 'extends', or write the keys out"
-                )
+                raise self.problem(event, "merge keys are not supported", "use 'extends', or write the keys out")
             if key in entries:
                 first = entries[key].key.line
-                raise self.problem(
-                    event, f"the key '{key[:40]}' is given twice", f"the first is in line {first}"
-                )
+                raise self.problem(event, f"the key '{key[:40]}' is given twice", f"the first is in line {first}")
             entries[key] = Entry(self.span(event), self.node(next(self.events), depth + 1))
         return entries
 
@@ -206,9 +200,7 @@ class _Reader:
     def counted(self, tree: Tree, event: yaml.Event, new: int | None = None) -> Tree:
         self.count += tree.weight if new is None else new
         if self.count > MAX_NODES:
-            raise self.problem(
-                event, f"the file has more than {MAX_NODES:,} values once its aliases are expanded"
-            )
+            raise self.problem(event, f"the file has more than {MAX_NODES:,} values once its aliases are expanded")
         return tree
 
     def span(self, event: yaml.Event) -> Span:
@@ -246,6 +238,4 @@ for _tag, _pattern, _ in _WORDS:
 
 def write_yaml(data: Plain) -> str:
     """The YAML text of plain data, keys in order."""
-    return yaml.dump(
-        data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None
-    )
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)

@@ -80,12 +80,8 @@ class Writer:
 
     def _unused(self, graph: Graph) -> list[Problem]:
         used = {value.name for node in graph.nodes for value in node.inputs} | {graph.outputs[0].name}
-        spans = [
-            self._spans[node.outputs[0].name] for node in graph.nodes if node.outputs[0].name not in used
-        ]
-        problems = [
-            Problem(span, "the result of this step is not used by anything") for span in dict.fromkeys(spans)
-        ]
+        spans = [self._spans[node.outputs[0].name] for node in graph.nodes if node.outputs[0].name not in used]
+        problems = [Problem(span, "the result of this step is not used by anything") for span in dict.fromkeys(spans)]
         inputs = [value.name for value in graph.inputs if value.name not in used]
         return problems + [
             Problem(self.inputs[name].span, f"the input '{name}' is not used by anything") for name in inputs

@@ -85,9 +85,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def describe(
-    version: bool = typer.Option(
-        False, "--version", help="Print the version.", callback=_print_version, is_eager=True
-    ),
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_print_version, is_eager=True),
 ) -> None:
     """One YAML spec becomes a PyTorch module to train and a certified ONNX engine to ship.
 

@@ -56,14 +56,16 @@ CASES = {
     "layer_norm": Case(LayerNorm(1e-6), (("a", "b", "d"),), (("d",), ("d",))),
     "append": Case(Append("t", "p", "s"), (("a", "h", "p", "k"), ("a", "h", "t", "k"))),
     "attention": Case(Attention("q", "s", False), (("a", "h", "q", "k"), ("a", "h", "s", "k"), ("a", "h", "s", "v"))),
-    "causal attention": Case(Attention("t", "t", True), (("a", "h", "t", "k"), ("a", "h", "t", "k"), ("a", "h", "t", "v"))),
+    "causal attention": Case(
+        Attention("t", "t", True), (("a", "h", "t", "k"), ("a", "h", "t", "k"), ("a", "h", "t", "v"))
+    ),
     "attention with a beam on both sides": Case(
         Attention("q", "s", False), (("a", "w", "h", "q", "k"), ("a", "w", "h", "s", "k"), ("a", "w", "h", "s", "v"))
     ),
     "attention with a beam on the query": Case(
         Attention("q", "s", False), (("a", "w", "h", "q", "k"), ("a", "h", "s", "k"), ("a", "h", "s", "v"))
     ),
-}  # fmt: skip
+}
 
 KNOWN = {"d", "k", "v", "h", "o"}
 """Axes whose sizes stand in the graph; the others are known only at run time."""
@@ -193,10 +195,16 @@ def test_missing_rule_names_op_and_table() -> None:
 
 WRONG: list[tuple[Callable[[], Graph], str]] = [
     (lambda: one_op(Case(Linear(("z",)), (("a", "d"),), (("o", "d"),)), dict.fromkeys("ado", 2)), "has no axis z"),
-    (lambda: one_op(Case(Linear(("d",)), (("a", "d"),), (("o", "k"),)), {"a": 1, "d": 2, "o": 3, "k": 4}), "does not fit d=2"),
+    (
+        lambda: one_op(Case(Linear(("d",)), (("a", "d"),), (("o", "k"),)), {"a": 1, "d": 2, "o": 3, "k": 4}),
+        "does not fit d=2",
+    ),
     (lambda: one_op(Case(Linear(("d",)), (("o", "d"),), (("o", "d"),)), dict.fromkeys("do", 2)), "axis o twice"),
-    (lambda: one_op(Case(Attention("q", "s", True), (("q", "k"), ("s", "k"), ("s", "v"))), dict.fromkeys("qskv", 2)), "looks along one axis"),
-]  # fmt: skip
+    (
+        lambda: one_op(Case(Attention("q", "s", True), (("q", "k"), ("s", "k"), ("s", "v"))), dict.fromkeys("qskv", 2)),
+        "looks along one axis",
+    ),
+]
 
 
 @pytest.mark.parametrize(("make", "message"), WRONG)

@@ -60,9 +60,7 @@ def test_translate_of_nothing_is_nothing(engine: Engine) -> None:
     assert engine.translate([]) == []
 
 
-@pytest.mark.parametrize(
-    "text", ["hello 漢 world", "漢", "hello \N{GRINNING FACE}", "hello\0world", "漢 hello"]
-)
+@pytest.mark.parametrize("text", ["hello 漢 world", "漢", "hello \N{GRINNING FACE}", "hello\0world", "漢 hello"])
 def test_translate_writes_nothing_for_unknown_characters(engine: Engine, text: str) -> None:
     [[best]] = engine.translate([text])
     assert 1 in best.tokens
@@ -86,9 +84,7 @@ def test_translate_refuses_a_long_text_naming_its_line(engine: Engine) -> None:
     assert "--truncate" in str(caught.value.hint)
 
 
-def test_translate_cuts_a_long_text_on_demand_and_warns(
-    engine: Engine, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_translate_cuts_a_long_text_on_demand_and_warns(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         [_, [best]] = engine.translate(["hello", "two dogs " * 2000], truncate=True)
     assert len(best.tokens) == 1024

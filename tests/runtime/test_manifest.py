@@ -36,9 +36,7 @@ def test_load_refuses_one_flipped_byte_in_any_file(own_engine: Path, name: str) 
     data = bytearray((own_engine / name).read_bytes())
     data[len(data) // 2] ^= 1
     (own_engine / name).write_bytes(data)
-    assert (
-        message(own_engine) == f"{own_engine / name}: the content is not what was built: its sha256 differs"
-    )
+    assert message(own_engine) == f"{own_engine / name}: the content is not what was built: its sha256 differs"
 
 
 def test_load_refuses_every_flipped_byte_of_a_checksummed_manifest(own_engine: Path) -> None:

@@ -162,9 +162,7 @@ def test_tying_is_one_line(build: Build, tie: str, tables: int) -> None:
 
 
 def test_tied_parameter_is_named_and_drawn_as_the_first_of_its_group(build: Build) -> None:
-    graph = build(
-        E + "tie: [[logits/weight, encoder/embed/embedding/weight, decoder/embed/embedding/weight]]\n"
-    )
+    graph = build(E + "tie: [[logits/weight, encoder/embed/embedding/weight, decoder/embed/embedding/weight]]\n")
     table = next(parameter for parameter in graph.parameters if parameter.name == "logits/weight")
     assert table.initial.kind == "uniform" and "encoder/embed/embedding/weight" not in paths(graph)
     assert shipped("transformer_base").parameters[0].initial.kind == "normal"

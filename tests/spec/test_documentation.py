@@ -34,11 +34,7 @@ def test_table_of_primitives_has_all_with_their_arguments() -> None:
     assert table.keys() == PRIMITIVES.keys()
     for name, primitive in PRIMITIVES.items():
         written = re.findall(r"`(\w+)`", table[name])
-        assert (
-            written == []
-            if primitive.signature.transparent
-            else written == list(primitive.signature.parameters)
-        )
+        assert written == [] if primitive.signature.transparent else written == list(primitive.signature.parameters)
 
 
 def test_page_names_every_kind_of_argument() -> None:
@@ -52,9 +48,7 @@ def test_page_shows_the_error_as_it_is(problems: Problems) -> None:
 
 
 def test_page_states_the_bounds() -> None:
-    bounds = (
-        f"{tree.MAX_BYTES // 1024} KiB, {tree.MAX_NODES:,} values after aliases, {tree.MAX_DEPTH} levels, "
-    )
+    bounds = f"{tree.MAX_BYTES // 1024} KiB, {tree.MAX_NODES:,} values after aliases, {tree.MAX_DEPTH} levels, "
     bounds += f"{elaborate.MAX_STEPS:,} steps, {MAX_PARAMETERS:,} parameters"
     assert bounds in " ".join(PAGE.split())
 

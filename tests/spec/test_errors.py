@@ -17,10 +17,7 @@ from .conftest import Build, Problems
 
 BASE = (SHIPPED / "transformer_base.yaml").read_text()
 E = "extends: transformer_base\n"
-CASES = [
-    tuple(case.split("~~~\n"))
-    for case in Path(__file__).with_name("errors.txt").read_text().split("======\n")
-]
+CASES = [tuple(case.split("~~~\n")) for case in Path(__file__).with_name("errors.txt").read_text().split("======\n")]
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[text.split("\n", 1)[1][:50] for text, _ in CASES])
@@ -38,8 +35,7 @@ def test_control_character_is_refused(problems: Problems) -> None:
 
 def test_errors_are_all_reported_in_the_order_of_the_file(problems: Problems) -> None:
     found = problems(
-        E
-        + "sizes: {3x: 1}\nchoices: {norm: [a]}\nmodel: {logits: {do: [lnear, scle: 2]}}\ntrain: {seed: -1}\n"
+        E + "sizes: {3x: 1}\nchoices: {norm: [a]}\nmodel: {logits: {do: [lnear, scle: 2]}}\ntrain: {seed: -1}\n"
     )
     assert [(problem.span.line, problem.span.column, problem.message) for problem in found] == [
         (2, 9, "'3x' is not a name"),
@@ -164,9 +160,7 @@ def test_content_that_is_no_spec_is_refused(
     assert (error.value.place, error.value.message) == (f"model.yaml:{place}", message)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [("none.yaml", "there is no such file"), (".", "it is a folder")]
-)
+@pytest.mark.parametrize(("name", "reason"), [("none.yaml", "there is no such file"), (".", "it is a folder")])
 def test_file_that_cannot_be_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
 ) -> None:

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from xformc.compiler.spec.expressions import ExpressionError, parse_expression
 
 SIZES = {"d_model": 512, "heads": 8, "dropout": 0.1}
-ATOMS = st.one_of(
-    st.integers(0, 99).map(str), st.sampled_from(list(SIZES)), st.sampled_from(["0.5", "1e-3", ".25"])
-)
+ATOMS = st.one_of(st.integers(0, 99).map(str), st.sampled_from(list(SIZES)), st.sampled_from(["0.5", "1e-3", ".25"]))
 EXPRESSIONS = st.recursive(
     ATOMS,
     lambda inner: st.one_of(

@@ -28,9 +28,7 @@ SCALARS = st.one_of(
     st.integers(-10, 10),
     st.sampled_from([10**6, 10**18, -1, 0.5, 1e300, float("nan"), float("inf"), -0.0]),
     st.sampled_from(WORDS),
-    st.sampled_from(
-        ["x", "../x", "/etc/passwd", "d_model * d_model", "1 / 0", "sqrt(-1)", "((", "\0", "é", "a" * 300]
-    ),
+    st.sampled_from(["x", "../x", "/etc/passwd", "d_model * d_model", "1 / 0", "sqrt(-1)", "((", "\0", "é", "a" * 300]),
     st.text(max_size=8),
 )
 VALUES = st.recursive(
@@ -58,9 +56,7 @@ def mutate(document: object, data: st.DataObject) -> None:
         holder[data.draw(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)))] = holder.pop(key)
     elif what == "move":
         other = data.draw(st.sampled_from(holders(document)))
-        holder[key] = copy.deepcopy(
-            data.draw(st.sampled_from([*other.values()] if isinstance(other, dict) else other))
-        )
+        holder[key] = copy.deepcopy(data.draw(st.sampled_from([*other.values()] if isinstance(other, dict) else other)))
     else:
         holder[key] = data.draw(VALUES)
 

@@ -117,9 +117,7 @@ def test_schedule_needs_the_width_of_the_model(tmp_path: Path) -> None:
     path.write_text(text.replace("d_model: 128", "d_model: -128"))
     with pytest.raises(SpecError) as error:
         load_spec(path)
-    assert (
-        error.value.message == "the learning rate goes with d_model^-0.5, so d_model must be a positive size"
-    )
+    assert error.value.message == "the learning rate goes with d_model^-0.5, so d_model must be a positive size"
     assert error.value.hint == "call the width of the model d_model"
 
 

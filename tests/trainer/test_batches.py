@@ -12,12 +12,8 @@ def draw_examples(count: int, longest: int, seed: int) -> Examples:
     return make_examples(sentences[:count], sentences[count:], longest)
 
 
-@given(
-    count=st.integers(1, 200), longest=st.integers(2, 40), budget=st.integers(42, 400), seed=st.integers(0, 9)
-)
-def test_plan_batches_deals_every_pair_once_within_the_budget(
-    count: int, longest: int, budget: int, seed: int
-) -> None:
+@given(count=st.integers(1, 200), longest=st.integers(2, 40), budget=st.integers(42, 400), seed=st.integers(0, 9))
+def test_plan_batches_deals_every_pair_once_within_the_budget(count: int, longest: int, budget: int, seed: int) -> None:
     examples = draw_examples(count, longest, seed)
     plan = plan_batches(examples, budget, seed, epoch=3)
     assert sorted(np.concatenate(plan).tolist()) == list(range(count))

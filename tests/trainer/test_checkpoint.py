@@ -42,9 +42,7 @@ def trained() -> tuple[TinyModel, torch.optim.Optimizer]:
 
 def save(run: Path, *steps: int) -> list[Path]:
     model, optimizer = trained()
-    return [
-        save_checkpoint(run, replace(STATE, step=step), model, optimizer, {"who": "me"}) for step in steps
-    ]
+    return [save_checkpoint(run, replace(STATE, step=step), model, optimizer, {"who": "me"}) for step in steps]
 
 
 def test_save_checkpoint_writes_weights_under_their_paths(tmp_path: Path) -> None:
@@ -66,9 +64,7 @@ def test_load_checkpoint_restores_state_weights_and_optimizer(tmp_path: Path) ->
     saved, saved_optimizer = trained()
     assert torch.equal(model.embedding, saved.embedding)
     for kind in ("step", "exp_avg", "exp_avg_sq"):
-        assert torch.equal(
-            optimizer.state[model.embedding][kind], saved_optimizer.state[saved.embedding][kind]
-        )
+        assert torch.equal(optimizer.state[model.embedding][kind], saved_optimizer.state[saved.embedding][kind])
 
 
 def test_load_checkpoint_refuses_another_model(tmp_path: Path) -> None:

@@ -94,9 +94,7 @@ def test_read_pairs_ends_lines_at_line_feeds_only(tmp_path: Path) -> None:
     assert read_pairs(ParallelFiles(tmp_path / "a", tmp_path / "b")).sources == ("one\u2028two\x0bthree",)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "counts"), [("a\nb\nc\n", "x\n", (3, 1)), ("a\n", "x\ny", (1, 2))]
-)
+@pytest.mark.parametrize(("first", "second", "counts"), [("a\nb\nc\n", "x\n", (3, 1)), ("a\n", "x\ny", (1, 2))])
 def test_read_pairs_refuses_unequal_line_counts(
     tmp_path: Path, first: str, second: str, counts: tuple[int, int]
 ) -> None:

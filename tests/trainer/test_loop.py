@@ -113,9 +113,7 @@ def test_take_step_clips_the_gradient() -> None:
     model = TinyModel()
     batch = make_batch(EXAMPLES, plan_batches(EXAMPLES, 64, 1, 0)[0])
     take_step(model, make_adam(model), (batch,), make_recipe(clip_norm=0.01), step=1)
-    norm = torch.linalg.vector_norm(
-        torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None])
-    )
+    norm = torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]))
     assert float(norm) == pytest.approx(0.01, rel=1e-3)
 
 

@@ -48,9 +48,7 @@ def test_train_tokenizer_says_the_largest_possible_size() -> None:
 
 
 def test_train_tokenizer_says_how_many_characters_there_are() -> None:
-    with pytest.raises(
-        UserError, match="source vocabulary has 10 pieces, but the text's characters alone are"
-    ):
+    with pytest.raises(UserError, match="source vocabulary has 10 pieces, but the text's characters alone are"):
         train_tokenizer(SOURCES, TARGETS, (10, 40), kind="bpe", shared=False)
 
 

@@ -119,9 +119,7 @@ def test_train_does_not_write_into_a_run(folder: Path) -> None:
 
 def test_resume_refuses_other_text_and_another_spec(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the training text has changed"):
-        train_tiny(
-            folder / "tiny.yaml", write_corpus(tmp_path / "data", 199), folder / "whole", Options(resume=True)
-        )
+        train_tiny(folder / "tiny.yaml", write_corpus(tmp_path / "data", 199), folder / "whole", Options(resume=True))
     changed = write_spec(tmp_path, SPEC.replace("warmup_steps: 20", "warmup_steps: 30"))
     with pytest.raises(UserError, match=r"the spec has changed\n.*warmup_steps: 20.*\n.*warmup_steps: 30"):
         train_tiny(changed, folder / "data", folder / "whole", Options(resume=True))
@@ -132,9 +130,7 @@ def test_train_says_when_every_pair_is_too_long(folder: Path, tmp_path: Path) ->
     for name in ("train.tsv", "valid.tsv"):
         lines = (folder / "data" / name).read_text().splitlines()
         pairs = [line.split("\t") for line in lines]
-        (tmp_path / name).write_text(
-            "".join(f"{source} {source} {source}\t{target}\n" for source, target in pairs)
-        )
+        (tmp_path / name).write_text("".join(f"{source} {source} {source}\t{target}\n" for source, target in pairs))
     with pytest.raises(UserError, match="every training pair is longer than 3 tokens"):
         train_tiny(spec, tmp_path, tmp_path / "run", Options())
 

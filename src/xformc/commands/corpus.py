@@ -44,9 +44,7 @@ def corpus(
     assert kind is CorpusKind.numbers
     in_words = _number_words()
     for split, numbers in choose_numbers(train, valid, test, seed).items():
-        pairs = [
-            (in_words(number, lang="en"), in_words(number, lang="de")) for number in _tracked(numbers, split)
-        ]
+        pairs = [(in_words(number, lang="en"), in_words(number, lang="de")) for number in _tracked(numbers, split)]
         _write(out / f"{split}.tsv", (f"{english}\t{german}" for english, german in pairs))
         if split == "test":
             _write(out / "test.en", (english for english, _ in pairs))

@@ -33,9 +33,7 @@ class Scores:
 
 def evaluate(
     engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
-    source: Annotated[
-        Path, Argument(help="Text to translate, a sentence a line; .gz is unpacked.", metavar="SRC")
-    ],
+    source: Annotated[Path, Argument(help="Text to translate, a sentence a line; .gz is unpacked.", metavar="SRC")],
     references: Annotated[
         list[Path], Argument(help="Its translation, line by line; several are allowed.", metavar="REF...")
     ],
@@ -128,9 +126,7 @@ def _check_tokenizer(name: str) -> None:
 
     names = sorted(cast(Any, sacrebleu.BLEU).TOKENIZERS)
     if name not in names:
-        raise UserError(
-            f"--tokenize {name}: sacreBLEU has no such tokenizer", hint=f"there are: {', '.join(names)}"
-        )
+        raise UserError(f"--tokenize {name}: sacreBLEU has no such tokenizer", hint=f"there are: {', '.join(names)}")
 
 
 def _as_json(scores: Scores) -> dict[str, object]:

@@ -53,8 +53,7 @@ def _summary(manifest: Manifest, certificate: Document) -> list[str]:
         f"{manifest.name}: {manifest.task}, {manifest.parameters:,} {manifest.weights} parameters",
         f"target       {manifest.target}, {manifest.precision}, {size / 1e6:,.1f} MB on disk",
         f"vocabulary   {_vocabulary(manifest)}",
-        f"longest      source {_bound(manifest.max_source_length)}, "
-        f"target {_bound(manifest.max_target_length)}",
+        f"longest      source {_bound(manifest.max_source_length)}, target {_bound(manifest.max_target_length)}",
         "inputs       source [batch, source] int64, ended by 3, padded with 0; and with these defaults:",
         f"             beam_width {defaults.beam_width}, n_best {defaults.n_best}, "
         f"length_penalty {defaults.length_penalty:g}, max_length_factor {defaults.max_length_factor:g}, "

@@ -25,15 +25,11 @@ def translate(
     beam_width: Annotated[int | None, Option(help="Partial translations kept; 1 is greedy.")] = None,
     n_best: Annotated[int | None, Option(help="Translations for each line, best first.")] = None,
     length_penalty: Annotated[float | None, Option(help="More prefers longer translations.")] = None,
-    max_length_factor: Annotated[
-        float | None, Option(help="At most this times the source's tokens ...")
-    ] = None,
+    max_length_factor: Annotated[float | None, Option(help="At most this times the source's tokens ...")] = None,
     max_length_offset: Annotated[int | None, Option(help="... and this many tokens more.")] = None,
     scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print a JSON object for each line.")] = False,
-    truncate: Annotated[
-        bool, Option("--truncate", help="Cut lines that are too long, with a warning.")
-    ] = False,
+    truncate: Annotated[bool, Option("--truncate", help="Cut lines that are too long, with a warning.")] = False,
     window: Annotated[int, Option(help="Lines read ahead to batch by length; 1 answers at once.")] = WINDOW,
     batch_tokens: Annotated[int, Option(help="Source tokens decoded together.")] = BATCH_TOKENS,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
