@@ -27,7 +27,7 @@ from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.files import atomic_directory
-from xformc.runtime.manifest import FORMAT, MANIFEST_NAME
+from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, manifest_checksum
 from xformc.runtime.options import SearchOptions
 
 CERTIFICATE, SPEC = "certificate.json", "spec.yaml"
@@ -68,6 +68,7 @@ def build_engine(
         certificate.write(folder / CERTIFICATE)
         manifest = _manifest(spec, graph, options, target, names, weights is not None)
         manifest["files"] = {path.name: _record(path) for path in sorted(folder.iterdir())}
+        manifest["checksum"] = manifest_checksum(manifest)
         (folder / MANIFEST_NAME).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return certificate
 

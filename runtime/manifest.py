@@ -117,14 +117,12 @@ def check_files(directory: Path | str, manifest: Manifest, *, verify_hashes: boo
 
 
 def manifest_checksum(fields: Mapping[str, object]) -> str:
-    """The sha256 that engine.json may carry as `checksum`: of its other keys, as sorted compact JSON."""
+    """The sha256 that engine.json carries as `checksum`: of its other keys, as sorted compact JSON."""
     rest = {key: value for key, value in fields.items() if key != "checksum"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _check_checksum(document: Document) -> None:
-    if "checksum" not in document.fields:
-        return
     if document.text("checksum") != manifest_checksum(document.fields):
         raise UserError(_CHANGED, place=document.place, hint=_COPY)
 

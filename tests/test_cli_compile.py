@@ -86,11 +86,15 @@ def test_a_built_engine_translates_by_every_option(xformc: CommandLine, built: P
     assert found.lengths.max() <= 4
 
 
-def test_a_flipped_byte_is_a_mistake_for_verify(xformc: CommandLine, built: Path, tmp_path: Path) -> None:
+FILES = ("model.onnx", "tokenizer.model", "certificate.json", "spec.yaml", "engine.json")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_byte_is_a_mistake_for_verify(xformc: CommandLine, built: Path, tmp_path: Path, name: str) -> None:
     engine = shutil.copytree(built, tmp_path / "engine")
-    data = bytearray((engine / "model.onnx").read_bytes())
-    data[len(data) // 2] ^= 1
-    (engine / "model.onnx").write_bytes(data)
+    data = bytearray((engine / name).read_bytes())
+    data[data.index(b"e", len(data) // 2)] ^= 1
+    (engine / name).write_bytes(data)
     assert "the content is not what was built" in mistake(xformc("verify", engine))
 
 

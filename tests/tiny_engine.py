@@ -13,6 +13,8 @@ import onnx
 import sentencepiece
 from onnx import TensorProto, helper, numpy_helper
 
+from xformc.runtime.manifest import manifest_checksum
+
 SENTENCES = [
     "one two three", "twenty-one", "a man rides a red bicycle", "two dogs play in the snow", "hello world",
     "the quick brown fox jumps over the lazy dog", "we were here before you", "numbers in words",
@@ -48,13 +50,14 @@ def make_engine(directory: Path) -> Path:
 
 
 def write_manifest(directory: Path, manifest: dict[str, object]) -> None:
-    """Write engine.json with the sizes and hashes of the files as they are now."""
+    """Write engine.json with the sizes and hashes of the files as they are now, and its own."""
     files = {
         path.name: {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         for path in sorted(directory.iterdir())
         if path.name != "engine.json"
     }
-    (directory / "engine.json").write_text(json.dumps({**manifest, "files": files}))
+    content = {**manifest, "files": files}
+    (directory / "engine.json").write_text(json.dumps({**content, "checksum": manifest_checksum(content)}))
 
 
 def copy_model() -> onnx.ModelProto:
