@@ -101,8 +101,6 @@ def describe(
 
 def main() -> None:
     """Run the command line of this process."""
-    # PyTorch waits by spinning unless told otherwise; beside a busy process that is 5 to 10 times slower.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
         _use_utf8(stream)
     logging.basicConfig(format="%(levelname)s: %(message)s")
