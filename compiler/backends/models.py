@@ -79,20 +79,20 @@ def stepwise_model(
         emitter.merged(*((Axis("past", 0) if axis.name == "past" else axis,) for axis in state.past.type.axes))
         for state in decoder.states
     ]
-    empty = [emitter.op("Expand", emitter.floats(0.0, shape=()), size) for size in sizes]
+    empty = [emitter.op("Expand", 0.0, size) for size in sizes]
     shown = [decoder.logits, *show]
 
     def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
-        newest = scope.op("Gather", target.name, scope.op("Unsqueeze", iteration, scope.integers(0)), axis=1)
+        newest = scope.op("Gather", target.name, scope.op("Unsqueeze", iteration, [0]), axis=1)
         names = {value.name: scope.name_of(value) for value in decoder.constants}
         names |= {token.name: newest, "position": iteration}
         names |= {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
         _, *new = scope.graph(decoder.step, names)
         collected = [(value.type, scope.name_of(value)) for value in shown]
-        return scope.op("Identity", scope.booleans(True, shape=())), new, collected
+        return scope.op("Identity", True), new, collected
 
     carried = [(state.past.type, name) for state, name in zip(decoder.states, empty, strict=True)]
-    results = emitter.loop(steps, emitter.booleans(True, shape=()), carried, body, frozenset({"batch", "source"}))
+    results = emitter.loop(steps, carried, body, frozenset({"batch", "source"}))
     stacked = results[len(carried) :]
     outputs = [
         (

@@ -12,7 +12,7 @@ from xformc.compiler import ops
 from xformc.compiler.backends.initializers import Initializers
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.graph.rules import to_onnx
+from xformc.compiler.graph.rules import Operand, to_onnx
 
 assert ops, "importing the ops fills the rule tables"
 
@@ -23,6 +23,9 @@ DTYPES: dict[DType, int] = {
     "int64": TensorProto.INT64,
     "bool": TensorProto.BOOL,
 }
+
+
+_NUMPY = {bool: np.bool_, int: np.int64, float: np.float32}
 
 
 class Emitter:
@@ -56,29 +59,17 @@ class Emitter:
         self._root._count += 1
         return f"{hint}_{self._root._count}"
 
-    def op(self, kind: str, *inputs: str, domain: str = "", name: str | None = None, **attributes: Any) -> str:
+    def op(self, kind: str, *inputs: Operand, domain: str = "", name: str | None = None, **attributes: Any) -> str:
         """Write one node with one output and return the output's name."""
-        output = name or self.fresh(kind)
-        self.nodes.append(helper.make_node(kind, list(inputs), [output], domain=domain, **attributes))
+        output, names = name or self.fresh(kind), [self.operand(value) for value in inputs]
+        self.nodes.append(helper.make_node(kind, names, [output], domain=domain, **attributes))
         return output
 
-    def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
+    def ops(self, kind: str, count: int, *inputs: Operand, **attributes: Any) -> tuple[str, ...]:
         """Write one node with `count` outputs and return their names."""
-        outputs = tuple(self.fresh(kind) for _ in range(count))
-        self.nodes.append(helper.make_node(kind, list(inputs), list(outputs), **attributes))
+        outputs, names = tuple(self.fresh(kind) for _ in range(count)), [self.operand(value) for value in inputs]
+        self.nodes.append(helper.make_node(kind, names, list(outputs), **attributes))
         return outputs
-
-    def floats(self, *values: float, shape: tuple[int, ...] | None = None) -> str:
-        """A float32 constant: a vector, or of the given shape."""
-        return self._constant(np.array(values, np.float32), shape)
-
-    def integers(self, *values: int, shape: tuple[int, ...] | None = None) -> str:
-        """An int64 constant: a vector, or of the given shape."""
-        return self._constant(np.array(values, np.int64), shape)
-
-    def booleans(self, *values: bool, shape: tuple[int, ...] | None = None) -> str:
-        """A bool constant: a vector, or of the given shape."""
-        return self._constant(np.array(values, np.bool_), shape)
 
     def default(self, name: str, value: float) -> Type:
         """An input of the model without axes that has a default value: int64 or float32, as the value is."""
@@ -136,8 +127,7 @@ class Emitter:
     def loop(
         self,
         trips: str,
-        condition: str,
-        carried: Sequence[tuple[Type, str]],
+        carried: Sequence[tuple[Type, Operand]],
         body: Callable[["Emitter", str, list[str]], tuple[str, list[str], list[tuple[Type, str]]]],
         keeps: frozenset[str] = frozenset(),
     ) -> tuple[str, ...]:
@@ -158,7 +148,7 @@ class Emitter:
             [_info(name, type, named=False) for name, type in zip(results, types, strict=True)],
         )
         count = len(carried) + len(collected)
-        return self.ops("Loop", count, trips, condition, *(name for _, name in carried), body=graph)
+        return self.ops("Loop", count, trips, True, *(value for _, value in carried), body=graph)
 
     def own(self, names: Sequence[str]) -> list[str]:
         """The same values under names that nodes of this scope make, each once: what a body may give as results."""
@@ -170,10 +160,14 @@ class Emitter:
 
     def flat(self, name: str, *shape: int) -> str:
         """A parameter as a matrix or vector of this shape: stored so if it can be, else reshaped by a node."""
-        return name if self.weights.flatten(name, shape) else self.op("Reshape", name, self.integers(*shape))
+        return name if self.weights.flatten(name, shape) else self.op("Reshape", name, shape)
 
-    def _constant(self, array: Any, shape: tuple[int, ...] | None) -> str:
-        array = array if shape is None else array.reshape(shape)
+    def operand(self, value: Operand) -> str:
+        """The name of an input: itself, or that of the constant, which the model holds once."""
+        if isinstance(value, str):
+            return value
+        first = value if isinstance(value, int | float) else value[0]
+        array = np.array(value, _NUMPY[type(first)])
         key = array.dtype.str.encode() + repr(array.shape).encode() + array.tobytes()
         root = self._root
         if key not in root._constants:
@@ -204,11 +198,11 @@ class Emitter:
         known = prod(axis.size for axis in group if axis.size is not None)
         symbols = [self._size(axis.name) for axis in group if axis.size is None]
         if not symbols:
-            return self.integers(known)
+            return self.operand([known])
         result = symbols[0]
-        for other in [*symbols[1:], *([self.integers(known)] if known != 1 else [])]:
+        for other in symbols[1:]:
             result = self.op("Mul", result, other)
-        return result
+        return result if known == 1 else self.op("Mul", result, [known])
 
 
 def model(

@@ -60,25 +60,21 @@ class TorchNamespace(Protocol):
         ...
 
 
+Operand = str | bool | int | float | Sequence[int] | Sequence[float]
+"""An input of an ONNX node: the name of a value, or a constant (a number without axes, or a vector of them)."""
+
+
 class OnnxEmitter(Protocol):
-    """What a `to_onnx` rule may use to write ONNX nodes; all arguments and results are names of ONNX values."""
+    """What a `to_onnx` rule may use to write ONNX nodes; results are names of ONNX values."""
 
     fused: bool
 
-    def op(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+    def op(self, kind: str, *inputs: Operand, domain: str = "", **attributes: Any) -> str:
         """Write one node with one output."""
         ...
 
-    def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
+    def ops(self, kind: str, count: int, *inputs: Operand, **attributes: Any) -> tuple[str, ...]:
         """Write one node with `count` outputs."""
-        ...
-
-    def floats(self, *values: float, shape: tuple[int, ...] | None = None) -> str:
-        """A float32 constant: a vector, or of the given shape (`()` is a scalar)."""
-        ...
-
-    def integers(self, *values: int, shape: tuple[int, ...] | None = None) -> str:
-        """An int64 constant: a vector, or of the given shape (`()` is a scalar)."""
         ...
 
     def flat(self, name: str, *shape: int) -> str:

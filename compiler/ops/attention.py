@@ -183,22 +183,22 @@ def _depth(query: Type) -> int:
 def _scores(onnx: OnnxEmitter, query: str, key: str, scale: float, rank: int) -> str:
     if onnx.fused:
         return onnx.op("FusedMatMul", query, key, domain="com.microsoft", transB=1, alpha=scale)
-    scaled = onnx.op("Mul", query, onnx.floats(scale, shape=()))
+    scaled = onnx.op("Mul", query, scale)
     order = [*range(rank - 2), rank - 1, rank - 2]
     return onnx.op("MatMul", scaled, onnx.op("Transpose", key, perm=order))
 
 
 def _causal(onnx: OnnxEmitter, axis: Axis) -> str:
     def make() -> str:
-        masked = onnx.op("Expand", onnx.floats(MASKED, shape=()), onnx.merged((axis,), (axis,)))
-        return onnx.op("Trilu", masked, onnx.integers(1, shape=()), upper=1)
+        masked = onnx.op("Expand", MASKED, onnx.merged((axis,), (axis,)))
+        return onnx.op("Trilu", masked, 1, upper=1)
 
     return onnx.once(f"causal {axis.name}", make)
 
 
 def _masked(onnx: OnnxEmitter, mask: str, batch: int) -> str:
     def make() -> str:
-        bias = onnx.op("Where", mask, onnx.floats(0.0, shape=()), onnx.floats(MASKED, shape=()))
-        return onnx.op("Unsqueeze", bias, onnx.integers(*range(1, batch + 1)))
+        bias = onnx.op("Where", mask, 0.0, MASKED)
+        return onnx.op("Unsqueeze", bias, [*range(1, batch + 1)])
 
     return onnx.once(f"bias of {mask} over {batch}", make)

@@ -133,7 +133,7 @@ def _scale_torch(op: Scale, node: Node, torch: TorchNamespace) -> Callable[[Any]
 
 @to_onnx.rule(Scale)
 def _scale_onnx(op: Scale, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    return (onnx.op("Mul", *inputs, onnx.floats(op.factor, shape=())),)
+    return (onnx.op("Mul", *inputs, float(op.factor)),)
 
 
 @to_torch.rule(Dropout)

@@ -66,7 +66,7 @@ def _expand_torch(op: Expand, node: Node, torch: TorchNamespace) -> Callable[[An
 
 @to_onnx.rule(Expand)
 def _expand_onnx(op: Expand, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    return (onnx.op("Unsqueeze", *inputs, onnx.integers(-1)),)
+    return (onnx.op("Unsqueeze", *inputs, [-1]),)
 
 
 def permutation(found: Type, wanted: Type) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -102,5 +102,5 @@ def emit_aligned(onnx: OnnxEmitter, name: str, found: Type, wanted: Type) -> str
     if order != tuple(range(len(order))):
         name = onnx.op("Transpose", name, perm=list(order))
     if inserted and inserted != tuple(range(len(inserted))):
-        name = onnx.op("Unsqueeze", name, onnx.integers(*inserted))
+        name = onnx.op("Unsqueeze", name, [*inserted])
     return name

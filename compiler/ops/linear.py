@@ -76,7 +76,7 @@ def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     ordered = _ordered(op, x)
     new = prod(weight.sizes()[: len(weight.axes) - len(op.over)])
     width = prod(weight.sizes()) // new
-    rows = onnx.op("Reshape", emit_aligned(onnx, inputs[0], x, ordered), onnx.integers(-1, width))
+    rows = onnx.op("Reshape", emit_aligned(onnx, inputs[0], x, ordered), [-1, width])
     bias = [onnx.flat(name, new) for name in inputs[2:]]
     product = onnx.op("Gemm", rows, onnx.flat(inputs[1], new, width), *bias, transB=1)
     return (onnx.op("Reshape", product, onnx.shape(node.outputs[0].type.axes)),)

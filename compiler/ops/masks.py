@@ -36,4 +36,4 @@ def _padding_mask_torch(op: PaddingMask, node: Node, torch: TorchNamespace) -> C
 
 @to_onnx.rule(PaddingMask)
 def _padding_mask_onnx(op: PaddingMask, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    return (onnx.op("Not", onnx.op("Equal", *inputs, onnx.integers(op.pad, shape=()))),)
+    return (onnx.op("Not", onnx.op("Equal", *inputs, op.pad)),)

@@ -70,7 +70,7 @@ def _positions_torch(op: Positions, node: Node, torch: TorchNamespace) -> Callab
 @to_onnx.rule(Positions)
 def _positions_onnx(op: Positions, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     size = onnx.op("Squeeze", onnx.shape((node.inputs[0].type.axis(op.axis),)))
-    return (onnx.op("Range", onnx.integers(0, shape=()), size, onnx.integers(1, shape=())),)
+    return (onnx.op("Range", 0, size, 1),)
 
 
 @to_step.rule(Positions)
@@ -104,10 +104,10 @@ def _sinusoid_torch(op: Sinusoid, node: Node, torch: TorchNamespace) -> Callable
 
 @to_onnx.rule(Sinusoid)
 def _sinusoid_onnx(op: Sinusoid, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    positions = onnx.op("Unsqueeze", onnx.op("Cast", *inputs, to=1), onnx.integers(-1))
-    angles = onnx.op("Mul", positions, onnx.floats(*op.frequencies()))
-    last = onnx.integers(-1)
+    positions = onnx.op("Unsqueeze", onnx.op("Cast", *inputs, to=1), [-1])
+    angles = onnx.op("Mul", positions, op.frequencies())
+    last = [-1]
     pairs = [onnx.op("Unsqueeze", onnx.op(kind, angles), last) for kind in ("Sin", "Cos")]
     rank = len(node.inputs[0].type.axes)
-    shape = onnx.integers(*([0] * rank), op.width)
+    shape = [*([0] * rank), op.width]
     return (onnx.op("Reshape", onnx.op("Concat", *pairs, axis=-1), shape),)

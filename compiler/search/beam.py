@@ -10,10 +10,11 @@ from typing import Protocol
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.graph.rules import OnnxEmitter
+from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
 
 BEGIN, END, PAD = 2, 3, 0
+NEVER = float("-inf")
 FINISHED_SHARE = 8
 """The inner loop ends when a share of 1/8 of its sentences is finished."""
 
@@ -41,19 +42,14 @@ class SearchEmitter(OnnxEmitter, Protocol):
         """Write all nodes of a graph and return the names of its outputs."""
         ...
 
-    def booleans(self, *values: bool, shape: tuple[int, ...] | None = None) -> str:
-        """A bool constant."""
-        ...
-
     def loop(
         self,
         trips: str,
-        condition: str,
-        carried: Sequence[tuple[Type, str]],
+        carried: Sequence[tuple[Type, Operand]],
         body: Callable[..., tuple[str, list[str], list[tuple[Type, str]]]],
         keeps: frozenset[str] = frozenset(),
     ) -> tuple[str, ...]:
-        """Write a Loop and return its last carried values."""
+        """Write a Loop, without bound where `trips` is "", and return its last carried values."""
         ...
 
 
@@ -147,8 +143,8 @@ class _Search:
         self.root = onnx
         self.row_constants = [value for value in decoder.constants if "batch" in value.type.names]
         self.states = [state.past for state in decoder.states]
-        self.width = onnx.op("Unsqueeze", inputs.beam_width, onnx.integers(0))
-        self.candidates = onnx.op("Mul", self.width, onnx.integers(2))
+        self.width = onnx.op("Unsqueeze", inputs.beam_width, [0])
+        self.candidates = onnx.op("Mul", self.width, [2])
 
     def emit(self) -> SearchResult:
         onnx, source = self.root, self.inputs.source
@@ -156,21 +152,20 @@ class _Search:
         constants = onnx.graph(self.decoder.prepare, names)
         self.constants = dict(zip((value.name for value in self.decoder.constants), constants, strict=True))
         batch = onnx.op("Shape", source, start=0, end=1)
-        self.first_rank = onnx.op("Range", onnx.integers(0, shape=()), onnx.op("Squeeze", self.width), _one(onnx))
+        self.first_rank = onnx.op("Range", 0, onnx.op("Squeeze", self.width), 1)
         live = self._start(onnx, batch)
-        rows = onnx.op("Range", onnx.integers(0, shape=()), onnx.op("Squeeze", batch), _one(onnx))
+        rows = onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)
         found = _Found(live.pool_tokens, live.pool_lengths, live.pool_scores)
         types = [_PER_SENTENCE, _ID, *_Live.types(self._row_types()), _TOKENS, _LENGTHS, _SCORES]
         entering = [
             rows,
-            onnx.integers(0, shape=()),
+            0,
             *live.names(),
             found.tokens,
             found.lengths,
             found.scores,
         ]
-        trips = onnx.integers(2**31, shape=())
-        results = onnx.loop(trips, onnx.booleans(True, shape=()), list(zip(types, entering, strict=True)), self._epoch)
+        results = onnx.loop("", list(zip(types, entering, strict=True)), self._epoch)
         return self._best(onnx, _Found(*results[-3:]))
 
     def _row_types(self) -> list[Type]:
@@ -178,22 +173,22 @@ class _Search:
 
     def _start(self, onnx: SearchEmitter, batch: str) -> _Live:
         shape = onnx.op("Concat", batch, self.width, axis=0)
-        tokens_shape = onnx.op("Concat", shape, onnx.integers(1), axis=0)
-        nothing = onnx.op("Expand", onnx.floats(float("-inf"), shape=()), shape)
-        zeros = onnx.op("Expand", onnx.integers(0, shape=()), shape)
+        tokens_shape = onnx.op("Concat", shape, [1], axis=0)
+        nothing = onnx.op("Expand", NEVER, shape)
+        zeros = onnx.op("Expand", 0, shape)
         first = onnx.op(
             "Where",
-            onnx.op("Equal", self.first_rank, onnx.integers(0)),
-            onnx.floats(0.0),
-            onnx.floats(float("-inf")),
+            onnx.op("Equal", self.first_rank, [0]),
+            [0.0],
+            [NEVER],
         )
         return _Live(
-            tokens=onnx.op("Expand", onnx.integers(BEGIN, shape=()), tokens_shape),
+            tokens=onnx.op("Expand", BEGIN, tokens_shape),
             scores=onnx.op("Expand", first, shape),
-            pool_tokens=onnx.op("Expand", onnx.integers(PAD, shape=()), tokens_shape),
+            pool_tokens=onnx.op("Expand", PAD, tokens_shape),
             pool_lengths=zeros,
             pool_scores=nothing,
-            found=onnx.op("Expand", onnx.integers(0, shape=()), batch),
+            found=onnx.op("Expand", 0, batch),
             limit=self._limit(onnx),
             rows=[
                 *(self.constants[value.name] for value in self.row_constants),
@@ -202,17 +197,17 @@ class _Search:
         )
 
     def _limit(self, onnx: SearchEmitter) -> str:
-        real = onnx.op("Not", onnx.op("Equal", self.inputs.source, onnx.integers(PAD, shape=())))
-        count = onnx.op("ReduceSum", onnx.op("Cast", real, to=1), onnx.integers(1), keepdims=0)
+        real = onnx.op("Not", onnx.op("Equal", self.inputs.source, PAD))
+        count = onnx.op("ReduceSum", onnx.op("Cast", real, to=1), [1], keepdims=0)
         scaled = onnx.op("Floor", onnx.op("Mul", count, self.inputs.max_length_factor))
         limit = onnx.op("Add", onnx.op("Cast", scaled, to=7), self.inputs.max_length_offset)
-        limit = onnx.op("Max", limit, _one(onnx))
-        return limit if self.longest is None else onnx.op("Min", limit, onnx.integers(self.longest, shape=()))
+        limit = onnx.op("Max", limit, 1)
+        return limit if self.longest is None else onnx.op("Min", limit, self.longest)
 
     def _empty_state(self, onnx: SearchEmitter, state: Value, batch: str) -> str:
-        parts = {"batch": batch, "beam": self.width, "past": onnx.integers(0)}
-        sizes = [parts[axis.name] if axis.size is None else onnx.integers(axis.size) for axis in state.type.axes]
-        return onnx.op("Expand", onnx.floats(0.0, shape=()), onnx.op("Concat", *sizes, axis=0))
+        parts = {"batch": batch, "beam": self.width, "past": [0]}
+        sizes = [parts[axis.name] if axis.size is None else [axis.size] for axis in state.type.axes]
+        return onnx.op("Expand", 0.0, onnx.op("Concat", *sizes, axis=0))
 
     def _epoch(
         self, onnx: SearchEmitter, iteration: str, entering: list[str]
@@ -223,7 +218,7 @@ class _Search:
         constants = self._bind_constants(onnx, live)
         carried = [
             (_ID, position),
-            (_DONE, onnx.op("Less", live.limit, onnx.integers(0, shape=()))),
+            (_DONE, onnx.op("Less", live.limit, 0)),
             *zip(_Live.types([])[:6], live.names()[:6], strict=True),
             *((value.type, name) for value, name in zip(self.states, live.rows[constants:], strict=True)),
         ]
@@ -232,13 +227,12 @@ class _Search:
             now = _Live.of([*names[2:8], live.limit, *names[8:]])
             return self._step(scope, names[0], names[1], now)
 
-        trips, keeps = onnx.integers(2**31, shape=()), frozenset({"batch", "beam", "source"})
-        position, done, *rest = onnx.loop(trips, onnx.booleans(True, shape=()), carried, step, keeps)
+        position, done, *rest = onnx.loop("", carried, step, frozenset({"batch", "beam", "source"}))
         live = _Live.of([*rest[:6], live.limit, *live.rows[:constants], *rest[6:]])
         found = self._file(onnx, sentences, live, found)
-        kept = onnx.op("Squeeze", onnx.op("NonZero", onnx.op("Not", done)), onnx.integers(0))
+        kept = onnx.op("Squeeze", onnx.op("NonZero", onnx.op("Not", done)), [0])
         rows = [onnx.op("Gather", name, kept, axis=0) for name in (sentences, *live.names())]
-        alive = onnx.op("Greater", onnx.op("Squeeze", onnx.op("Shape", kept)), onnx.integers(0, shape=()))
+        alive = onnx.op("Greater", onnx.op("Squeeze", onnx.op("Shape", kept)), 0)
         return alive, [rows[0], position, *rows[1:], found.tokens, found.lengths, found.scores], []
 
     def _bind_constants(self, onnx: SearchEmitter, live: _Live) -> int:
@@ -249,9 +243,9 @@ class _Search:
 
     def _file(self, onnx: SearchEmitter, sentences: str, live: _Live, found: _Found) -> _Found:
         """Write what the live sentences have found into the rows of the batch that are theirs."""
-        place = onnx.op("Unsqueeze", sentences, onnx.integers(1))
+        place = onnx.op("Unsqueeze", sentences, [1])
         more = onnx.op("Sub", onnx.op("Shape", live.pool_tokens, start=2), onnx.op("Shape", found.tokens, start=2))
-        padded = onnx.op("Pad", found.tokens, onnx.op("Concat", onnx.integers(0, 0, 0, 0, 0), more, axis=0))
+        padded = onnx.op("Pad", found.tokens, onnx.op("Concat", [0, 0, 0, 0, 0], more, axis=0))
         return _Found(
             onnx.op("ScatterND", padded, place, live.pool_tokens),
             onnx.op("ScatterND", found.lengths, place, live.pool_lengths),
@@ -261,22 +255,22 @@ class _Search:
     def _step(
         self, onnx: SearchEmitter, position: str, done: str, live: _Live
     ) -> tuple[str, list[str], list[tuple[Type, str]]]:
-        newest = onnx.op("Slice", live.tokens, onnx.integers(-1), onnx.integers(2**31), onnx.integers(2))
+        newest = onnx.op("Slice", live.tokens, [-1], [2**31], [2])
         logits, states = self._decode(onnx, newest, position, live)
         candidates = self._candidates(onnx, logits, live)
-        length = onnx.op("Add", position, _one(onnx))
+        length = onnx.op("Add", position, 1)
         last = onnx.op("LessOrEqual", live.limit, length)
         pool, found = self._finish(onnx, live, candidates, last, done, length)
         finished = onnx.op("Or", onnx.op("Or", done, last), onnx.op("GreaterOrEqual", found, self.width))
 
-        open_scores = onnx.op("Where", candidates.ended, onnx.floats(float("-inf"), shape=()), candidates.scores)
+        open_scores = onnx.op("Where", candidates.ended, NEVER, candidates.scores)
         next_scores, chosen = onnx.ops("TopK", 2, open_scores, self.width, axis=-1)
         parents = onnx.op("GatherElements", candidates.parents, chosen, axis=-1)
         rows = self._rows_of(onnx, parents)
         grown = onnx.op(
             "Concat",
             self._reorder(onnx, live.tokens, rows),
-            onnx.op("Unsqueeze", onnx.op("GatherElements", candidates.tokens, chosen, axis=-1), onnx.integers(-1)),
+            onnx.op("Unsqueeze", onnx.op("GatherElements", candidates.tokens, chosen, axis=-1), [-1]),
             axis=-1,
         )
         moved = [self._reorder(onnx, name, rows) for name in states]
@@ -299,13 +293,13 @@ class _Search:
 
     def _candidates(self, onnx: SearchEmitter, logits: str, live: _Live) -> _Candidates:
         best, ids = onnx.ops("TopK", 2, logits, self.candidates, axis=-1)
-        normalizer = onnx.op("ReduceLogSumExp", logits, onnx.integers(-1), keepdims=1)
-        before = onnx.op("Unsqueeze", live.scores, onnx.integers(2, 3))
+        normalizer = onnx.op("ReduceLogSumExp", logits, [-1], keepdims=1)
+        before = onnx.op("Unsqueeze", live.scores, [2, 3])
         total = onnx.op("Add", onnx.op("Sub", best, normalizer), before)
-        flat = onnx.op("Concat", onnx.op("Shape", live.scores, end=1), onnx.integers(-1), axis=0)
+        flat = onnx.op("Concat", onnx.op("Shape", live.scores, end=1), [-1], axis=0)
         scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), self.candidates, axis=-1)
         tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
-        ended = onnx.op("Equal", tokens, onnx.integers(END, shape=()))
+        ended = onnx.op("Equal", tokens, END)
         return _Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
 
     def _finish(
@@ -320,7 +314,7 @@ class _Search:
         """Move the candidates among the first `width` that end here into the pool of the `width` best finished."""
         names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
         top = _Candidates(*(self._first(onnx, name) for name in names))
-        one = onnx.integers(1)
+        one = [1]
         ends = onnx.op(
             "And",
             onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, one)),
@@ -330,69 +324,65 @@ class _Search:
             "Pow",
             onnx.op(
                 "Div",
-                onnx.op("Add", onnx.op("Cast", length, to=1), onnx.floats(5.0, shape=())),
-                onnx.floats(6.0, shape=()),
+                onnx.op("Add", onnx.op("Cast", length, to=1), 5.0),
+                6.0,
             ),
             self.inputs.length_penalty,
         )
-        offered = onnx.op("Where", ends, onnx.op("Div", top.scores, penalty), onnx.floats(float("-inf"), shape=()))
+        offered = onnx.op("Where", ends, onnx.op("Div", top.scores, penalty), NEVER)
         pool_scores, chosen = onnx.ops(
             "TopK", 2, onnx.op("Concat", live.pool_scores, offered, axis=-1), self.width, axis=-1
         )
-        lengths = onnx.op("Add", onnx.op("Mul", live.pool_lengths, onnx.integers(0, shape=())), length)
+        lengths = onnx.op("Add", onnx.op("Mul", live.pool_lengths, 0), length)
         both = onnx.op("Concat", live.pool_lengths, lengths, axis=-1)
         pool_lengths = onnx.op("GatherElements", both, chosen, axis=-1)
         sequences = onnx.op(
             "Concat",
             self._reorder(onnx, live.tokens, self._rows_of(onnx, top.parents)),
-            onnx.op("Unsqueeze", top.tokens, onnx.integers(-1)),
+            onnx.op("Unsqueeze", top.tokens, [-1]),
             axis=-1,
         )
-        padded = onnx.op("Pad", live.pool_tokens, onnx.integers(0, 0, 0, 0, 0, 1))
+        padded = onnx.op("Pad", live.pool_tokens, [0, 0, 0, 0, 0, 1])
         every = onnx.op("Concat", padded, sequences, axis=1)
         index = onnx.op(
             "Expand",
-            onnx.op("Unsqueeze", chosen, onnx.integers(-1)),
-            onnx.op("Concat", onnx.integers(1, 1), onnx.op("Shape", every, start=2), axis=0),
+            onnx.op("Unsqueeze", chosen, [-1]),
+            onnx.op("Concat", [1, 1], onnx.op("Shape", every, start=2), axis=0),
         )
         pool_tokens = onnx.op("GatherElements", every, index, axis=1)
-        count = onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), onnx.integers(1), keepdims=0)
+        count = onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), [1], keepdims=0)
         return [pool_tokens, pool_lengths, pool_scores], onnx.op("Add", live.found, count)
 
     def _first(self, onnx: SearchEmitter, name: str) -> str:
-        return onnx.op("Slice", name, onnx.integers(0), self.width, onnx.integers(1))
+        return onnx.op("Slice", name, [0], self.width, [1])
 
     def _rows_of(self, onnx: SearchEmitter, parents: str) -> str:
         """Parents [batch, beam] as numbers of rows of a value whose batch and beam are one axis."""
         rows = onnx.op("Squeeze", onnx.op("Shape", parents, end=1))
-        starts = onnx.op("Mul", onnx.op("Range", onnx.integers(0, shape=()), rows, _one(onnx)), self.width)
-        return onnx.op("Add", parents, onnx.op("Unsqueeze", starts, onnx.integers(1)))
+        starts = onnx.op("Mul", onnx.op("Range", 0, rows, 1), self.width)
+        return onnx.op("Add", parents, onnx.op("Unsqueeze", starts, [1]))
 
     def _reorder(self, onnx: SearchEmitter, name: str, rows: str) -> str:
         """A value [batch, beam, ..] with its hypotheses taken from these rows [batch, beam]."""
         tail = onnx.op("Shape", name, start=2)
-        flat = onnx.op("Reshape", name, onnx.op("Concat", onnx.integers(-1), tail, axis=0))
+        flat = onnx.op("Reshape", name, onnx.op("Concat", [-1], tail, axis=0))
         return onnx.op("Gather", flat, rows, axis=0)
 
     def _go_on(self, onnx: SearchEmitter, finished: str) -> str:
         done = onnx.op("ReduceSum", onnx.op("Cast", finished, to=7), keepdims=0)
-        share = onnx.op("Mul", done, onnx.integers(FINISHED_SHARE, shape=()))
+        share = onnx.op("Mul", done, FINISHED_SHARE)
         return onnx.op("Less", share, onnx.op("Size", finished))
 
     def _best(self, onnx: SearchEmitter, found: _Found) -> SearchResult:
         """The n best of each sentence, without the begin token, cut to the longest."""
-        zero, one = onnx.integers(0), onnx.integers(1)
+        zero, one = [0], [1]
         n_best = onnx.op("Unsqueeze", self.inputs.n_best, zero)
         scores = onnx.op("Slice", found.scores, zero, n_best, one)
         lengths = onnx.op("Slice", found.lengths, zero, n_best, one)
         longest = onnx.op("Unsqueeze", onnx.op("ReduceMax", lengths, keepdims=0), zero)
         ends = onnx.op("Concat", n_best, onnx.op("Add", longest, one), axis=0)
-        tokens = onnx.op("Slice", found.tokens, onnx.integers(0, 1), ends, onnx.integers(1, 2))
+        tokens = onnx.op("Slice", found.tokens, [0, 1], ends, [1, 2])
         return SearchResult(tokens, lengths, scores)
-
-
-def _one(onnx: OnnxEmitter) -> str:
-    return onnx.integers(1, shape=())
 
 
 def _without_past(type: Type) -> Type:

@@ -10,7 +10,7 @@ from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import Model, Tokens
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
-from xformc.compiler.spec.sections import Train
+from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.tree import Entry, Tree
 
 WIDTH = "d_model"
@@ -45,6 +45,16 @@ def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Tokens]) ->
     span = (tree.get("train", "tokenizer", "shared") or tree).span
     found = ", ".join(map(str, axes))
     return [Problem(span, f"a shared tokenizer has one vocabulary, found {found}", "say 'shared: false'")]
+
+
+def wide_beam(tree: Tree, decode: Decode, inputs: Mapping[str, Tokens]) -> list[Problem]:
+    """A search of width W looks at the 2 W best tokens, so there must be so many."""
+    most = (inputs["target"].vocabulary.size or 0) // 2
+    if decode.beam_width <= most:
+        return []
+    place = tree.get("decode", "beam_width") or tree.get("decode") or tree
+    message = f"beam_width is at most half of the target's vocabulary, which is {most}, found {decode.beam_width}"
+    return [Problem(place.span, message)]
 
 
 def schedule_width(tree: Tree, sizes: Mapping[str, Number]) -> list[Problem]:

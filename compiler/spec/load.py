@@ -25,7 +25,7 @@ def shipped_blocks() -> dict[str, Entry]:
     """The blocks of specs/blocks, by name."""
     blocks: dict[str, Entry] = {}
     for path in sorted((SHIPPED / "blocks").glob("*.yaml")):
-        tree = _read(path, library=True)
+        tree = _read(path, shipped=True)
         twice = blocks.keys() & tree.entries.keys()
         assert not twice, f"shipped blocks defined twice: {twice}"
         blocks.update(tree.entries)
@@ -103,7 +103,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _read(path: Path, *, library: bool = False) -> Tree:
+def _read(path: Path, *, shipped: bool = False) -> Tree:
     shown = _shown(path)
     try:
         if not path.is_file():
@@ -114,10 +114,10 @@ def _read(path: Path, *, library: bool = False) -> Tree:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UserError(f"cannot read the spec: {reason}", place=shown) from None
-    return parse_yaml(_decode(shown, data, library))
+    return parse_yaml(_decode(shown, data, shipped))
 
 
-def _decode(shown: str, data: bytes, library: bool) -> Source:
+def _decode(shown: str, data: bytes, shipped: bool) -> Source:
     if len(data) > MAX_BYTES:
         source = Source(shown, "")
         raise SpecError.at(Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the most a spec may be")
@@ -129,7 +129,7 @@ def _decode(shown: str, data: bytes, library: bool) -> Source:
         column = len(before) - before.rfind("\n")
         span = Span(source, before.count("\n") + 1, column, column + 1)
         raise SpecError.at(span, "not UTF-8 text", "a spec is a YAML file in UTF-8") from None
-    return Source(shown, text.replace("\r\n", "\n"), library)
+    return Source(shown, text.replace("\r\n", "\n"), shipped)
 
 
 def _shown(path: Path) -> str:

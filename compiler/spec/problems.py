@@ -14,11 +14,11 @@ _SHOWN_COLUMNS = 100
 
 @dataclass(frozen=True)
 class Source:
-    """A file that was read: the name to show for it, and its text. `library`: it has shipped blocks."""
+    """A file that was read: the name to show for it, and its text. `shipped`: it has blocks of xformc's own."""
 
     name: str
     text: str = field(repr=False)
-    library: bool = False
+    shipped: bool = False
 
     @cached_property
     def lines(self) -> list[str]:

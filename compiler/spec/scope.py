@@ -45,11 +45,11 @@ class Scope:
 
     def at(self, span: Span) -> "Scope":
         """The scope inside the step at this place."""
-        return self if span.source.library else replace(self, user=span)
+        return self if span.source.shipped else replace(self, user=span)
 
     def problem(self, span: Span, message: str, hint: str | None = None) -> SpecError:
         """The error for a mistake at this place."""
-        return SpecError.at(span, message, hint, self.user if span.source.library else None)
+        return SpecError.at(span, message, hint, self.user if span.source.shipped else None)
 
     def unknown_size(self, name: str, span: Span, known: Iterable[str]) -> SpecError:
         """The error for a name that is no size."""

@@ -77,8 +77,8 @@ class Train(Section):
 class MaxLength(Section):
     """A sentence ends after `floor(factor * source tokens) + offset` tokens at the latest."""
 
-    factor: Annotated[float, Field(ge=0, le=1000)] = 1.0
-    offset: Annotated[int, Field(ge=0, le=10**6)] = 50
+    factor: Annotated[float, Field(ge=0, le=100)] = 1.0
+    offset: Annotated[int, Field(ge=0, le=100_000)] = 50
 
 
 class Decode(Section):

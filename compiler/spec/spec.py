@@ -14,6 +14,7 @@ from xformc.compiler.spec.consistency import (
     shared_vocabulary,
     unused,
     unused_blocks,
+    wide_beam,
 )
 from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
@@ -94,6 +95,7 @@ def load_spec(path: Path) -> Spec:
     if document is not None and not problems:
         problems += shared_vocabulary(tree, document.train, model.inputs)
         problems += schedule_width(tree, model.sizes)
+        problems += wide_beam(tree, document.decode, model.inputs)
     raise_problems(problems)
     assert document is not None
     inputs = {name: Input(tokens.vocabulary.size or 0) for name, tokens in model.inputs.items()}

@@ -68,7 +68,7 @@ def test_wrong_step_fails_the_build_and_is_named(tiny_spec: Spec, tmp_path: Path
 
     def wrong(op, node, onnx, inputs):
         cache, new = inputs
-        return right(op, node, onnx, (cache, onnx.op("Mul", new, onnx.floats(1.01, shape=()))))
+        return right(op, node, onnx, (cache, onnx.op("Mul", new, 1.01)))
 
     broken_rule(to_onnx, "append", wrong)
     with pytest.raises(UserError) as error:
