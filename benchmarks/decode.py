@@ -58,10 +58,7 @@ def main() -> None:
         export(spec, weights, folder / "ctranslate2")
         ours = Session(folder, arguments.threads)
         theirs = ctranslate2.Translator(
-            str(folder / "ctranslate2"),
-            inter_threads=1,
-            intra_threads=arguments.threads,
-            compute_type="float32",
+            str(folder / "ctranslate2"), inter_threads=1, intra_threads=arguments.threads, compute_type="float32"
         )
         print(
             f"{spec.name}, float32, beam {arguments.beam}, {arguments.length} tokens out, {arguments.threads} threads; "

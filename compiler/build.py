@@ -77,11 +77,7 @@ def search_options(spec: Spec) -> SearchOptions:
     """The spec's decoding defaults."""
     decode = spec.decode
     return SearchOptions(
-        decode.beam_width,
-        decode.n_best,
-        decode.length_penalty,
-        decode.max_length.factor,
-        decode.max_length.offset,
+        decode.beam_width, decode.n_best, decode.length_penalty, decode.max_length.factor, decode.max_length.offset
     )
 
 
@@ -106,13 +102,7 @@ def _graphs(decoder: Decoder) -> tuple[Graph, Graph]:
 
 
 def _write_model(
-    decoder: Decoder,
-    module: TorchModule,
-    options: SearchOptions,
-    longest: int | None,
-    folder: Path,
-    *,
-    fused: bool,
+    decoder: Decoder, module: TorchModule, options: SearchOptions, longest: int | None, folder: Path, *, fused: bool
 ) -> None:
     initializers = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
     model = engine_model(with_beam(decoder), initializers, options, longest, fused=fused)

@@ -44,13 +44,7 @@ def test_translate_gives_the_same_whatever_the_window(xformc: CommandLine, copy_
 def test_translate_n_best_has_lines_and_scores(xformc: CommandLine, copy_engine: Path) -> None:
     result = xformc("translate", copy_engine, "--n-best", "2", "--length-penalty", "0", stdin="one\n\nwords\n")
     rows = [row.split(" ||| ") for row in result.out.splitlines()]
-    assert [row[:2] for row in rows] == [
-        ["1", "one"],
-        ["1", "one"],
-        ["2", ""],
-        ["3", "words"],
-        ["3", "words"],
-    ]
+    assert [row[:2] for row in rows] == [["1", "one"], ["1", "one"], ["2", ""], ["3", "words"], ["3", "words"]]
     assert float(rows[1][2]) == float(rows[0][2]) - 1
 
 

@@ -52,10 +52,7 @@ def part_of(module: str) -> str:
 
 def modules() -> Iterator[tuple[str, Path]]:
     """Every module of the package by its name."""
-    for top in (
-        PACKAGE,
-        *(PACKAGE / name for name in ("compiler", "runtime", "trainer", "specs", "commands")),
-    ):
+    for top in (PACKAGE, *(PACKAGE / name for name in ("compiler", "runtime", "trainer", "specs", "commands"))):
         for path in sorted(top.glob("*.py") if top == PACKAGE else top.rglob("*.py")):
             names = path.relative_to(PACKAGE).with_suffix("").parts
             yield ".".join(["xformc", *(name for name in names if name != "__init__")]), path

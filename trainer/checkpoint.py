@@ -41,11 +41,7 @@ class State:
 
 
 def save_checkpoint(
-    run: Path,
-    state: State,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    metadata: Mapping[str, str],
+    run: Path, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer, metadata: Mapping[str, str]
 ) -> Path:
     """Write `run/checkpoints/STEP` whole and return it. Raises: UserError if it cannot be written."""
     folder = run / "checkpoints" / f"{state.step:08d}"

@@ -85,11 +85,7 @@ def fit(
 
 
 def take_step(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    group: tuple[Batch, ...],
-    recipe: Recipe,
-    step: int,
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, group: tuple[Batch, ...], recipe: Recipe, step: int
 ) -> Update:
     """One update from the batches of `group`: every label of the group counts the same."""
     device = next(model.parameters()).device

@@ -35,9 +35,7 @@ def check_free(out: Path) -> None:
     """Raises: UserError if there is something at `out` already."""
     if is_run(out):
         raise UserError(
-            "exists already",
-            place=str(out),
-            hint="continue that run with --resume, or give --out a new folder",
+            "exists already", place=str(out), hint="continue that run with --resume, or give --out a new folder"
         )
 
 
@@ -84,9 +82,7 @@ def _read_identity(out: Path) -> Mapping[str, object]:
         _ = content["precision"]
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
-            f"is not a run: {IDENTITY} is missing or broken",
-            place=str(out),
-            hint="leave --resume out to start one",
+            f"is not a run: {IDENTITY} is missing or broken", place=str(out), hint="leave --resume out to start one"
         ) from error
     return content
 

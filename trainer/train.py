@@ -108,13 +108,7 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
     if identity.compile:
         model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
     job = _Job(
-        spec,
-        out,
-        identity,
-        encoded,
-        make_recipe(spec, identity, options.minutes),
-        model,
-        make_optimizer(spec, model),
+        spec, out, identity, encoded, make_recipe(spec, identity, options.minutes), model, make_optimizer(spec, model)
     )
     newest = newest_checkpoint(out)
     state = State() if newest is None else load_checkpoint(newest, model, job.optimizer)

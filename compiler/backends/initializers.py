@@ -101,11 +101,7 @@ def read_initializers(path: Path) -> dict[str, Any]:
         if tensor.data_location == TensorProto.EXTERNAL:
             entries = {entry.key: entry.value for entry in tensor.external_data}
             arrays[tensor.name] = np.memmap(
-                path.parent / entries["location"],
-                np.float32,
-                "r",
-                int(entries["offset"]),
-                tuple(tensor.dims),
+                path.parent / entries["location"], np.float32, "r", int(entries["offset"]), tuple(tensor.dims)
             )
         else:
             arrays[tensor.name] = onnx.numpy_helper.to_array(tensor)

@@ -38,11 +38,7 @@ def engine_model(
         emitter.op("Identity", value, name=name)
     n_best, length = Axis("n_best"), Axis("length")
     batch = source.type.axes[0]
-    types = [
-        Type("int64", (batch, n_best, length)),
-        Type("int64", (batch, n_best)),
-        Type("float32", (batch, n_best)),
-    ]
+    types = [Type("int64", (batch, n_best, length)), Type("int64", (batch, n_best)), Type("float32", (batch, n_best))]
     inputs = [(source.name, source.type), *options.items()]
     return model(emitter, "engine", inputs, list(zip(names, types, strict=True)))
 

@@ -18,11 +18,7 @@ assert ops, "importing the ops fills the rule tables"
 
 OPSET = 24
 MICROSOFT = "com.microsoft"
-DTYPES: dict[DType, int] = {
-    "float32": TensorProto.FLOAT,
-    "int64": TensorProto.INT64,
-    "bool": TensorProto.BOOL,
-}
+DTYPES: dict[DType, int] = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
 
 
 _NUMPY = {bool: np.bool_, int: np.int64, float: np.float32}
@@ -206,10 +202,7 @@ class Emitter:
 
 
 def model(
-    emitter: Emitter,
-    name: str,
-    inputs: Sequence[tuple[str, Type]],
-    outputs: Sequence[tuple[str, Type]],
+    emitter: Emitter, name: str, inputs: Sequence[tuple[str, Type]], outputs: Sequence[tuple[str, Type]]
 ) -> onnx.ModelProto:
     """The finished model without its weights; an input that is also an initializer has that as its default."""
     graph = helper.make_graph(

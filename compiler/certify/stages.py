@@ -6,12 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xformc.compiler.certify.certificate import Stage
-from xformc.compiler.certify.locate import (
-    difference,
-    first_different_forward,
-    first_different_step,
-    unstack,
-)
+from xformc.compiler.certify.locate import difference, first_different_forward, first_different_step, unstack
 from xformc.compiler.certify.reference import Found, search
 from xformc.compiler.certify.subject import Ids, Subject
 from xformc.compiler.graph.graph import Node

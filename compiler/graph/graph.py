@@ -135,13 +135,7 @@ class GraphBuilder:
 
     def finish(self, outputs: Iterable[Value]) -> Graph:
         """The finished graph."""
-        return Graph(
-            self.name,
-            tuple(self.inputs),
-            tuple(self.parameters.values()),
-            tuple(self.nodes),
-            tuple(outputs),
-        )
+        return Graph(self.name, tuple(self.inputs), tuple(self.parameters.values()), tuple(self.nodes), tuple(outputs))
 
     def _claim(self, name: str) -> str:
         if name in self.names:

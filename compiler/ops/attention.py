@@ -139,12 +139,7 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
         if mask is not None:
             mask = mask.view(mask.shape[0], *([1] * batch), mask.shape[-1])
         result = attend(
-            query,
-            key,
-            value,
-            attn_mask=mask,
-            is_causal=op.causal,
-            dropout_p=op.dropout if torch.training else 0.0,
+            query, key, value, attn_mask=mask, is_causal=op.causal, dropout_p=op.dropout if torch.training else 0.0
         )
         return restore(result.unflatten(batch, shape) if plan.folded else result)
 

@@ -23,10 +23,7 @@ class Append(Op):
 def _append_types(op: Append, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     cache, new = inputs
     renamed = tuple(op.new if name == op.past else name for name in cache.names)
-    require(
-        renamed == new.names,
-        f"the cache {cache} and the new positions {new} must have the same order of axes",
-    )
+    require(renamed == new.names, f"the cache {cache} and the new positions {new} must have the same order of axes")
     axes = tuple(Axis(op.seen) if axis.name == op.past else axis for axis in cache.axes)
     return (Type(cache.dtype, axes),)
 

@@ -27,6 +27,10 @@ _PER_SENTENCE = Type("int64", (_B,))
 _DONE = Type("bool", (_B,))
 
 
+Turn = tuple[str, list[str], list[tuple[Type, str]]]
+"""What the body of a loop gives: whether to go on, the new carried values, and what is collected."""
+
+
 class SearchEmitter(OnnxEmitter, Protocol):
     """An emitter that can also write loops, bind graph values and fold a whole graph."""
 
@@ -46,7 +50,7 @@ class SearchEmitter(OnnxEmitter, Protocol):
         self,
         trips: str,
         carried: Sequence[tuple[Type, Operand]],
-        body: Callable[..., tuple[str, list[str], list[tuple[Type, str]]]],
+        body: Callable[..., Turn],
         keeps: frozenset[str] = frozenset(),
     ) -> tuple[str, ...]:
         """Write a Loop, without bound where `trips` is "", and return its last carried values."""
@@ -157,14 +161,7 @@ class _Search:
         rows = onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)
         found = _Found(live.pool_tokens, live.pool_lengths, live.pool_scores)
         types = [_PER_SENTENCE, _ID, *_Live.types(self._row_types()), _TOKENS, _LENGTHS, _SCORES]
-        entering = [
-            rows,
-            0,
-            *live.names(),
-            found.tokens,
-            found.lengths,
-            found.scores,
-        ]
+        entering = [rows, 0, *live.names(), found.tokens, found.lengths, found.scores]
         results = onnx.loop("", list(zip(types, entering, strict=True)), self._epoch)
         return self._best(onnx, _Found(*results[-3:]))
 
@@ -176,12 +173,7 @@ class _Search:
         tokens_shape = onnx.op("Concat", shape, [1], axis=0)
         nothing = onnx.op("Expand", NEVER, shape)
         zeros = onnx.op("Expand", 0, shape)
-        first = onnx.op(
-            "Where",
-            onnx.op("Equal", self.first_rank, [0]),
-            [0.0],
-            [NEVER],
-        )
+        first = onnx.op("Where", onnx.op("Equal", self.first_rank, [0]), [0.0], [NEVER])
         return _Live(
             tokens=onnx.op("Expand", BEGIN, tokens_shape),
             scores=onnx.op("Expand", first, shape),
@@ -209,13 +201,14 @@ class _Search:
         sizes = [parts[axis.name] if axis.size is None else [axis.size] for axis in state.type.axes]
         return onnx.op("Expand", 0.0, onnx.op("Concat", *sizes, axis=0))
 
-    def _epoch(
-        self, onnx: SearchEmitter, iteration: str, entering: list[str]
-    ) -> tuple[str, list[str], list[tuple[Type, str]]]:
+    def _epoch(self, onnx: SearchEmitter, iteration: str, entering: list[str]) -> Turn:
         """Decode until some sentences are finished, file their results and keep the rows of the others."""
         sentences, position = entering[:2]
         live, found = _Live.of(entering[2:-3]), _Found(*entering[-3:])
-        constants = self._bind_constants(onnx, live)
+        constants = len(self.row_constants)
+        for value, name in zip(self.row_constants, live.rows[:constants], strict=True):
+            onnx.bind(value, name)
+        onnx.bind(Value("hypotheses", _SCORES), live.scores)
         carried = [
             (_ID, position),
             (_DONE, onnx.op("Less", live.limit, 0)),
@@ -223,7 +216,7 @@ class _Search:
             *((value.type, name) for value, name in zip(self.states, live.rows[constants:], strict=True)),
         ]
 
-        def step(scope: SearchEmitter, _: str, names: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
+        def step(scope: SearchEmitter, _: str, names: list[str]) -> Turn:
             now = _Live.of([*names[2:8], live.limit, *names[8:]])
             return self._step(scope, names[0], names[1], now)
 
@@ -234,12 +227,6 @@ class _Search:
         rows = [onnx.op("Gather", name, kept, axis=0) for name in (sentences, *live.names())]
         alive = onnx.op("Greater", onnx.op("Squeeze", onnx.op("Shape", kept)), 0)
         return alive, [rows[0], position, *rows[1:], found.tokens, found.lengths, found.scores], []
-
-    def _bind_constants(self, onnx: SearchEmitter, live: _Live) -> int:
-        """Make the rows of the constants known under their graph names; returns how many there are."""
-        for value, name in zip((*self.row_constants, *self.states), live.rows, strict=True):
-            onnx.bind(Value(value.name, _without_past(value.type)), name)
-        return len(self.row_constants)
 
     def _file(self, onnx: SearchEmitter, sentences: str, live: _Live, found: _Found) -> _Found:
         """Write what the live sentences have found into the rows of the batch that are theirs."""
@@ -252,9 +239,7 @@ class _Search:
             onnx.op("ScatterND", found.scores, place, live.pool_scores),
         )
 
-    def _step(
-        self, onnx: SearchEmitter, position: str, done: str, live: _Live
-    ) -> tuple[str, list[str], list[tuple[Type, str]]]:
+    def _step(self, onnx: SearchEmitter, position: str, done: str, live: _Live) -> Turn:
         newest = onnx.op("Slice", live.tokens, [-1], [2**31], [2])
         logits, states = self._decode(onnx, newest, position, live)
         candidates = self._candidates(onnx, logits, live)
@@ -274,22 +259,14 @@ class _Search:
             axis=-1,
         )
         moved = [self._reorder(onnx, name, rows) for name in states]
-        return (
-            self._go_on(onnx, finished),
-            [length, finished, grown, next_scores, *pool, found, *moved],
-            [],
-        )
+        return (self._go_on(onnx, finished), [length, finished, grown, next_scores, *pool, found, *moved], [])
 
     def _decode(self, onnx: SearchEmitter, newest: str, position: str, live: _Live) -> tuple[str, list[str]]:
         names = {**self.constants, self.decoder.token.name: newest, "position": position}
-        rows = (*self.row_constants, *self.states)
-        names.update({value.name: name for value, name in zip(rows, self._rows(onnx, live), strict=True)})
+        names |= {value.name: onnx.name_of(value) for value in self.row_constants}
+        names |= {value.name: name for value, name in zip(self.states, live.rows, strict=True)}
         logits, *states = onnx.graph(self.decoder.step, names)
         return logits, states
-
-    def _rows(self, onnx: SearchEmitter, live: _Live) -> list[str]:
-        constants = [onnx.name_of(value) for value in self.row_constants]
-        return [*constants, *live.rows]
 
     def _candidates(self, onnx: SearchEmitter, logits: str, live: _Live) -> _Candidates:
         best, ids = onnx.ops("TopK", 2, logits, self.candidates, axis=-1)
@@ -303,32 +280,15 @@ class _Search:
         return _Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
 
     def _finish(
-        self,
-        onnx: SearchEmitter,
-        live: _Live,
-        candidates: _Candidates,
-        last: str,
-        done: str,
-        length: str,
+        self, onnx: SearchEmitter, live: _Live, candidates: _Candidates, last: str, done: str, length: str
     ) -> tuple[list[str], str]:
         """Move the candidates among the first `width` that end here into the pool of the `width` best finished."""
         names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
         top = _Candidates(*(self._first(onnx, name) for name in names))
-        one = [1]
-        ends = onnx.op(
-            "And",
-            onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, one)),
-            onnx.op("Not", onnx.op("Unsqueeze", done, one)),
-        )
-        penalty = onnx.op(
-            "Pow",
-            onnx.op(
-                "Div",
-                onnx.op("Add", onnx.op("Cast", length, to=1), 5.0),
-                6.0,
-            ),
-            self.inputs.length_penalty,
-        )
+        ends = onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, [1]))
+        ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", done, [1])))
+        penalised = onnx.op("Div", onnx.op("Add", onnx.op("Cast", length, to=1), 5.0), 6.0)
+        penalty = onnx.op("Pow", penalised, self.inputs.length_penalty)
         offered = onnx.op("Where", ends, onnx.op("Div", top.scores, penalty), NEVER)
         pool_scores, chosen = onnx.ops(
             "TopK", 2, onnx.op("Concat", live.pool_scores, offered, axis=-1), self.width, axis=-1
@@ -383,8 +343,3 @@ class _Search:
         ends = onnx.op("Concat", n_best, onnx.op("Add", longest, one), axis=0)
         tokens = onnx.op("Slice", found.tokens, [0, 1], ends, [1, 2])
         return SearchResult(tokens, lengths, scores)
-
-
-def _without_past(type: Type) -> Type:
-    """The type with the axis that grows in the loop taken as known, so that nobody reads its size outside."""
-    return Type(type.dtype, tuple(Axis(axis.name, 0) if axis.name == "past" else axis for axis in type.axes))

@@ -23,9 +23,7 @@ def unused(tree: Tree, kind: str, section: str, used: frozenset[str]) -> list[Pr
     entries = {} if found is None else found.entries
     return [
         Problem(
-            entry.key,
-            f"the {kind} '{name}' is not used by anything",
-            suggest(name, used) or _elsewhere(tree, name),
+            entry.key, f"the {kind} '{name}' is not used by anything", suggest(name, used) or _elsewhere(tree, name)
         )
         for name, entry in entries.items()
         if name not in used and entry.key.source == tree.span.source

@@ -76,10 +76,7 @@ def _block() -> Schema:
     properties: Schema = {
         "doc": _TEXT,
         "takes": {"type": "object", "additionalProperties": takes},
-        "choose": {
-            "type": "string",
-            "description": "the choice; each of its words is a further key with a body",
-        },
+        "choose": {"type": "string", "description": "the choice; each of its words is a further key with a body"},
         "do": {"$ref": "#/$defs/body"},
     }
     either: Plain = [{"required": ["do"]}, {"required": ["choose"]}]
@@ -92,12 +89,7 @@ def _block() -> Schema:
 
 
 def _object(properties: Mapping[str, Plain], required: list[Plain]) -> Schema:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": required,
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
 
 
 def _at(schema: Schema, *keys: str) -> Schema:

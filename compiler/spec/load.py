@@ -75,9 +75,7 @@ def _find(name: str, span: Span, folder: Path) -> Path:
     """The file that `extends: name` means: beside the file that says so, else among the shipped specs."""
     parts = PurePosixPath(name)
     outside = SpecError.at(
-        span,
-        f"'{name[:100]}' leads out of the spec's folder",
-        "name a shipped spec, or a file in this folder",
+        span, f"'{name[:100]}' leads out of the spec's folder", "name a shipped spec, or a file in this folder"
     )
     if parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name or not parts.parts:
         raise outside

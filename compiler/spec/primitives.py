@@ -137,12 +137,7 @@ def _add(site: Site, x: Value, step: Applied) -> Value:
 
 
 @_primitive(
-    "attend",
-    query="value",
-    key="value",
-    value="value",
-    causal=("flag", "optional"),
-    dropout=("number", "optional"),
+    "attend", query="value", key="value", value="value", causal=("flag", "optional"), dropout=("number", "optional")
 )
 def _attend(  # noqa: PLR0917 (called by name)
     site: Site, x: Value, query: Value, key: Value, value: Value, causal: bool = False, dropout: float = 0.0

@@ -86,8 +86,7 @@ class Parser:
         """What stands under `do`, or under a word of a choice."""
         if isinstance(tree.value, dict):
             return Body(
-                tuple(self._named(key, entry.key, entry.tree) for key, entry in tree.entries.items()),
-                tree.span,
+                tuple(self._named(key, entry.key, entry.tree) for key, entry in tree.entries.items()), tree.span
             )
         if isinstance(tree.value, tuple):
             return self._list(tree)

@@ -92,14 +92,8 @@ def test_load_refuses_names_that_lead_out(own_engine: Path, name: str) -> None:
 
 
 WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-    (
-        lambda content: content.update(format=2),
-        "engine format 2 is newer than this xformc, which reads up to 1",
-    ),
-    (
-        lambda content: content.update(format="1"),
-        "format must be an integer from 1 to 4,611,686,018,427,387,904",
-    ),
+    (lambda content: content.update(format=2), "engine format 2 is newer than this xformc, which reads up to 1"),
+    (lambda content: content.update(format="1"), "format must be an integer from 1 to 4,611,686,018,427,387,904"),
     (lambda content: content.update(format=0), "format must be"),
     (lambda content: content.pop("name"), "the key name is missing"),
     (lambda content: content.update(name=3), "name must be a text, not 3"),
@@ -110,21 +104,12 @@ WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda content: content.update(vocabulary=[1]), "vocabulary must be an object, not [1]"),
     (lambda content: content["tokens"].update(end=5), "the tokens must be pad 0"),
     (lambda content: content["tokens"].update(end=True), "tokens.end must be an integer"),
-    (
-        lambda content: content["defaults"].update(n_best=9),
-        "defaults.n_best must be an integer from 1 to 4, not 9",
-    ),
-    (
-        lambda content: content["defaults"].update(length_penalty=float("nan")),
-        "defaults.length_penalty must be",
-    ),
+    (lambda content: content["defaults"].update(n_best=9), "defaults.n_best must be an integer from 1 to 4, not 9"),
+    (lambda content: content["defaults"].update(length_penalty=float("nan")), "defaults.length_penalty must be"),
     (lambda content: content.update(max_source_length=0), "max_source_length must be"),
     (lambda content: content["files"].pop("model.onnx"), "model.onnx is not among its files"),
     (lambda content: content["tokenizer"].update(source="no.model"), "no.model is not among its files"),
-    (
-        lambda content: content["files"]["spec.yaml"].update(bytes="many"),
-        "files.spec.yaml.bytes must be an integer",
-    ),
+    (lambda content: content["files"]["spec.yaml"].update(bytes="many"), "files.spec.yaml.bytes must be an integer"),
 ]
 
 

@@ -129,10 +129,7 @@ def test_save_checkpoint_leaves_nothing_when_the_disk_is_full(tmp_path: Path) ->
 
 
 def test_writing_names_the_file(tmp_path: Path) -> None:
-    with (
-        pytest.raises(UserError, match=r"cannot be written: No such file") as caught,
-        writing(tmp_path / "a"),
-    ):
+    with pytest.raises(UserError, match=r"cannot be written: No such file") as caught, writing(tmp_path / "a"):
         (tmp_path / "absent" / "a").write_text("x")
     assert caught.value.place == str(tmp_path / "a")
 

@@ -23,14 +23,7 @@ def test_find_corpus_takes_tsv_and_gz(tmp_path: Path) -> None:
 
 
 def test_find_corpus_reads_languages_from_the_last_suffix(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        train__lc__tok__en__gz="a",
-        train__lc__tok__de__gz="b",
-        train__fr="c",
-        val__en="d",
-        val__de="e",
-    )
+    write(tmp_path, train__lc__tok__en__gz="a", train__lc__tok__de__gz="b", train__fr="c", val__en="d", val__de="e")
     files = find_corpus(tmp_path, "de-en")
     assert files.train == ParallelFiles(tmp_path / "train.lc.tok.de.gz", tmp_path / "train.lc.tok.en.gz")
     assert files.valid == ParallelFiles(tmp_path / "val.de", tmp_path / "val.en")
@@ -44,12 +37,7 @@ def test_find_corpus_knows_source_and_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "languages", "message", "hint"),
     [
-        (
-            ["train__en", "train__de"],
-            None,
-            "cannot tell which language is the source",
-            "--languages de-en or",
-        ),
+        (["train__en", "train__de"], None, "cannot tell which language is the source", "--languages de-en or"),
         (["train__en"], None, "train.en is alone", "put its translation beside it"),
         (["train__en", "valid__en"], "en-de", "no file train.*de; there are: train.en", "train.tsv"),
         ([], None, "no file train.*source and no file train.*target", "train.tsv"),

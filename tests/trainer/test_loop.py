@@ -56,12 +56,7 @@ def test_fit_continues_a_checkpoint_to_the_bit(tmp_path: Path, stop: int, accumu
     resumed = load_checkpoint(folder, second, optimizer)
     assert resumed == state
     again = run(second, make_recipe(steps=25, accumulate=accumulate), resumed, optimizer)
-    assert (again.step, again.epoch, again.batch, again.tokens) == (
-        end.step,
-        end.epoch,
-        end.batch,
-        end.tokens,
-    )
+    assert (again.step, again.epoch, again.batch, again.tokens) == (end.step, end.epoch, end.batch, end.tokens)
     for name, parameter in whole.state_dict().items():
         assert torch.equal(second.state_dict()[name], parameter)
 

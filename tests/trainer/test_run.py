@@ -20,12 +20,7 @@ def make_run(out: Path) -> Path:
 
 def test_create_run_writes_the_whole_folder(tmp_path: Path) -> None:
     out = make_run(tmp_path / "deep" / "run")
-    assert {path.name for path in out.iterdir()} == {
-        "metrics.jsonl",
-        "run.json",
-        "spec.yaml",
-        "tokenizer.model",
-    }
+    assert {path.name for path in out.iterdir()} == {"metrics.jsonl", "run.json", "spec.yaml", "tokenizer.model"}
     assert (out / "spec.yaml").read_text() == SPEC
     assert recorded_precision(out) == "float32"
     reopen_run(out, SPEC, IDENTITY)

@@ -68,9 +68,4 @@ def _parameters_by_stage(graph: "Graph") -> dict[str, int]:
 
 
 def _as_json(name: str, task: str, sizes: dict[str, object], counts: dict[str, int]) -> dict[str, object]:
-    return {
-        "name": name,
-        "task": task,
-        "sizes": sizes,
-        "parameters": {**counts, "total": sum(counts.values())},
-    }
+    return {"name": name, "task": task, "sizes": sizes, "parameters": {**counts, "total": sum(counts.values())}}

@@ -97,12 +97,7 @@ def _measure(
     found = [
         best
         for best, *_ in track(
-            stream,
-            "translating",
-            total=len(texts),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
+            stream, "translating", total=len(texts), console=console, transient=True, disable=not console.is_terminal
         )
     ]
     seconds = time.perf_counter() - start
