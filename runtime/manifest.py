@@ -15,6 +15,7 @@ FORMAT = 1
 MANIFEST_BYTES = 1 << 20
 FILE_BYTES = 1 << 40
 TOKENIZER_BYTES = 1 << 28
+MAX_PENALTY, MAX_FACTOR, MAX_OFFSET = 100.0, 100.0, 100_000
 
 
 @dataclass(frozen=True)
@@ -171,9 +172,9 @@ def _read_defaults(document: Document) -> SearchDefaults:
     return SearchDefaults(
         beam_width=beam_width,
         n_best=document.integer("n_best", 1, beam_width),
-        length_penalty=document.number("length_penalty", -100, 100),
-        max_length_factor=document.number("max_length_factor", 0, 1000),
-        max_length_offset=document.integer("max_length_offset", 0),
+        length_penalty=document.number("length_penalty", -MAX_PENALTY, MAX_PENALTY),
+        max_length_factor=document.number("max_length_factor", 0, MAX_FACTOR),
+        max_length_offset=document.integer("max_length_offset", 0, MAX_OFFSET),
     )
 
 

@@ -4,11 +4,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from xformc.errors import UserError
-from xformc.runtime.manifest import Manifest
-
-MAX_OFFSET = 100_000
-MAX_FACTOR = 100.0
-MAX_PENALTY = 100.0
+from xformc.runtime.manifest import MAX_FACTOR, MAX_OFFSET, MAX_PENALTY, Manifest
 
 
 class SearchArguments(TypedDict, total=False):

@@ -52,7 +52,7 @@ def wide_beam(tree: Tree, decode: Decode, inputs: Mapping[str, Tokens]) -> list[
         return []
     place = tree.get("decode", "beam_width") or tree.get("decode") or tree
     message = f"beam_width is at most half of the target's vocabulary, which is {most}, found {decode.beam_width}"
-    return [Problem(place.span, message)]
+    return [Problem(place.span, message, f"set decode.beam_width to {most} or less, or enlarge the vocabulary")]
 
 
 def schedule_width(tree: Tree, sizes: Mapping[str, Number]) -> list[Problem]:
