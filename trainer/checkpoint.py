@@ -97,10 +97,19 @@ def prune_checkpoints(run: Path, keep: int) -> None:
 
 
 def remove_leavings(run: Path) -> None:
-    """Remove what a killed run was writing, and the checkpoints after which it would continue."""
-    newest = newest_checkpoint(run)
-    for folder in list_checkpoints(run):
-        if newest is None or folder.name > newest.name:
+    """Remove what a killed run was writing, and the damaged checkpoints after the one from which it continues.
+
+    Raises: UserError if there are checkpoints, but none that a run can continue from; then all is left as it is.
+    """
+    newest, folders = newest_checkpoint(run), list_checkpoints(run)
+    if newest is None and folders:
+        raise UserError(
+            f"none of its {len(folders)} checkpoints is whole, so there is nothing to continue from",
+            place=str(run),
+            hint="train into a new folder; to start this run anew, remove its checkpoints",
+        )
+    for folder in folders:
+        if newest is not None and folder.name > newest.name:
             _remove(folder)
     for part in [*run.glob(".*.partial"), *run.glob("checkpoints/.*.partial")]:
         _remove(part)

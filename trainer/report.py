@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from xformc.errors import UserError
+from xformc.files import atomic_write
 from xformc.trainer.checkpoint import State, writing
 from xformc.trainer.loop import Update
 
@@ -65,11 +66,7 @@ class Report:
             return
         tokens = sum(update.tokens for update in self._pending)
         loss = float(torch.stack([update.nll for update in self._pending]).sum()) / tokens
-        if not loss < float("inf"):
-            raise UserError(
-                f"training diverged: the loss was {loss} at step {state.step}",
-                hint="lower train.schedule.scale, raise warmup_steps or set clip_norm; then train into a new folder",
-            )
+        check_finite(state, loss)
         speed = tokens / max(time.monotonic() - self._since, 1e-9)
         rate = self._pending[-1].learning_rate
         self.line(state, loss=loss, learning_rate=rate, tokens_per_second=round(speed), tokens=state.tokens)
@@ -91,6 +88,15 @@ class Report:
             file.write(json.dumps(content) + "\n")
 
 
+def check_finite(state: State, loss: float) -> None:
+    """Raises: UserError if the loss is not a number any more, so that no checkpoint is written after that."""
+    if not loss < float("inf"):
+        raise UserError(
+            f"training diverged: the loss was {loss} at step {state.step}",
+            hint="lower train.schedule.scale, raise warmup_steps or set clip_norm; then train into a new folder",
+        )
+
+
 def _drop_lines_after(metrics: Path, step: int) -> None:
     if not metrics.exists():
         return
@@ -102,5 +108,5 @@ def _drop_lines_after(metrics: Path, step: int) -> None:
             break
         if content["step"] <= step:
             kept.append(line + "\n")
-    with writing(metrics):
-        metrics.write_text("".join(kept), encoding="utf-8")
+    with writing(metrics), atomic_write(metrics) as part:
+        part.write_text("".join(kept), encoding="utf-8")

@@ -24,7 +24,7 @@ from xformc.trainer.corpus import CorpusFiles, find_corpus, read_pairs
 from xformc.trainer.device import choose_device, choose_precision
 from xformc.trainer.evaluate import Score, score_run
 from xformc.trainer.loop import Recipe, fit, validation_loss
-from xformc.trainer.report import Report
+from xformc.trainer.report import Report, check_finite
 from xformc.trainer.run import (
     METRICS,
     WEIGHTS,
@@ -147,10 +147,11 @@ def _run(job: _Job, state: State, report: Report) -> State:
 
 
 def _keep(job: _Job, report: Report, state: State) -> State:
-    """Measure the validation loss and write the checkpoint."""
+    """Measure the validation loss and write the checkpoint. Raises: UserError if training has diverged."""
     report.flush(state)
     recipe = job.recipe
     loss = validation_loss(job.model, job.corpus.valid, recipe.batch_tokens, bfloat16=recipe.bfloat16)
+    check_finite(state, loss)
     if state.best_loss is None or loss < state.best_loss:
         state = replace(state, best_loss=loss, best_step=state.step)
     save_checkpoint(job.out, state, job.model, job.optimizer, {"spec_sha256": job.identity.spec_sha256})

@@ -116,6 +116,15 @@ def test_remove_leavings_removes_what_cannot_be_continued(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
 
 
+def test_remove_leavings_does_not_remove_every_checkpoint(tmp_path: Path) -> None:
+    folders = save(tmp_path, 1, 2)
+    for folder in folders:
+        (folder / "optimizer.safetensors").unlink()
+    with pytest.raises(UserError, match="none of its 2 checkpoints is whole"):
+        remove_leavings(tmp_path)
+    assert list_checkpoints(tmp_path) == folders
+
+
 def test_save_checkpoint_leaves_nothing_when_the_disk_is_full(tmp_path: Path) -> None:
     model, optimizer = trained()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -7,7 +7,7 @@ import torch
 from xformc.errors import UserError
 from xformc.trainer.checkpoint import State
 from xformc.trainer.loop import Update
-from xformc.trainer.report import Report
+from xformc.trainer.report import Report, check_finite
 
 
 def lines(metrics: Path) -> list[dict[str, float]]:
@@ -39,6 +39,13 @@ def test_report_stops_a_run_that_diverged(tmp_path: Path) -> None:
         ):
             feed(report, 1, 10, nll=loss)
         assert "warmup_steps" in (caught.value.hint or "")
+
+
+def test_a_loss_that_is_no_number_keeps_its_checkpoint_from_being_written() -> None:
+    check_finite(State(step=3), 2.5)
+    for loss in (float("nan"), float("inf")):
+        with pytest.raises(UserError, match=f"training diverged: the loss was {loss} at step 3"):
+            check_finite(State(step=3), loss)
 
 
 def test_report_drops_lines_after_the_state_it_continues(tmp_path: Path) -> None:
