@@ -106,6 +106,20 @@ def test_evaluate_refuses_what_does_not_fit_together(xformc: CommandLine, copy_e
     assert found.startswith("--tokenize no: sacreBLEU has no such tokenizer\nhint: there are: 13a")
 
 
+def test_evaluate_says_before_it_translates_what_a_tokenizer_needs(
+    xformc: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sacrebleu
+
+    def lacking(tokenize: str) -> None:
+        raise RuntimeError("Please install\n\n  sacrebleu[ko]")
+
+    lacking.TOKENIZERS = {"ko-mecab"}
+    monkeypatch.setattr(sacrebleu, "BLEU", lacking)
+    found = mistake(xformc("evaluate", "a", "b", "c", "--tokenize", "ko-mecab"))
+    assert found == "--tokenize ko-mecab: Please install sacrebleu[ko]"
+
+
 def test_an_unknown_spec_name_is_a_mistake_with_a_guess(xformc: CommandLine) -> None:
     found = mistake(xformc("check", "transformer_bas"))
     assert found == (
@@ -128,11 +142,41 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("command", ["translate", "inspect"])
+@pytest.mark.parametrize("command", ["translate", "inspect", "--help", "--version"])
 def test_a_full_disk_behind_stdout_is_a_mistake(copy_engine: Path, command: str) -> None:
+    engine = () if command.startswith("-") else (copy_engine,)
     with open("/dev/full", "wb") as full:
-        process = spawn(command, copy_engine, stdin=subprocess.PIPE, stdout=full)
+        process = spawn(command, *engine, stdin=subprocess.PIPE, stdout=full)
         assert finish(process, b"hello\n" * 10) == (2, "error: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_message_that_cannot_be_written_keeps_its_exit_code(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "xformc", "inspect", str(tmp_path)]
+        assert subprocess.run(command, stderr=full, check=False, timeout=60).returncode == 2
+
+
+def test_closed_streams_are_empty_ones(copy_engine: Path) -> None:
+    for arguments, code in ((f"translate {copy_engine} <&-", 0), ("schema >&-", 0), ("inspect none 2>&-", 2)):
+        shell = subprocess.run(
+            f"{sys.executable} -m xformc {arguments}", shell=True, capture_output=True, check=False, timeout=60
+        )
+        assert (shell.returncode, shell.stdout, shell.stderr) == (code, b"", b"")
+
+
+def test_a_message_cannot_steer_the_terminal(xformc: CommandLine) -> None:
+    assert mistake(xformc("inspect", "\x1b[2Jgrößer\r")).startswith("\\x1b[2Jgrößer\\r: no such folder\nhint: ")
+
+
+def test_a_reader_of_the_help_that_has_gone_ends_quietly() -> None:
+    process = spawn("--help", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    err = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=60), err) == (141, b"")
 
 
 def test_a_reader_that_has_gone_ends_quietly(copy_engine: Path) -> None:

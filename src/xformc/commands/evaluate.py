@@ -53,7 +53,7 @@ def evaluate(
     xformc evaluate demo/engine demo/data/test.en demo/data/test.de
     xformc evaluate ENGINE test.tok.en.gz test.tok.de.gz --tokenize none
     """
-    _check_tokenizer(tokenize)
+    bleu = _make_bleu(tokenize)
     texts = read_text_file(source)
     expected = [read_text_file(reference) for reference in references]
     for path, lines in zip(references, expected, strict=True):
@@ -67,7 +67,7 @@ def evaluate(
         raise UserError("holds no text", place=str(source))
     loaded = load(engine, threads=threads)
     options: SearchArguments = {"beam_width": beam_width, "length_penalty": length_penalty}
-    scores = _measure(loaded, texts, expected, tokenize, truncate, options)
+    scores = _measure(loaded, texts, expected, bleu, truncate, options)
     if as_json:
         print(json.dumps(_as_json(scores)))
         return
@@ -82,12 +82,7 @@ def evaluate(
 
 
 def _measure(
-    engine: Engine,
-    texts: list[str],
-    references: list[list[str]],
-    tokenize: str,
-    truncate: bool,
-    options: SearchArguments,
+    engine: Engine, texts: list[str], references: list[list[str]], bleu: Any, truncate: bool, options: SearchArguments
 ) -> Scores:
     import sacrebleu
 
@@ -102,7 +97,6 @@ def _measure(
     ]
     seconds = time.perf_counter() - start
     outputs = [best.text for best in found]
-    bleu = cast(Any, sacrebleu.BLEU(tokenize=tokenize))
     chrf = cast(Any, sacrebleu.CHRF())
     return Scores(
         bleu=float(bleu.corpus_score(outputs, references).score),
@@ -116,12 +110,19 @@ def _measure(
     )
 
 
-def _check_tokenizer(name: str) -> None:
+def _make_bleu(tokenizer: str) -> Any:
+    """sacreBLEU's metric. Raises: UserError for a tokenizer that it lacks, or that needs what is not there."""
     import sacrebleu
 
     names = sorted(cast(Any, sacrebleu.BLEU).TOKENIZERS)
-    if name not in names:
-        raise UserError(f"--tokenize {name}: sacreBLEU has no such tokenizer", hint=f"there are: {', '.join(names)}")
+    if tokenizer not in names:
+        raise UserError(
+            f"--tokenize {tokenizer}: sacreBLEU has no such tokenizer", hint=f"there are: {', '.join(names)}"
+        )
+    try:
+        return sacrebleu.BLEU(tokenize=tokenizer)
+    except (RuntimeError, ImportError, OSError) as error:
+        raise UserError(f"--tokenize {tokenizer}: {' '.join(str(error).split())}") from error
 
 
 def _as_json(scores: Scores) -> dict[str, object]:
