@@ -7,6 +7,8 @@ reader of our output has gone.
 import logging
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import IO, Any, NoReturn, cast
 
 import typer
@@ -49,22 +51,32 @@ class _Commands(TyperGroup):
             _fail(UserError(usage.format_message(), hint=f"{command} --help"))
         sys.exit(code if isinstance(code, int) else 0)
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        with _explained():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> object:
-        try:
+        with _explained():
             result: object = super().invoke(ctx)
             sys.stdout.flush()
-        except UserError as error:
-            _fail(error)
-        except BrokenPipeError:
-            _leave(141)
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            _leave(130)
-        except ModuleNotFoundError as error:
-            _fail(_missing_extra(error))
-        except OSError as error:
-            _fail(UserError(error.strerror or str(error), place=_file_name(error)))
-        return result
+            return result
+
+
+@contextmanager
+def _explained() -> Generator[None]:
+    try:
+        yield
+    except UserError as error:
+        _fail(error)
+    except BrokenPipeError:
+        _leave(141)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        _leave(130)
+    except ModuleNotFoundError as error:
+        _fail(_missing_extra(error))
+    except OSError as error:
+        _fail(UserError(error.strerror or str(error), place=_file_name(error)))
 
 
 app = typer.Typer(
@@ -79,7 +91,7 @@ for command in (check, schema, corpus, train, average, build, verify, inspect, t
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"xformc {__version__}")
+        print(f"xformc {__version__}", flush=True)
         raise typer.Exit
 
 
@@ -101,12 +113,20 @@ def describe(
 
 def main() -> None:
     """Run the command line of this process."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         _use_utf8(stream)
     logging.basicConfig(format="%(levelname)s: %(message)s")
     for level in (logging.WARNING, logging.ERROR):
         logging.addLevelName(level, logging.getLevelName(level).lower())
     app(sys.argv[1:] or ["--help"], prog_name="xformc")
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the caller closed is None in Python; an empty one takes its place and its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def _use_utf8(stream: IO[str]) -> None:
@@ -116,8 +136,15 @@ def _use_utf8(stream: IO[str]) -> None:
 
 
 def _fail(error: UserError) -> NoReturn:
-    print(f"error: {error}", file=sys.stderr)
+    _say(f"error: {error}")
     _leave(2)
+
+
+def _say(message: str) -> None:
+    """Write to standard error, if that can be written; names out of files may not steer the terminal."""
+    safe = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in message)
+    with suppress(OSError):
+        print(safe, file=sys.stderr)
 
 
 def _leave(code: int) -> NoReturn:
