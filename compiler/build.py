@@ -65,6 +65,7 @@ def build_engine(
         subject = Subject(graph, decoder, module, folder, fused, options, longest)
         certificate = certify(subject, make_probes(source, target_side), progress)
         _require(certificate)
+        progress("hash and write")
         certificate.write(folder / CERTIFICATE)
         manifest = _manifest(spec, graph, options, target, names, weights is not None)
         manifest["files"] = {path.name: _record(path) for path in sorted(folder.iterdir())}

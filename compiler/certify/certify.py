@@ -31,9 +31,8 @@ from xformc.runtime.options import SearchOptions
 def certify(subject: Subject, probes: Probes, progress: Callable[[str], None]) -> Certificate:
     """Run every stage until one misses its bound; the stages after it would only repeat its fault."""
     stages: list[Stage] = []
-    for stage in run_stages(subject, probes):
+    for stage in run_stages(subject, probes, progress):
         stages.append(stage)
-        progress(f"certify: {stage.name}")
         if not stage.passed:
             break
     versions = {

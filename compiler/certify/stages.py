@@ -46,15 +46,22 @@ def make_probes(source: Side, target: Side, seed: int = 0) -> Probes:
     return Probes(pad(sources), pad([np.r_[2, target[:-1]] for target in targets]), searched)
 
 
-def run_stages(subject: Subject, probes: Probes) -> Iterator[Stage]:
-    """The stages, cheapest first; those of the search only mean something after the first two have passed."""
+def run_stages(subject: Subject, probes: Probes, progress: Callable[[str], None]) -> Iterator[Stage]:
+    """The stages, cheapest first; those of the search only mean something after the first two have passed.
+
+    `progress` is told of each stage before it runs.
+    """
+    progress("certify: forward")
     yield _forward(subject, probes)
+    progress("certify: step")
     yield _step(subject, probes)
     found: dict[int, list[Found]] = {}
     for name, width in (("greedy", 1), ("beam", subject.options.beam_width)):
+        progress(f"certify: {name}")
         options = _short(subject.options, width)
         found[width] = [search(subject.logits, source, options, subject.longest) for source in probes.searched]
         yield _search(subject, probes, options, name, found[width])
+    progress("certify: batch")
     yield _batch(subject, probes, _short(subject.options, subject.options.beam_width), [*found.values()][-1])
 
 
