@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.runtime.manifest import MODEL_NAME
 from xformc.runtime.options import SearchOptions
+from xformc.tokens import END
 
 INPUTS = ("source", "beam_width", "n_best", "length_penalty", "max_length_factor", "max_length_offset")
 OUTPUTS = ("tokens", "lengths", "scores")
@@ -52,11 +53,15 @@ class Session:
         self._session = cast(Any, session)
         self._check_interface()
 
-    def run(self, source: NDArray[np.int64], options: SearchOptions) -> SearchResult:
+    def run(self, source: NDArray[np.int64], options: SearchOptions, end: int = END) -> SearchResult:
         """Search for the translations of `source` [batch, source], padded with 0 at the end of each row.
+
+        `end` is the token that ends a translation.
 
         Raises: UserError if ONNX Runtime refuses or fails.
         """
+        if not len(source):
+            return SearchResult(np.zeros((0, options.n_best, 0), np.int64), *_no_rows(options.n_best))
         feeds = {
             "source": source,
             "beam_width": np.array(options.beam_width, np.int64),
@@ -64,6 +69,7 @@ class Session:
             "length_penalty": np.array(options.length_penalty, np.float32),
             "max_length_factor": np.array(options.max_length_factor, np.float32),
             "max_length_offset": np.array(options.max_length_offset, np.int64),
+            **({} if end == END else {"end_token": np.array(end, np.int64)}),
         }
         try:
             tokens, lengths, scores = self._session.run(list(OUTPUTS), feeds)
@@ -92,6 +98,10 @@ class Session:
     def _failure(self, what: str, error: Exception) -> UserError:
         first_line = (str(error).splitlines() or [type(error).__name__])[0][:300]
         return UserError(f"the model {what}: {first_line}", place=self._place, hint=_REBUILD)
+
+
+def _no_rows(n_best: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    return np.zeros((0, n_best), np.int64), np.zeros((0, n_best), np.float32)
 
 
 def check_source(source: NDArray[np.int64] | Sequence[Sequence[int]], vocabulary: int) -> NDArray[np.int64]:

@@ -11,8 +11,8 @@ import sentencepiece
 
 from xformc.errors import UserError
 from xformc.files import atomic_write
+from xformc.tokens import BEGIN, END, PAD, UNKNOWN
 
-PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 Kind = Literal["bpe", "unigram"]
 
 

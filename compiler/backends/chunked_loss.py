@@ -29,17 +29,17 @@ def linear_cross_entropy(
     function: Any = _LinearCrossEntropy
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
     with torch.autocast(device, enabled=False):
-        loss, nll = function.apply(x, weight, bias, labels, smoothing, ignore, dtype)
+        loss, nll = function.apply(x, weight, bias, labels, smoothing, ignore, dtype, torch.is_grad_enabled())
     return loss, nll, (labels != ignore).sum()
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
-        x, weight, bias, labels, smoothing, ignore, dtype = arguments
+        x, weight, bias, labels, smoothing, ignore, dtype, enabled = arguments
         counted = labels != ignore
         scale = 1.0 / counted.sum().clamp(min=1)
-        needs_gradient = any(ctx.needs_input_grad[:3])
+        needs_gradient = enabled and any(ctx.needs_input_grad[:3])
         low, low_weight = x.to(dtype), weight.to(dtype)
         losses = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
         x_gradient = torch.empty_like(low) if needs_gradient else None
@@ -83,15 +83,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         x_gradient, weight_gradient = ctx.saved_tensors
         factor = gradients[0]
         bias_gradient = None if ctx.bias_gradient is None else ctx.bias_gradient * factor
-        return (
-            x_gradient * factor.to(x_gradient.dtype),
-            weight_gradient * factor,
-            bias_gradient,
-            None,
-            None,
-            None,
-            None,
-        )
+        given = (x_gradient * factor.to(x_gradient.dtype), weight_gradient * factor, bias_gradient)
+        return (*given, None, None, None, None, None)
 
 
 def _label_logits(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:

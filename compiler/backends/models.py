@@ -11,6 +11,7 @@ from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import SearchInputs, emit_search
 from xformc.runtime.options import SearchOptions
+from xformc.tokens import END
 
 
 def engine_model(
@@ -30,6 +31,7 @@ def engine_model(
         "length_penalty": emitter.default("length_penalty", defaults.length_penalty),
         "max_length_factor": emitter.default("max_length_factor", defaults.max_length_factor),
         "max_length_offset": emitter.default("max_length_offset", defaults.max_length_offset),
+        "end_token": emitter.default("end_token", END),
     }
     result = emit_search(emitter, decoder, SearchInputs(source.name, *options), longest)
     names = ("tokens", "lengths", "scores")

@@ -16,7 +16,7 @@ from xformc.compiler.graph.rules import Operand, to_onnx
 
 assert ops, "importing the ops fills the rule tables"
 
-OPSET = 24
+OPSET = 23
 MICROSOFT = "com.microsoft"
 DTYPES: dict[DType, int] = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
 

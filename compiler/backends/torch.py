@@ -26,14 +26,24 @@ class TorchModule(nn.Module):
         """Draw fresh parameters; the same graph and seed give the same numbers on every machine."""
         super().__init__()
         self.graph = graph
-        self.torch = torch
-        self.functional = nn.functional
-        self.linear_cross_entropy = linear_cross_entropy
-        self.dropout = dropout
         generator = torch.Generator().manual_seed(seed)
         for parameter in graph.parameters:
             self.register_parameter(parameter.name, nn.Parameter(_draw(parameter, generator)))
         self._steps = _compile(graph, self)
+
+    torch = torch
+    functional = nn.functional
+    linear_cross_entropy = staticmethod(linear_cross_entropy)
+    dropout = staticmethod(dropout)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the compiled steps, which refer to this very module."""
+        return {name: value for name, value in self.__dict__.items() if name != "_steps"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the state of a copied or unpickled module and compile the steps for this one."""
+        super().__setstate__(state)
+        self._steps = _compile(self.graph, self)
 
     def forward(self, *inputs: Tensor) -> Any:
         """The graph's outputs for its inputs, given in order. Tensors have the axes that the graph names."""

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.runtime.options import SearchOptions
-
-BEGIN, END = 2, 3
+from xformc.tokens import BEGIN, END
 
 Scorer = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 """(source [batch, source], target [batch, target]) -> logits [batch, target, vocabulary]."""
@@ -50,10 +49,16 @@ class _Candidate:
     log_probability: np.float32
 
 
-def search(scorer: Scorer, source: NDArray[np.int64], options: SearchOptions, longest: int | None = None) -> Found:
-    """The `beam_width` best finished hypotheses, of at most `longest` tokens, for one source [source], unpadded."""
+def search(
+    scorer: Scorer, source: NDArray[np.int64], options: SearchOptions, longest: int | None = None, end: int = END
+) -> Found:
+    """The `beam_width` best finished hypotheses, of at most `longest` tokens, for one source [source], unpadded.
+
+    `end` is the token that ends a hypothesis.
+    """
     width = options.beam_width
-    limit = max(1, int(options.max_length_factor * len(source)) + options.max_length_offset)
+    scaled = np.float32(options.max_length_factor) * np.float32(len(source))
+    limit = max(1, int(np.floor(scaled)) + options.max_length_offset)
     limit = limit if longest is None else min(limit, longest)
     beam = [_Open((), np.float32(0))]
     pool: list[Hypothesis] = []
@@ -63,14 +68,14 @@ def search(scorer: Scorer, source: NDArray[np.int64], options: SearchOptions, lo
         margin = min(margin, _closest([candidate.log_probability for candidate in candidates]))
         candidates = candidates[: 2 * width]
         for candidate in candidates[:width]:
-            if candidate.token == END or length == limit:
+            if candidate.token == end or length == limit:
                 finished += 1
                 tokens = (*beam[candidate.parent].tokens, candidate.token)
                 pool.append(Hypothesis(tokens, score(candidate.log_probability, length, options)))
         pool = sorted(pool, key=lambda hypothesis: -hypothesis.score)[:width]
         if finished >= width:
             break
-        going_on = [candidate for candidate in candidates if candidate.token != END][:width]
+        going_on = [candidate for candidate in candidates if candidate.token != end][:width]
         beam = [
             _Open((*beam[candidate.parent].tokens, candidate.token), candidate.log_probability)
             for candidate in going_on
@@ -82,6 +87,14 @@ def search(scorer: Scorer, source: NDArray[np.int64], options: SearchOptions, lo
 def score(log_probability: np.float32, length: int, options: SearchOptions) -> float:
     """log P(y) / ((5 + |y|) / 6)^alpha (Wu et al. 2016, equation 14, without coverage)."""
     return float(log_probability) / ((5.0 + length) / 6.0) ** options.length_penalty
+
+
+def rescore(scorer: Scorer, source: NDArray[np.int64], tokens: tuple[int, ...], options: SearchOptions) -> float:
+    """The score of these tokens after this source [source], all positions computed at once."""
+    target = np.array([(BEGIN, *tokens[:-1])], np.int64)
+    scores = log_probabilities(scorer(source[None], target))[0]
+    total = scores[np.arange(len(tokens)), np.array(tokens)].sum()
+    return score(total, len(tokens), options)
 
 
 def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:

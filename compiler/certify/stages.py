@@ -1,5 +1,6 @@
 """The stages of a certificate: the same function in PyTorch, in ONNX, step by step, and in the search."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -7,11 +8,12 @@ import numpy as np
 
 from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.locate import difference, first_different_forward, first_different_step, unstack
-from xformc.compiler.certify.reference import Found, search
+from xformc.compiler.certify.reference import Found, rescore, search
 from xformc.compiler.certify.subject import Ids, Subject
 from xformc.compiler.graph.graph import Node
 from xformc.runtime.options import SearchOptions
 from xformc.runtime.session import SearchResult
+from xformc.tokens import BEGIN, END, PAD
 
 LOGITS_BOUND = 1e-4
 SCORE_BOUND = 1e-4
@@ -43,7 +45,7 @@ def make_probes(source: Side, target: Side, seed: int = 0) -> Probes:
     sources = [_sentence(random, length, source) for length in (1, 4, 9, 17)]
     targets = [_sentence(random, length, target) for length in (5, 2, 11, 7)]
     searched = tuple(_sentence(random, length, source) for length in (1, 3, 6, 10))
-    return Probes(pad(sources), pad([np.r_[2, target[:-1]] for target in targets]), searched)
+    return Probes(pad(sources), pad([np.r_[BEGIN, target[:-1]] for target in targets]), searched)
 
 
 def run_stages(subject: Subject, probes: Probes, progress: Callable[[str], None]) -> Iterator[Stage]:
@@ -55,14 +57,41 @@ def run_stages(subject: Subject, probes: Probes, progress: Callable[[str], None]
     yield _forward(subject, probes)
     progress("certify: step")
     yield _step(subject, probes)
-    found: dict[int, list[Found]] = {}
-    for name, width in (("greedy", 1), ("beam", subject.options.beam_width)):
-        progress(f"certify: {name}")
-        options = _short(subject.options, width)
-        found[width] = [search(subject.logits, source, options, subject.longest) for source in probes.searched]
-        yield _search(subject, probes, options, name, found[width])
+    progress("certify: greedy")
+    yield _search(subject, probes, "greedy", [_expect(subject, probes, 1)])
+    progress("certify: beam")
+    width = subject.options.beam_width
+    expected = _expect(subject, probes, width)
+    yield _search(subject, probes, "beam", [expected, _expect(subject, probes, width, _likely(expected))])
     progress("certify: batch")
-    yield _batch(subject, probes, _short(subject.options, subject.options.beam_width), [*found.values()][-1])
+    yield _batch(subject, probes, expected)
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What the reference search finds with these options when `end` ends a hypothesis, one for each probe."""
+
+    options: SearchOptions
+    end: int
+    found: tuple[Found, ...]
+
+
+def _expect(subject: Subject, probes: Probes, width: int, end: int = END) -> _Expected:
+    options = _short(subject.options, width)
+    found = (search(subject.logits, source, options, subject.longest, end) for source in probes.searched)
+    return _Expected(options, end, tuple(found))
+
+
+def _likely(expected: _Expected) -> int:
+    """The token that the hypotheses have most often, so that with it as the end token many end by themselves."""
+    counts = Counter(
+        token
+        for found in expected.found
+        for hypothesis in found.hypotheses
+        for token in hypothesis.tokens[:-1]
+        if token != END
+    )
+    return counts.most_common(1)[0][0] if counts else END
 
 
 def _forward(subject: Subject, probes: Probes) -> Stage:
@@ -81,36 +110,51 @@ def _step(subject: Subject, probes: Probes) -> Stage:
     return Stage("step", "logits of the derived step and of the training form", value, LOGITS_BOUND, detail)
 
 
-def _search(subject: Subject, probes: Probes, options: SearchOptions, name: str, expected: list[Found]) -> Stage:
-    result = subject.search(pad(probes.searched), options)
-    differences = [_against(result, row, found) for row, found in enumerate(expected)]
-    what = f"tokens and scores of {len(expected)} sentences and of the reference search, width {options.beam_width}"
-    return Stage(name, what, max(differences), SCORE_BOUND, _undecided(expected))
+def _search(subject: Subject, probes: Probes, name: str, searches: list[_Expected]) -> Stage:
+    """Compare searches with the reference's. Of several the last must have hypotheses that end by themselves."""
+    worst, decided, ended = 0.0, 0, 0
+    for expected in searches:
+        result = subject.search(pad(probes.searched), expected.options, expected.end)
+        for row, (found, source) in enumerate(zip(expected.found, probes.searched, strict=True)):
+            worst = max(worst, _against(subject, result, row, found, source))
+        decided += sum(found.margin >= SCORE_BOUND for found in expected.found)
+        ended = sum(h.tokens[-1] == expected.end for found in expected.found for h in found.hypotheses)
+    if decided == 0 or (len(searches) > 1 and ended == 0):
+        worst = float("inf")
+    count = len(searches) * len(probes.searched)
+    what = f"tokens and scores of the reference search, width {searches[0].options.beam_width}"
+    return Stage(name, what, worst, SCORE_BOUND, f"({count} searches, {decided} beyond rounding, {ended} ends)")
 
 
-def _batch(subject: Subject, probes: Probes, options: SearchOptions, expected: list[Found]) -> Stage:
-    together = subject.search(pad(probes.searched), options)
-    worst = 0.0
-    for row, source in enumerate(probes.searched):
-        alone = subject.search(source[None], options)
-        worst = max(worst, _between(together, row, alone, 0, expected[row].margin))
-    reversed_rows = subject.search(pad(probes.searched[:0:-1]), options)
+def _batch(subject: Subject, probes: Probes, expected: _Expected) -> Stage:
+    together = subject.search(pad(probes.searched), expected.options)
+    differences: list[float] = []
+    for row, (source, found) in enumerate(zip(probes.searched, expected.found, strict=True)):
+        alone = subject.search(source[None], expected.options)
+        differences.append(_between(together, row, alone, 0, found.margin))
     count = len(probes.searched)
+    backwards = subject.search(pad(probes.searched[:0:-1]), expected.options)
     for row in range(count - 1):
         other = count - 1 - row
-        worst = max(worst, _between(together, other, reversed_rows, row, expected[other].margin))
-    return Stage("batch", "the same sentences alone and among other neighbours", worst, BATCH_BOUND)
+        differences.append(_between(together, other, backwards, row, expected.found[other].margin))
+    return Stage("batch", "the same sentences alone and among other neighbours", max(differences), BATCH_BOUND)
 
 
-def _against(result: SearchResult, row: int, found: Found) -> float:
-    """The largest difference of scores; infinite where the tokens differ and no near tie explains it."""
-    worst = 0.0
+def _against(subject: Subject, result: SearchResult, row: int, found: Found, source: Ids) -> float:
+    """The largest difference of scores, infinite where the tokens differ.
+
+    Where rounding decides, other tokens are as right if they are worth, to the training form, what the engine says.
+    """
+    differences: list[float] = []
     for rank, hypothesis in enumerate(found.hypotheses):
         tokens = tuple(int(token) for token in result.tokens[row, rank, : result.lengths[row, rank]])
+        expected = hypothesis.score
         if tokens != hypothesis.tokens:
-            return 0.0 if found.margin < SCORE_BOUND else float("inf")
-        worst = max(worst, abs(float(result.scores[row, rank]) - hypothesis.score))
-    return worst if np.isfinite(worst) else float("inf")
+            if found.margin >= SCORE_BOUND or not tokens:
+                return float("inf")
+            expected = rescore(subject.logits, source, tokens, subject.options)
+        differences.append(_finite(abs(float(result.scores[row, rank]) - expected)))
+    return max(differences)
 
 
 def _between(first: SearchResult, row: int, second: SearchResult, other: int, margin: float) -> float:
@@ -118,12 +162,11 @@ def _between(first: SearchResult, row: int, second: SearchResult, other: int, ma
     same = np.array_equal(first.lengths[row], second.lengths[other])
     if not same or not np.array_equal(first.tokens[row, :, :length], second.tokens[other, :, :length]):
         return 0.0 if margin < SCORE_BOUND else float("inf")
-    return float(np.abs(first.scores[row] - second.scores[other]).max())
+    return _finite(float(np.abs(first.scores[row] - second.scores[other]).max()))
 
 
-def _undecided(expected: list[Found]) -> str:
-    close = sum(found.margin < SCORE_BOUND for found in expected)
-    return f"({close} decided by less than {SCORE_BOUND:.0e})" if close else ""
+def _finite(difference: float) -> float:
+    return difference if np.isfinite(difference) else float("inf")
 
 
 def _short(options: SearchOptions, width: int) -> SearchOptions:
@@ -132,7 +175,9 @@ def _short(options: SearchOptions, width: int) -> SearchOptions:
 
 
 def _on_real(found: np.ndarray, expected: np.ndarray, target: Ids) -> float:
-    real = target != 0
+    if found.shape != expected.shape:
+        return float("inf")
+    real = target != PAD
     return difference(found[real], expected[real])
 
 
@@ -156,4 +201,4 @@ def pad(rows: tuple[Ids, ...] | list[Ids]) -> Ids:
 
 def _sentence(random: np.random.Generator, length: int, side: Side) -> Ids:
     length = length if side.longest is None else min(length, side.longest - 1)
-    return np.r_[random.integers(4, side.vocabulary, length), 3].astype(np.int64)
+    return np.r_[random.integers(4, side.vocabulary, length), END].astype(np.int64)

@@ -20,8 +20,10 @@ from xformc.compiler.backends.models import forward_model, stepwise_model
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.passes.step import Decoder
+from xformc.errors import UserError
 from xformc.runtime.options import SearchOptions
 from xformc.runtime.session import SearchResult, Session
+from xformc.tokens import END
 
 Ids = NDArray[np.int64]
 
@@ -44,9 +46,9 @@ class Subject:
         """The engine, as the runtime runs it."""
         return Session(self.engine, None)
 
-    def search(self, source: Ids, options: SearchOptions) -> SearchResult:
-        """What the engine finds for padded sources [batch, source]."""
-        return self.session.run(source, options)
+    def search(self, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
+        """What the engine finds for padded sources [batch, source], when `end` ends a hypothesis."""
+        return self.session.run(source, options, end)
 
     def logits(self, source: Ids, target: Ids) -> NDArray[np.float32]:
         """What the training form says: [batch, target, vocabulary]."""
@@ -82,8 +84,11 @@ class Subject:
             with suppress(OSError):
                 os.link(self.engine / DATA, folder / DATA)
             save_model(model, initializers, folder)
-            session = open_session(folder / MODEL)
-            return session.run(None, {"source": source, "target": target})
+            try:
+                return open_session(folder / MODEL).run(None, {"source": source, "target": target})
+            except Exception as error:
+                reason = str(error).splitlines()[0][:300]
+                raise UserError(f"ONNX Runtime refuses the {model.graph.name} model: {reason}") from error
 
 
 def open_session(path: Path) -> Any:

@@ -53,9 +53,12 @@ def _attention_types(op: Attention, inputs: tuple[Type, ...]) -> tuple[Type, ...
     only_key = [name for name in key.names[:-2] if name not in query.names]
     require(not only_key, f"the key's axis {', '.join(only_key)} is not in the query {query}")
     require(not op.causal or op.queries == op.keys, "causal attention looks along one axis")
+    alone = [name for name in query.names[:-1] if name not in (*key.names, op.queries)]
+    require(not op.causal or not alone, f"causal attention needs the query's axis {', '.join(alone)} in the key {key}")
     if len(inputs) == 4:
         mask = inputs[3]
-        require(mask.dtype == "bool" and op.keys in mask.names, f"the mask {mask} must be bool and have {op.keys}")
+        wanted = (query.names[0], op.keys)
+        require(mask.dtype == "bool" and mask.names == wanted, f"the mask {mask} must be bool[{', '.join(wanted)}]")
     return (Type(query.dtype, (*query.axes[:-1], value.axes[-1])),)
 
 
@@ -73,12 +76,12 @@ def _attention_step(op: Attention, node: Node, step: Stepper) -> tuple[Value, ..
         raise step.refuse("every position sees the ones after it; make the attention causal")
     if len(node.inputs) == 4:
         raise step.refuse("a mask over the positions that are being decoded has no step")
-    seen = [_append(part, name, step) for part, name in ((key, "key"), (value, "value"))]
+    seen = [_append(part, step) for part in (key, value)]
     name = node.outputs[0].name
     return (step.emit(replace(op, keys="seen", causal=False), (step.value(query), *seen), name),)
 
 
-def _append(new: Value, name: str, step: Stepper) -> Value:
+def _append(new: Value, step: Stepper) -> Value:
     past = Type(new.type.dtype, tuple(Axis("past") if a.name == step.time else a for a in new.type.axes))
     cache = step.state(f"{new.name}/cache", past)
     seen = step.emit(Append(step.time, "past", "seen"), (cache, step.value(new)), f"{new.name}/seen")

@@ -23,9 +23,9 @@ UNARY: dict[str, tuple[str, str]] = {
     "gelu": ("gelu", "Gelu"),
     "tanh": ("tanh", "Tanh"),
     "sigmoid": ("sigmoid", "Sigmoid"),
-    "silu": ("silu", "Swish"),
+    "silu": ("silu", ""),
 }
-"""Each activation's name in torch.nn.functional and in ONNX."""
+"""Each activation's name in torch.nn.functional and in ONNX, where it has one."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,8 @@ def _unary_torch(op: Unary, node: Node, torch: TorchNamespace) -> Callable[..., 
 
 @to_onnx.rule(Unary)
 def _unary_onnx(op: Unary, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    if op.function == "silu":
+        return (onnx.op("Mul", *inputs, onnx.op("Sigmoid", *inputs)),)
     return (onnx.op(UNARY[op.function][1], *inputs),)
 
 

@@ -4,9 +4,7 @@ from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Graph, copy_node, rebuild
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
-
-PAD = 0
-"""The id of padding, in sources, targets and labels."""
+from xformc.tokens import PAD
 
 
 def with_loss(graph: Graph, label_smoothing: float) -> Graph:

@@ -73,6 +73,9 @@ def derive_step(graph: Graph, time: str = "target") -> Decoder:
 
 def with_beam(decoder: Decoder) -> Decoder:
     """The decoder of several hypotheses a sentence: token, states and all that depends on them get an axis `beam`."""
+    for value in (decoder.token, *(state.past for state in decoder.states)):
+        if value.type.names[:1] != ("batch",):
+            raise RuleError(f"{value.name}: {value.type} needs the axis batch first to be searched with a beam")
     lifted = {
         value.name: Type(value.type.dtype, (value.type.axes[0], Axis("beam"), *value.type.axes[1:]))
         for value in (decoder.token, *(state.past for state in decoder.states))

@@ -12,8 +12,8 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
+from xformc.tokens import BEGIN, PAD
 
-BEGIN, END, PAD = 2, 3, 0
 NEVER = float("-inf")
 FINISHED_SHARE = 8
 """The inner loop ends when a share of 1/8 of its sentences is finished."""
@@ -67,6 +67,7 @@ class SearchInputs:
     length_penalty: str
     max_length_factor: str
     max_length_offset: str
+    end_token: str
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,7 @@ class _Search:
         flat = onnx.op("Concat", onnx.op("Shape", live.scores, end=1), [-1], axis=0)
         scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), self.candidates, axis=-1)
         tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
-        ended = onnx.op("Equal", tokens, END)
+        ended = onnx.op("Equal", tokens, self.inputs.end_token)
         return _Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
 
     def _finish(

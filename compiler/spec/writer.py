@@ -11,8 +11,8 @@ from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_proble
 from xformc.compiler.spec.scope import Binder, Scope
 from xformc.compiler.spec.syntax import Call
 from xformc.compiler.spec.tree import Tree
+from xformc.tokens import PAD
 
-PAD = 0
 MAX_PARAMETERS = 10**11
 
 

@@ -16,6 +16,7 @@ from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.runtime.options import SearchOptions
+from xformc.runtime.session import Session
 
 STAGES = ["forward", "step", "greedy", "beam", "batch"]
 
@@ -83,6 +84,21 @@ def test_wrong_search_fails_the_build(tiny_spec: Spec, tmp_path: Path, monkeypat
         build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
 
 
+def test_search_that_does_not_end_where_it_should_fails_the_build(
+    tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Session.run
+    monkeypatch.setattr(Session, "run", lambda self, source, options, end=3: right(self, source, options))
+    with pytest.raises(UserError, match="FAIL beam"):
+        build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
+
+
+def test_weights_that_are_all_zero_decide_nothing_and_fail(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
+    arrays = {name: value.numpy() * 0 for name, value in make_subject().module.state_dict().items()}
+    with pytest.raises(UserError, match="FAIL greedy"):
+        build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine")
+
+
 def test_weights_that_are_not_finite_fail_the_build(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
     arrays = {name: value.numpy().copy() for name, value in make_subject().module.state_dict().items()}
     arrays["encoder/0/feed_forward/inner/weight"][0, 0] = np.nan
@@ -104,7 +120,7 @@ def test_learned_positions_bound_the_engine(tmp_path: Path) -> None:
     path = tmp_path / "learned.yaml"
     path.write_text(
         "extends: transformer_base\nchoices: {positions: learned}\n"
-        "sizes: {layers: 1, d_model: 8, d_ff: 8, heads: 2, vocabulary: 30, max_positions: 7}\n"
+        "sizes: {layers: 1, d_model: 8, d_ff: 8, heads: 2, vocabulary: 30, max_positions: 7}\ntrain: {max_length: 7}\n"
     )
     build_engine(load_spec(path), None, None, "portable", tmp_path / "engine")
     manifest = json.loads((tmp_path / "engine" / "engine.json").read_text())
@@ -114,9 +130,10 @@ def test_learned_positions_bound_the_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stage", ["elaborate", "inference", "step", "beam"])
 def test_stop_after_prints_a_graph(tiny_spec: Spec, stage: str) -> None:
-    printed = print_stage(tiny_spec, stage)
-    for part in printed.split("\ngraph ")[:1]:
-        assert text.format(text.parse(part)).startswith("graph tiny")
+    first, *others = print_stage(tiny_spec, stage).split("\n\n")
+    assert len(others) == (stage in ("step", "beam"))
+    for part in (first, *others):
+        assert text.format(text.parse(part)).strip() == part.strip()
 
 
 def test_stop_after_an_unknown_pass_names_the_passes(tiny_spec: Spec) -> None:

@@ -55,3 +55,11 @@ def test_with_loss_has_the_parameters_of_the_graph(tiny_spec: Spec) -> None:
     ):
         assert name == other
         assert torch.equal(first, second)
+
+
+def test_linear_cross_entropy_without_gradients_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "mm", None)
+    x, weight = torch.randn(3, 4), torch.nn.Parameter(torch.randn(5, 4))
+    with torch.no_grad():
+        loss, nll, _ = chunked_loss.linear_cross_entropy(x, weight, None, torch.tensor([1, 2, 3]), 0.0, 0)
+    torch.testing.assert_close(3 * loss, nll)

@@ -193,8 +193,11 @@ def test_missing_rule_names_op_and_table() -> None:
         to_onnx.of(Dropout(0.1))
 
 
+MULTI_QUERY = Case(Attention("t", "t", True), (("a", "h", "t", "k"), ("a", "t", "k"), ("a", "t", "v")))
+
 WRONG: list[tuple[Callable[[], Graph], str]] = [
     (lambda: one_op(Case(Linear(("z",)), (("a", "d"),), (("o", "d"),)), dict.fromkeys("ado", 2)), "has no axis z"),
+    (lambda: one_op(MULTI_QUERY, dict.fromkeys("ahtkv", 2)), "needs the query's axis h in the key"),
     (
         lambda: one_op(Case(Linear(("d",)), (("a", "d"),), (("o", "k"),)), {"a": 1, "d": 2, "o": 3, "k": 4}),
         "does not fit d=2",

@@ -19,7 +19,7 @@ from xformc.compiler.spec import load_spec
 VARIANTS = {
     "post-norm": "",
     "pre-norm": "choices: {norm: pre}",
-    "learned positions": "choices: {positions: learned}\nsizes: {max_positions: 32}",
+    "learned positions": "choices: {positions: learned}\nsizes: {max_positions: 32}\ntrain: {max_length: 32}",
     "no positions": "choices: {positions: none}",
     "heads of another width": "sizes: {d_k: 5, d_v: 3}",
 }

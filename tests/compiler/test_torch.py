@@ -1,5 +1,7 @@
 """The PyTorch form: parameter paths, whole-graph compilation, and attention through torch's own."""
 
+import copy
+
 import pytest
 import torch
 
@@ -47,3 +49,14 @@ def test_padding_changes_nothing(tiny_graph: Graph) -> None:
     short = module(torch.tensor([[5, 6, 3]]), target)
     padded = module(torch.tensor([[5, 6, 3, 0, 0]]), torch.tensor([[2, 8, 9, 0]]))
     torch.testing.assert_close(padded[:, :3], short)
+
+
+def test_module_can_be_copied(tiny_graph: Graph) -> None:
+    module = TorchModule(tiny_graph)
+    copied = copy.deepcopy(module).train()
+    module.eval()
+    inputs = torch.tensor([[5, 3]]), torch.tensor([[2, 8]])
+    torch.testing.assert_close(copied(*inputs), module(*inputs))
+    with torch.no_grad():
+        next(copied.parameters()).zero_()
+    assert not torch.equal(copied(*inputs), module(*inputs))

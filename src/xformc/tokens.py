@@ -1,0 +1,3 @@
+"""The ids with a meaning of their own, the same in every vocabulary, model and engine."""
+
+PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
