@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -106,7 +107,7 @@ def check_files(directory: Path | str, manifest: Manifest, *, verify_hashes: boo
     folder = Path(directory).resolve()
     for name, record in manifest.files.items():
         path = folder / name
-        if not path.resolve().is_relative_to(folder):
+        if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise UserError("a link out of the engine's folder", place=str(path), hint="copy the file itself in")
         if not path.is_file():
             raise UserError("this file of the engine is missing", place=str(path), hint=_COPY)

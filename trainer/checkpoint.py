@@ -151,9 +151,10 @@ def _read_state(folder: Path) -> State:
 
 def _can_continue(folder: Path) -> bool:
     try:
+        _read_state(folder)
         content = json.loads((folder / STATE).read_text())
         return all((folder / name).stat().st_size == size for name, size in content["bytes"].items())
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 

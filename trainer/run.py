@@ -41,7 +41,7 @@ def check_free(out: Path) -> None:
 
 def create_run(out: Path, spec_yaml: str, identity: Identity, tokenizer: Tokenizer) -> None:
     """Make the folder of a new run. Raises: UserError if it cannot be written; then nothing is left."""
-    with writing(out), atomic_directory(out) as part:
+    with writing(out), atomic_directory(out, replace=False) as part:
         (part / SPEC).write_text(spec_yaml, encoding="utf-8")
         (part / IDENTITY).write_text(json.dumps(asdict(identity), indent=2) + "\n", encoding="utf-8")
         save_tokenizer(tokenizer, part)
@@ -80,7 +80,7 @@ def _read_identity(out: Path) -> Mapping[str, object]:
     try:
         content: dict[str, object] = json.loads((out / IDENTITY).read_text(encoding="utf-8"))
         _ = content["precision"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"is not a run: {IDENTITY} is missing or broken", place=str(out), hint="leave --resume out to start one"
         ) from error

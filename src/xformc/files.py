@@ -25,8 +25,10 @@ def atomic_write(path: Path) -> Generator[Path]:
 
 
 @contextmanager
-def atomic_directory(path: Path) -> Generator[Path]:
+def atomic_directory(path: Path, *, replace: bool = True) -> Generator[Path]:
     """Yield a temporary empty folder beside `path`; it takes the place of `path` when the block ends well.
+
+    Without `replace` it takes the place of nothing, or of an empty folder, only.
 
     Raises: whatever the block raises, after removing the temporary folder; `path` is then as it was.
     """
@@ -38,7 +40,7 @@ def atomic_directory(path: Path) -> Generator[Path]:
         for file in temporary.rglob("*"):
             if file.is_file():
                 _flush(file)
-        _replace_directory(temporary, path)
+        (_replace_directory if replace else os.replace)(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

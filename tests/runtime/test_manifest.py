@@ -80,6 +80,12 @@ def test_load_refuses_a_link_out_of_the_folder(own_engine: Path, tmp_path: Path)
     assert "a link out of the engine's folder" in message(own_engine)
 
 
+def test_load_refuses_a_link_to_itself(own_engine: Path) -> None:
+    (own_engine / "spec.yaml").unlink()
+    (own_engine / "spec.yaml").symlink_to("spec.yaml")
+    assert message(own_engine) == f"{own_engine / 'spec.yaml'}: this file of the engine is missing"
+
+
 def test_load_follows_a_link_to_the_folder_itself(own_engine: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(own_engine)
     assert load(tmp_path / "link", threads=1).translate(["hello world"])[0][0].text == "hello world"

@@ -98,6 +98,13 @@ def test_newest_checkpoint_passes_over_damaged_ones(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path) == first
 
 
+@pytest.mark.parametrize("content", ["[]", "null", '{"bytes": {}}', '{"bytes": [1]}', "[" * 100_000])
+def test_newest_checkpoint_passes_over_a_state_that_is_none(tmp_path: Path, content: str) -> None:
+    first, second = save(tmp_path, 1, 2)
+    (second / "state.json").write_text(content)
+    assert newest_checkpoint(tmp_path) == first
+
+
 def test_prune_checkpoints_keeps_the_newest(tmp_path: Path) -> None:
     save(tmp_path, *range(1, 7))
     prune_checkpoints(tmp_path, keep=3)

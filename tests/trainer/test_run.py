@@ -33,6 +33,16 @@ def test_create_run_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_create_run_never_replaces_a_run(tmp_path: Path) -> None:
+    """Two processes may find the folder free at the same time."""
+    out = make_run(tmp_path / "run")
+    (out / "checkpoints").mkdir()
+    with pytest.raises(UserError, match="cannot be written"):
+        make_run(out)
+    assert (out / "checkpoints").is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
 def test_check_free_refuses_what_is_there(tmp_path: Path) -> None:
     check_free(tmp_path / "absent")
     check_free(tmp_path)
@@ -72,7 +82,7 @@ def test_reopen_run_shows_the_first_changed_line_of_the_spec(tmp_path: Path) -> 
     ]
 
 
-@pytest.mark.parametrize("content", [None, "{", json.dumps({"seed": 1})])
+@pytest.mark.parametrize("content", [None, "{", json.dumps({"seed": 1}), "[]", "null", "[" * 100_000])
 def test_reopen_run_refuses_another_folder(tmp_path: Path, content: str | None) -> None:
     (tmp_path / "other").write_text("")
     if content is not None:
