@@ -13,4 +13,8 @@ def test_batches_hold_each_index_once_within_the_budget(lengths: list[int], budg
 
 
 def test_batches_put_like_lengths_together() -> None:
-    assert batches_by_length([2, 9, 2, 9, 3], 18) == [[1, 3], [4, 0, 2]]
+    assert batches_by_length([20, 90, 20, 90, 30], 180) == [[1, 3], [4, 0, 2]]
+
+
+def test_batches_of_short_sentences_are_bounded_in_rows() -> None:
+    assert [len(group) for group in batches_by_length([2] * 10, 64)] == [4, 4, 2]
