@@ -38,7 +38,7 @@ from xformc.trainer.run import (
 )
 from xformc.trainer.schedule import learning_rate
 from xformc.trainer.text import Corpus, EncodedCorpus, describe_corpus, encode_corpus, read_corpus
-from xformc.trainer.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from xformc.trainer.tokenizer import load_tokenizer, train_tokenizer
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,7 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
     corpus = read_corpus(_files(data, options.languages))
     device = choose_device()
     identity = identify(spec, corpus, out, options, device)
-    tokenizer = open_run(spec, corpus, out, identity)
-    encoded = encode_corpus(corpus, tokenizer, spec)
+    encoded = open_run(spec, corpus, out, identity)
     model = TorchModule(with_loss(compile_spec(spec), spec.train.label_smoothing), identity.seed).to(device)
     if identity.compile:
         model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
@@ -183,17 +182,21 @@ def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: to
     )
 
 
-def open_run(spec: Spec, corpus: Corpus, out: Path, identity: Identity) -> Tokenizer:
-    """Make the run's folder, or check that it is this run's, and give its tokenizer."""
+def open_run(spec: Spec, corpus: Corpus, out: Path, identity: Identity) -> EncodedCorpus:
+    """Make the run's folder, or check that it is this run's, and give the text as its tokens.
+
+    Raises: UserError; then no folder was made.
+    """
     sizes = (spec.inputs["source"].vocabulary, spec.inputs["target"].vocabulary)
     wanted = spec.train.tokenizer
     if is_run(out):
         reopen_run(out, spec.resolved_yaml(), identity)
-        return load_tokenizer(out, sizes, shared=wanted.shared)
+        return encode_corpus(corpus, load_tokenizer(out, sizes, shared=wanted.shared), spec)
     pairs = corpus.train
     tokenizer = train_tokenizer(pairs.sources, pairs.targets, sizes, kind=wanted.kind, shared=wanted.shared)
+    encoded = encode_corpus(corpus, tokenizer, spec)
     create_run(out, spec.resolved_yaml(), identity, tokenizer)
-    return tokenizer
+    return encoded
 
 
 def make_optimizer(spec: Spec, model: torch.nn.Module) -> torch.optim.Optimizer:

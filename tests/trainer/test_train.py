@@ -133,6 +133,7 @@ def test_train_says_when_every_pair_is_too_long(folder: Path, tmp_path: Path) ->
         (tmp_path / name).write_text("".join(f"{source} {source} {source}\t{target}\n" for source, target in pairs))
     with pytest.raises(UserError, match="every training pair is longer than 3 tokens"):
         train_tiny(spec, tmp_path, tmp_path / "run", Options())
+    assert not (tmp_path / "run").exists()
 
 
 def test_train_scores_the_compiled_engine(folder: Path) -> None:
