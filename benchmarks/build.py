@@ -1,6 +1,6 @@
 """The time of each stage of `xformc build` with fresh weights, and the peak memory, each spec in a process of its own.
 
-    python benchmarks/build.py [transformer_base transformer_big ...] [--target portable]
+python benchmarks/build.py [transformer_base transformer_big ...] [--target portable]
 """
 
 import argparse

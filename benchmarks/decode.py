@@ -19,13 +19,11 @@ import numpy as np
 import onnxruntime
 from ctranslate2_model import SPECIAL, export
 
-from xformc.compiler import compile_spec
 from xformc.compiler.backends.initializers import Initializers, save_model
 from xformc.compiler.backends.models import engine_model
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.build import search_options
-from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import derive_step, with_beam
+from xformc.compiler.passes.step import with_beam
+from xformc.compiler.pipeline import compile_decoder
 from xformc.compiler.spec import load_spec
 from xformc.runtime.session import Session
 
@@ -44,16 +42,14 @@ def main() -> None:
     parser.add_argument("--target", choices=("portable", "cpu"), default="cpu")
     arguments = parser.parse_args()
     spec = load_spec(SPECS / f"{arguments.spec}.yaml")
-    graph = inference(compile_spec(spec))
-    weights = {name: value.numpy() for name, value in TorchModule(graph).state_dict().items()}
-    options = replace(search_options(spec), beam_width=arguments.beam)
+    compiled = compile_decoder(spec)
+    weights = {name: value.numpy() for name, value in TorchModule(compiled.graph).state_dict().items()}
+    options = replace(compiled.options, beam_width=arguments.beam)
     options = replace(options, max_length_factor=0.0, max_length_offset=arguments.length)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         initializers = Initializers(weights)
-        model = engine_model(
-            with_beam(derive_step(graph)), initializers, options, None, fused=arguments.target == "cpu"
-        )
+        model = engine_model(with_beam(compiled.decoder), initializers, options, None, fused=arguments.target == "cpu")
         save_model(model, initializers, folder)
         export(spec, weights, folder / "ctranslate2")
         ours = Session(folder, arguments.threads)

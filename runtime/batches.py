@@ -9,7 +9,8 @@ SHORTEST = 16
 def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Indices into `lengths`, grouped; longest first.
 
-    A group's rows times its longest (or SHORTEST, if that is more) stay within `batch_tokens`, but a longer sentence has a group of its own.
+    A group's rows times its longest (or SHORTEST, if that is more) stay within `batch_tokens`, but a longer sentence
+    has a group of its own.
     """
     groups: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,23 @@ import torch
 from google.protobuf.message import DecodeError
 
 from xformc import __version__
-from xformc.compiler import compile_spec
 from xformc.compiler.backends.initializers import MODEL, read_initializers
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify.certificate import Certificate, Stage
-from xformc.compiler.certify.stages import Probes, Side, make_probes, run_stages
+from xformc.compiler.certify.stages import make_probes, run_stages
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import derive_step
+from xformc.compiler.pipeline import Compiled, compile_decoder
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
-from xformc.runtime.manifest import check_files, read_manifest
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import Manifest, check_files, read_manifest
+
+SPEC, CERTIFICATE = "spec.yaml", "certificate.json"
 
 
-def certify(subject: Subject, probes: Probes, progress: Callable[[str], None]) -> Certificate:
+def certify(subject: Subject, progress: Callable[[str], None]) -> Certificate:
     """Run every stage until one misses its bound; the stages after it would only repeat its fault."""
-    stages: list[Stage] = []
+    probes, stages = make_probes(subject.compiled.source, subject.compiled.target), list[Stage]()
     for stage in run_stages(subject, probes, progress):
         stages.append(stage)
         if not stage.passed:
@@ -52,23 +52,33 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     """
     manifest = read_manifest(folder)
     check_files(folder, manifest)
-    spec = load_spec(folder / "spec.yaml")
-    graph = inference(compile_spec(spec))
-    module = TorchModule(graph).eval()
-    module.load_arrays(_parameters(graph, folder / MODEL))
-    defaults = manifest.defaults
-    options = SearchOptions(
-        defaults.beam_width,
-        defaults.n_best,
-        defaults.length_penalty,
-        defaults.max_length_factor,
-        defaults.max_length_offset,
-    )
-    fused, longest = manifest.target == "cpu", manifest.max_target_length
-    subject = Subject(graph, derive_step(graph), module, folder, fused, options, longest)
-    source = Side(manifest.source_vocabulary, manifest.max_source_length)
-    probes = make_probes(source, Side(manifest.target_vocabulary, longest))
-    return certify(subject, probes, progress)
+    for name in (SPEC, CERTIFICATE):
+        if name not in manifest.files:
+            raise UserError(f"{name} is not among the engine's files", place=str(folder), hint=_REBUILD)
+    compiled = compile_decoder(load_spec(folder / SPEC))
+    _check_claims(folder, manifest, compiled)
+    module = TorchModule(compiled.graph).eval()
+    module.load_arrays(_parameters(compiled.graph, folder / MODEL))
+    return certify(Subject(compiled, module, folder, manifest.target == "cpu"), progress)
+
+
+def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:
+    """Raises: UserError where the manifest says other than the engine's spec."""
+    claims = {
+        "vocabulary": (manifest.source_vocabulary, manifest.target_vocabulary),
+        "defaults": asdict(manifest.defaults),
+        "longest": (manifest.max_source_length, manifest.max_target_length),
+    }
+    facts = {
+        "vocabulary": (compiled.source.vocabulary, compiled.target.vocabulary),
+        "defaults": asdict(compiled.options),
+        "longest": (compiled.source.longest, compiled.target.longest),
+    }
+    wrong = [
+        f"{key} is {claims[key]} in engine.json, {facts[key]} by the spec" for key in facts if claims[key] != facts[key]
+    ]
+    if wrong:
+        raise UserError("; ".join(wrong), place=str(folder), hint=_REBUILD)
 
 
 def _parameters(graph: Graph, model: Path) -> dict[str, Any]:
@@ -80,8 +90,9 @@ def _parameters(graph: Graph, model: Path) -> dict[str, Any]:
     wrong = [name for name, sizes in wanted.items() if name not in arrays or arrays[name].size != np.prod(sizes)]
     if wrong:
         raise UserError(
-            f"the model lacks parameters of its spec: {', '.join(wrong[:8])}",
-            place=str(model),
-            hint="rebuild the engine with `xformc build`",
+            f"the model lacks parameters of its spec: {', '.join(wrong[:8])}", place=str(model), hint=_REBUILD
         )
     return {name: arrays[name].reshape(sizes) for name, sizes in wanted.items()}
+
+
+_REBUILD = "rebuild the engine with `xformc build`"

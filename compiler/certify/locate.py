@@ -13,7 +13,7 @@ CHUNK = 200
 
 def first_different_forward(subject: Subject, source: Ids, target: Ids, bound: float) -> Node | None:
     """The first node of the training graph whose ONNX value differs from its PyTorch value by more than `bound`."""
-    nodes = [node for node in subject.graph.nodes if node.outputs[0].type.dtype == "float32"]
+    nodes = [node for node in subject.compiled.graph.nodes if node.outputs[0].type.dtype == "float32"]
     expected = subject.training_values(source, target)
     for start in range(0, len(nodes), CHUNK):
         part = nodes[start : start + CHUNK]
@@ -27,14 +27,14 @@ def first_different_forward(subject: Subject, source: Ids, target: Ids, bound: f
 def first_different_step(subject: Subject, source: Ids, target: Ids, bound: float) -> Node | None:
     """The first node of the step whose values, over all steps, differ from the training form's by more than `bound`."""
     expected = subject.training_values(source, target)
-    step = subject.decoder.step
+    step = subject.compiled.decoder.step
     nodes = [node for node in step.nodes if _comparable(node.outputs[0], expected)]
     for start in range(0, len(nodes), CHUNK):
         part = nodes[start : start + CHUNK]
         _, *found = subject.stepwise(source, target, [node.outputs[0] for node in part])
         for node, stacked in zip(part, found, strict=True):
             value = node.outputs[0]
-            if difference(unstack(stacked, value, subject.decoder.token.name), expected[value.name]) > bound:
+            if difference(unstack(stacked, value, subject.compiled.decoder.token.name), expected[value.name]) > bound:
                 return node
     return None
 

@@ -11,6 +11,7 @@ from xformc.compiler.certify.locate import difference, first_different_forward, 
 from xformc.compiler.certify.reference import Found, rescore, search
 from xformc.compiler.certify.subject import Ids, Subject
 from xformc.compiler.graph.graph import Node
+from xformc.compiler.pipeline import Side
 from xformc.runtime.options import SearchOptions
 from xformc.runtime.session import SearchResult
 from xformc.tokens import BEGIN, END, PAD
@@ -20,14 +21,6 @@ SCORE_BOUND = 1e-4
 """Also the margin below which a decision of the search is left to rounding."""
 
 BATCH_BOUND = 1e-4
-
-
-@dataclass(frozen=True)
-class Side:
-    """What sentences a model can take on one side: ids below `vocabulary`, at most `longest` of them if not None."""
-
-    vocabulary: int
-    longest: int | None
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ def run_stages(subject: Subject, probes: Probes, progress: Callable[[str], None]
     progress("certify: greedy")
     yield _search(subject, probes, "greedy", [_expect(subject, probes, 1)])
     progress("certify: beam")
-    width = subject.options.beam_width
+    width = subject.compiled.options.beam_width
     expected = _expect(subject, probes, width)
     yield _search(subject, probes, "beam", [expected, _expect(subject, probes, width, _likely(expected))])
     progress("certify: batch")
@@ -77,8 +70,10 @@ class _Expected:
 
 
 def _expect(subject: Subject, probes: Probes, width: int, end: int = END) -> _Expected:
-    options = _short(subject.options, width)
-    found = (search(subject.logits, source, options, subject.longest, end) for source in probes.searched)
+    options = _short(subject.compiled.options, width)
+    found = (
+        search(subject.logits, source, options, subject.compiled.target.longest, end) for source in probes.searched
+    )
     return _Expected(options, end, tuple(found))
 
 
@@ -103,8 +98,8 @@ def _forward(subject: Subject, probes: Probes) -> Stage:
 
 def _step(subject: Subject, probes: Probes) -> Stage:
     (stacked,) = subject.stepwise(probes.source, probes.target)
-    logits = subject.decoder.logits
-    found = unstack(stacked, logits, subject.decoder.token.name)
+    logits = subject.compiled.decoder.logits
+    found = unstack(stacked, logits, subject.compiled.decoder.token.name)
     value = _on_real(found, subject.logits(probes.source, probes.target), probes.target)
     detail = _blame(value, lambda: first_different_step(subject, probes.source, probes.target, LOGITS_BOUND))
     return Stage("step", "logits of the derived step and of the training form", value, LOGITS_BOUND, detail)
@@ -152,7 +147,7 @@ def _against(subject: Subject, result: SearchResult, row: int, found: Found, sou
         if tokens != hypothesis.tokens:
             if found.margin >= SCORE_BOUND or not tokens:
                 return float("inf")
-            expected = rescore(subject.logits, source, tokens, subject.options)
+            expected = rescore(subject.logits, source, tokens, subject.compiled.options)
         differences.append(_finite(abs(float(result.scores[row, rank]) - expected)))
     return max(differences)
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from xformc.compiler.backends.initializers import DATA, MODEL, Initializers, save_model
 from xformc.compiler.backends.models import forward_model, stepwise_model
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.passes.step import Decoder
+from xformc.compiler.graph.graph import Value
+from xformc.compiler.pipeline import Compiled
 from xformc.errors import UserError
 from xformc.runtime.options import SearchOptions
 from xformc.runtime.session import SearchResult, Session
@@ -30,16 +30,12 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Subject:
-    """The parts that must agree. `engine` is the folder with the model under test;
-    `longest` is the most tokens that it can decode, or None."""
+    """The parts that must agree. `engine` is the folder with the model under test, `fused` whether it is for cpu."""
 
-    graph: Graph
-    decoder: Decoder
+    compiled: Compiled
     module: TorchModule
     engine: Path
     fused: bool
-    options: SearchOptions
-    longest: int | None
 
     @cached_property
     def session(self) -> Session:
@@ -63,18 +59,19 @@ class Subject:
 
     def forward(self, source: Ids, target: Ids, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the training graph: its logits, then the values of `show`."""
-        initializers = self._initializers()
+        initializers = self.initializers()
         return self._run(
-            forward_model(self.graph, initializers, fused=self.fused, show=show), initializers, source, target
+            forward_model(self.compiled.graph, initializers, fused=self.fused, show=show), initializers, source, target
         )
 
     def stepwise(self, source: Ids, target: Ids, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the derived step, fed with `target`; values have a first axis for the steps."""
-        initializers = self._initializers()
-        model = stepwise_model(self.decoder, initializers, fused=self.fused, show=show)
+        initializers = self.initializers()
+        model = stepwise_model(self.compiled.decoder, initializers, fused=self.fused, show=show)
         return self._run(model, initializers, source, target)
 
-    def _initializers(self) -> Initializers:
+    def initializers(self) -> Initializers:
+        """The module's parameters, for another model."""
         arrays = {name: value.numpy() for name, value in self.module.state_dict().items()}
         return Initializers(arrays)
 

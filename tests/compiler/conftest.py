@@ -9,11 +9,10 @@ import torch
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.build import search_options
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import derive_step
+from xformc.compiler.pipeline import compile_decoder
 from xformc.compiler.spec import Spec, load_spec
 
 TINY = """\
@@ -54,8 +53,7 @@ def make_subject(tiny_spec: Spec, tiny_graph: Graph, tmp_path: Path) -> Callable
         module = eager_to_end(TorchModule(tiny_graph, seed=seed).eval(), 2 + seed % 2)
         folder = tmp_path / f"engine-{seed}-{fused}"
         folder.mkdir(exist_ok=True)
-        options = search_options(tiny_spec)
-        return Subject(tiny_graph, derive_step(tiny_graph), module, folder, fused, options, None)
+        return Subject(compile_decoder(tiny_spec), module, folder, fused)
 
     return make
 

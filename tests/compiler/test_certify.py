@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xformc.compiler.build import build_engine, print_stage
+from xformc.compiler.build import build_engine
 from xformc.compiler.certify import Certificate, Stage, verify_engine
 from xformc.compiler.certify.reference import log_probabilities, score, search
 from xformc.compiler.graph import text
 from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
+from xformc.compiler.pipeline import print_stage
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
+from xformc.runtime.manifest import manifest_checksum
 from xformc.runtime.options import SearchOptions
 from xformc.runtime.session import Session
 
@@ -30,6 +32,17 @@ def test_build_certifies_and_verify_repeats_it(tiny_spec: Spec, tmp_path: Path, 
     written = json.loads((tmp_path / "engine" / "certificate.json").read_text())
     assert written["passed"] and [stage["name"] for stage in written["stages"]] == STAGES
     assert all(stage["value"] <= stage["bound"] for stage in written["stages"])
+
+
+def test_verify_refuses_a_manifest_that_is_not_of_its_spec(tiny_spec: Spec, tmp_path: Path) -> None:
+    build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
+    path = tmp_path / "engine" / "engine.json"
+    manifest = json.loads(path.read_text())
+    manifest["vocabulary"]["source"] = 90
+    manifest["checksum"] = manifest_checksum(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=r"vocabulary is \(90, 40\) in engine.json, \(40, 40\) by the spec"):
+        verify_engine(tmp_path / "engine")
 
 
 def test_build_for_portable_uses_standard_operators_only(tiny_spec: Spec, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.compiler.conftest import random_sources
-from xformc.compiler.backends.initializers import Initializers, save_model
+from xformc.compiler.backends.initializers import save_model
 from xformc.compiler.backends.models import engine_model
 from xformc.compiler.certify.reference import search
 from xformc.compiler.certify.stages import pad
@@ -19,10 +19,10 @@ from xformc.runtime.session import SearchResult
 MakeSubject = Callable[..., Subject]
 
 
-def write_engine(subject: Subject) -> Subject:
-    initializers = Initializers({name: value.numpy() for name, value in subject.module.state_dict().items()})
-    decoder = with_beam(subject.decoder)
-    model = engine_model(decoder, initializers, subject.options, subject.longest, fused=subject.fused)
+def write_engine(subject: Subject, longest: int | None = None) -> Subject:
+    compiled, initializers = subject.compiled, subject.initializers()
+    decoder = with_beam(compiled.decoder)
+    model = engine_model(decoder, initializers, compiled.options, longest, fused=subject.fused)
     save_model(model, initializers, subject.engine)
     return subject
 
@@ -102,7 +102,7 @@ def test_search_does_not_depend_on_the_neighbours(make_subject: MakeSubject, see
 
 
 def test_search_stops_at_what_the_model_can_decode(make_subject: MakeSubject) -> None:
-    subject = write_engine(replace(make_subject(4), longest=3))
+    subject = write_engine(make_subject(4), longest=3)
     result = subject.search(pad(random_sources(4, 3, 8)), SearchOptions(2, 2, 0.6, 1.0, 50))
     assert result.lengths.max() <= 3
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from typer import Argument, Exit, Option
+from typer import Argument, Option
 
 from xformc.commands.check import SPEC_HELP
 from xformc.commands.spec_path import find_spec
@@ -47,7 +47,8 @@ def build(
     nothing.
     """
     from xformc.compiler import compile_spec
-    from xformc.compiler.build import build_engine, print_stage
+    from xformc.compiler.build import build_engine
+    from xformc.compiler.pipeline import print_stage
     from xformc.compiler.spec import load_spec
     from xformc.compiler.weights import load_weights
 
@@ -81,7 +82,7 @@ def verify(engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")]
     for line in certificate.lines():
         print(line)
     if not certificate.passed:
-        raise Exit(2)
+        raise UserError("the engine is not the function of its spec", place=str(engine))
 
 
 def _check_replaceable(folder: Path) -> None:

@@ -21,7 +21,7 @@ def train(
     languages: Annotated[str | None, Option(help="Source and target, as in the file names: en-de.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     minutes: Annotated[float | None, Option(help="Stop after so long, in place of the spec's.")] = None,
-    seed: Annotated[int | None, Option(help="The seed, in place of the spec's.", min=0)] = None,
+    seed: Annotated[int | None, Option(help="The seed, in place of the spec's.", min=0, max=2**31 - 1)] = None,
     compile_model: Annotated[bool, Option("--compile", help="Run through torch.compile.")] = False,
 ) -> None:
     """Train a spec's model on parallel text.
