@@ -42,7 +42,8 @@ class TorchModule(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take the state of a copied or unpickled module and compile the steps for this one."""
-        super().__setstate__(state)
+        parent: Any = super()
+        parent.__setstate__(state)
         self._steps = _compile(self.graph, self)
 
     def forward(self, *inputs: Tensor) -> Any:
