@@ -29,7 +29,7 @@ $(VENV)/.ready: pyproject.toml
 check: setup  ## ruff, pyright and pytest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pytest
 
 test: setup  ## pytest
