@@ -140,8 +140,6 @@ to_torch: Table[TorchRule] = Table("to_torch")
 to_onnx: Table[OnnxRule] = Table("to_onnx")
 to_step: Table[StepRule] = Table("to_step")
 
-TABLES: tuple[Table[Any], ...] = (types, mixes, to_torch, to_onnx, to_step)
-
 
 def infer_types(op: Op, inputs: tuple[Type, ...], place: str | None = None) -> tuple[Type, ...]:
     """The types of an op's results. Raises: RuleError, with the place in the spec, for inputs it cannot take."""

@@ -157,7 +157,6 @@ class _Search:
         constants = onnx.graph(self.decoder.prepare, names)
         self.constants = dict(zip((value.name for value in self.decoder.constants), constants, strict=True))
         batch = onnx.op("Shape", source, start=0, end=1)
-        self.first_rank = onnx.op("Range", 0, onnx.op("Squeeze", self.width), 1)
         live = self._start(onnx, batch)
         rows = onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)
         found = _Found(live.pool_tokens, live.pool_lengths, live.pool_scores)
@@ -174,7 +173,8 @@ class _Search:
         tokens_shape = onnx.op("Concat", shape, [1], axis=0)
         nothing = onnx.op("Expand", NEVER, shape)
         zeros = onnx.op("Expand", 0, shape)
-        first = onnx.op("Where", onnx.op("Equal", self.first_rank, [0]), [0.0], [NEVER])
+        ranks = onnx.op("Range", 0, onnx.op("Squeeze", self.width), 1)
+        first = onnx.op("Where", onnx.op("Equal", ranks, [0]), [0.0], [NEVER])
         return _Live(
             tokens=onnx.op("Expand", BEGIN, tokens_shape),
             scores=onnx.op("Expand", first, shape),
