@@ -1,0 +1,1 @@
+"""The benchmarks: every figure of the documentation comes from a command in here."""
