@@ -23,7 +23,7 @@ MAY_USE = {
     "compiler.graph": set[str](),
     "compiler.ops": {"compiler.graph"},
     "compiler.spec": {"compiler.graph", "compiler.ops", "specs"},
-    "compiler": {"compiler.graph", "compiler.spec"},
+    "compiler": {"compiler.graph", "compiler.passes", "compiler.spec"},
     "compiler.weights": {"compiler.graph"},
     "compiler.passes": {"compiler.graph", "compiler.ops"},
     "compiler.search": {"compiler.graph", "compiler.ops", "compiler.passes"},

@@ -10,6 +10,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import SearchInputs, emit_search
+from xformc.compiler.search.states import emit_states
 from xformc.runtime.options import SearchOptions
 from xformc.tokens import END
 
@@ -67,17 +68,15 @@ def stepwise_model(
     emitter = Emitter(weights, fused=fused)
     (source,) = decoder.prepare.inputs
     token = decoder.token
-    target = Value(token.name, Type("int64", (token.type.axes[0], Axis("target"))))
+    target = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
     constants = emitter.graph(decoder.prepare, {source.name: source.name})
-    for value, name in zip(decoder.constants, constants, strict=True):
+    for value, name in zip(decoder.prepared, constants, strict=True):
         emitter.bind(value, name)
     emitter.bind(target, target.name)
     steps = emitter.op("Squeeze", emitter.shape(target.type.axes[1:]))
-    sizes = [
-        emitter.merged(*((Axis("past", 0) if axis.name == "past" else axis,) for axis in state.past.type.axes))
-        for state in decoder.states
-    ]
-    empty = [emitter.op("Expand", 0.0, size) for size in sizes]
+    batch = emitter.merged(token.type.axes[:1])
+    prepared = dict(zip((value.name for value in decoder.prepared), constants, strict=True))
+    states = emit_states(emitter, decoder, {"batch": batch}, prepared)
     shown = [decoder.logits, *show]
 
     def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
@@ -89,7 +88,7 @@ def stepwise_model(
         collected = [(value.type, scope.name_of(value)) for value in shown]
         return scope.op("Identity", True), new, collected
 
-    carried = [(state.past.type, name) for state, name in zip(decoder.states, empty, strict=True)]
+    carried = [(state.past.type, name) for state, name in zip(decoder.states, states, strict=True)]
     results = emitter.loop(steps, carried, body, frozenset({"batch", "source"}))
     stacked = results[len(carried) :]
     outputs = [

@@ -28,7 +28,7 @@ class TorchModule(nn.Module):
         self.graph = graph
         generator = torch.Generator().manual_seed(seed)
         for parameter in graph.parameters:
-            self.register_parameter(parameter.name, nn.Parameter(_draw(parameter, generator)))
+            self.register_parameter(parameter.name, nn.Parameter(_draw(parameter, generator), parameter.trained))
         self._steps = _compile(graph, self)
 
     torch = torch

@@ -47,10 +47,11 @@ class Initial:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A trained value, named by its path. Two users of one path share it: that is what tied means."""
+    """A value that is learned, or drawn once and kept. Two users of one path share it: that is what tied means."""
 
     value: Value
     initial: Initial
+    trained: bool = True
 
     @property
     def name(self) -> str:
@@ -83,7 +84,7 @@ class Graph:
 
     def parameter_count(self) -> int:
         """How many numbers are trained."""
-        return sum(parameter.count for parameter in self.parameters)
+        return sum(parameter.count for parameter in self.parameters if parameter.trained)
 
     def producers(self) -> dict[str, Node]:
         """The node that makes each value, by the value's name; inputs and parameters have none."""
@@ -106,11 +107,11 @@ class GraphBuilder:
         self.inputs.append(value)
         return value
 
-    def parameter(self, path: str, type: Type, initial: Initial) -> Value:
+    def parameter(self, path: str, type: Type, initial: Initial, *, trained: bool = True) -> Value:
         """Declare a parameter, or use the one that already has this path (it must have the same sizes)."""
         known = self.parameters.get(path)
         if known is None:
-            self.parameters[path] = Parameter(Value(self._claim(path), type), initial)
+            self.parameters[path] = Parameter(Value(self._claim(path), type), initial, trained)
             return self.parameters[path].value
         if known.type.sizes() != type.sizes():
             raise ValueError(f"parameter {path} is {known.type} and cannot also be {type}")
@@ -157,7 +158,9 @@ def rebuild(graph: Graph, name: str, inputs: Mapping[str, Type]) -> tuple[GraphB
     for value in graph.inputs:
         values[value.name] = builder.input(value.name, inputs.get(value.name, value.type))
     for parameter in graph.parameters:
-        values[parameter.name] = builder.parameter(parameter.name, parameter.type, parameter.initial)
+        values[parameter.name] = builder.parameter(
+            parameter.name, parameter.type, parameter.initial, trained=parameter.trained
+        )
     return builder, values
 
 
@@ -166,3 +169,15 @@ def copy_node(builder: GraphBuilder, values: dict[str, Value], node: Node) -> No
     inputs = [values[value.name] for value in node.inputs]
     outputs = builder.emit_all(node.op, inputs, node.outputs[0].name, node.place)
     values.update({old.name: new for old, new in zip(node.outputs, outputs, strict=True)})
+
+
+def pruned(graph: Graph) -> Graph:
+    """The graph without the nodes and parameters that its outputs do not need."""
+    needed = {value.name for value in graph.outputs}
+    nodes: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(value.name in needed for value in node.outputs):
+            needed.update(value.name for value in node.inputs)
+            nodes.append(node)
+    parameters = tuple(parameter for parameter in graph.parameters if parameter.name in needed)
+    return Graph(graph.name, graph.inputs, parameters, tuple(reversed(nodes)), graph.outputs)

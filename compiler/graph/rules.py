@@ -1,7 +1,7 @@
 """Rule tables: what one op does under one transformation. A missing entry is an error that names both."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op, Value
@@ -111,8 +111,8 @@ class Stepper(Protocol):
         """Write a node of the step graph."""
         ...
 
-    def state(self, name: str, type: Type) -> Value:
-        """Declare a state that is empty (or zero) before the first step."""
+    def state(self, name: str, type: Type, initial: Value | None = None) -> Value:
+        """Declare a state that before the first step is `initial`, a value without time, or else zero (or empty)."""
         ...
 
     def carry(self, state: Value, new: Value) -> None:
@@ -123,10 +123,13 @@ class Stepper(Protocol):
         """The index of the token of this step: int64, no axes."""
         ...
 
-    def refuse(self, reason: str) -> RuleError:
+    def refuse(self, reason: str, hint: str | None = None) -> RuleError:
         """The error for a node that cannot be decoded step by step; the caller raises it."""
         ...
 
+
+Hidden = Literal["open", "masked", "zero"]
+"""What a value over queries and keys holds where the key comes after the query: anything, MASKED, or zero."""
 
 TypesRule = Callable[[Any, tuple[Type, ...]], tuple[Type, ...]]
 MixesRule = Callable[[Any, Node], frozenset[str]]
@@ -134,11 +137,15 @@ TorchRule = Callable[[Any, Node, TorchNamespace], Callable[..., Any]]
 OnnxRule = Callable[[Any, Node, OnnxEmitter, tuple[str, ...]], tuple[str, ...]]
 StepRule = Callable[[Any, Node, Stepper], tuple[Value, ...]]
 
+HiddenRule = Callable[[Any, Node, tuple[Hidden, ...], frozenset[str]], Hidden]
+
 types: Table[TypesRule] = Table("types")
 mixes: Table[MixesRule] = Table("mixes")
 to_torch: Table[TorchRule] = Table("to_torch")
 to_onnx: Table[OnnxRule] = Table("to_onnx")
 to_step: Table[StepRule] = Table("to_step")
+hidden: Table[HiddenRule] = Table("hidden")
+"""What becomes of keys that come later, given what the inputs hold there and the axes of keys. No entry: "open"."""
 
 
 def infer_types(op: Op, inputs: tuple[Type, ...], place: str | None = None) -> tuple[Type, ...]:

@@ -12,7 +12,7 @@ _TYPE = re.compile(r"(float32|int64|bool)\[([^\]]*)\]$")
 _NODE = re.compile(
     r"(?P<outputs>[^=]+) = (?P<kind>\w+)(?P<fields>\{.*\})?\((?P<inputs>[^()]*)\)(?: at (?P<place>\S.*))?$"
 )
-_PARAMETER = re.compile(r"parameter (?P<name>\S+): (?P<type>\S.*\]) (?P<kind>\w+)\((?P<value>[^)]+)\)$")
+_PARAMETER = re.compile(r"(?P<word>\w+) (?P<name>\S+): (?P<type>\S.*\]) (?P<kind>\w+)\((?P<value>[^)]+)\)$")
 
 
 class TextError(Exception):
@@ -24,7 +24,7 @@ def format(graph: Graph) -> str:
     lines = [f"graph {graph.name}"]
     lines += [f"input {_declare(value)}" for value in graph.inputs]
     lines += [
-        f"parameter {_declare(parameter.value)} {parameter.initial.kind}({parameter.initial.value!r})"
+        f"{_word(parameter)} {_declare(parameter.value)} {parameter.initial.kind}({parameter.initial.value!r})"
         for parameter in graph.parameters
     ]
     lines += [_format_node(node) for node in graph.nodes]
@@ -44,7 +44,7 @@ def parse(text: str) -> Graph:
                 name = rest
             elif word == "input":
                 inputs.append(_parse_declared(rest, values))
-            elif word == "parameter":
+            elif word in ("parameter", "constant"):
                 parameters.append(_parse_parameter(line, values))
             elif word == "output":
                 outputs = tuple(values[item] for item in rest.split(", ") if item)
@@ -53,6 +53,10 @@ def parse(text: str) -> Graph:
         except (KeyError, ValueError, TypeError) as error:
             raise TextError(f"line {number}: {line!r}: {error}") from error
     return Graph(name, tuple(inputs), tuple(parameters), tuple(nodes), outputs)
+
+
+def _word(parameter: Parameter) -> str:
+    return "parameter" if parameter.trained else "constant"
 
 
 def _declare(value: Value) -> str:
@@ -83,7 +87,7 @@ def _parse_parameter(line: str, values: dict[str, Value]) -> Parameter:
     kind = match["kind"]
     if kind not in ("constant", "normal", "uniform"):
         raise ValueError(f"unknown initial {kind}")
-    return Parameter(value, Initial(kind, float(match["value"])))
+    return Parameter(value, Initial(kind, float(match["value"])), match["word"] == "parameter")
 
 
 def _parse_node(line: str, values: dict[str, Value]) -> Node:

@@ -1,16 +1,17 @@
-"""Scaled dot-product attention over named axes; causal self-attention says how it is decoded one token at a time."""
+"""Scaled dot-product attention in one op: what the fusing pass makes of contraction, mask and softmax."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Any, ClassVar
 
-from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.rules import (
+    Hidden,
     OnnxEmitter,
     Stepper,
     TorchNamespace,
+    hidden,
     mixes,
     require,
     to_onnx,
@@ -19,27 +20,33 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned
-from xformc.compiler.ops.state import Append
-
-MASKED = -1e9
-"""Added to the score of a position that may not be seen; its softmax is exactly zero in float32."""
+from xformc.compiler.ops.masks import MASKED, emit_visible, visible
 
 
 @dataclass(frozen=True)
 class Attention(Op):
-    """`softmax(q . k / sqrt(d_k)) . v` (Vaswani et al. 2017, equation 1).
+    """`softmax(scale * q . k + bias, masked) . v` (Vaswani et al. 2017, equation 1).
 
-    Inputs: query [.., queries, d_k], key [.., keys, d_k], value [.., keys, d_v] and optionally a bool mask with the
-    axis `keys`, true where a key may be seen. Axes that query and key share are batched over; axes that the query
-    alone has (such as a beam over one source) become further rows of the same product. `causal`: a query sees the
-    keys up to its own position, and `queries` and `keys` are the same axis. `dropout` acts on the weights.
+    Inputs: query [.., queries, d_k], key [.., keys, d_k], value [.., keys, d_v], then `masks` bool values (true where
+    a key may be seen) and any number of biases, both with axes of the scores. Axes that query and key share are
+    batched over; axes that the query alone has (a beam over one source, the heads of a group) become further rows of
+    the same product. `causal`: a query sees the keys up to its own position; `window`: only those less than so many
+    positions away. `dropout` acts on the weights.
     """
 
     kind: ClassVar[str] = "attention"
     queries: str
     keys: str
-    causal: bool
+    scale: float
+    causal: bool = False
+    window: int | None = None
+    masks: int = 0
     dropout: float = 0.0
+
+    @property
+    def local(self) -> bool:
+        """Whether what a query sees depends on where it stands."""
+        return self.causal or self.window is not None
 
 
 @types.rule(Attention)
@@ -52,41 +59,30 @@ def _attention_types(op: Attention, inputs: tuple[Type, ...]) -> tuple[Type, ...
     require(key.axes[:-1] == value.axes[:-1], f"key {key} and value {value} differ before their last axis")
     only_key = [name for name in key.names[:-2] if name not in query.names]
     require(not only_key, f"the key's axis {', '.join(only_key)} is not in the query {query}")
-    require(not op.causal or op.queries == op.keys, "causal attention looks along one axis")
-    alone = [name for name in query.names[:-1] if name not in (*key.names, op.queries)]
-    require(not op.causal or not alone, f"causal attention needs the query's axis {', '.join(alone)} in the key {key}")
-    if len(inputs) == 4:
-        mask = inputs[3]
-        wanted = (query.names[0], op.keys)
-        require(mask.dtype == "bool" and mask.names == wanted, f"the mask {mask} must be bool[{', '.join(wanted)}]")
+    scores = (*query.names[:-1], op.keys)
+    for index, extra in enumerate(inputs[3:]):
+        wanted = "bool" if index < op.masks else "float32"
+        fits = extra.dtype == wanted and set(extra.names) <= set(scores)
+        require(fits, f"{extra} does not fit scores of {wanted}[{', '.join(scores)}]")
     return (Type(query.dtype, (*query.axes[:-1], value.axes[-1])),)
 
 
 @mixes.rule(Attention)
 def _attention_mixes(op: Attention, node: Node) -> frozenset[str]:
-    return frozenset({op.keys, node.inputs[0].type.names[-1]})
+    return frozenset({op.keys, node.inputs[0].type.names[-1]} | ({op.queries} if op.local else set()))
+
+
+@hidden.rule(Attention)
+def _attention_hidden(op: Attention, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "zero" if op.causal else "open"
 
 
 @to_step.rule(Attention)
 def _attention_step(op: Attention, node: Node, step: Stepper) -> tuple[Value, ...]:
-    query, key, value = node.inputs[:3]
-    if not step.carries_time(key):
-        raise step.refuse("it looks along the time axis through something other than its keys")
     if not op.causal:
         raise step.refuse("every position sees the ones after it; make the attention causal")
-    if len(node.inputs) == 4:
-        raise step.refuse("a mask over the positions that are being decoded has no step")
-    seen = [_append(part, step) for part in (key, value)]
-    name = node.outputs[0].name
-    return (step.emit(replace(op, keys="seen", causal=False), (step.value(query), *seen), name),)
-
-
-def _append(new: Value, step: Stepper) -> Value:
-    past = Type(new.type.dtype, tuple(Axis("past") if a.name == step.time else a for a in new.type.axes))
-    cache = step.state(f"{new.name}/cache", past)
-    seen = step.emit(Append(step.time, "past", "seen"), (cache, step.value(new)), f"{new.name}/seen")
-    step.carry(cache, seen)
-    return seen
+    inputs = tuple(step.value(value) for value in node.inputs)
+    return (step.emit(replace(op, causal=False, window=None), inputs, node.outputs[0].name),)
 
 
 @dataclass(frozen=True)
@@ -96,14 +92,15 @@ class _Plan:
     query: Type
     key: Type
     value: Type
-    batch: tuple[str, ...]
-    rows: tuple[str, ...]
+    batch: int
+    rows: int
+    scores: Type
     product: Type
     result: Type
 
     @property
     def folded(self) -> bool:
-        return len(self.rows) != 1
+        return self.rows != 1
 
 
 def _plan(op: Attention, node: Node) -> _Plan:
@@ -116,8 +113,9 @@ def _plan(op: Attention, node: Node) -> _Plan:
         Type(query.dtype, (*leading, depth)),
         Type(key.dtype, (*(key.axis(name) for name in (*batch, op.keys)), depth)),
         Type(value.dtype, (*(value.axis(name) for name in (*batch, op.keys)), value.axes[-1])),
-        batch,
-        rows,
+        len(batch),
+        len(rows),
+        Type(query.dtype, (*leading, key.axis(op.keys))),
         Type(query.dtype, (*leading, value.axes[-1])),
         node.outputs[0].type,
     )
@@ -130,20 +128,38 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
         aligner(item.type, wanted)
         for item, wanted in zip(node.inputs[:3], (plan.query, plan.key, plan.value), strict=True)
     )
+    extras = [aligner(value.type, plan.scores) for value in node.inputs[3:]]
     restore = aligner(plan.product, plan.result)
     attend = torch.functional.scaled_dot_product_attention
-    batch, rows = len(plan.batch), len(plan.rows)
+    batch, rows = plan.batch, plan.rows
+    at = plan.scores.names.index(op.queries)
+    plain = op.causal and op.window is None and not extras and not plan.folded
+    local = aligner(Type("bool", (plan.scores.axes[at], plan.scores.axes[-1])), plan.scores)
 
-    def apply(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+    def mask_of(query: Any, key: Any, given: tuple[Any, ...]) -> Any:
+        if plain or not (op.local or given):
+            return None
+        aligned = [align(extra) for align, extra in zip(extras, given, strict=True)]
+        masks, mask = aligned[: op.masks], None
+        if op.local:
+            masks.append(local(visible(op, torch, query.shape[at], query.device)))
+        for seen in masks:
+            mask = seen if mask is None else mask & seen
+        for bias in aligned[op.masks :]:
+            if mask is not None and mask.dtype == torch.torch.bool:
+                mask = torch.torch.zeros((), device=query.device).masked_fill(~mask, MASKED)
+            mask = bias if mask is None else mask + bias
+        shape = (*query.shape[:-1], key.shape[-2])
+        return mask.expand(shape).flatten(batch, batch + rows - 1) if plan.folded else mask
+
+    def apply(query: Any, key: Any, value: Any, *given: Any) -> Any:
         query, key, value = order[0](query), order[1](key), order[2](value)
         shape = query.shape[batch : batch + rows]
+        mask = mask_of(query, key, given)
         if plan.folded:
             query = query.flatten(batch, batch + rows - 1)
-        if mask is not None:
-            mask = mask.view(mask.shape[0], *([1] * batch), mask.shape[-1])
-        result = attend(
-            query, key, value, attn_mask=mask, is_causal=op.causal, dropout_p=op.dropout if torch.training else 0.0
-        )
+        dropped = op.dropout if torch.training else 0.0
+        result = attend(query, key, value, attn_mask=mask, is_causal=plain, dropout_p=dropped, scale=op.scale)
         return restore(result.unflatten(batch, shape) if plan.folded else result)
 
     return apply
@@ -157,46 +173,60 @@ def _attention_onnx(op: Attention, node: Node, onnx: OnnxEmitter, inputs: tuple[
         emit_aligned(onnx, name, item.type, type)
         for name, item, type in zip(inputs[:3], node.inputs[:3], wanted, strict=True)
     )
+    axes, batch = plan.scores.axes, plan.batch
+    singles = [(axis,) for axis in axes[:batch]]
     if plan.folded:
-        axes, batch = plan.query.axes, len(plan.batch)
-        query = onnx.op("Reshape", query, onnx.merged(*((a,) for a in axes[:batch]), axes[batch:-1], axes[-1:]))
-    scale = 1 / sqrt(_depth(plan.query))
-    scores = _scores(onnx, query, key, scale, len(plan.batch) + 2)
-    if op.causal:
-        scores = onnx.op("Add", scores, _causal(onnx, plan.key.axes[-2]))
-    if len(inputs) == 4:
-        scores = onnx.op("Add", scores, _masked(onnx, inputs[3], len(plan.batch)))
+        query = onnx.op("Reshape", query, onnx.merged(*singles, axes[batch:-1], plan.query.axes[-1:]))
+    scores = _scores(onnx, query, key, op.scale, batch + 2)
+    added = _added(op, node, onnx, inputs[3:], plan)
+    if added and plan.folded and not _after_batch(node, plan):
+        scores = onnx.op("Reshape", scores, onnx.shape(axes))
+        for name in added:
+            scores = onnx.op("Add", scores, name)
+        scores = onnx.op("Reshape", scores, onnx.merged(*singles, axes[batch:-1], axes[-1:]))
+    else:
+        for name in added:
+            scores = onnx.op("Add", scores, name)
     product = onnx.op("MatMul", onnx.op("Softmax", scores, axis=-1), value)
     if plan.folded:
         product = onnx.op("Reshape", product, onnx.shape(plan.product.axes))
     return (emit_aligned(onnx, product, plan.product, plan.result),)
 
 
-def _depth(query: Type) -> int:
-    size = query.axes[-1].size
-    assert size is not None
-    return size
+def _after_batch(node: Node, plan: _Plan) -> bool:
+    """Whether all that is added to the scores is the same for every row, so that they may stay folded."""
+    rows = plan.scores.names[plan.batch : -1]
+    op = node.op
+    assert isinstance(op, Attention)
+    return not op.local and not any(name in rows for value in node.inputs[3:] for name in value.type.names)
+
+
+def _added(op: Attention, node: Node, onnx: OnnxEmitter, extras: tuple[str, ...], plan: _Plan) -> list[str]:
+    """What is added to the scores, in the order of their axes; where they stay folded, their rows are one axis."""
+    scores = plan.scores
+    if plan.folded and _after_batch(node, plan):
+        scores = Type(scores.dtype, (*scores.axes[: plan.batch + 1], scores.axes[-1]))
+    added: list[str] = []
+    for index, (name, value) in enumerate(zip(extras, node.inputs[3:], strict=True)):
+        aligned = emit_aligned(onnx, name, value.type, scores) if index >= op.masks else ""
+        added.append(aligned or _masked(onnx, name, value.type, scores))
+    if op.local:
+        seen = Type("bool", (scores.axis(op.queries), scores.axes[-1]))
+        axis = scores.axis(op.queries)
+        added.append(_masked(onnx, emit_visible(op, onnx, axis), seen, scores))
+    return added
 
 
 def _scores(onnx: OnnxEmitter, query: str, key: str, scale: float, rank: int) -> str:
     if onnx.fused:
         return onnx.op("FusedMatMul", query, key, domain="com.microsoft", transB=1, alpha=scale)
-    scaled = onnx.op("Mul", query, scale)
+    scaled = query if scale == 1 else onnx.op("Mul", query, scale)
     order = [*range(rank - 2), rank - 1, rank - 2]
     return onnx.op("MatMul", scaled, onnx.op("Transpose", key, perm=order))
 
 
-def _causal(onnx: OnnxEmitter, axis: Axis) -> str:
+def _masked(onnx: OnnxEmitter, mask: str, found: Type, scores: Type) -> str:
     def make() -> str:
-        masked = onnx.op("Expand", MASKED, onnx.merged((axis,), (axis,)))
-        return onnx.op("Trilu", masked, 1, upper=1)
+        return emit_aligned(onnx, onnx.op("Where", mask, 0.0, MASKED), found, scores)
 
-    return onnx.once(f"causal {axis.name}", make)
-
-
-def _masked(onnx: OnnxEmitter, mask: str, batch: int) -> str:
-    def make() -> str:
-        bias = onnx.op("Where", mask, 0.0, MASKED)
-        return onnx.op("Unsqueeze", bias, [*range(1, batch + 1)])
-
-    return onnx.once(f"bias of {mask} over {batch}", make)
+    return onnx.once(f"bias of {mask} over {scores}", make)

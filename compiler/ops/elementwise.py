@@ -5,8 +5,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Node, Op
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.primitives import Applied, Site, checked_probability, primitive
+from xformc.compiler.graph.rules import (
+    Hidden,
+    OnnxEmitter,
+    TorchNamespace,
+    hidden,
+    mixes,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
 from xformc.compiler.ops.layout import aligner, emit_aligned
 
 
@@ -26,6 +37,13 @@ UNARY: dict[str, tuple[str, str]] = {
     "silu": ("silu", ""),
 }
 """Each activation's name in torch.nn.functional and in ONNX, where it has one."""
+
+FADES: dict[Hidden, frozenset[str]] = {
+    "zero": frozenset({"relu", "gelu", "tanh", "silu"}),
+    "masked": frozenset({"relu", "gelu", "silu", "sigmoid"}),
+    "open": frozenset(),
+}
+"""The functions that give exactly zero for zero, and for MASKED."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,31 @@ for _op in (Unary, Add, Multiply, Scale, Dropout):
     mixes.rule(_op)(_nothing_mixed)
 
 
+@hidden.rule(Unary)
+def _unary_hidden(op: Unary, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "zero" if op.function in FADES[inputs[0]] else "open"
+
+
+@hidden.rule(Scale)
+def _scale_hidden(op: Scale, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return inputs[0] if inputs[0] == "zero" or op.factor >= 0.01 else "open"
+
+
+@hidden.rule(Dropout)
+def _dropout_hidden(op: Dropout, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return inputs[0] if inputs[0] == "zero" else "open"
+
+
+@hidden.rule(Add)
+def _add_hidden(op: Add, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "zero" if inputs == ("zero", "zero") else "masked" if "masked" in inputs else "open"
+
+
+@hidden.rule(Multiply)
+def _multiply_hidden(op: Multiply, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "zero" if "zero" in inputs else "open"
+
+
 @to_torch.rule(Unary)
 def _unary_torch(op: Unary, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     return getattr(torch.functional, UNARY[op.function][0])
@@ -141,3 +184,43 @@ def _scale_onnx(op: Scale, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
 @to_torch.rule(Dropout)
 def _dropout_torch(op: Dropout, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     return lambda x: torch.dropout(x, op.probability, torch.training)
+
+
+@primitive("scale", factor="number")
+def _scale(site: Site, x: Value, factor: float) -> Value:
+    """Every number times `factor`."""
+    return site.emit(Scale(float(factor)), x)
+
+
+@primitive("dropout", probability="number")
+def _dropout(site: Site, x: Value, probability: float) -> Value:
+    """Each number is zeroed with this probability while training; the others grow to keep the mean."""
+    rate = checked_probability(site, "probability", probability)
+    return site.emit(Dropout(rate), x) if rate else x
+
+
+@primitive("residual", transparent=True, body="block")
+def _residual(site: Site, x: Value, body: Applied) -> Value:
+    """`x + body(x)`."""
+    change = body(x)
+    if not set(change.type.axes) <= set(x.type.axes) or change.type.dtype != x.type.dtype:
+        raise site.refuse(f"{change.type} cannot be added to {x.type}", "a residual keeps the axes of its input")
+    return site.emit(Add(), x, change, name="sum")
+
+
+@primitive("add", transparent=True, step="block")
+def _add(site: Site, x: Value, step: Applied) -> Value:
+    """`x + step(x)`: the same as residual, for what belongs to the input itself, such as its positions."""
+    return _residual(site, x, step)
+
+
+def _activation(function: str) -> None:
+    def apply(site: Site, x: Value) -> Value:
+        return site.emit(Unary(function), x)
+
+    apply.__doc__ = f"The activation function {function}."
+    primitive(function)(apply)
+
+
+for _function in UNARY:
+    _activation(_function)

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xformc.compiler.graph.axes import Type
-from xformc.compiler.graph.graph import Node, Op
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Initial, Node, Op, Value
+from xformc.compiler.graph.primitives import Site, primitive
 from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
 
 
@@ -37,3 +38,14 @@ def _embedding_torch(op: Embedding, node: Node, torch: TorchNamespace) -> Callab
 def _embedding_onnx(op: Embedding, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     ids, table = inputs
     return (onnx.op("Gather", table, ids, axis=0),)
+
+
+@primitive("embedding", on="int64", size="axis")
+def _embedding(site: Site, x: Value, size: Axis) -> Value:
+    """The row of a table for each token of an input; the table is normal with deviation size^-0.5."""
+    return site.emit(Embedding(), x, table(site, site.vocabulary(x), size))
+
+
+def table(site: Site, *axes: Axis) -> Value:
+    """A table whose rows are looked up by an integer of its first axis; normal, deviation (last size)^-0.5."""
+    return site.parameter("weight", axes, Initial("normal", (axes[-1].size or 1) ** -0.5))

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
 from typing import Any, ClassVar
 
-from xformc.compiler.graph.axes import Type
-from xformc.compiler.graph.graph import Node, Op
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Initial, Node, Op, Value
+from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
 from xformc.compiler.ops.layout import aligner, emit_aligned
 
@@ -80,3 +81,19 @@ def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     bias = [onnx.flat(name, new) for name in inputs[2:]]
     product = onnx.op("Gemm", rows, onnx.flat(inputs[1], new, width), *bias, transB=1)
     return (onnx.op("Reshape", product, onnx.shape(node.outputs[0].type.axes)),)
+
+
+@primitive("linear", to="axes", over=optional("axes"), bias=optional("flag"))
+def _linear(
+    site: Site, x: Value, to: tuple[Axis, ...], over: tuple[Axis, ...] | None = None, bias: bool = True
+) -> Value:
+    """A linear map from the axes `over` (the last) to the axes `to`; weights Glorot uniform, bias zero."""
+    old = over or x.type.axes[-1:]
+    for axis in old:
+        if axis not in x.type.axes:
+            raise site.refuse(f"its input {x.type} has no axis {axis}")
+    bound = sqrt(6 / (prod(axis.size or 1 for axis in old) + prod(axis.size or 1 for axis in to)))
+    inputs = [x, site.parameter("weight", (*to, *old), Initial("uniform", bound))]
+    if bias:
+        inputs.append(site.parameter("bias", to, Initial("constant", 0.0)))
+    return site.emit(Linear(tuple(axis.name for axis in old)), *inputs)

@@ -1,12 +1,29 @@
-"""Which positions are real: the mask of padded tokens."""
+"""What attention may not see: padding, what comes later, what is out of the window, what no edge leads to."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xformc.compiler.graph.axes import Type
-from xformc.compiler.graph.graph import Node, Op
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.primitives import Site, optional, primitive
+from xformc.compiler.graph.rules import (
+    Hidden,
+    OnnxEmitter,
+    Stepper,
+    TorchNamespace,
+    hidden,
+    mixes,
+    require,
+    to_onnx,
+    to_step,
+    to_torch,
+    types,
+)
+from xformc.compiler.ops.layout import aligner, emit_aligned
+
+MASKED = -1e9
+"""The score of what may not be seen; its softmax is exactly zero in float32."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +34,29 @@ class PaddingMask(Op):
     pad: int
 
 
+@dataclass(frozen=True)
+class Fill(Op):
+    """`x` where the mask is true, `value` elsewhere. The mask has some of the axes of `x`."""
+
+    kind: ClassVar[str] = "fill"
+    value: float
+
+
+@dataclass(frozen=True)
+class LocalMask(Op):
+    """Scores [.., queries, .., keys, ..] with MASKED where a query may not see a key.
+
+    `causal`: a query sees no key after its own position. `window`: it sees only keys less than so many positions
+    away. `queries` and `keys` are the same positions.
+    """
+
+    kind: ClassVar[str] = "local_mask"
+    queries: str
+    keys: str
+    causal: bool
+    window: int | None = None
+
+
 @types.rule(PaddingMask)
 def _padding_mask_types(op: PaddingMask, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (tokens,) = inputs
@@ -24,9 +64,51 @@ def _padding_mask_types(op: PaddingMask, inputs: tuple[Type, ...]) -> tuple[Type
     return (Type("bool", tokens.axes),)
 
 
-@mixes.rule(PaddingMask)
-def _padding_mask_mixes(op: PaddingMask, node: Node) -> frozenset[str]:
+@types.rule(Fill)
+def _fill_types(op: Fill, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    x, mask = inputs
+    require(mask.dtype == "bool", f"the mask {mask} must be bool")
+    extra = [axis.name for axis in mask.axes if axis.name not in x.names]
+    require(not extra, f"the mask's axis {', '.join(extra)} is not in {x}")
+    return (x,)
+
+
+@types.rule(LocalMask)
+def _local_mask_types(op: LocalMask, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    for name in (op.queries, op.keys):
+        require(name in x.names, f"the scores {x} have no axis {name}")
+    return (x,)
+
+
+def _nothing_mixed(op: Op, node: Node) -> frozenset[str]:
     return frozenset()
+
+
+mixes.rule(PaddingMask)(_nothing_mixed)
+mixes.rule(Fill)(_nothing_mixed)
+
+
+@mixes.rule(LocalMask)
+def _local_mask_mixes(op: LocalMask, node: Node) -> frozenset[str]:
+    return frozenset({op.queries})
+
+
+@hidden.rule(Fill)
+def _fill_hidden(op: Fill, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return inputs[0] if op.value in (0.0, MASKED) else "open"
+
+
+@hidden.rule(LocalMask)
+def _local_mask_hidden(op: LocalMask, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "masked" if op.causal else "open"
+
+
+@to_step.rule(LocalMask)
+def _local_mask_step(op: LocalMask, node: Node, step: Stepper) -> tuple[Value, ...]:
+    if not op.causal:
+        raise step.refuse("every position sees the ones after it; make the mask causal")
+    return (step.value(node.inputs[0]),)
 
 
 @to_torch.rule(PaddingMask)
@@ -37,3 +119,76 @@ def _padding_mask_torch(op: PaddingMask, node: Node, torch: TorchNamespace) -> C
 @to_onnx.rule(PaddingMask)
 def _padding_mask_onnx(op: PaddingMask, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("Not", onnx.op("Equal", *inputs, op.pad)),)
+
+
+@to_torch.rule(Fill)
+def _fill_torch(op: Fill, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
+    align = aligner(node.inputs[1].type, Type("bool", node.inputs[0].type.axes))
+    return lambda x, mask: x.masked_fill(~align(mask), op.value)
+
+
+@to_onnx.rule(Fill)
+def _fill_onnx(op: Fill, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    x, mask = inputs
+    aligned = emit_aligned(onnx, mask, node.inputs[1].type, node.inputs[0].type)
+    return (onnx.op("Where", aligned, x, float(op.value)),)
+
+
+@to_torch.rule(LocalMask)
+def _local_mask_torch(op: LocalMask, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    x = node.inputs[0].type
+    align = aligner(_local(op, x), Type("bool", x.axes))
+    index = x.names.index(op.queries)
+    return lambda x: x.masked_fill(~align(visible(op, torch, x.shape[index], x.device)), MASKED)
+
+
+def visible(op: Any, torch: TorchNamespace, size: int, device: Any) -> Any:
+    """bool [queries, keys]: whether a query sees a key, for an op with the fields `causal` and `window`."""
+    ones = torch.torch.ones(size, size, dtype=torch.torch.bool, device=device)
+    seen = ones.tril() if op.causal else ones
+    if op.window is not None:
+        seen = seen.triu(1 - op.window).tril(op.window - 1)
+    return seen
+
+
+@to_onnx.rule(LocalMask)
+def _local_mask_onnx(op: LocalMask, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    x = node.inputs[0].type
+    seen = emit_visible(op, onnx, x.axis(op.queries))
+    return (onnx.op("Where", emit_aligned(onnx, seen, _local(op, x), x), *inputs, MASKED),)
+
+
+def emit_visible(op: Any, onnx: OnnxEmitter, axis: Axis) -> str:
+    """Write what `visible` computes, once in a scope."""
+
+    def make() -> str:
+        ones = onnx.op("Expand", True, onnx.merged((axis,), (axis,)))
+        seen = onnx.op("Trilu", ones, upper=0) if op.causal else ones
+        if op.window is not None:
+            seen = onnx.op("Trilu", seen, 1 - op.window, upper=1)
+            seen = seen if op.causal else onnx.op("Trilu", seen, op.window - 1, upper=0)
+        return seen
+
+    return onnx.once(f"visible {axis.name} {op.causal} {op.window}", make)
+
+
+def _local(op: LocalMask, x: Type) -> Type:
+    return Type("bool", (x.axis(op.queries), x.axis(op.keys)))
+
+
+@primitive("mask", causal=optional("flag"), edges=optional("value"))
+def _mask(site: Site, x: Value, causal: bool = False, edges: Value | None = None) -> Value:
+    """Scores over keys, with those hidden that a query may not see.
+
+    Padding always is, and what is out of the window of the keys; with `causal` what comes later, and with `edges`
+    what no edge leads to.
+    """
+    keys = site.keys(x)
+    if causal or keys.window is not None:
+        if keys.positions not in x.type.names:
+            raise site.refuse(f"{x.type} has no queries at {keys.positions}, the positions of its keys")
+        x = site.emit(LocalMask(keys.positions, keys.name, causal, keys.window), x, name="local")
+    padding = None if causal else site.mask(keys.name)
+    if padding is not None:
+        x = site.emit(Fill(MASKED), x, padding, name="padding")
+    return x if edges is None else site.emit(Fill(MASKED), x, edges, name="edges")

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
-from xformc.compiler.graph.graph import Node, Op
+from xformc.compiler.graph.graph import Initial, Node, Op, Value
+from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
 
 
@@ -39,3 +40,13 @@ def _layer_norm_torch(op: LayerNorm, node: Node, torch: TorchNamespace) -> Calla
 @to_onnx.rule(LayerNorm)
 def _layer_norm_onnx(op: LayerNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("LayerNormalization", *inputs, axis=-1, epsilon=op.epsilon),)
+
+
+@primitive("layer_norm", epsilon=optional("number"))
+def _layer_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
+    """Mean 0 and variance 1 over the last axis, then a learned gain and bias."""
+    if not 0 < epsilon < 1:
+        raise site.refuse_number("epsilon", epsilon, "epsilon lies between 0 and 1")
+    gain = site.parameter("gain", x.type.axes[-1:], Initial("constant", 1.0))
+    bias = site.parameter("bias", x.type.axes[-1:], Initial("constant", 0.0))
+    return site.emit(LayerNorm(float(epsilon)), x, gain, bias)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.primitives import Site, primitive
 from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
@@ -17,6 +18,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
+from xformc.compiler.ops.embedding import Embedding, table
 from xformc.compiler.ops.layout import Expand
 
 
@@ -111,3 +113,18 @@ def _sinusoid_onnx(op: Sinusoid, node: Node, onnx: OnnxEmitter, inputs: tuple[st
     rank = len(node.inputs[0].type.axes)
     shape = [*([0] * rank), op.width]
     return (onnx.op("Reshape", onnx.op("Concat", *pairs, axis=-1), shape),)
+
+
+@primitive("learned_positions", limit="axis")
+def _learned_positions(site: Site, x: Value, limit: Axis) -> Value:
+    """The row of a table for each position of `x`, as wide as its last axis; at most `limit` positions."""
+    index = site.emit(Positions(site.positions(x), limit.size), x, name="index")
+    return site.emit(Embedding(), index, table(site, limit, x.type.axes[-1]))
+
+
+@primitive("sinusoid")
+def _sinusoid(site: Site, x: Value) -> Value:
+    """Sines and cosines of the position of each vector of `x`, interleaved, as wide as its last axis."""
+    width = x.type.axes[-1]
+    index = site.emit(Positions(site.positions(x)), x, name="index")
+    return site.emit(Sinusoid(width.name, width.size or 0), index)

@@ -2,35 +2,43 @@
 
 A node that does not depend on the time axis goes to `prepare`. A node that carries the time axis through is its own
 step, on one position. A node that mixes positions of the time axis has a `to_step` rule that says how it does so
-causally, or it is refused with its place in the spec.
+causally; one that looks along keys made of the time axis may do so where the `hidden` rules show that keys which come
+later do not count. Anything else is refused with its place in the spec.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Graph, GraphBuilder, Node, Op, Value, copy_node, rebuild
-from xformc.compiler.graph.rules import RuleError, mixed_axes, to_step
+from xformc.compiler.graph.graph import Graph, GraphBuilder, Node, Op, Value, copy_node, pruned, rebuild
+from xformc.compiler.graph.rules import Hidden, RuleError, hidden, mixed_axes, to_step
+from xformc.compiler.ops.keys import AsKeys
+
+PAST = "past"
+"""How the names of the axes of a cache begin that is empty before the first step."""
 
 
 @dataclass(frozen=True)
 class State:
     """What one step leaves to the next: `new` of a step is `past` of the one after it.
 
-    An axis called `past` has size 0 before the first step; all else is zero then.
+    Before the first step it is `initial`, a constant of the decoder, or else zero, where the axes whose names begin
+    with `past` have size 0.
     """
 
     past: Value
     new: Value
+    initial: Value | None = None
 
 
 @dataclass(frozen=True)
 class Decoder:
     """`prepare` makes the constants; `step(token, position, *constants, *pasts)` gives logits and the new states.
 
-    The token is int64 [batch, target=1]; position is int64 without axes. The outputs of `step` are the logits and then
-    the new states; the outputs of `prepare` are the constants.
+    The token is int64 [batch, time=1]; position is int64 without axes. The outputs of `step` are the logits and then
+    the new states; the outputs of `prepare` are the constants, and then the initial states that are not zero.
     """
 
+    time: str
     prepare: Graph
     step: Graph
     states: tuple[State, ...]
@@ -42,8 +50,13 @@ class Decoder:
 
     @property
     def constants(self) -> tuple[Value, ...]:
-        """The step's inputs that are the outputs of `prepare`, in its order."""
+        """The step's inputs that are the first outputs of `prepare`, in its order."""
         return self.step.inputs[2 : len(self.step.inputs) - len(self.states)]
+
+    @property
+    def prepared(self) -> tuple[Value, ...]:
+        """What the outputs of `prepare` are: the constants, then the initial states."""
+        return (*self.constants, *(state.initial for state in self.states if state.initial is not None))
 
     @property
     def logits(self) -> Value:
@@ -56,19 +69,16 @@ def derive_step(graph: Graph, time: str = "target") -> Decoder:
     timed = _timed_values(graph, time)
     fixed = [node for node in graph.nodes if node.outputs[0].name not in timed]
     steps = [node for node in graph.nodes if node.outputs[0].name in timed]
-    used = {value.name: value for node in steps for value in node.inputs if value.name not in timed}
-    parameters = {parameter.name for parameter in graph.parameters}
-    constants = [value for name, value in used.items() if name not in parameters]
+    derivation = _Derivation(graph, time, timed)
+    for node in steps:
+        derivation.add(node)
+    step, states = derivation.finish()
     prepare, values = rebuild(graph, f"{graph.name} prepare", {})
     prepare.inputs = [value for value in prepare.inputs if value.name != time]
     for node in fixed:
         copy_node(prepare, values, node)
-    derivation = _Derivation(graph, time, constants)
-    for node in steps:
-        derivation.add(node)
-    step = derivation.finish()
-    states = tuple(State(past, new) for past, new in derivation.carried)
-    return Decoder(_used_only(prepare.finish(values[value.name] for value in constants)), step, states)
+    decoder = Decoder(time, prepare.finish(()), step, states)
+    return replace(decoder, prepare=pruned(prepare.finish(values[value.name] for value in decoder.prepared)))
 
 
 def with_beam(decoder: Decoder) -> Decoder:
@@ -84,46 +94,55 @@ def with_beam(decoder: Decoder) -> Decoder:
     for node in decoder.step.nodes:
         copy_node(builder, values, node)
     step = builder.finish(values[value.name] for value in decoder.step.outputs)
-    states = tuple(State(values[state.past.name], values[state.new.name]) for state in decoder.states)
-    return Decoder(decoder.prepare, step, states)
+    states = (replace(state, past=values[state.past.name], new=values[state.new.name]) for state in decoder.states)
+    return replace(decoder, step=step, states=tuple(states))
 
 
 def _timed_values(graph: Graph, time: str) -> frozenset[str]:
     if time not in {value.name for value in graph.inputs}:
         raise RuleError(f"the graph has no input '{time}' to decode")
     timed = {time}
+    for value in graph.inputs:
+        if time in value.type.names and value.name != time:
+            raise RuleError(f"the input '{value.name}' has the axis '{time}', whose positions are not known in advance")
     for node in graph.nodes:
-        if any(value.name in timed or time in value.type.names for value in node.inputs):
+        if any(value.name in timed for value in node.inputs):
             timed.update(value.name for value in node.outputs)
     return frozenset(timed)
-
-
-def _used_only(graph: Graph) -> Graph:
-    used = {value.name for node in graph.nodes for value in node.inputs}
-    kept = tuple(parameter for parameter in graph.parameters if parameter.name in used)
-    return Graph(graph.name, graph.inputs, kept, graph.nodes, graph.outputs)
 
 
 class _Derivation:
     """Builds the step graph; it is the `Stepper` that the `to_step` rules are given."""
 
-    def __init__(self, graph: Graph, time: str, constants: list[Value]) -> None:
+    def __init__(self, graph: Graph, time: str, timed: frozenset[str]) -> None:
         self.time = time
         self.graph = graph
+        self.timed = timed
         self.builder = GraphBuilder(f"{graph.name} step")
         token = next(value for value in graph.inputs if value.name == time)
         self.values = {time: self.builder.input(time, self._narrow(token.type))}
         self._position = self.builder.input("position", Type("int64"))
-        for value in constants:
-            self.values[value.name] = self.builder.input(value.name, value.type)
         for parameter in graph.parameters:
-            self.values[parameter.name] = self.builder.parameter(parameter.name, parameter.type, parameter.initial)
-        self.carried: list[tuple[Value, Value]] = []
+            self.values[parameter.name] = self.builder.parameter(
+                parameter.name, parameter.type, parameter.initial, trained=parameter.trained
+            )
+        self.states: list[State] = []
+        self._pending: dict[str, tuple[Value, Value | None]] = {}
+        self.keys: set[str] = set()
+        self.hidden: dict[str, Hidden] = {}
         self.node: Node | None = None
 
     def add(self, node: Node) -> None:
         self.node = node
-        if self.time not in mixed_axes(node):
+        if isinstance(node.op, AsKeys) and node.op.positions == self.time:
+            self.keys.add(node.op.keys)
+        mixed = mixed_axes(node)
+        held = self._hide(node)
+        if mixed & self.keys and held == "open":
+            raise self.refuse("every position sees the ones after it", "make the mask causal")
+        if self.time not in mixed:
+            for value in node.inputs:
+                self.value(value)
             copy_node(self.builder, self.values, node)
             return
         if not to_step.has(node.op):
@@ -131,11 +150,16 @@ class _Derivation:
         outputs = to_step.of(node.op)(node.op, node, self)
         self.values.update({old.name: new for old, new in zip(node.outputs, outputs, strict=True)})
 
-    def finish(self) -> Graph:
-        logits = [self.values[value.name] for value in self.graph.outputs]
-        return _used_only(self.builder.finish([*logits, *(new for _, new in self.carried)]))
+    def finish(self) -> tuple[Graph, tuple[State, ...]]:
+        results = [self.values[value.name] for value in self.graph.outputs]
+        inputs, states = self.builder.inputs, [state.past for state in self.states]
+        constants = [value for value in inputs[2:] if value not in states]
+        self.builder.inputs = [*inputs[:2], *constants, *states]
+        return pruned(self.builder.finish([*results, *(state.new for state in self.states)])), tuple(self.states)
 
     def value(self, value: Value) -> Value:
+        if value.name not in self.values:
+            self.values[value.name] = self.builder.input(value.name, value.type)
         return self.values[value.name]
 
     def carries_time(self, value: Value) -> bool:
@@ -145,19 +169,32 @@ class _Derivation:
         assert self.node is not None
         return self.builder.emit(op, inputs, name, self.node.place)
 
-    def state(self, name: str, type: Type) -> Value:
-        return self.builder.input(name, type)
+    def state(self, name: str, type: Type, initial: Value | None = None) -> Value:
+        state = self.builder.input(name, type)
+        self._pending[state.name] = (state, initial)
+        return state
 
     def carry(self, state: Value, new: Value) -> None:
-        self.carried.append((state, new))
+        past, initial = self._pending.pop(state.name)
+        self.states.append(State(past, new, initial))
 
     def position(self) -> Value:
         return self._position
 
-    def refuse(self, reason: str) -> RuleError:
+    def refuse(self, reason: str, hint: str | None = None) -> RuleError:
         assert self.node is not None
         name = self.node.outputs[0].name
-        return RuleError(f"{name} cannot be decoded step by step: {reason}", place=self.node.place)
+        return RuleError(f"{name} cannot be decoded step by step: {reason}", hint=hint, place=self.node.place)
+
+    def _hide(self, node: Node) -> Hidden:
+        """What the node's results hold where a key comes after the query."""
+        held: Hidden = "open"
+        if hidden.has(node.op):
+            inputs: tuple[Hidden, ...] = tuple(self.hidden.get(value.name, "open") for value in node.inputs)
+            held = hidden.of(node.op)(node.op, node, inputs, frozenset(self.keys))
+        for value in node.outputs:
+            self.hidden[value.name] = held if self.keys.intersection(value.type.names) else "open"
+        return held
 
     def _narrow(self, type: Type) -> Type:
         axes = tuple(Axis(axis.name, 1) if axis.name == self.time else axis for axis in type.axes)

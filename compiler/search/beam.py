@@ -12,6 +12,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.states import emit_states
 from xformc.tokens import BEGIN, PAD
 
 NEVER = float("-inf")
@@ -155,7 +156,7 @@ class _Search:
         onnx, source = self.root, self.inputs.source
         names = {value.name: source for value in self.decoder.prepare.inputs}
         constants = onnx.graph(self.decoder.prepare, names)
-        self.constants = dict(zip((value.name for value in self.decoder.constants), constants, strict=True))
+        self.constants = dict(zip((value.name for value in self.decoder.prepared), constants, strict=True))
         batch = onnx.op("Shape", source, start=0, end=1)
         live = self._start(onnx, batch)
         rows = onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)
@@ -185,7 +186,7 @@ class _Search:
             limit=self._limit(onnx),
             rows=[
                 *(self.constants[value.name] for value in self.row_constants),
-                *(self._empty_state(onnx, value, batch) for value in self.states),
+                *emit_states(onnx, self.decoder, {"batch": batch, "beam": self.width}, self.constants),
             ],
         )
 
@@ -196,11 +197,6 @@ class _Search:
         limit = onnx.op("Add", onnx.op("Cast", scaled, to=7), self.inputs.max_length_offset)
         limit = onnx.op("Max", limit, 1)
         return limit if self.longest is None else onnx.op("Min", limit, self.longest)
-
-    def _empty_state(self, onnx: SearchEmitter, state: Value, batch: str) -> str:
-        parts = {"batch": batch, "beam": self.width, "past": [0]}
-        sizes = [parts[axis.name] if axis.size is None else [axis.size] for axis in state.type.axes]
-        return onnx.op("Expand", 0.0, onnx.op("Concat", *sizes, axis=0))
 
     def _epoch(self, onnx: SearchEmitter, iteration: str, entering: list[str]) -> Turn:
         """Decode until some sentences are finished, file their results and keep the rows of the others."""
@@ -263,7 +259,8 @@ class _Search:
         return (self._go_on(onnx, finished), [length, finished, grown, next_scores, *pool, found, *moved], [])
 
     def _decode(self, onnx: SearchEmitter, newest: str, position: str, live: _Live) -> tuple[str, list[str]]:
-        names = {**self.constants, self.decoder.token.name: newest, "position": position}
+        constants = {value.name: self.constants[value.name] for value in self.decoder.constants}
+        names = {**constants, self.decoder.token.name: newest, "position": position}
         names |= {value.name: onnx.name_of(value) for value in self.row_constants}
         names |= {value.name: name for value, name in zip(self.states, live.rows, strict=True)}
         logits, *states = onnx.graph(self.decoder.step, names)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from xformc.compiler.spec.load import shipped_blocks
-from xformc.compiler.spec.primitives import PRIMITIVES
 from xformc.compiler.spec.schema import NAME, Document
-from xformc.compiler.spec.signature import TAKEN_KINDS, Kind, Signature, signature_of
+from xformc.compiler.graph.primitives import PRIMITIVES, Kind
+from xformc.compiler.spec.signature import TAKEN_KINDS, Signature, signature_of, signature_of_primitive
 from xformc.compiler.spec.tree import Plain
 
 Schema = dict[str, Plain]
@@ -18,6 +18,7 @@ _KINDS: dict[Kind, Schema] = {
     "flag": {"type": ["boolean", "string"]},
     "number": {**_NUMBER, "description": "a number, or arithmetic on sizes"},
     "word": _TEXT,
+    "name": {"type": "string", "description": "an axis of the value, or positions, or keys"},
     "axis": {"type": "string", "description": "the name of a size"},
     "axes": {"type": ["string", "array"], "items": _TEXT, "description": "the name of a size, or several"},
 }
@@ -40,7 +41,7 @@ def json_schema() -> Schema:
 
 def _bodies() -> Schema:
     """The definitions of `body`, `step`, `argument` and `block`, with the names of primitives and blocks."""
-    signatures = {name: (item.signature, item.doc) for name, item in PRIMITIVES.items()}
+    signatures = {name: (signature_of_primitive(item), item.doc) for name, item in PRIMITIVES.items()}
     for name, entry in shipped_blocks().items():
         doc = entry.tree.get("doc")
         signatures[name] = (signature_of(entry.tree, []), str(doc.value) if doc else "")

@@ -3,13 +3,14 @@
 from dataclasses import dataclass, replace
 from functools import partial
 
-from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.graph.primitives import PRIMITIVES
 from xformc.compiler.spec.model import Model
-from xformc.compiler.spec.primitives import PRIMITIVES
 from xformc.compiler.spec.problems import Span, SpecError, listed, suggest
 from xformc.compiler.spec.scope import Binder, Bound, Closure, Quantity, Scope
 from xformc.compiler.spec.syntax import Block, Body, Call, Inline, Step
+from xformc.compiler.spec.tasks import TASKS
 from xformc.compiler.spec.writer import Site, Writer
 
 MAX_STEPS = 100_000
@@ -36,7 +37,8 @@ class _Elaborator:
     def __init__(self, name: str, model: Model) -> None:
         self.model = model
         self.writer = Writer(name, model)
-        self.binder = Binder(model.sizes, model.declared, {item.vocabulary.name for item in model.inputs.values()})
+        used = {axis.name for item in model.inputs.values() for axis in item.axes}
+        self.binder = Binder(model.sizes, model.declared, used)
         self.choices: set[str] = set()
         self.steps = 0
         self.depth = 0
@@ -53,8 +55,8 @@ class _Elaborator:
         return Elaborated(graph, frozenset(self.binder.used), frozenset(self.choices))
 
     def check_result(self, task: str, result: Value, stage: Inline) -> None:
-        wanted = Type("float32", (Axis("batch"), Axis("target"), self.model.inputs["target"].vocabulary))
-        if result.type != wanted:
+        if not TASKS[task].fits(result.type, self.model.inputs):
+            wanted = TASKS[task].wanted(self.model.inputs)
             message = f"the last stage of a {task} model gives {wanted}, this gives {result.type}"
             raise SpecError.at(stage.span, message)
 
@@ -131,14 +133,14 @@ class _Elaborator:
     def primitive(self, call: Call, scope: Scope, x: Value, path: str) -> Value:
         primitive = PRIMITIVES[call.name]
         site = Site(self.writer, self.binder, call, scope, path)
-        taken = primitive.signature.parameters
         bound = {
-            name: self.binder.bind(name, taken[name].kind, written, scope) for name, written in call.arguments.items()
+            name: self.binder.bind(name, primitive.takes[name].kind, written, scope)
+            for name, written in call.arguments.items()
         }
-        for value in () if primitive.tokens else (x, *bound.values()):
-            if isinstance(value, Value) and value.type.dtype != "float32":
-                message = f"{call.name} is applied to vectors, found {value.name}: {value.type}"
-                raise site.refuse(message, "embed the tokens first")
+        if primitive.on is not None and x.type.dtype != primitive.on:
+            applied = "vectors" if primitive.on == "float32" else "tokens"
+            message = f"{call.name} is applied to {applied}, found {x.name}: {x.type}"
+            raise site.refuse(message, "embed the tokens first" if applied == "vectors" else None)
         arguments = {name: self.plain(item, path) for name, item in bound.items()}
         return primitive.apply(site, x, **arguments)
 

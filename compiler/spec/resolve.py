@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping
 
-from xformc.compiler.graph.axes import Axis
+from xformc.compiler.graph.primitives import PRIMITIVES
 from xformc.compiler.spec.expressions import Number
+from xformc.compiler.spec.inputs import read_inputs
 from xformc.compiler.spec.load import shipped_blocks
-from xformc.compiler.spec.model import MAX_AXIS, Model, Ties, Tokens
-from xformc.compiler.spec.primitives import PRIMITIVES
-from xformc.compiler.spec.problems import Problem, SpecError, suggest
-from xformc.compiler.spec.signature import signature_of
-from xformc.compiler.spec.sizes import evaluate_sizes, unknown_size
+from xformc.compiler.spec.model import Input, Model, Ties
+from xformc.compiler.spec.problems import Problem, SpecError
+from xformc.compiler.spec.signature import signature_of, signature_of_primitive
+from xformc.compiler.spec.sizes import evaluate_sizes
 from xformc.compiler.spec.syntax import Block, Inline, Parser
+from xformc.compiler.spec.tasks import TASKS, idle_problems, input_problems
 from xformc.compiler.spec.tree import Entry, Tree
 
-SMALLEST_VOCABULARY = 5
-TASKS: dict[str, tuple[str, ...]] = {"translation": ("source", "target")}
-"""The inputs that each task has."""
 RESERVED = ("batch", "x", "past", "seen", "beam", "step")
 """Names of axes and values that every model has, or gets from the compiler."""
 
@@ -24,9 +22,9 @@ def read_model(tree: Tree, problems: list[Problem]) -> Model:
     """The model of a spec's tree; mistakes are added to the problems."""
     sizes = _sizes(tree, problems)
     blocks, stages = _bodies(tree, problems)
-    inputs = _inputs(tree, sizes, problems)
+    inputs = read_inputs(tree, sizes, problems)
     _check_names(tree, problems)
-    _check_task(tree, problems)
+    _check_task(tree, inputs, problems)
     declared, choices = (
         {name: entry.tree for name, entry in _section(tree, section).items()} for section in ("sizes", "choices")
     )
@@ -66,31 +64,12 @@ def _bodies(tree: Tree, problems: list[Problem]) -> tuple[dict[str, Block], dict
         if name in PRIMITIVES:
             problems.append(Problem(entry.key, f"'{name}' is a primitive and cannot be defined again"))
     trees = {name: entry for name, entry in {**reachable_blocks(tree), **own}.items() if name not in PRIMITIVES}
-    signatures = {name: primitive.signature for name, primitive in PRIMITIVES.items()}
+    signatures = {name: signature_of_primitive(primitive) for name, primitive in PRIMITIVES.items()}
     signatures |= {name: signature_of(entry.tree, problems) for name, entry in trees.items()}
     parser = Parser(signatures, problems, frozenset(shipped_blocks()))
     blocks = {name: parser.block(name, entry.tree, signatures[name]) for name, entry in trees.items()}
     stages = {name: parser.stage(entry.tree) for name, entry in _section(tree, "model").items()}
     return blocks, stages
-
-
-def _inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]) -> dict[str, Tokens]:
-    inputs: dict[str, Tokens] = {}
-    for name, entry in _section(tree, "inputs").items():
-        tokens = entry.tree.get("tokens")
-        if tokens is None:
-            continue
-        declared, size = _section(tree, "sizes").get(tokens.word), sizes.get(tokens.word, 0)
-        if not tokens.word:
-            problems.append(Problem(tokens.span, f"must be the name of a size, found {tokens.described()}"))
-        elif declared is None:
-            problems.append(Problem(tokens.span, *unknown_size(tokens.word, sizes)))
-        elif tokens.word in sizes and (size != int(size) or not SMALLEST_VOCABULARY <= size <= MAX_AXIS):
-            message = f"a vocabulary has a whole number of pieces, at least {SMALLEST_VOCABULARY}, found {size:g}"
-            hint = "four are padding, unknown, begin and end"
-            problems.append(Problem(declared.tree.span, message, hint, tokens.span))
-        inputs[name] = Tokens(Axis(tokens.word, int(size)), entry.key)
-    return inputs
 
 
 def _check_names(tree: Tree, problems: list[Problem]) -> None:
@@ -103,18 +82,11 @@ def _check_names(tree: Tree, problems: list[Problem]) -> None:
                 taken[name] = f"is that of {'an' if kind == 'input' else 'a'} {kind} already"
 
 
-def _check_task(tree: Tree, problems: list[Problem]) -> None:
-    task, inputs = tree.get("task"), tree.get("inputs")
-    if task is None or inputs is None or task.word not in TASKS:
-        return
-    wanted = TASKS[task.word]
-    for name in wanted:
-        if name not in inputs.entries:
-            problems.append(Problem(inputs.span, f"{task.value} needs the input '{name}'"))
-    for name, entry in inputs.entries.items():
-        if name not in wanted:
-            hint = suggest(name, wanted) or f"its inputs are {' and '.join(wanted)}"
-            problems.append(Problem(entry.key, f"{task.value} has no input '{name}'", hint))
+def _check_task(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem]) -> None:
+    task, declared = tree.get("task"), tree.get("inputs")
+    if task is not None and declared is not None and task.word in TASKS:
+        problems.extend(input_problems(task.word, declared, inputs))
+        problems.extend(idle_problems(task.word, tree, inputs))
 
 
 def _ties(tree: Tree, problems: list[Problem]) -> Ties:

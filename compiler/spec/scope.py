@@ -147,6 +147,11 @@ class Binder:
         bound = scope.arguments.get(tree.value)
         return bound if isinstance(bound, str) else tree.value
 
+    def name(self, tree: Tree, scope: Scope) -> str:
+        """The name of an axis that a value has, or of the axis that the argument of this name is."""
+        bound = scope.arguments.get(tree.word)
+        return bound.name if isinstance(bound, Axis | Quantity) else self.word(tree, scope)
+
     def unfit(self, tree: Tree, scope: Scope, value: Number, message: str) -> SpecError:
         """The error for a number that cannot serve: at the size that it is, or where it is written."""
         bound = scope.arguments.get(tree.word)
@@ -158,6 +163,7 @@ class Binder:
 
 
 _KINDS: dict[Kind, Callable[[Binder, Tree, Scope], Bound]] = {
+    "name": Binder.name,
     "value": Binder.value,
     "axis": Binder.axis,
     "axes": Binder.axes,

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
+from xformc.compiler.graph.primitives import Kind, Primitive
 from xformc.compiler.spec.problems import Problem, listed, suggest
 from xformc.compiler.spec.tree import Tree
 
-Kind = Literal["block", "value", "flag", "number", "word", "axis", "axes"]
 TAKEN_KINDS: tuple[Kind, ...] = get_args(Kind)
 STEP_KEYS = ("from", "repeat", "do")
 """The keys of a step that is not a call."""
@@ -29,6 +29,12 @@ class Signature:
 
     parameters: Mapping[str, Parameter]
     transparent: bool = False
+
+
+def signature_of_primitive(primitive: Primitive) -> Signature:
+    """What a primitive takes."""
+    parameters = {name: Parameter(item.kind, item.required) for name, item in primitive.takes.items()}
+    return Signature(parameters, primitive.transparent)
 
 
 def signature_of(tree: Tree, problems: list[Problem]) -> Signature:

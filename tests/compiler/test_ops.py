@@ -18,14 +18,16 @@ from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Op
 from xformc.compiler.graph.rules import RuleError, mixes, to_onnx, to_step, to_torch, types
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import UNARY, Add, Dropout, Multiply, Scale, Unary
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import Align, Expand
 from xformc.compiler.ops.linear import Linear
-from xformc.compiler.ops.masks import PaddingMask
+from xformc.compiler.ops.keys import Append, AsKeys
+from xformc.compiler.ops.masks import Fill, LocalMask, PaddingMask
 from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Positions, Sinusoid
-from xformc.compiler.ops.state import Append
+from xformc.compiler.ops.softmax import Softmax
 
 TRAINING_ONLY = {"dropout", "cross_entropy", "linear_cross_entropy"}
 
@@ -55,17 +57,44 @@ CASES = {
     "linear from heads": Case(Linear(("h", "k")), (("h", "a", "k"),), (("d", "h", "k"), ("d",))),
     "layer_norm": Case(LayerNorm(1e-6), (("a", "b", "d"),), (("d",), ("d",))),
     "append": Case(Append("t", "p", "s"), (("a", "h", "p", "k"), ("a", "h", "t", "k"))),
-    "attention": Case(Attention("q", "s", False), (("a", "h", "q", "k"), ("a", "h", "s", "k"), ("a", "h", "s", "v"))),
+    "append in a window": Case(Append("t", "p", "s", 3), (("a", "h", "p", "k"), ("a", "h", "t", "k"))),
+    "as_keys": Case(AsKeys("t", "s"), (("a", "t", "k"),)),
+    "contract": Case(Contract("k"), (("a", "q", "h", "k"), ("a", "s", "h", "k"))),
+    "contract to what weights gather": Case(Contract("s"), (("a", "q", "h", "s"), ("a", "s", "h", "v"))),
+    "contract of vectors": Case(Contract("k"), (("a", "k"), ("a", "k"))),
+    "contract with rows alone": Case(Contract("k"), (("b", "a", "k"), ("k",))),
+    "contract with columns alone": Case(Contract("k"), (("k",), ("b", "a", "k"))),
+    "softmax": Case(Softmax("b"), (("a", "b", "c"),)),
+    "local_mask of a window": Case(LocalMask("t", "u", causal=False, window=2), (("a", "t", "h", "u"),)),
+    "local_mask of what came before": Case(LocalMask("t", "u", causal=True), (("a", "u", "t"),)),
+    "local_mask of a window before": Case(LocalMask("t", "u", causal=True, window=2), (("t", "u"),)),
+    "attention": Case(Attention("q", "s", 0.5), (("a", "h", "q", "k"), ("a", "h", "s", "k"), ("a", "h", "s", "v"))),
     "causal attention": Case(
-        Attention("t", "t", True), (("a", "h", "t", "k"), ("a", "h", "t", "k"), ("a", "h", "t", "v"))
+        Attention("t", "u", 0.5, causal=True), (("a", "h", "t", "k"), ("a", "h", "u", "k"), ("a", "h", "u", "v"))
+    ),
+    "causal attention of several queries": Case(
+        Attention("t", "u", 0.5, causal=True), (("a", "h", "t", "k"), ("a", "u", "k"), ("a", "u", "v"))
+    ),
+    "causal attention of groups in a window": Case(
+        Attention("t", "u", 0.5, causal=True, window=2),
+        (("a", "g", "h", "t", "k"), ("a", "g", "u", "k"), ("a", "g", "u", "v"), ("h", "t", "u")),
+    ),
+    "attention with a bias": Case(
+        Attention("q", "s", 0.5), (("a", "h", "q", "k"), ("a", "h", "s", "k"), ("a", "h", "s", "v"), ("q", "s", "h"))
+    ),
+    "attention of a group with a bias for every row": Case(
+        Attention("q", "s", 0.5), (("a", "g", "q", "k"), ("a", "s", "k"), ("a", "s", "v"), ("a", "s"))
     ),
     "attention with a beam on both sides": Case(
-        Attention("q", "s", False), (("a", "w", "h", "q", "k"), ("a", "w", "h", "s", "k"), ("a", "w", "h", "s", "v"))
+        Attention("q", "s", 0.5), (("a", "w", "h", "q", "k"), ("a", "w", "h", "s", "k"), ("a", "w", "h", "s", "v"))
     ),
     "attention with a beam on the query": Case(
-        Attention("q", "s", False), (("a", "w", "h", "q", "k"), ("a", "h", "s", "k"), ("a", "h", "s", "v"))
+        Attention("q", "s", 0.5), (("a", "w", "h", "q", "k"), ("a", "h", "s", "k"), ("a", "h", "s", "v"))
     ),
 }
+
+SAME = {"u": "t"}
+"""Axes that are as long as another."""
 
 KNOWN = {"d", "k", "v", "h", "o"}
 """Axes whose sizes stand in the graph; the others are known only at run time."""
@@ -98,6 +127,7 @@ def test_op_is_the_same_in_torch_and_onnx(name: str, data: st.DataObject, tmp_pa
     case = CASES[name]
     letters = sorted({letter for names in (*case.inputs, *case.parameters) for letter in names})
     sizes = {letter: data.draw(st.integers(1, 5), label=letter) for letter in letters}
+    sizes |= {letter: sizes[other] for letter, other in SAME.items() if letter in sizes}
     graph = one_op(case, sizes)
     random = np.random.default_rng(data.draw(st.integers(0, 99), label="seed"))
     inputs = [random.standard_normal([sizes[a] for a in names]).astype(np.float32) for names in case.inputs]
@@ -141,7 +171,7 @@ def test_attention_does_not_see_what_is_masked(tmp_path) -> None:
     query = builder.input("query", Type("float32", (axes["batch"], heads, axes["q"], depth)))
     key = builder.input("key", Type("float32", (axes["batch"], heads, axes["s"], depth)))
     mask = builder.input("mask", Type("bool", (axes["batch"], axes["s"])))
-    graph = builder.finish([builder.emit(Attention("q", "s", False), [query, key, key, mask], "y")])
+    graph = builder.finish([builder.emit(Attention("q", "s", 0.5, masks=1), [query, key, key, mask], "y")])
     random = np.random.default_rng(0)
     q, k = (random.standard_normal((2, 2, n, 4)).astype(np.float32) for n in (3, 5))
     seen = np.arange(5) < np.array([[5], [2]])
@@ -152,6 +182,20 @@ def test_attention_does_not_see_what_is_masked(tmp_path) -> None:
     for keys in (k, changed):
         (found,) = run_onnx(graph, module, [q, keys, seen], tmp_path, fused=False)
         np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_fill_keeps_what_the_mask_shows(tmp_path) -> None:
+    builder = GraphBuilder("fill")
+    x = builder.input("x", Type("float32", (Axis("b"), Axis("h", 2), Axis("s"))))
+    mask = builder.input("mask", Type("bool", (Axis("b"), Axis("s"))))
+    graph = builder.finish([builder.emit(Fill(7.0), [x, mask], "y")])
+    values = np.random.default_rng(0).standard_normal((2, 2, 3)).astype(np.float32)
+    seen = np.array([[True, False, True], [False, True, True]])
+    expected = np.where(seen[:, None], values, 7.0)
+    module = TorchModule(graph)
+    np.testing.assert_array_equal(module(torch.from_numpy(values), torch.from_numpy(seen)).numpy(), expected)
+    (found,) = run_onnx(graph, module, [values, seen], tmp_path, fused=False)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_sinusoid_is_the_papers() -> None:
@@ -167,7 +211,7 @@ def test_sinusoid_is_the_papers() -> None:
 
 def test_scores_are_the_textbooks() -> None:
     """Q = K = V = [[1,2],[3,4],[5,6],[7,8],[9,10]]: the first output row is [8.9708, 9.9708]."""
-    case = Case(Attention("q", "s", False), (("a", "q", "k"), ("a", "s", "k"), ("a", "s", "v")))
+    case = Case(Attention("q", "s", 2**-0.5), (("a", "q", "k"), ("a", "s", "k"), ("a", "s", "v")))
     module = TorchModule(one_op(case, {"a": 1, "q": 5, "s": 5, "k": 2, "v": 2}))
     x = torch.arange(1.0, 11.0).view(1, 5, 2)
     torch.testing.assert_close(module(x, x, x)[0, 0], torch.tensor([8.9708, 9.9708]), atol=5e-5, rtol=0)
@@ -185,7 +229,7 @@ def test_every_op_has_its_rules() -> None:
     for table in (types, mixes, to_torch):
         assert table.kinds() >= kinds, f"{table.name} lacks {kinds - table.kinds()}"
     assert to_onnx.kinds() == kinds - TRAINING_ONLY
-    assert to_step.kinds() == {"attention", "positions"}
+    assert to_step.kinds() == {"as_keys", "attention", "local_mask", "positions"}
 
 
 def test_missing_rule_names_op_and_table() -> None:
@@ -193,19 +237,20 @@ def test_missing_rule_names_op_and_table() -> None:
         to_onnx.of(Dropout(0.1))
 
 
-MULTI_QUERY = Case(Attention("t", "t", True), (("a", "h", "t", "k"), ("a", "t", "k"), ("a", "t", "v")))
-
 WRONG: list[tuple[Callable[[], Graph], str]] = [
     (lambda: one_op(Case(Linear(("z",)), (("a", "d"),), (("o", "d"),)), dict.fromkeys("ado", 2)), "has no axis z"),
-    (lambda: one_op(MULTI_QUERY, dict.fromkeys("ahtkv", 2)), "needs the query's axis h in the key"),
+    (lambda: one_op(Case(Contract("k"), (("a", "k"), ("a", "h"))), dict.fromkeys("ahk", 2)), "has no axis k"),
+    (lambda: one_op(Case(Softmax("k"), (("a",),)), {"a": 2}), "has no axis k"),
     (
         lambda: one_op(Case(Linear(("d",)), (("a", "d"),), (("o", "k"),)), {"a": 1, "d": 2, "o": 3, "k": 4}),
         "does not fit d=2",
     ),
     (lambda: one_op(Case(Linear(("d",)), (("o", "d"),), (("o", "d"),)), dict.fromkeys("do", 2)), "axis o twice"),
     (
-        lambda: one_op(Case(Attention("q", "s", True), (("q", "k"), ("s", "k"), ("s", "v"))), dict.fromkeys("qskv", 2)),
-        "looks along one axis",
+        lambda: one_op(
+            Case(Attention("q", "s", 1.0), (("q", "k"), ("s", "k"), ("s", "v"), ("s", "o"))), dict.fromkeys("qskvo", 2)
+        ),
+        "does not fit scores of float32\\[q, s\\]",
     ),
 ]
 

@@ -11,7 +11,7 @@ from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.state import Append
+from xformc.compiler.ops.keys import Append
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 from xformc.compiler.spec import load_spec
@@ -72,7 +72,7 @@ def test_prepare_and_steps_are_the_training_form(tmp_path: Path, name: str) -> N
 def test_step_does_once_what_does_not_depend_on_the_target(tiny_graph: Graph) -> None:
     decoder = derive_step(tiny_graph)
     names = {value.name for value in decoder.constants}
-    assert all("cross_attention" in name or name == "source/mask" for name in names)
+    assert all("cross_attention" in name or name == "source_keys/mask" for name in names)
     assert len(names) == 2 * 2 + 1, "a key and a value for each layer, and the mask"
     assert not any(node.outputs[0].name.startswith("encoder/") for node in decoder.step.nodes)
     encoder_only = {p.name for p in decoder.prepare.parameters} & {p.name for p in decoder.step.parameters}

@@ -7,7 +7,7 @@ import pytest
 
 from xformc.compiler.spec import elaborate, tree
 from xformc.compiler.spec.load import SHIPPED, load_tree
-from xformc.compiler.spec.primitives import PRIMITIVES
+from xformc.compiler.graph.primitives import PRIMITIVES
 from xformc.compiler.spec.signature import TAKEN_KINDS
 from xformc.compiler.spec.writer import MAX_PARAMETERS
 
@@ -34,7 +34,7 @@ def test_table_of_primitives_has_all_with_their_arguments() -> None:
     assert table.keys() == PRIMITIVES.keys()
     for name, primitive in PRIMITIVES.items():
         written = re.findall(r"`(\w+)`", table[name])
-        assert written == [] if primitive.signature.transparent else written == list(primitive.signature.parameters)
+        assert written == [] if primitive.transparent else written == list(primitive.takes)
 
 
 def test_page_names_every_kind_of_argument() -> None:

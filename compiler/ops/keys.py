@@ -1,0 +1,129 @@
+"""Positions as keys: the axis that attention looks along. In a step they are a cache of what has been."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.primitives import Site, optional, primitive
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    Stepper,
+    TorchNamespace,
+    mixes,
+    require,
+    to_onnx,
+    to_step,
+    to_torch,
+    types,
+)
+
+
+@dataclass(frozen=True)
+class AsKeys(Op):
+    """The same value, its axis `positions` now called `keys`: every position may now see every other."""
+
+    kind: ClassVar[str] = "as_keys"
+    positions: str
+    keys: str
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class Append(Op):
+    """The cache with the new positions at its end: axis `past` of the cache and `new` of the other become `seen`.
+
+    Only the last `window` of them are kept, unless it is None.
+    """
+
+    kind: ClassVar[str] = "append"
+    new: str
+    past: str
+    seen: str
+    window: int | None = None
+
+
+@types.rule(AsKeys)
+def _as_keys_types(op: AsKeys, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    require(op.positions in x.names, f"{x} has no axis {op.positions}")
+    return (Type(x.dtype, tuple(Axis(op.keys, a.size) if a.name == op.positions else a for a in x.axes)),)
+
+
+@mixes.rule(AsKeys)
+def _as_keys_mixes(op: AsKeys, node: Node) -> frozenset[str]:
+    return frozenset({op.positions})
+
+
+@to_step.rule(AsKeys)
+def _as_keys_step(op: AsKeys, node: Node, step: Stepper) -> tuple[Value, ...]:
+    (new,) = node.inputs
+    past = "past" if op.window is None else f"past_{op.window}"
+    axes = tuple(Axis(past) if axis.name == step.time else axis for axis in new.type.axes)
+    name = node.outputs[0].name
+    cache = step.state(f"{name}/cache", Type(new.type.dtype, axes))
+    seen = step.emit(Append(step.time, past, op.keys, op.window), (cache, step.value(new)), name)
+    step.carry(cache, seen)
+    return (seen,)
+
+
+@to_torch.rule(AsKeys)
+def _as_keys_torch(op: AsKeys, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    return lambda x: x
+
+
+@to_onnx.rule(AsKeys)
+def _as_keys_onnx(op: AsKeys, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return inputs
+
+
+@types.rule(Append)
+def _append_types(op: Append, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    cache, new = inputs
+    renamed = tuple(op.new if name == op.past else name for name in cache.names)
+    require(renamed == new.names, f"the cache {cache} and the new positions {new} must have the same order of axes")
+    size = _grown(op, cache.axis(op.past).size, new.axis(op.new).size)
+    axes = tuple(Axis(op.seen, size) if axis.name == op.past else axis for axis in cache.axes)
+    return (Type(cache.dtype, axes),)
+
+
+def _grown(op: Append, past: int | None, new: int | None) -> int | None:
+    if past is None or new is None:
+        return None
+    return past + new if op.window is None else min(past + new, op.window)
+
+
+@mixes.rule(Append)
+def _append_mixes(op: Append, node: Node) -> frozenset[str]:
+    return frozenset({op.past, op.new})
+
+
+@to_torch.rule(Append)
+def _append_torch(op: Append, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
+    index = node.inputs[0].type.names.index(op.past)
+
+    def apply(cache: Any, new: Any) -> Any:
+        seen = torch.torch.cat((cache, new), index)
+        extra = 0 if op.window is None else max(0, seen.shape[index] - op.window)
+        return seen.narrow(index, extra, seen.shape[index] - extra) if extra else seen
+
+    return apply
+
+
+@to_onnx.rule(Append)
+def _append_onnx(op: Append, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    index = node.inputs[0].type.names.index(op.past)
+    seen = onnx.op("Concat", *inputs, axis=index)
+    if op.window is None:
+        return (seen,)
+    return (onnx.op("Slice", seen, [-op.window], [2**31], [index]),)
+
+
+@primitive("as_keys", on=None, window=optional("number"))
+def _as_keys(site: Site, x: Value, window: float | None = None) -> Value:
+    """The positions of `x` as keys: what others look at. Within a window, a query sees only so many of them."""
+    if window is not None and (window != int(window) or window < 1):
+        raise site.refuse_number("window", window, "a window is a positive whole number of positions")
+    keys = site.make_keys(site.positions(x), None if window is None else int(window))
+    return site.emit(AsKeys(keys.positions, keys.name, keys.window), x)

@@ -1,0 +1,62 @@
+"""The softmax: scores to weights that are positive and sum to 1 along an axis."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.primitives import Site, optional, primitive
+from xformc.compiler.graph.rules import (
+    Hidden,
+    OnnxEmitter,
+    TorchNamespace,
+    hidden,
+    mixes,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
+
+
+@dataclass(frozen=True)
+class Softmax(Op):
+    """`exp(x) / sum over axis of exp(x)`."""
+
+    kind: ClassVar[str] = "softmax"
+    axis: str
+
+
+@types.rule(Softmax)
+def _softmax_types(op: Softmax, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    require(op.axis in x.names, f"{x} has no axis {op.axis}")
+    return (x,)
+
+
+@mixes.rule(Softmax)
+def _softmax_mixes(op: Softmax, node: Node) -> frozenset[str]:
+    return frozenset({op.axis})
+
+
+@hidden.rule(Softmax)
+def _softmax_hidden(op: Softmax, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "zero" if inputs == ("masked",) and op.axis in keys else "open"
+
+
+@to_torch.rule(Softmax)
+def _softmax_torch(op: Softmax, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    index = node.inputs[0].type.names.index(op.axis)
+    return lambda x: torch.torch.softmax(x, index)
+
+
+@to_onnx.rule(Softmax)
+def _softmax_onnx(op: Softmax, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("Softmax", *inputs, axis=node.inputs[0].type.names.index(op.axis)),)
+
+
+@primitive("softmax", over=optional("name"))
+def _softmax(site: Site, x: Value, over: str | None = None) -> Value:
+    """Positive numbers that sum to 1 over an axis, the last unless another is named."""
+    return site.emit(Softmax(x.type.names[-1] if over is None else site.axis(x, over).name), x)

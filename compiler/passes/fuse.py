@@ -1,0 +1,187 @@
+"""Scaled dot-product attention that is written out (contract, scale, bias, mask, softmax, contract) becomes one op."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from xformc.compiler.graph.graph import Graph, GraphBuilder, Node, Value, copy_node, pruned, rebuild
+from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.contract import Contract
+from xformc.compiler.ops.elementwise import Add, Dropout, Scale
+from xformc.compiler.ops.keys import AsKeys
+from xformc.compiler.ops.layout import Align
+from xformc.compiler.ops.masks import MASKED, Fill, LocalMask
+from xformc.compiler.ops.softmax import Softmax
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A side of the product of queries and keys, and the axis that is summed over."""
+
+    value: Value
+    depth: str
+
+
+@dataclass
+class _Found:
+    """What was read of an attention so far, from its result back to its scores."""
+
+    keys: str
+    value: Value
+    last: Node
+    inner: list[Node] = field(default_factory=list[Node])
+    query: _Operand | None = None
+    key: _Operand | None = None
+    scale: float = 1.0
+    dropout: float = 0.0
+    local: LocalMask | None = None
+    masks: list[Value] = field(default_factory=list[Value])
+    biases: list[Value] = field(default_factory=list[Value])
+
+
+def fuse_attention(graph: Graph) -> Graph:
+    """The graph with an Attention node for each softmax attention by dot products; anything else stays as it is."""
+    reader = _Reader(graph)
+    found = {item.last.outputs[0].name: item for node in graph.nodes if (item := reader.read(node)) is not None}
+    gone = {id(node) for item in found.values() for node in item.inner}
+    builder, values = rebuild(graph, graph.name, {})
+    for node in graph.nodes:
+        item = found.get(node.outputs[0].name)
+        if item is not None:
+            values[node.outputs[0].name] = _write(builder, values, item, reader)
+        elif id(node) not in gone:
+            copy_node(builder, values, node)
+    return pruned(builder.finish(values[value.name] for value in graph.outputs))
+
+
+class _Reader:
+    """Reads attentions in a graph: every value inside one is used by that attention alone."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.producers = graph.producers()
+        self.uses = Counter(value.name for node in graph.nodes for value in node.inputs)
+        self.uses.update(value.name for value in graph.outputs)
+
+    def read(self, node: Node) -> _Found | None:
+        if not isinstance(node.op, Contract):
+            return None
+        for weights, value in (node.inputs, node.inputs[::-1]):
+            found = self._weights(_Found(node.op.over, value, node), weights)
+            if found is not None and _fits(found):
+                return found
+        return None
+
+    def own(self, value: Value) -> Node | None:
+        """The node that makes the value, if nothing but its one user needs it."""
+        return self.producers.get(value.name) if self.uses[value.name] == 1 else None
+
+    def _weights(self, found: _Found, value: Value) -> _Found | None:
+        node = self.own(value)
+        if node is not None and isinstance(node.op, Dropout):
+            found.dropout = node.op.probability
+            found.inner.append(node)
+            node = self.own(node.inputs[0])
+        if node is None or node.op != Softmax(found.keys):
+            return None
+        found.inner.append(node)
+        return self._scores(found, node.inputs[0])
+
+    def _scores(self, found: _Found, value: Value) -> _Found | None:
+        node = self.own(value)
+        if node is None:
+            return None
+        found.inner.append(node)
+        if isinstance(node.op, Contract):
+            return _product(found, node)
+        if isinstance(node.op, Scale):
+            found.scale *= node.op.factor
+        elif isinstance(node.op, LocalMask) and node.op.keys == found.keys and found.local is None:
+            found.local = node.op
+        elif isinstance(node.op, Fill) and node.op.value == MASKED:
+            found.masks.append(node.inputs[1])
+        elif isinstance(node.op, Add) and found.scale == 1.0:
+            return self._biased(found, node)
+        else:
+            return None
+        return self._scores(found, node.inputs[0])
+
+    def _biased(self, found: _Found, node: Node) -> _Found | None:
+        """One side of a sum is the scores, the other a bias with no more axes than they have."""
+        for scores, bias in (node.inputs, node.inputs[::-1]):
+            if set(scores.type.names) == set(node.outputs[0].type.names):
+                trial = replace(found, inner=[*found.inner], masks=[*found.masks], biases=[*found.biases, bias])
+                if (done := self._scores(trial, scores)) is not None:
+                    return done
+        return None
+
+
+def _product(found: _Found, node: Node) -> _Found | None:
+    """Read the product of queries and keys, of which the keys have the axis of keys."""
+    for query, key in (node.inputs, node.inputs[::-1]):
+        if found.keys in key.type.names and found.keys not in query.type.names:
+            assert isinstance(node.op, Contract)
+            return replace(found, query=_Operand(query, node.op.over), key=_Operand(key, node.op.over))
+    return None
+
+
+def _fits(found: _Found) -> bool:
+    """Whether key and value differ in one axis only, and the query has all axes of the key but that of keys."""
+    query, key, value = found.query, found.key, found.value
+    assert query is not None and key is not None
+    shared = {name for name in key.value.type.names if name not in (found.keys, key.depth)}
+    own = [name for name in value.type.names if name not in shared and name != found.keys]
+    queries = [name for name in query.value.type.names if name not in shared and name != key.depth]
+    return len(own) == 1 and shared <= set(value.type.names) & set(query.value.type.names) and bool(queries)
+
+
+def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reader: _Reader) -> Value:
+    """Write the op, its inputs in the orders of axes that it computes in, so that a cache is kept in that order."""
+    assert found.query is not None and found.key is not None
+    name, place = found.last.outputs[0].name, found.last.place
+    depth = found.key.depth
+    shared = tuple(item for item in found.key.value.type.names if item not in (found.keys, depth))
+    (width,) = (item for item in found.value.type.names if item not in (*shared, found.keys))
+    free = [item for item in found.query.value.type.names if item not in (*shared, depth)]
+    queries = free[-1] if found.local is None else found.local.queries
+
+    def aligned(value: Value, last: tuple[str, ...], part: str) -> Value:
+        if value.type.names[-len(last) :] == last:
+            return value
+        return builder.emit(Align(last), (value,), f"{name}/{part}", place)
+
+    def laid_out(value: Value, width: str, part: str) -> Value:
+        """In the order [shared.., keys, width], before it becomes keys if it can be."""
+        source = reader.own(value)
+        if source is not None and isinstance(source.op, AsKeys):
+            inner = ordered(values[source.inputs[0].name], source.op.positions, width, part)
+            return builder.emit(source.op, (inner,), f"{name}/{part}s", source.place)
+        return ordered(values[value.name], found.keys, width, part)
+
+    def ordered(value: Value, positions: str, width: str, part: str) -> Value:
+        in_order = tuple(item for item in value.type.names if item in shared) == shared
+        return aligned(value, (*(() if in_order else _after_batch(shared)), positions, width), part)
+
+    op = Attention(
+        queries,
+        found.keys,
+        found.scale,
+        found.local is not None and found.local.causal,
+        None if found.local is None else found.local.window,
+        len(found.masks),
+        found.dropout,
+    )
+    inputs = (
+        aligned(values[found.query.value.name], (*((queries,) if queries in free else ()), depth), "query"),
+        laid_out(found.key.value, depth, "key"),
+        laid_out(found.value, width, "value"),
+        *(values[item.name] for item in (*found.masks, *found.biases)),
+    )
+    result = builder.emit(op, inputs, f"{name}/mixed", place)
+    wanted = found.last.outputs[0].type.names
+    if result.type.names == wanted:
+        return result
+    return builder.emit(Align(_after_batch(wanted)), (result,), name, place)
+
+
+def _after_batch(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The order without the axis batch, which always stands first, also where a beam comes after it."""
+    return names[1:] if names[:1] == ("batch",) else names
