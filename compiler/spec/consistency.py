@@ -7,7 +7,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.spec.expressions import Number
-from xformc.compiler.spec.model import Model, Tokens
+from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
 from xformc.compiler.spec.sections import Decode, Train
@@ -35,19 +35,29 @@ def unused_blocks(tree: Tree) -> list[Problem]:
     return unused(tree, "block", "blocks", frozenset(reachable_blocks(tree)))
 
 
-def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Tokens]) -> list[Problem]:
+def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Input]) -> list[Problem]:
     """A shared tokenizer has one size."""
-    axes = [tokens.vocabulary for tokens in inputs.values()]
-    if not train.tokenizer.shared or len({axis.size for axis in axes}) == 1:
+    axes = [item.axes[0] for item in inputs.values() if item.kind == "tokens"]
+    if not axes or not train.tokenizer.shared or len({axis.size for axis in axes}) == 1:
         return []
     span = (tree.get("train", "tokenizer", "shared") or tree).span
     found = ", ".join(map(str, axes))
     return [Problem(span, f"a shared tokenizer has one vocabulary, found {found}", "say 'shared: false'")]
 
 
-def wide_beam(tree: Tree, decode: Decode, inputs: Mapping[str, Tokens]) -> list[Problem]:
+def word_pieces(tree: Tree, task: str, train: Train, inputs: Mapping[str, Input]) -> list[Problem]:
+    """A label for each word needs a piece for each word."""
+    texts = [item for item in inputs.values() if item.kind == "tokens"]
+    if task != "tagging" or not texts or train.tokenizer.kind == "word":
+        return []
+    place = tree.get("train", "tokenizer", "kind") or tree.get("train", "tokenizer") or tree.get("task") or tree
+    message = f"tagging labels words, so a piece is a word: train.tokenizer.kind is {train.tokenizer.kind}"
+    return [Problem(place.span, message, "write train: {tokenizer: {kind: word}}")]
+
+
+def wide_beam(tree: Tree, task: str, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
     """A search of width W looks at the 2 W best tokens, so there must be so many."""
-    most = (inputs["target"].vocabulary.size or 0) // 2
+    most = inputs["target"].vocabulary // 2 if task == "translation" else decode.beam_width
     if decode.beam_width <= most:
         return []
     place = tree.get("decode", "beam_width") or tree.get("decode") or tree
@@ -72,16 +82,16 @@ def learned_limits(model: Model, train: Train, graph: Graph) -> list[Problem]:
             f"{axis.size} positions are too few for the {train.max_length} tokens of train.max_length",
             "raise the one, or lower the other",
         )
-        for axis in _position_tables(graph)
+        for axis in _position_tables(graph, model)
         if axis.size is not None and axis.size < train.max_length and axis.name in model.declared
     ]
 
 
-def _position_tables(graph: Graph) -> Iterator[Axis]:
+def _position_tables(graph: Graph, model: Model) -> Iterator[Axis]:
     producers = graph.producers()
     for node in graph.nodes:
-        index = producers.get(node.inputs[0].name)
-        if isinstance(node.op, Embedding) and index is not None and isinstance(index.op, Positions):
+        index = producers.get(node.inputs[0].name) if isinstance(node.op, Embedding) else None
+        if index is not None and isinstance(index.op, Positions) and index.op.axis in model.inputs:
             yield node.inputs[1].type.axes[0]
 
 

@@ -1,8 +1,9 @@
 """What a spec may contain: the pydantic model of the whole file, and its mistakes at their places."""
 
+import re
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import ErrorDetails
 
 from xformc.compiler.spec.problems import Problem, suggest
@@ -20,9 +21,26 @@ Group = Annotated[list[str], Field(min_length=2)]
 
 
 class Input(Section):
-    """An input of the model: a sequence of tokens from a vocabulary of this size."""
+    """An input of the model, of one kind.
 
-    tokens: Size
+    `tokens`: pieces of a vocabulary of this size. `vectors`: any number of vectors of this size. `values`: numbers
+    along these axes. `edges`: which positions of another input may attend to which.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    tokens: Size = None
+    vectors: Size = None
+    values: Annotated[object, WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}})] = None
+    edges: str | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Input":
+        if len(self.model_fields_set) != 1:
+            raise ValueError(
+                f"needs one of {', '.join(Input.model_fields)}, found {len(self.model_fields_set)} of them"
+            )
+        return self
 
 
 class Stage(Section):
@@ -40,7 +58,7 @@ class Document(Section):
 
     extends: str | None = None
     name: Word | None = None
-    task: Literal["translation"]
+    task: Literal["translation", "language_model", "tagging", "classification"]
     sizes: dict[Name, Size] = Field(default_factory=dict)
     choices: dict[Name, Word] = Field(default_factory=dict)
     inputs: dict[Name, Input]
@@ -93,7 +111,7 @@ def _problem(tree: Tree, error: ErrorDetails) -> Problem:
     context = error.get("ctx", {})
     found = context.get("actual_length", entry.tree.described())
     wanted = _WANTED.get(kind, error["msg"].replace("Input should", "must")).format_map(context)
-    words = str(context.get("expected", "")).replace("'", "").split(" or ")
+    words = re.findall("'(.*?)'", str(context.get("expected", "")))
     return Problem(entry.tree.span, f"{wanted}, found {found}", suggest(str(entry.tree.value), words))
 
 

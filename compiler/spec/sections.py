@@ -16,9 +16,9 @@ class Section(BaseModel):
 
 
 class Tokenizer(Section):
-    """How text becomes pieces. `shared`: source and target have one vocabulary."""
+    """How text becomes pieces. `shared`: all inputs of tokens have one vocabulary."""
 
-    kind: Literal["bpe", "unigram"] = "bpe"
+    kind: Literal["bpe", "unigram", "word", "char"] = "bpe"
     shared: bool = True
 
 
@@ -81,13 +81,27 @@ class MaxLength(Section):
     offset: Annotated[int, Field(ge=0, le=100_000)] = 50
 
 
+class Sample(Section):
+    """How a language model goes on with a text.
+
+    The logits are divided by `temperature`; then only the `top_k` best tokens (0: all) are kept, and of these the
+    fewest best whose probabilities reach `top_p` together.
+    """
+
+    temperature: Annotated[float, Field(gt=0, le=100)] = 1.0
+    top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    max_new_tokens: Annotated[int, Field(ge=1, le=100_000)] = 100
+
+
 class Decode(Section):
-    """The defaults of decoding: the engine takes each as an input, too."""
+    """The defaults of decoding: the engine takes each as an input, too. `sample` is of a language model only."""
 
     beam_width: Annotated[int, Field(ge=1, le=1024)] = 4
     n_best: Annotated[int, Field(ge=1, le=1024)] = 1
     length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
     max_length: MaxLength = MaxLength()
+    sample: Sample = Sample()
 
     @field_validator("n_best")
     @classmethod

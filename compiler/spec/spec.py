@@ -15,24 +15,19 @@ from xformc.compiler.spec.consistency import (
     unused,
     unused_blocks,
     wide_beam,
+    word_pieces,
 )
 from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import load_tree
-from xformc.compiler.spec.model import Model
+from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
 from xformc.compiler.spec.schema import validate
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.sizes import with_dependencies
+from xformc.compiler.spec.tasks import idle_settings
 from xformc.compiler.spec.tree import Entry, Plain, Tree, write_yaml
-
-
-@dataclass(frozen=True)
-class Input:
-    """An input of the model: tokens from a vocabulary of this many pieces."""
-
-    vocabulary: int
 
 
 @dataclass(frozen=True)
@@ -64,6 +59,8 @@ class Spec:
             resolved[section] = {name: entry.tree.plain() for name, entry in self._section(section) if name in names}
         resolved |= {"inputs": document["inputs"], "model": document["model"], "tie": document.get("tie", [])}
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
+        for path in idle_settings(self.task, self.inputs):
+            _remove(resolved, path)
         resolved["blocks"] = {name: entry.tree.plain() for name, entry in reachable_blocks(self.tree).items()}
         return write_yaml(resolved)
 
@@ -86,6 +83,14 @@ class Spec:
         return [] if section is None else list(section.entries.items())
 
 
+def _remove(section: dict[str, Plain], path: tuple[str, ...]) -> None:
+    for key in path[:-1]:
+        inner = section[key]
+        assert isinstance(inner, dict)
+        section = inner
+    del section[path[-1]]
+
+
 def load_spec(path: Path) -> Spec:
     """Read a spec. Raises: SpecError with every mistake found before expansion; UserError for no file."""
     tree = load_tree(path)
@@ -95,9 +100,9 @@ def load_spec(path: Path) -> Spec:
     if document is not None and not problems:
         problems += shared_vocabulary(tree, document.train, model.inputs)
         problems += schedule_width(tree, model.sizes)
-        problems += wide_beam(tree, document.decode, model.inputs)
+        problems += wide_beam(tree, document.task, document.decode, model.inputs)
+        problems += word_pieces(tree, document.task, document.train, model.inputs)
     raise_problems(problems)
     assert document is not None
-    inputs = {name: Input(tokens.vocabulary.size or 0) for name, tokens in model.inputs.items()}
     name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]
-    return Spec(name, document.task, model.sizes, inputs, document.train, document.decode, model, tree)
+    return Spec(name, document.task, model.sizes, model.inputs, document.train, document.decode, model, tree)

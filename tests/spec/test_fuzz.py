@@ -8,11 +8,12 @@ from pathlib import Path
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from task_specs import SPECS
 
 from xformc.compiler import compile_spec
 from xformc.compiler.spec import SpecError, load_spec
 from xformc.compiler.spec.load import SHIPPED, shipped_specs
-from xformc.compiler.graph.primitives import PRIMITIVES
+from xformc.compiler.spec.primitives import PRIMITIVES
 
 DOCUMENTS = [yaml.safe_load(path.read_text()) for path in shipped_specs()]
 DOCUMENTS.append(
@@ -21,6 +22,7 @@ DOCUMENTS.append(
         "blocks": yaml.safe_load((SHIPPED / "blocks" / "transformer.yaml").read_text()),
     }
 )
+DOCUMENTS += [yaml.safe_load(text) for text in SPECS.values()]
 WORDS = sorted({word for document in DOCUMENTS for word in yaml.dump(document).replace(":", " ").split()})
 SCALARS = st.one_of(
     st.none(),
@@ -98,7 +100,7 @@ def calls(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     body = st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
     choices = [st.fixed_dictionaries({"do": body}, optional={"repeat": st.integers(0, 2), "from": NAMES})]
     for name, primitive in PRIMITIVES.items():
-        taken = primitive.takes.items()
+        taken = primitive.signature.parameters.items()
         needed = {key: ARGUMENTS.get(item.kind, inner) for key, item in taken if item.required}
         others = {key: ARGUMENTS[item.kind] for key, item in taken if not item.required}
         arguments = st.fixed_dictionaries(needed, optional={"from": NAMES, **others})

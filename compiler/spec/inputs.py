@@ -1,0 +1,107 @@
+"""The inputs of a spec: what each holds, with its sizes looked up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xformc.compiler.graph.axes import Axis
+from xformc.compiler.spec.expressions import Number
+from xformc.compiler.spec.model import MAX_AXIS, Input, InputKind
+from xformc.compiler.spec.problems import Problem, suggest
+from xformc.compiler.spec.sizes import unknown_size
+from xformc.compiler.spec.tree import Entry, Tree
+
+SMALLEST_VOCABULARY = 5
+TAKEN = ("labels", "position", "probabilities")
+"""Names that the compiler gives to inputs and outputs of its own."""
+
+
+def read_inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]) -> dict[str, Input]:
+    """The inputs that the spec declares; mistakes are added to the problems."""
+    section, declared = tree.get("inputs"), tree.get("sizes")
+    entries = {} if section is None else section.entries
+    reader = _Reader({} if declared is None else declared.entries, sizes, entries, problems)
+    inputs: dict[str, Input] = {}
+    for name, entry in entries.items():
+        written = [(key, inner.tree) for key, inner in entry.tree.entries.items() if key in _KINDS]
+        if len(written) == 1:
+            kind, value = written[0]
+            inputs[name] = _KINDS[kind](reader, entry, value)
+    problems.extend(_name_problems(inputs, {**entries, **reader.declared}))
+    return inputs
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads what is written for one kind of input. `declared` has the sizes as they are written."""
+
+    declared: Mapping[str, Entry]
+    sizes: Mapping[str, Number]
+    entries: Mapping[str, Entry]
+    problems: list[Problem]
+
+    def tokens(self, entry: Entry, value: Tree) -> Input:
+        message = f"a vocabulary has a whole number of pieces, at least {SMALLEST_VOCABULARY}"
+        hint = "four are padding, unknown, begin and end"
+        return Input("tokens", (self.axis(value, SMALLEST_VOCABULARY, message, hint),), None, entry.key)
+
+    def vectors(self, entry: Entry, value: Tree) -> Input:
+        return Input("vectors", (self.axis(value),), None, entry.key)
+
+    def values(self, entry: Entry, value: Tree) -> Input:
+        items = value.items if isinstance(value.value, tuple) else (value,)
+        axes = tuple(self.axis(item) for item in items)
+        if len({axis.name for axis in axes}) < len(axes) or not axes:
+            self.problems.append(Problem(value.span, "must be one axis or several different ones"))
+        return Input("values", axes, None, entry.key)
+
+    def edges(self, entry: Entry, value: Tree) -> Input:
+        sequences = [name for name, item in self.entries.items() if item.tree.get("tokens") or item.tree.get("vectors")]
+        if value.word not in sequences:
+            message = f"edges join the positions of an input of tokens or vectors, found {value.described()}"
+            hint = suggest(value.word, sequences) or (f"such are {', '.join(sequences)}" if sequences else None)
+            self.problems.append(Problem(value.span, message, hint))
+        return Input("edges", (), value.word, entry.key)
+
+    def axis(self, tree: Tree, least: int = 1, message: str = "", hint: str | None = None) -> Axis:
+        """The axis of the size that is named here, which has at least so many."""
+        name, size = tree.word, self.sizes.get(tree.word, 0)
+        if not name:
+            self.problems.append(Problem(tree.span, f"must be the name of a size, found {tree.described()}"))
+        elif name not in self.declared:
+            self.problems.append(Problem(tree.span, *unknown_size(name, self.sizes)))
+        elif name in self.sizes and (size != int(size) or not least <= size <= MAX_AXIS):
+            message = message or f"the axis {name} needs a positive whole number"
+            self.problems.append(Problem(self.declared[name].tree.span, f"{message}, found {size:g}", hint, tree.span))
+        return Axis(name, int(size))
+
+
+_KINDS: dict[str, Callable[[_Reader, Entry, Tree], Input]] = {
+    "tokens": _Reader.tokens,
+    "vectors": _Reader.vectors,
+    "values": _Reader.values,
+    "edges": _Reader.edges,
+}
+
+
+def _name_problems(inputs: Mapping[str, Input], named: Mapping[str, Entry]) -> list[Problem]:
+    """Names that the compiler needs for itself."""
+    problems = [
+        Problem(inputs[name].span, f"the name '{name}' is reserved", "choose another name")
+        for name in TAKEN
+        if name in inputs
+    ]
+    for name, item in inputs.items():
+        for end in _ENDINGS[item.kind]:
+            if name + end in named:
+                message = f"the name '{name}{end}' belongs to the input '{name}' of {item.kind}"
+                problems.append(Problem(named[name + end].key, message, "choose another name"))
+    return problems
+
+
+_ENDINGS: dict[InputKind, tuple[str, ...]] = {
+    "tokens": ("_keys",),
+    "vectors": ("_keys", "_mask", "_lengths"),
+    "values": (),
+    "edges": (),
+}
+"""What is put after an input's name to name what goes with it."""

@@ -1,0 +1,178 @@
+"""Every task has its inputs, its result and its settings; what does not fit is said at its place."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from task_specs import FRAMES, IMAGES, LANGUAGE_MODEL, SPECS, TAGGING, write_task
+
+from xformc.compiler import compile_spec
+from xformc.compiler.graph.axes import Axis
+from xformc.compiler.spec import Input, json_schema, load_spec
+from xformc.compiler.spec.model import Model
+from xformc.compiler.spec.problems import Source, Span
+from xformc.compiler.spec.writer import Writer
+
+from .conftest import Build, Problems
+
+SPAN = Span(Source("model.yaml", ""), 1, 1, 2)
+RESULTS = {
+    "language_model": "float32[batch, text, vocabulary=80]",
+    "tagging": "float32[batch, words, labels=5]",
+    "frames": "float32[batch, frames, labels=3]",
+    "images": "float32[batch, labels=4]",
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_task_has_a_graph_and_a_result(tmp_path: Path, name: str) -> None:
+    graph = compile_spec(write_task(tmp_path, name))
+    assert str(graph.outputs[0].type) == RESULTS[name]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_resolved_task_stands_alone_and_is_the_same(tmp_path: Path, name: str) -> None:
+    spec = write_task(tmp_path, name)
+    (tmp_path / "resolved.yaml").write_text(spec.resolved_yaml())
+    again = load_spec(tmp_path / "resolved.yaml")
+    assert compile_spec(again) == compile_spec(spec)
+    assert (again.inputs, again.train, again.decode) == (spec.inputs, spec.train, spec.decode)
+    assert again.resolved_yaml() == spec.resolved_yaml()
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_task_fits_the_json_schema(tmp_path: Path, name: str) -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    validator.validate(yaml.safe_load(SPECS[name]))
+    validator.validate(yaml.safe_load(write_task(tmp_path, name).resolved_yaml()))
+
+
+@pytest.mark.parametrize("entry", ["{}", "{tokens: a, vectors: b}", "{token: a}"])
+def test_json_schema_refuses_an_input_of_no_kind_or_two(entry: str) -> None:
+    document = yaml.safe_load(f"{{extends: a, inputs: {{x: {entry}}}}}")
+    assert not jsonschema.Draft202012Validator(json_schema()).is_valid(document)
+
+
+def test_vectors_have_a_mask_beside_them(tmp_path: Path) -> None:
+    graph = compile_spec(write_task(tmp_path, "frames"))
+    assert [(value.name, str(value.type)) for value in graph.inputs] == [
+        ("frames", "float32[batch, frames, features=6]"),
+        ("frames_mask", "bool[batch, frames]"),
+    ]
+
+
+def test_each_kind_of_input_has_its_type() -> None:
+    declared = {"a": Input("values", (Axis("height", 3),), None, SPAN), "b": Input("edges", (), "c", SPAN)}
+    declared["c"] = Input("vectors", (Axis("features", 2),), None, SPAN)
+    writer = Writer("model", Model({}, {}, {}, declared, {}, {}, ()))
+    types = [str(writer.input(name).type) for name in declared]
+    assert types == ["float32[batch, height=3]", "bool[batch, c, c_keys]", "float32[batch, c, features=2]"]
+
+
+def test_only_the_settings_of_the_task_are_resolved(tmp_path: Path) -> None:
+    found = {name: yaml.safe_load(write_task(tmp_path, name).resolved_yaml()) for name in SPECS}
+    sample = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "max_new_tokens": 20}
+    assert found["language_model"]["decode"] == {"sample": sample}
+    assert found["language_model"]["train"]["tokenizer"] == {"kind": "bpe"}
+    assert [name for name in SPECS if "decode" in found[name]] == ["language_model"]
+    assert [name for name in SPECS if "tokenizer" in found[name]["train"]] == ["language_model", "tagging"]
+    assert [name for name in SPECS if "max_length" not in found[name]["train"]] == ["images"]
+
+
+E = "extends: transformer_base\n"
+VALUES = "{values: [height, width, channels]}"
+VECTORS = "{vectors: features}"
+GIVES = "the last stage of a {} model gives float32[batch, {}, this gives float32[batch, {}]"
+WRONG = [
+    (LANGUAGE_MODEL.replace("text:", "prompt:").replace("from: text", "from: prompt"),
+     [("{", "language_model needs the input 'text'"),
+      ("prompt", "language_model has no input 'prompt'")]),
+    (LANGUAGE_MODEL.replace("{tokens", "{vectors"),
+     [("text", "the input 'text' of language_model has tokens, not vectors")]),
+    (TAGGING.replace("{words: {tokens: vocabulary}}", "{}"), [("{", "tagging needs an input")]),
+    (IMAGES.replace(VALUES, "{values: [height, depth, 3]}"),
+     [("depth", "unknown size 'depth'"), ("3", "must be the name of a size, found 3")]),
+    (IMAGES.replace(VALUES, "{values: [height, height]}"),
+     [("[", "must be one axis or several different ones")]),
+    (IMAGES.replace(VALUES, "{values: []}"), [("[", "must be one axis or several different ones")]),
+    (IMAGES.replace("height: 3,", "height: 2.5,"),
+     [("2.5", "the axis height needs a positive whole number, found 2.5")]),
+    (IMAGES.replace("{values:", "{vales:"), [("vales", "unknown key 'vales'")]),
+    (IMAGES.replace(VALUES, "{}"), [("{", "image needs one of tokens, vectors, values, edges, found 0 of them")]),
+    (FRAMES.replace(VECTORS, "{vectors: features, tokens: features}"),
+     [("{", "frames needs one of tokens, vectors, values, edges, found 2 of them")]),
+    (FRAMES.replace(VECTORS, VECTORS + ", e: {edges: frame}"),
+     [("frame", "edges join the positions of an input of tokens or vectors, found 'frame'")]),
+    (IMAGES.replace(VALUES, VALUES + ", e: {edges: image}"),
+     [("image", "edges join the positions of an input of tokens or vectors, found 'image'")]),
+    (FRAMES.replace(VECTORS, VECTORS + ", frames_mask: {tokens: features}"),
+     [("frames_mask", "the name 'frames_mask' belongs to the input 'frames' of vectors")]),
+    (TAGGING.replace("labels: 5", "labels: 5, words_keys: 3"),
+     [("words_keys", "the name 'words_keys' belongs to the input 'words' of tokens")]),
+    (IMAGES.replace("{image:", "{labels:").replace("labels: 4", "kinds: 4"),
+     [("labels", "the name 'labels' is reserved")]),
+    (TAGGING.replace("train: {tokenizer: {kind: word}}\n", ""),
+     [("tagging", "tagging labels words, so a piece is a word: train.tokenizer.kind is bpe")]),
+    (TAGGING.replace("kind: word", "kind: char"),
+     [("char", "tagging labels words, so a piece is a word: train.tokenizer.kind is char")]),
+    (TAGGING.replace("linear: {to: labels}", "linear: {to: [heads, labels]}"),
+     [("{", GIVES.format("tagging", "words, LABELS], where LABELS is a size", "words, heads=2, labels=5"))]),
+    (IMAGES.replace("over: [height, width, channels], to", "to"),
+     [("{", GIVES.format("classification", "LABELS], where LABELS is a size", "height=3, width=2, labels=4"))]),
+    (LANGUAGE_MODEL.replace("linear: {to: vocabulary}", "linear: {to: d_ff}"),
+     [("{", GIVES.format("language_model", "text, vocabulary=80]", "text, d_ff=12"))]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), WRONG, ids=[expected[-1][1][:60] for _, expected in WRONG])
+def test_task_that_does_not_fit_is_refused(problems: Problems, text: str, expected: list[tuple[str, str]]) -> None:
+    assert [(item.span.text, item.message) for item in problems(text)] == expected
+
+
+IDLE = [
+    (E + "decode: {sample: {top_k: 3}}\n",
+     "decode.sample does nothing here: the settings of decoding of translation are beam_width, n_best, "
+     "length_penalty, max_length"),
+    (LANGUAGE_MODEL.replace("decode: {", "decode: {beam_width: 2, "),
+     "decode.beam_width does nothing here: the settings of decoding of language_model are sample"),
+    (TAGGING + "decode: {n_best: 2}\n",
+     "decode does nothing here: tagging gives labels; only 'translation' or 'language_model' decodes"),
+    (TAGGING.replace("kind: word", "kind: word, shared: true"),
+     "train.tokenizer.shared does nothing here: one input alone has tokens"),
+    (FRAMES + "train: {tokenizer: {kind: word}}\n", "train.tokenizer does nothing here: no input has tokens"),
+    (IMAGES + "train: {max_length: 90}\n", "train.max_length does nothing here: no input has positions"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), IDLE, ids=[message[:40] for _, message in IDLE])
+def test_setting_that_does_nothing_is_refused(problems: Problems, text: str, message: str) -> None:
+    (problem,) = problems(text)
+    assert (problem.message, problem.hint) == (message, "leave it out")
+    assert problem.span.text == message.partition(" ")[0].rpartition(".")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("temperature: 0", "must be greater than 0, found 0"),
+        ("top_k: -1", "must be greater than or equal to 0, found -1"),
+        ("top_p: 1.5", "must be less than or equal to 1, found 1.5"),
+        ("max_new_tokens: 0", "must be greater than or equal to 1, found 0"),
+    ],
+)
+def test_sampling_outside_its_bounds_is_refused(problems: Problems, text: str, message: str) -> None:
+    (problem,) = problems(LANGUAGE_MODEL.replace("temperature: 0.8, max_new_tokens: 20", text))
+    assert problem.message == message
+
+
+def test_an_unused_input_is_refused_whatever_its_kind(problems: Problems) -> None:
+    (problem,) = problems(FRAMES.replace("{vectors: features}}", "{vectors: features}, e: {edges: frames}}"))
+    assert problem.message == "the input 'e' is not used by anything"
+
+
+def test_learned_positions_must_cover_the_texts(build: Build, problems: Problems) -> None:
+    text = TAGGING.replace("sinusoidal", "learned").replace("labels: 5", "labels: 5, max_positions: 9")
+    (problem,) = problems(text)
+    assert problem.message == "9 positions are too few for the 256 tokens of train.max_length"
+    build(text.replace("{tokenizer", "{max_length: 9, tokenizer"))

@@ -1,0 +1,56 @@
+"""A small spec of each task, and of each kind of input."""
+
+from pathlib import Path
+
+from xformc.compiler.spec import Spec, load_spec
+
+CHOICES = "choices: {norm: post, positions: sinusoidal, activation: relu}\n"
+SIZES = "d_model: 8, d_ff: 12, heads: 2, d_k: 4, d_v: 4, dropout: 0.1"
+LAYER = "{sublayer: self_attention}, {sublayer: feed_forward}"
+
+LANGUAGE_MODEL = f"""\
+task: language_model
+sizes: {{{SIZES}, vocabulary: 80}}
+{CHOICES}inputs: {{text: {{tokens: vocabulary}}}}
+model:
+  decoder: {{from: text, do: [embed, {{sublayer: causal_self_attention}}, {{sublayer: feed_forward}}]}}
+  logits: {{from: decoder, do: [linear: {{to: vocabulary}}]}}
+decode: {{sample: {{temperature: 0.8, max_new_tokens: 20}}}}
+"""
+
+TAGGING = f"""\
+task: tagging
+sizes: {{{SIZES}, vocabulary: 80, labels: 5}}
+{CHOICES}inputs: {{words: {{tokens: vocabulary}}}}
+model:
+  encoder: {{from: words, do: [embed, {LAYER}]}}
+  logits: {{from: encoder, do: [linear: {{to: labels}}]}}
+train: {{tokenizer: {{kind: word}}}}
+"""
+
+FRAMES = f"""\
+task: tagging
+sizes: {{{SIZES}, features: 6, labels: 3}}
+{CHOICES}inputs: {{frames: {{vectors: features}}}}
+model:
+  encoder: {{from: frames, do: [linear: {{to: d_model}}, add_positions, {LAYER}]}}
+  logits: {{from: encoder, do: [linear: {{to: labels}}]}}
+"""
+
+IMAGES = """\
+task: classification
+sizes: {d_model: 8, height: 3, width: 2, channels: 3, labels: 4}
+inputs: {image: {values: [height, width, channels]}}
+model:
+  hidden: {from: image, do: [linear: {over: [height, width, channels], to: d_model}, relu]}
+  logits: {from: hidden, do: [linear: {to: labels}]}
+"""
+
+SPECS = {"language_model": LANGUAGE_MODEL, "tagging": TAGGING, "frames": FRAMES, "images": IMAGES}
+
+
+def write_task(folder: Path, name: str) -> Spec:
+    """The spec of this name, written to a file of `folder`."""
+    path = folder / f"{name}.yaml"
+    path.write_text(SPECS[name], encoding="utf-8")
+    return load_spec(path)
