@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.graph.primitives import PRIMITIVES
 from xformc.compiler.spec.model import Model
-from xformc.compiler.spec.primitives import PRIMITIVES
 from xformc.compiler.spec.problems import Span, SpecError, listed, suggest
 from xformc.compiler.spec.scope import Binder, Bound, Closure, Quantity, Scope
 from xformc.compiler.spec.syntax import Block, Body, Call, Inline, Step
@@ -132,14 +132,14 @@ class _Elaborator:
     def primitive(self, call: Call, scope: Scope, x: Value, path: str) -> Value:
         primitive = PRIMITIVES[call.name]
         site = Site(self.writer, self.binder, call, scope, path)
-        taken = primitive.signature.parameters
         bound = {
-            name: self.binder.bind(name, taken[name].kind, written, scope) for name, written in call.arguments.items()
+            name: self.binder.bind(name, primitive.takes[name].kind, written, scope)
+            for name, written in call.arguments.items()
         }
-        for value in () if primitive.tokens else (x, *bound.values()):
-            if isinstance(value, Value) and value.type.dtype != "float32":
-                message = f"{call.name} is applied to vectors, found {value.name}: {value.type}"
-                raise site.refuse(message, "embed the tokens first")
+        if primitive.on is not None and x.type.dtype != primitive.on:
+            applied = "vectors" if primitive.on == "float32" else "tokens"
+            message = f"{call.name} is applied to {applied}, found {x.name}: {x.type}"
+            raise site.refuse(message, "embed the tokens first" if applied == "vectors" else None)
         arguments = {name: self.plain(item, path) for name, item in bound.items()}
         return primitive.apply(site, x, **arguments)
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
+from xformc.compiler.graph.primitives import PRIMITIVES
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.inputs import read_inputs
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.model import Input, Model, Ties
-from xformc.compiler.spec.primitives import PRIMITIVES
 from xformc.compiler.spec.problems import Problem, SpecError
-from xformc.compiler.spec.signature import signature_of
+from xformc.compiler.spec.signature import signature_of, signature_of_primitive
 from xformc.compiler.spec.sizes import evaluate_sizes
 from xformc.compiler.spec.syntax import Block, Inline, Parser
 from xformc.compiler.spec.tasks import TASKS, idle_problems, input_problems
@@ -64,7 +64,7 @@ def _bodies(tree: Tree, problems: list[Problem]) -> tuple[dict[str, Block], dict
         if name in PRIMITIVES:
             problems.append(Problem(entry.key, f"'{name}' is a primitive and cannot be defined again"))
     trees = {name: entry for name, entry in {**reachable_blocks(tree), **own}.items() if name not in PRIMITIVES}
-    signatures = {name: primitive.signature for name, primitive in PRIMITIVES.items()}
+    signatures = {name: signature_of_primitive(primitive) for name, primitive in PRIMITIVES.items()}
     signatures |= {name: signature_of(entry.tree, problems) for name, entry in trees.items()}
     parser = Parser(signatures, problems, frozenset(shipped_blocks()))
     blocks = {name: parser.block(name, entry.tree, signatures[name]) for name, entry in trees.items()}

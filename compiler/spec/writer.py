@@ -1,10 +1,12 @@
 """Writes the graph of a spec: nodes with their places, parameters with their ties, masks of inputs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Op, Parameter, Value
+from xformc.compiler.graph.primitives import Keys
 from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.masks import PaddingMask
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems, suggest
@@ -27,6 +29,8 @@ class Writer:
         self._declared: dict[str, Parameter] = {}
         self._spans: dict[str, Span] = {}
         self._masks: dict[str, Value] = {}
+        self.made_positions: set[str] = set()
+        self.keys: dict[str, Keys] = {}
         self._count = 0
 
     def input(self, name: str) -> Value:
@@ -43,16 +47,26 @@ class Writer:
         self._spans[value.name] = span
         return value
 
-    def mask(self, axis: str, span: Span) -> Value:
-        """True where the input called `axis` is not padding; there is one node for it."""
-        if axis not in self._masks:
+    def mask(self, axis: str, span: Span) -> Value | None:
+        """True where an input's position, or a key made of it, is not padding: one node. None where nothing is."""
+        if axis in self.made_positions:
+            return None
+        if axis not in self._masks and axis in self.keys:
+            keys = self.keys[axis]
+            real = self.mask(keys.positions, span)
+            if real is None:
+                return None
+            self._masks[axis] = self.emit(AsKeys(keys.positions, keys.name), (real,), f"{axis}/mask", span)
+        elif axis not in self._masks:
             tokens = next(value for value in self._builder.inputs if value.name == axis)
             self._masks[axis] = self.emit(PaddingMask(PAD), (tokens,), f"{axis}/mask", span)
         return self._masks[axis]
 
-    def parameter(self, path: str, axes: tuple[Axis, ...], initial: Initial, site: "Site") -> Value:
+    def parameter(
+        self, path: str, axes: tuple[Axis, ...], initial: Initial, site: "Site", *, trained: bool = True
+    ) -> Value:
         """Declare the parameter of this path, or use the one that it is tied to."""
-        declared = Parameter(Value(path, Type("float32", axes)), initial)
+        declared = Parameter(Value(path, Type("float32", axes)), initial, trained)
         name, tie = self._tied.get(path, (path, None))
         known = self._builder.parameters.get(name)
         if path in self._declared or (known is None and name in self._builder.names):
@@ -65,7 +79,7 @@ class Writer:
         self._count += declared.count if known is None else 0
         if self._count > MAX_PARAMETERS:
             raise site.refuse(f"the model has more than {MAX_PARAMETERS:,} parameters")
-        return self._builder.parameter(name, declared.type, initial)
+        return self._builder.parameter(name, declared.type, initial, trained=trained)
 
     def finish(self, result: Value) -> Graph:
         """The graph. Raises: SpecError for ties of nothing, and for what was written in vain."""
@@ -77,7 +91,7 @@ class Writer:
         raise_problems(problems)
         for (first, _), *_ in self._ties:
             known = self._builder.parameters[first]
-            self._builder.parameters[first] = Parameter(known.value, self._declared[first].initial)
+            self._builder.parameters[first] = replace(known, initial=self._declared[first].initial)
         graph = self._builder.finish((result,))
         raise_problems(self._unused(graph))
         return graph
@@ -118,19 +132,45 @@ class Site:
             raise self.refuse(f"its result would have an axis twice: {value.type}")
         return value
 
-    def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial) -> Value:
-        """Declare a trained value of this step."""
-        return self.writer.parameter(f"{self.path}/{name}", axes, initial, self)
+    def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial, *, trained: bool = True) -> Value:
+        """Declare a parameter of this step."""
+        return self.writer.parameter(f"{self.path}/{name}", axes, initial, self, trained=trained)
 
     def positions(self, value: Value) -> str:
-        """The axis of the value along which an input's positions stand."""
-        found = [name for name in value.type.names if name in self.writer.inputs]
+        """The axis of the value along which positions stand: those of an input, or of a step that made some."""
+        known = (*self.writer.inputs, *self.writer.made_positions)
+        found = [name for name in value.type.names if name in known]
         if len(found) != 1:
             raise self.refuse(f"needs a value with one axis of positions, found {value.name}: {value.type}")
         return found[0]
 
-    def mask(self, axis: str) -> Value:
-        """True where the input whose positions are along `axis` has a token, not padding."""
+    def keys(self, value: Value) -> Keys:
+        """The axis of keys that the value has."""
+        found = [self.writer.keys[name] for name in value.type.names if name in self.writer.keys]
+        if len(found) != 1:
+            hint = "as_keys makes keys of positions"
+            raise self.refuse(f"needs a value with one axis of keys, found {value.name}: {value.type}", hint)
+        return found[0]
+
+    def make_keys(self, positions: str, window: int | None) -> Keys:
+        """The axis of keys made of these positions; the same window gives the same axis."""
+        name = f"{positions}_keys" if window is None else f"{positions}_keys_{window}"
+        return self.writer.keys.setdefault(name, Keys(name, positions, window))
+
+    def make_positions(self, axis: str) -> None:
+        """Say that positions stand along this axis from now on; all of them are real."""
+        self.writer.made_positions.add(axis)
+
+    def axis(self, value: Value, name: str) -> Axis:
+        """The axis of the value called `name`; `positions` and `keys` stand for those axes, whatever their names."""
+        known = self.positions(value) if name == "positions" else self.keys(value).name if name == "keys" else name
+        if known not in value.type.names:
+            hint = suggest(name, value.type.names) or f"it has {', '.join(value.type.names)}"
+            raise self.refuse(f"{value.name}: {value.type} has no axis '{name}'", hint)
+        return value.type.axis(known)
+
+    def mask(self, axis: str) -> Value | None:
+        """True where there is a real position along `axis`; None where all are."""
         return self.writer.mask(axis, self.scope.user)
 
     def vocabulary(self, tokens: Value) -> Axis:

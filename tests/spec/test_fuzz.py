@@ -13,7 +13,7 @@ from task_specs import SPECS
 from xformc.compiler import compile_spec
 from xformc.compiler.spec import SpecError, load_spec
 from xformc.compiler.spec.load import SHIPPED, shipped_specs
-from xformc.compiler.spec.primitives import PRIMITIVES
+from xformc.compiler.graph.primitives import PRIMITIVES
 
 DOCUMENTS = [yaml.safe_load(path.read_text()) for path in shipped_specs()]
 DOCUMENTS.append(
@@ -100,7 +100,7 @@ def calls(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     body = st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
     choices = [st.fixed_dictionaries({"do": body}, optional={"repeat": st.integers(0, 2), "from": NAMES})]
     for name, primitive in PRIMITIVES.items():
-        taken = primitive.signature.parameters.items()
+        taken = primitive.takes.items()
         needed = {key: ARGUMENTS.get(item.kind, inner) for key, item in taken if item.required}
         others = {key: ARGUMENTS[item.kind] for key, item in taken if not item.required}
         arguments = st.fixed_dictionaries(needed, optional={"from": NAMES, **others})
