@@ -27,10 +27,10 @@ class Elaborated:
 
 def elaborate(name: str, task: str, model: Model) -> Elaborated:
     """The graph of a model, called `name`. Raises: SpecError."""
-    return _Elaborator(name, model).run(task)
+    return Elaborator(name, model).run(task)
 
 
-class _Elaborator:
+class Elaborator:
     """Walks the stages in order: each method takes the running value and gives the next one."""
 
     def __init__(self, name: str, model: Model) -> None:
