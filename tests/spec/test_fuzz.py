@@ -92,6 +92,7 @@ ARGUMENTS = {
     "number": st.sampled_from([0, 0.5, 0.25, "d_model", "1 / heads"]),
     "axis": SIZES,
     "axes": SIZES | st.lists(SIZES, min_size=1, max_size=3),
+    "name": st.sampled_from(["positions", "keys", "d_model", "heads"]),
 }
 
 
