@@ -56,13 +56,20 @@ class TorchModule(nn.Module):
         """Every value of the graph by its name, parameters included."""
         values: dict[str, Any] = dict(self._parameters)
         values.update(zip((value.name for value in self.graph.inputs), inputs, strict=True))
-        for function, arguments, results in self._steps:
-            result = function(*[values[name] for name in arguments])
-            if len(results) == 1:
-                values[results[0]] = result
-            else:
-                values.update(zip(results, result, strict=True))
+        _run(self._steps, values)
         return values
+
+    def function(self, graph: Graph) -> Callable[..., Any]:
+        """The graph as a function of its inputs in order, to a tuple of its outputs; it has no parameters."""
+        steps = _compile(graph, self)
+        inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
+
+        def run(*arguments: Tensor) -> tuple[Tensor, ...]:
+            values = dict(zip(inputs, arguments, strict=True))
+            _run(steps, values)
+            return tuple(values[name] for name in outputs)
+
+        return run
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Take parameter values from arrays named by path. Raises: KeyError or RuntimeError where one does not fit."""
@@ -73,6 +80,15 @@ class TorchModule(nn.Module):
 
 
 _Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]
+
+
+def _run(steps: list[_Step], values: dict[str, Any]) -> None:
+    for function, arguments, results in steps:
+        result = function(*[values[name] for name in arguments])
+        if len(results) == 1:
+            values[results[0]] = result
+        else:
+            values.update(zip(results, result, strict=True))
 
 
 def _compile(graph: Graph, module: TorchModule) -> list[_Step]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from xformc.compiler.graph.axes import Axis
-from xformc.compiler.graph.graph import Initial, Op, Value
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, Initial, Op, Value
 from xformc.errors import UserError
 
 Kind = Literal["block", "value", "flag", "number", "word", "axis", "axes", "name", "states"]
@@ -58,8 +58,16 @@ def primitive(
     return enter
 
 
-Applied = Callable[[Value], Value]
-"""A block that was given as an argument: apply it to a value."""
+class Applied(Protocol):
+    """A block that was given as an argument."""
+
+    def __call__(self, x: Value) -> Value:
+        """What it makes of a value."""
+        ...
+
+    def named(self, x: Value, names: Mapping[str, Value]) -> tuple[Value, Mapping[str, Value]]:
+        """What it makes of a value when it knows these names, too, and what each name means at its end."""
+        ...
 
 
 class Site(Protocol):
@@ -91,6 +99,12 @@ class Site(Protocol):
 
     def axis(self, value: Value, name: str) -> Axis:
         """The axis of the value that `name` says; `positions` and `keys` are those axes, whatever their names."""
+        ...
+
+    def trace(
+        self, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]
+    ) -> tuple[Graph, tuple[Value, ...]]:
+        """The graph of what `make` writes, and the values of the surroundings that it uses: its further inputs."""
         ...
 
     def mask(self, axis: str) -> Value | None:

@@ -1,10 +1,10 @@
 """Rule tables: what one op does under one transformation. A missing entry is an error that names both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.graph import Graph, Node, Op, Value
 from xformc.errors import UserError
 
 R = TypeVar("R", bound=Callable[..., object])
@@ -54,6 +54,10 @@ class TorchNamespace(Protocol):
     linear_cross_entropy: Callable[..., Any]
     dropout: Callable[..., Any]
 
+    def function(self, graph: Graph) -> Callable[..., Any]:
+        """The graph as a function of its inputs in order, to a tuple of its outputs."""
+        ...
+
     @property
     def training(self) -> bool:
         """Whether the module is training, so that dropout acts."""
@@ -62,6 +66,10 @@ class TorchNamespace(Protocol):
 
 Operand = str | bool | int | float | Sequence[int] | Sequence[float]
 """An input of an ONNX node: the name of a value, or a constant (a number without axes, or a vector of them)."""
+
+
+Turn = tuple[str, list[str], list[tuple[Type, str]]]
+"""What the body of a loop gives: whether to go on, the new carried values, and what is collected."""
 
 
 class OnnxEmitter(Protocol):
@@ -91,6 +99,32 @@ class OnnxEmitter(Protocol):
 
     def once(self, key: str, make: Callable[[], str]) -> str:
         """What `make` writes, written only once in a scope for this key."""
+        ...
+
+    def bind(self, value: Value, name: str) -> None:
+        """Say which ONNX value holds a value of a graph."""
+        ...
+
+    def name_of(self, value: Value) -> str:
+        """The ONNX value that holds a value of a graph."""
+        ...
+
+    def graph(self, graph: Graph, inputs: Mapping[str, str]) -> tuple[str, ...]:
+        """Write all nodes of a graph and return the names of its outputs."""
+        ...
+
+    def loop(
+        self,
+        trips: str,
+        carried: Sequence[tuple[Type, Operand]],
+        body: Callable[..., Turn],
+        keeps: frozenset[str] = frozenset(),
+    ) -> tuple[str, ...]:
+        """Write a Loop, without bound where `trips` is "", and return its last carried values and what it collects.
+
+        `body(scope, iteration, carried)` writes into a scope of its own; `keeps` are the axes whose sizes are the same
+        inside and outside.
+        """
         ...
 
 

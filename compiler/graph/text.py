@@ -65,7 +65,7 @@ def _declare(value: Value) -> str:
 
 def _format_node(node: Node) -> str:
     fields = {item.name: getattr(node.op, item.name) for item in dataclasses.fields(node.op)}
-    attributes = json.dumps(fields) if fields else ""
+    attributes = json.dumps(fields, default=format) if fields else ""
     outputs = "; ".join(_declare(value) for value in node.outputs).replace("=", ":")
     place = f" at {node.place}" if node.place else ""
     inputs = ", ".join(value.name for value in node.inputs)
@@ -103,6 +103,8 @@ def _parse_node(line: str, values: dict[str, Value]) -> Node:
 
 
 def _frozen(item: Any) -> Any:
+    if isinstance(item, str) and item.startswith("graph "):
+        return parse(item)
     return tuple(cast(list[Any], item)) if isinstance(item, list) else item
 
 

@@ -12,6 +12,7 @@ from xformc.compiler.ops import (
     masks,
     normalization,
     positions,
+    recurrence,
     softmax,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "masks",
     "normalization",
     "positions",
+    "recurrence",
     "softmax",
 ]

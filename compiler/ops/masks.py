@@ -43,6 +43,13 @@ class Fill(Op):
 
 
 @dataclass(frozen=True)
+class Select(Op):
+    """`a` where the mask is true, `b` elsewhere. Inputs: mask, a, b; the mask has some of the axes of `a`."""
+
+    kind: ClassVar[str] = "select"
+
+
+@dataclass(frozen=True)
 class LocalMask(Op):
     """Scores [.., queries, .., keys, ..] with MASKED where a query may not see a key.
 
@@ -73,6 +80,13 @@ def _fill_types(op: Fill, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (x,)
 
 
+@types.rule(Select)
+def _select_types(op: Select, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    mask, a, b = inputs
+    require(a == b, f"needs two values alike, found {a} and {b}")
+    return _fill_types(Fill(0.0), (a, mask))
+
+
 @types.rule(LocalMask)
 def _local_mask_types(op: LocalMask, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (x,) = inputs
@@ -87,6 +101,7 @@ def _nothing_mixed(op: Op, node: Node) -> frozenset[str]:
 
 mixes.rule(PaddingMask)(_nothing_mixed)
 mixes.rule(Fill)(_nothing_mixed)
+mixes.rule(Select)(_nothing_mixed)
 
 
 @mixes.rule(LocalMask)
@@ -132,6 +147,19 @@ def _fill_onnx(op: Fill, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...])
     x, mask = inputs
     aligned = emit_aligned(onnx, mask, node.inputs[1].type, node.inputs[0].type)
     return (onnx.op("Where", aligned, x, float(op.value)),)
+
+
+@to_torch.rule(Select)
+def _select_torch(op: Select, node: Node, torch: TorchNamespace) -> Callable[[Any, Any, Any], Any]:
+    align = aligner(node.inputs[0].type, Type("bool", node.inputs[1].type.axes))
+    return lambda mask, a, b: torch.torch.where(align(mask), a, b)
+
+
+@to_onnx.rule(Select)
+def _select_onnx(op: Select, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    mask, a, b = inputs
+    aligned = emit_aligned(onnx, mask, node.inputs[0].type, node.inputs[1].type)
+    return (onnx.op("Where", aligned, a, b),)
 
 
 @to_torch.rule(LocalMask)

@@ -4,13 +4,12 @@ Two loops. The inner one decodes a batch of sentences token by token until enoug
 then files what they found, keeps the rows of the others only, and starts the inner loop again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.graph.rules import OnnxEmitter, Operand
+from xformc.compiler.graph.graph import Value
+from xformc.compiler.graph.rules import OnnxEmitter, Turn
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.states import emit_states
 from xformc.tokens import BEGIN, PAD
@@ -26,36 +25,6 @@ _SCORES = Type("float32", (_B, _W))
 _LENGTHS = Type("int64", (_B, _W))
 _PER_SENTENCE = Type("int64", (_B,))
 _DONE = Type("bool", (_B,))
-
-
-Turn = tuple[str, list[str], list[tuple[Type, str]]]
-"""What the body of a loop gives: whether to go on, the new carried values, and what is collected."""
-
-
-class SearchEmitter(OnnxEmitter, Protocol):
-    """An emitter that can also write loops, bind graph values and fold a whole graph."""
-
-    def bind(self, value: Value, name: str) -> None:
-        """Say which ONNX value holds a value of a graph."""
-        ...
-
-    def name_of(self, value: Value) -> str:
-        """The ONNX value that holds a value of a graph."""
-        ...
-
-    def graph(self, graph: Graph, inputs: Mapping[str, str]) -> tuple[str, ...]:
-        """Write all nodes of a graph and return the names of its outputs."""
-        ...
-
-    def loop(
-        self,
-        trips: str,
-        carried: Sequence[tuple[Type, Operand]],
-        body: Callable[..., Turn],
-        keeps: frozenset[str] = frozenset(),
-    ) -> tuple[str, ...]:
-        """Write a Loop, without bound where `trips` is "", and return its last carried values."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -133,7 +102,7 @@ class _Found:
     scores: str
 
 
-def emit_search(onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
+def emit_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
     """Write prepare, the search and the choice of the n best.
 
     `decoder` has the axis `beam` (see `with_beam`); `longest` is the most tokens that it can decode, if there is one.
@@ -142,7 +111,7 @@ def emit_search(onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs, lon
 
 
 class _Search:
-    def __init__(self, onnx: SearchEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
+    def __init__(self, onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
         self.decoder = decoder
         self.inputs = inputs
         self.longest = longest
@@ -169,7 +138,7 @@ class _Search:
     def _row_types(self) -> list[Type]:
         return [value.type for value in (*self.row_constants, *self.states)]
 
-    def _start(self, onnx: SearchEmitter, batch: str) -> _Live:
+    def _start(self, onnx: OnnxEmitter, batch: str) -> _Live:
         shape = onnx.op("Concat", batch, self.width, axis=0)
         tokens_shape = onnx.op("Concat", shape, [1], axis=0)
         nothing = onnx.op("Expand", NEVER, shape)
@@ -190,7 +159,7 @@ class _Search:
             ],
         )
 
-    def _limit(self, onnx: SearchEmitter) -> str:
+    def _limit(self, onnx: OnnxEmitter) -> str:
         real = onnx.op("Not", onnx.op("Equal", self.inputs.source, PAD))
         count = onnx.op("ReduceSum", onnx.op("Cast", real, to=1), [1], keepdims=0)
         scaled = onnx.op("Floor", onnx.op("Mul", count, self.inputs.max_length_factor))
@@ -198,7 +167,7 @@ class _Search:
         limit = onnx.op("Max", limit, 1)
         return limit if self.longest is None else onnx.op("Min", limit, self.longest)
 
-    def _epoch(self, onnx: SearchEmitter, iteration: str, entering: list[str]) -> Turn:
+    def _epoch(self, onnx: OnnxEmitter, iteration: str, entering: list[str]) -> Turn:
         """Decode until some sentences are finished, file their results and keep the rows of the others."""
         sentences, position = entering[:2]
         live, found = _Live.of(entering[2:-3]), _Found(*entering[-3:])
@@ -213,7 +182,7 @@ class _Search:
             *((value.type, name) for value, name in zip(self.states, live.rows[constants:], strict=True)),
         ]
 
-        def step(scope: SearchEmitter, _: str, names: list[str]) -> Turn:
+        def step(scope: OnnxEmitter, _: str, names: list[str]) -> Turn:
             now = _Live.of([*names[2:8], live.limit, *names[8:]])
             return self._step(scope, names[0], names[1], now)
 
@@ -225,7 +194,7 @@ class _Search:
         alive = onnx.op("Greater", onnx.op("Squeeze", onnx.op("Shape", kept)), 0)
         return alive, [rows[0], position, *rows[1:], found.tokens, found.lengths, found.scores], []
 
-    def _file(self, onnx: SearchEmitter, sentences: str, live: _Live, found: _Found) -> _Found:
+    def _file(self, onnx: OnnxEmitter, sentences: str, live: _Live, found: _Found) -> _Found:
         """Write what the live sentences have found into the rows of the batch that are theirs."""
         place = onnx.op("Unsqueeze", sentences, [1])
         more = onnx.op("Sub", onnx.op("Shape", live.pool_tokens, start=2), onnx.op("Shape", found.tokens, start=2))
@@ -236,7 +205,7 @@ class _Search:
             onnx.op("ScatterND", found.scores, place, live.pool_scores),
         )
 
-    def _step(self, onnx: SearchEmitter, position: str, done: str, live: _Live) -> Turn:
+    def _step(self, onnx: OnnxEmitter, position: str, done: str, live: _Live) -> Turn:
         newest = onnx.op("Slice", live.tokens, [-1], [2**31], [2])
         logits, states = self._decode(onnx, newest, position, live)
         candidates = self._candidates(onnx, logits, live)
@@ -258,7 +227,7 @@ class _Search:
         moved = [self._reorder(onnx, name, rows) for name in states]
         return (self._go_on(onnx, finished), [length, finished, grown, next_scores, *pool, found, *moved], [])
 
-    def _decode(self, onnx: SearchEmitter, newest: str, position: str, live: _Live) -> tuple[str, list[str]]:
+    def _decode(self, onnx: OnnxEmitter, newest: str, position: str, live: _Live) -> tuple[str, list[str]]:
         constants = {value.name: self.constants[value.name] for value in self.decoder.constants}
         names = {**constants, self.decoder.token.name: newest, "position": position}
         names |= {value.name: onnx.name_of(value) for value in self.row_constants}
@@ -266,7 +235,7 @@ class _Search:
         logits, *states = onnx.graph(self.decoder.step, names)
         return logits, states
 
-    def _candidates(self, onnx: SearchEmitter, logits: str, live: _Live) -> _Candidates:
+    def _candidates(self, onnx: OnnxEmitter, logits: str, live: _Live) -> _Candidates:
         best, ids = onnx.ops("TopK", 2, logits, self.candidates, axis=-1)
         normalizer = onnx.op("ReduceLogSumExp", logits, [-1], keepdims=1)
         before = onnx.op("Unsqueeze", live.scores, [2, 3])
@@ -278,7 +247,7 @@ class _Search:
         return _Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
 
     def _finish(
-        self, onnx: SearchEmitter, live: _Live, candidates: _Candidates, last: str, done: str, length: str
+        self, onnx: OnnxEmitter, live: _Live, candidates: _Candidates, last: str, done: str, length: str
     ) -> tuple[list[str], str]:
         """Move the candidates among the first `width` that end here into the pool of the `width` best finished."""
         names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
@@ -311,27 +280,27 @@ class _Search:
         count = onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), [1], keepdims=0)
         return [pool_tokens, pool_lengths, pool_scores], onnx.op("Add", live.found, count)
 
-    def _first(self, onnx: SearchEmitter, name: str) -> str:
+    def _first(self, onnx: OnnxEmitter, name: str) -> str:
         return onnx.op("Slice", name, [0], self.width, [1])
 
-    def _rows_of(self, onnx: SearchEmitter, parents: str) -> str:
+    def _rows_of(self, onnx: OnnxEmitter, parents: str) -> str:
         """Parents [batch, beam] as numbers of rows of a value whose batch and beam are one axis."""
         rows = onnx.op("Squeeze", onnx.op("Shape", parents, end=1))
         starts = onnx.op("Mul", onnx.op("Range", 0, rows, 1), self.width)
         return onnx.op("Add", parents, onnx.op("Unsqueeze", starts, [1]))
 
-    def _reorder(self, onnx: SearchEmitter, name: str, rows: str) -> str:
+    def _reorder(self, onnx: OnnxEmitter, name: str, rows: str) -> str:
         """A value [batch, beam, ..] with its hypotheses taken from these rows [batch, beam]."""
         tail = onnx.op("Shape", name, start=2)
         flat = onnx.op("Reshape", name, onnx.op("Concat", [-1], tail, axis=0))
         return onnx.op("Gather", flat, rows, axis=0)
 
-    def _go_on(self, onnx: SearchEmitter, finished: str) -> str:
+    def _go_on(self, onnx: OnnxEmitter, finished: str) -> str:
         done = onnx.op("ReduceSum", onnx.op("Cast", finished, to=7), keepdims=0)
         share = onnx.op("Mul", done, FINISHED_SHARE)
         return onnx.op("Less", share, onnx.op("Size", finished))
 
-    def _best(self, onnx: SearchEmitter, found: _Found) -> SearchResult:
+    def _best(self, onnx: OnnxEmitter, found: _Found) -> SearchResult:
         """The n best of each sentence, without the begin token, cut to the longest."""
         zero, one = [0], [1]
         n_best = onnx.op("Unsqueeze", self.inputs.n_best, zero)

@@ -18,6 +18,7 @@ _KINDS: dict[Kind, Schema] = {
     "flag": {"type": ["boolean", "string"]},
     "number": {**_NUMBER, "description": "a number, or arithmetic on sizes"},
     "word": _TEXT,
+    "states": {"type": ["object", "string"], "description": "names of states, each with its axis or axes"},
     "name": {"type": "string", "description": "an axis of the value, or positions, or keys"},
     "axis": {"type": "string", "description": "the name of a size"},
     "axes": {"type": ["string", "array"], "items": _TEXT, "description": "the name of a size, or several"},

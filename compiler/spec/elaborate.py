@@ -1,7 +1,7 @@
 """From a spec to its graph: blocks are expanded, names looked up, and each primitive writes its nodes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.primitives import PRIMITIVES
@@ -14,6 +14,8 @@ from xformc.compiler.spec.writer import Site, Writer
 
 MAX_STEPS = 100_000
 MAX_DEPTH = 64
+OTHERWISE = "otherwise"
+"""The branch of a choice for every word that has none, and for no word at all."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ class Elaborator:
             raise SpecError.at(stage.span, message)
 
     def body(self, body: Body, scope: Scope, x: Value, path: str) -> Value:
+        return self.named_body(body, scope, x, path)[0]
+
+    def named_body(self, body: Body, scope: Scope, x: Value, path: str) -> tuple[Value, Scope]:
         if self.depth >= MAX_DEPTH:
             raise scope.problem(body.span, f"blocks nested deeper than {MAX_DEPTH} levels")
         self.depth += 1
@@ -69,7 +74,7 @@ class Elaborator:
             if name is not None:
                 scope = replace(scope, values={**scope.values, name: x})
         self.depth -= 1
-        return x
+        return x, scope
 
     def step(self, step: Step, scope: Scope, x: Value, path: str) -> Value:
         scope = scope.at(step.span)
@@ -118,16 +123,24 @@ class Elaborator:
         choice = self.model.choices.get(name)
         if isinstance(given, str):
             word, span = given, scope.user
+        elif choice is None and OTHERWISE in block.bodies:
+            return block.bodies[OTHERWISE]
         elif choice is None:
             hint = suggest(name, self.model.choices) or f"add '{name}: ' and one of {listed(block.bodies)} to choices"
             raise scope.problem(block.choice.span, f"no choice '{name}' is made", hint)
         else:
             word, span = str(choice.value), choice.span
             self.choices.add(name)
-        if word not in block.bodies:
-            message = f"{name} is {listed(block.bodies)}, found '{word}'"
-            raise scope.problem(span, message, suggest(word, block.bodies))
-        return block.bodies[word]
+        known = self.words(name) if OTHERWISE in block.bodies else set(block.bodies)
+        if word not in known:
+            message = f"{name} is {listed(sorted(known))}, found '{word}'"
+            raise scope.problem(span, message, suggest(word, known))
+        return block.bodies[word if word in block.bodies else OTHERWISE]
+
+    def words(self, name: str) -> set[str]:
+        """The words that a choice may be: those of all blocks that choose by it."""
+        blocks = (block for block in self.model.blocks.values() if block.choice and block.choice.word == name)
+        return {word for block in blocks for word in block.bodies if word != OTHERWISE}
 
     def primitive(self, call: Call, scope: Scope, x: Value, path: str) -> Value:
         primitive = PRIMITIVES[call.name]
@@ -146,13 +159,38 @@ class Elaborator:
     def plain(self, bound: Bound, path: str) -> object:
         """What a primitive's function is given for an argument."""
         if isinstance(bound, Closure):
-            return partial(self.apply, bound, path)
+            return _Applied(self, bound, path)
         return bound.value if isinstance(bound, Quantity) else bound
 
     def apply(self, closure: Closure, path: str, x: Value) -> Value:
         return self.body(closure.body, closure.scope, x, path)
 
+    def apply_named(
+        self, closure: Closure, path: str, x: Value, names: Mapping[str, Value]
+    ) -> tuple[Value, Mapping[str, Value]]:
+        body = closure.body
+        if len(body.steps) == 1 and isinstance(inline := body.steps[0][1], Inline) and inline.plain:
+            body = inline.body
+        scope = replace(closure.scope, values={**closure.scope.values, **names})
+        result, after = self.named_body(body, scope, x, path)
+        return result, after.values
+
     def count(self, span: Span, scope: Scope) -> None:
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise scope.problem(span, f"the model has more than {MAX_STEPS:,} steps")
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """A body that a primitive was given: see graph.primitives.Applied."""
+
+    elaborator: Elaborator
+    closure: Closure
+    path: str
+
+    def __call__(self, x: Value) -> Value:
+        return self.elaborator.apply(self.closure, self.path, x)
+
+    def named(self, x: Value, names: Mapping[str, Value]) -> tuple[Value, Mapping[str, Value]]:
+        return self.elaborator.apply_named(self.closure, self.path, x, names)

@@ -8,7 +8,7 @@ from xformc.compiler.graph.graph import Value
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import MAX_AXIS
 from xformc.compiler.spec.problems import Span, SpecError, suggest
-from xformc.compiler.spec.signature import Kind
+from xformc.compiler.spec.signature import Kind, is_name
 from xformc.compiler.spec.sizes import evaluate, parse_number, unknown_size
 from xformc.compiler.spec.syntax import Body
 from xformc.compiler.spec.tree import Tree
@@ -31,7 +31,7 @@ class Closure:
     scope: "Scope"
 
 
-Bound = Closure | Value | bool | Quantity | str | Axis | tuple[Axis, ...]
+Bound = Closure | Value | bool | Quantity | str | Axis | tuple[Axis, ...] | Mapping[str, tuple[Axis, ...]]
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,19 @@ class Binder:
         bound = scope.arguments.get(tree.word)
         return bound.name if isinstance(bound, Axis | Quantity) else self.word(tree, scope)
 
+    def states(self, tree: Tree, scope: Scope) -> Mapping[str, tuple[Axis, ...]]:
+        """The axes of each state, by its name."""
+        bound = scope.arguments.get(tree.word)
+        if isinstance(bound, Mapping):
+            return bound
+        if not tree.entries:
+            hint = "such as {hidden: d_model}"
+            raise scope.problem(tree.span, f"must name states and their axes, found {tree.described()}", hint)
+        for name, entry in tree.entries.items():
+            if name == "x" or not is_name(name):
+                raise scope.problem(entry.key, f"'{name[:40]}' cannot be the name of a state")
+        return {name: self.axes(entry.tree, scope) for name, entry in tree.entries.items()}
+
     def unfit(self, tree: Tree, scope: Scope, value: Number, message: str) -> SpecError:
         """The error for a number that cannot serve: at the size that it is, or where it is written."""
         bound = scope.arguments.get(tree.word)
@@ -164,6 +177,7 @@ class Binder:
 
 _KINDS: dict[Kind, Callable[[Binder, Tree, Scope], Bound]] = {
     "name": Binder.name,
+    "states": Binder.states,
     "value": Binder.value,
     "axis": Binder.axis,
     "axes": Binder.axes,

@@ -34,6 +34,11 @@ class Inline(Step):
     body: "Body"
     repeat: Tree | None
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is nothing but its body."""
+        return self.repeat is None and self.source is None
+
 
 @dataclass(frozen=True)
 class Body:

@@ -1,5 +1,6 @@
 """Writes the graph of a spec: nodes with their places, parameters with their ties, masks of inputs."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
@@ -23,7 +24,8 @@ class Writer:
 
     def __init__(self, name: str, model: Model) -> None:
         self.inputs = model.inputs
-        self._builder = GraphBuilder(name)
+        self._root = GraphBuilder(name)
+        self._builder = self._root
         self._ties = model.ties
         self._tied = {path: (group[0][0], span) for group in model.ties for path, span in group}
         self._declared: dict[str, Parameter] = {}
@@ -36,9 +38,9 @@ class Writer:
     def input(self, name: str) -> Value:
         """The graph's input of this name; that of vectors has a second one beside it, its mask."""
         declared = self.inputs[name]
-        value = self._builder.input(name, declared.type(name))
+        value = self._root.input(name, declared.type(name))
         if declared.kind == "vectors":
-            self._masks[name] = self._builder.input(f"{name}_mask", Type("bool", value.type.axes[:2]))
+            self._masks[name] = self._root.input(f"{name}_mask", Type("bool", value.type.axes[:2]))
         return value
 
     def emit(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
@@ -46,6 +48,21 @@ class Writer:
         value = self._builder.emit(op, inputs, name, span.place)
         self._spans[value.name] = span
         return value
+
+    def trace(
+        self, path: str, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]
+    ) -> tuple[Graph, tuple[Value, ...]]:
+        """The graph of what `make` writes, and the values of its surroundings that it uses: its further inputs."""
+        outer, inner = self._builder, GraphBuilder(path, names=self._root.names)
+        values = tuple(inner.input(f"{path}/{name}", type) for name, type in inputs.items())
+        self._builder = inner
+        results = make(values)
+        self._builder = outer
+        graph = inner.finish(results)
+        made = {value.name for value in values} | graph.producers().keys()
+        used = {value.name: value for node in graph.nodes for value in node.inputs} | {v.name: v for v in results}
+        captured = tuple(value for name, value in used.items() if name not in made)
+        return replace(graph, inputs=(*values, *captured)), captured
 
     def mask(self, axis: str, span: Span) -> Value | None:
         """True where an input's position, or a key made of it, is not padding: one node. None where nothing is."""
@@ -56,11 +73,16 @@ class Writer:
             real = self.mask(keys.positions, span)
             if real is None:
                 return None
-            self._masks[axis] = self.emit(AsKeys(keys.positions, keys.name), (real,), f"{axis}/mask", span)
+            self._masks[axis] = self._at_root(AsKeys(keys.positions, keys.name), (real,), f"{axis}/mask", span)
         elif axis not in self._masks:
-            tokens = next(value for value in self._builder.inputs if value.name == axis)
-            self._masks[axis] = self.emit(PaddingMask(PAD), (tokens,), f"{axis}/mask", span)
+            tokens = next(value for value in self._root.inputs if value.name == axis)
+            self._masks[axis] = self._at_root(PaddingMask(PAD), (tokens,), f"{axis}/mask", span)
         return self._masks[axis]
+
+    def _at_root(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
+        value = self._root.emit(op, inputs, name, span.place)
+        self._spans[value.name] = span
+        return value
 
     def parameter(
         self, path: str, axes: tuple[Axis, ...], initial: Initial, site: "Site", *, trained: bool = True
@@ -68,8 +90,8 @@ class Writer:
         """Declare the parameter of this path, or use the one that it is tied to."""
         declared = Parameter(Value(path, Type("float32", axes)), initial, trained)
         name, tie = self._tied.get(path, (path, None))
-        known = self._builder.parameters.get(name)
-        if path in self._declared or (known is None and name in self._builder.names):
+        known = self._root.parameters.get(name)
+        if path in self._declared or (known is None and name in self._root.names):
             hint = "write the body as a mapping, so that each step has a name of its own"
             raise site.refuse(f"two parameters would be called '{path}'", hint)
         if known is not None and tie is not None and known.type != declared.type:
@@ -79,7 +101,7 @@ class Writer:
         self._count += declared.count if known is None else 0
         if self._count > MAX_PARAMETERS:
             raise site.refuse(f"the model has more than {MAX_PARAMETERS:,} parameters")
-        return self._builder.parameter(name, declared.type, initial, trained=trained)
+        return self._root.parameter(name, declared.type, initial, trained=trained)
 
     def finish(self, result: Value) -> Graph:
         """The graph. Raises: SpecError for ties of nothing, and for what was written in vain."""
@@ -90,9 +112,9 @@ class Writer:
         ]
         raise_problems(problems)
         for (first, _), *_ in self._ties:
-            known = self._builder.parameters[first]
-            self._builder.parameters[first] = replace(known, initial=self._declared[first].initial)
-        graph = self._builder.finish((result,))
+            known = self._root.parameters[first]
+            self._root.parameters[first] = replace(known, initial=self._declared[first].initial)
+        graph = self._root.finish((result,))
         raise_problems(self._unused(graph))
         return graph
 
@@ -168,6 +190,12 @@ class Site:
             hint = suggest(name, value.type.names) or f"it has {', '.join(value.type.names)}"
             raise self.refuse(f"{value.name}: {value.type} has no axis '{name}'", hint)
         return value.type.axis(known)
+
+    def trace(
+        self, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]
+    ) -> tuple[Graph, tuple[Value, ...]]:
+        """The graph of what `make` writes, and the values of the surroundings that it uses: its further inputs."""
+        return self.writer.trace(self.path, inputs, make)
 
     def mask(self, axis: str) -> Value | None:
         """True where there is a real position along `axis`; None where all are."""

@@ -1,0 +1,205 @@
+"""Recurrence: a cell that is applied position by position, and remembers. Its body is its own step."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, Node, Op, Value
+from xformc.compiler.graph.primitives import Applied, Site, optional, primitive
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    Stepper,
+    TorchNamespace,
+    mixes,
+    require,
+    to_onnx,
+    to_step,
+    to_torch,
+    types,
+)
+from xformc.compiler.ops.layout import Align, Expand, emit_aligned
+from xformc.compiler.ops.masks import Select
+
+
+@dataclass(frozen=True)
+class Recurrence(Op):
+    """`y[t], state = body(x[t], state)` for every position t in order, or from the last to the first.
+
+    Inputs: `sequences` values with the axis `positions`, then the first state before the first position if `started`,
+    then what the body uses of its surroundings. The body takes one position of each sequence (the axis `positions`
+    has size 1), the `states`, and the rest; it gives y and the new states. States that are not given begin as zero.
+    """
+
+    kind: ClassVar[str] = "recurrence"
+    positions: str
+    sequences: int
+    states: int
+    started: bool
+    reverse: bool
+    body: Graph
+
+    def state_types(self) -> tuple[Type, ...]:
+        """The types of the states: [batch, positions=1, ..]."""
+        return tuple(value.type for value in self.body.inputs[self.sequences : self.sequences + self.states])
+
+    def bind(self, sequences: Any, states: Any, rest: Any) -> dict[str, Any]:
+        """What each of the body's inputs is, by name."""
+        names = (value.name for value in self.body.inputs)
+        return dict(zip(names, (*sequences, *states, *rest), strict=True))
+
+
+@types.rule(Recurrence)
+def _recurrence_types(op: Recurrence, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    given = inputs[: op.sequences]
+    length = next((axis for type in given for axis in type.axes if axis.name == op.positions), None)
+    require(length is not None, f"{', '.join(map(str, given))} has no axis {op.positions}")
+    assert length is not None
+    expected = [value.type for value in op.body.inputs]
+    found = [_narrow(type, op.positions) for type in given]
+    found += [inputs[op.sequences], *expected[op.sequences + 1 :][: op.states - 1]] if op.started else op.state_types()
+    found += inputs[op.sequences + op.started :]
+    require(found == expected, f"the cell takes {', '.join(map(str, expected))}, found {', '.join(map(str, found))}")
+    result = op.body.outputs[0].type
+    return (Type(result.dtype, tuple(length if axis.name == op.positions else axis for axis in result.axes)),)
+
+
+def _narrow(type: Type, positions: str) -> Type:
+    return Type(type.dtype, tuple(Axis(axis.name, 1) if axis.name == positions else axis for axis in type.axes))
+
+
+@mixes.rule(Recurrence)
+def _recurrence_mixes(op: Recurrence, node: Node) -> frozenset[str]:
+    return frozenset({op.positions})
+
+
+@to_step.rule(Recurrence)
+def _recurrence_step(op: Recurrence, node: Node, step: Stepper) -> tuple[Value, ...]:
+    if op.reverse:
+        raise step.refuse("it goes from the last position to the first", "only a forward recurrence is causal")
+    outside = node.inputs[op.sequences + op.started :]
+    if any(step.carries_time(value) for value in outside):
+        raise step.refuse("its cell sees other positions than the one that it is applied to")
+    name = node.outputs[0].name
+    states = [
+        step.state(f"{name}/{index}", type, node.inputs[op.sequences] if op.started and index == 0 else None)
+        for index, type in enumerate(op.state_types())
+    ]
+    given = [step.value(value) for value in node.inputs[: op.sequences]]
+    values = op.bind(given, states, [step.value(value) for value in outside])
+    for inner in op.body.nodes:
+        inputs = tuple(values[value.name] for value in inner.inputs)
+        (output,) = inner.outputs
+        values[output.name] = step.emit(inner.op, inputs, output.name)
+    result, *new = (values[value.name] for value in op.body.outputs)
+    for state, value in zip(states, new, strict=True):
+        step.carry(state, value)
+    return (result,)
+
+
+@to_torch.rule(Recurrence)
+def _recurrence_torch(op: Recurrence, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    run = torch.function(op.body)
+    axes = [value.type.names.index(op.positions) for value in node.inputs[: op.sequences]]
+    result = op.body.outputs[0].type.names.index(op.positions)
+    batch = node.inputs[0].type.names.index("batch")
+    sizes = [[axis.size for axis in type.axes] for type in op.state_types()]
+
+    def apply(*inputs: Any) -> Any:
+        sequences, rest = inputs[: op.sequences], inputs[op.sequences + op.started :]
+        first, rows = sequences[0], sequences[0].shape[batch]
+        states: list[Any] = [first.new_zeros([rows if size is None else size for size in shape]) for shape in sizes]
+        if op.started:
+            states[0] = inputs[op.sequences]
+        count, outputs = first.shape[axes[0]], list[Any]()
+        for index in range(count - 1, -1, -1) if op.reverse else range(count):
+            parts = [value.narrow(axis, index, 1) for value, axis in zip(sequences, axes, strict=True)]
+            output, *states = run(*parts, *states, *rest)
+            outputs.append(output)
+        return torch.torch.cat(outputs[::-1] if op.reverse else outputs, result)
+
+    return apply
+
+
+@to_onnx.rule(Recurrence)
+def _recurrence_onnx(op: Recurrence, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    first = node.inputs[0].type
+    count = onnx.op("Squeeze", onnx.merged((first.axis(op.positions),)))
+    rest = inputs[op.sequences + op.started :]
+    types = op.state_types()
+    states = [onnx.op("Expand", 0.0, onnx.shape(type.axes)) for type in types[op.started :]]
+    if op.started:
+        states.insert(0, inputs[op.sequences])
+    axes = [value.type.names.index(op.positions) for value in node.inputs[: op.sequences]]
+
+    def body(scope: OnnxEmitter, index: str, carried: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
+        at = scope.op("Sub", scope.op("Sub", count, 1), index) if op.reverse else index
+        place = scope.op("Unsqueeze", at, [0])
+        parts = [scope.op("Gather", name, place, axis=axis) for name, axis in zip(inputs, axes, strict=False)]
+        output, *new = scope.graph(op.body, op.bind(parts, carried, rest))
+        return scope.op("Identity", True), new, [(op.body.outputs[0].type, output)]
+
+    results = onnx.loop(count, list(zip(types, states, strict=True)), body, frozenset({"batch"}))
+    result = op.body.outputs[0].type
+    at = result.names.index(op.positions)
+    stacked = onnx.op("Squeeze", results[-1], [at + 1])
+    if op.reverse:
+        stacked = onnx.op("Slice", stacked, [-1], [-(2**31)], [0], [-1])
+    order = (result.axes[at], *(axis for axis in result.axes if axis.name != op.positions))
+    wanted = node.outputs[0].type
+    return (emit_aligned(onnx, stacked, Type(result.dtype, order), wanted),)
+
+
+@primitive("recurrence", state="states", cell="block", start=optional("value"), reverse=optional("flag"))
+def _recurrence(  # noqa: PLR0917 (called by name)
+    site: Site,
+    x: Value,
+    state: Mapping[str, tuple[Axis, ...]],
+    cell: Applied,
+    start: Value | None = None,
+    reverse: bool = False,
+) -> Value:
+    """The result of a cell at each position, in order. In the cell `x` is the input there, and each state has a name:
+    a step of the cell that has this name gives the new one. States begin as zero, the first as `start`."""
+    positions = site.positions(x)
+    batch = x.type.axes[:1]
+    held = {name: Type("float32", (*batch, Axis(positions, 1), *axes)) for name, axes in state.items()}
+    mask = site.mask(positions) if reverse else None
+    sequences = (x,) if mask is None else (x, mask)
+    inputs = {f"{value.name}/now": _narrow(value.type, positions) for value in sequences}
+
+    def trace(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        olds = dict(zip(held, values[len(sequences) :], strict=True))
+        result, names = cell.named(values[0], olds)
+        news = [_new_state(site, name, old, names[name]) for name, old in olds.items()]
+        if mask is not None:
+            news = [site.emit(Select(), values[1], new, old) for new, old in zip(news, olds.values(), strict=True)]
+        return (result, *news)
+
+    body, captured = site.trace({**inputs, **{f"state/{name}": type for name, type in held.items()}}, trace)
+    if positions not in body.outputs[0].type.names:
+        raise site.refuse("the cell's result does not depend on its position or its states")
+    begin = () if start is None else (_start(site, start, positions, next(iter(held.values()))),)
+    op = Recurrence(positions, len(sequences), len(held), start is not None, reverse, body)
+    return site.emit(op, *sequences, *begin, *captured)
+
+
+def _new_state(site: Site, name: str, old: Value, new: Value) -> Value:
+    if new is old:
+        raise site.refuse(f"the cell never changes its state '{name}'", f"name a step of the cell '{name}'")
+    if set(new.type.axes) != set(old.type.axes):
+        raise site.refuse(f"the state '{name}' is {old.type}, and the cell makes it {new.type}")
+    if new.type.axes == old.type.axes:
+        return new
+    return site.emit(Align(old.type.names[1:]), new, name=f"{name}/state")
+
+
+def _start(site: Site, start: Value, positions: str, wanted: Type) -> Value:
+    value = site.emit(Expand(positions), start, name="start")
+    if set(value.type.axes) != set(wanted.axes):
+        raise site.refuse(f"the first state is {wanted} and cannot start as {start.type}")
+    if value.type.axes == wanted.axes:
+        return value
+    return site.emit(Align(wanted.names[1:]), value, name="begin")
+
+

@@ -1,0 +1,173 @@
+"""Sampling around a derived step, as ONNX operators: the second half of docs/search.md; temperature 0 is greedy.
+
+Two loops over positions. The first reads the tokens that every prompt of the batch has, for the states alone; the
+second reads on where a prompt is longer, and samples where it has ended.
+"""
+
+from dataclasses import dataclass, replace
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, Value, pruned
+from xformc.compiler.graph.rules import OnnxEmitter, Turn
+from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.states import emit_states
+from xformc.compiler.search.uniform import emit_stream, emit_uniform
+from xformc.tokens import BEGIN, PAD
+
+_B = Axis("batch")
+_ROWS, _SUMS, _FLAGS = Type("int64", (_B,)), Type("float32", (_B,)), Type("bool", (_B,))
+_INT64, _FLOAT, _UINT64 = 7, 1, 13
+
+
+@dataclass(frozen=True)
+class SampleInputs:
+    """The ONNX names of the inputs of sampling; see docs/search.md for what they mean."""
+
+    prompt: str
+    seed: str
+    max_new_tokens: str
+    temperature: str
+    top_k: str
+    top_p: str
+    end_token: str
+
+
+@dataclass(frozen=True)
+class SampleResult:
+    """The ONNX names of the continuations: tokens [batch, length], lengths and scores [batch]."""
+
+    tokens: str
+    lengths: str
+    scores: str
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What the second loop carries for each text, beside the states: the token to feed and what was sampled."""
+
+    newest: str
+    done: str
+    lengths: str
+    scores: str
+
+
+def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, longest: int | None) -> SampleResult:
+    """Write prepare, the reading of the prompts, and the sampling.
+
+    `longest` is the most positions that the model has, if there is a bound.
+    """
+    return _Sampling(onnx, decoder, inputs, longest).emit()
+
+
+class _Sampling:
+    def __init__(self, onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, longest: int | None) -> None:
+        self.root, self.decoder, self.inputs, self.longest = onnx, decoder, inputs, longest
+        self.state_types = [state.past.type for state in decoder.states]
+        self.stream = emit_stream(onnx, inputs.seed)
+        greedy = onnx.op("Equal", inputs.temperature, 0.0)
+        self.temperature = onnx.op("Where", greedy, 1.0, inputs.temperature)
+        (vocabulary,) = Type("float32", decoder.logits.type.axes[-1:]).sizes()
+        kept = onnx.op("Where", onnx.op("Greater", inputs.top_k, 0), inputs.top_k, vocabulary)
+        kept = onnx.op("Where", greedy, 1, onnx.op("Min", kept, vocabulary))
+        self.kept = onnx.op("Unsqueeze", kept, [0])
+
+    def emit(self) -> SampleResult:
+        onnx, prompt = self.root, self.inputs.prompt
+        onnx.bind(Value("prompt", Type("int64", (_B, Axis("prompt")))), prompt)
+        prepared = onnx.graph(self.decoder.prepare, {})
+        self.constants = dict(zip((value.name for value in self.decoder.prepared), prepared, strict=True))
+        self.texts = onnx.op("Pad", onnx.op("Pad", prompt, [0, 1, 0, 0], BEGIN), [0, 0, 0, 1], PAD)
+        self.given = onnx.op("ReduceSum", onnx.op("Cast", _real(onnx, self.texts), to=_INT64), [1], keepdims=0)
+        longest = onnx.op("Sub", onnx.op("ReduceMax", self.given, keepdims=0), 1)
+        positions = onnx.op("Add", longest, self.inputs.max_new_tokens)
+        if self.longest is not None:
+            positions = onnx.op("Min", positions, self.longest)
+        shortest = onnx.op("Sub", onnx.op("ReduceMin", self.given, keepdims=0), 1)
+        self.start = onnx.op("Min", shortest, positions)
+        states = self._read(onnx, self.start)
+        return self._sample(onnx, onnx.op("Sub", positions, self.start), states)
+
+    def _read(self, onnx: OnnxEmitter, trips: str) -> tuple[str, ...]:
+        """The states after the first `trips` tokens, which every text has."""
+        batch = onnx.op("Shape", self.inputs.prompt, start=0, end=1)
+        initial = emit_states(onnx, self.decoder, {"batch": batch}, self.constants)
+        step = self.decoder.step
+        silent = pruned(replace(step, outputs=step.outputs[1:]))
+
+        def body(scope: OnnxEmitter, iteration: str, states: list[str]) -> Turn:
+            token = scope.op("Gather", self.texts, iteration, axis=1)
+            return scope.op("Identity", True), self._step(scope, silent, token, iteration, states), []
+
+        return onnx.loop(trips, list(zip(self.state_types, initial, strict=True)), body, frozenset({"batch"}))
+
+    def _sample(self, onnx: OnnxEmitter, trips: str, states: tuple[str, ...]) -> SampleResult:
+        zeros = onnx.op("Sub", self.given, self.given)
+        nothing = onnx.op("Cast", zeros, to=_FLOAT)
+        row = [onnx.op("Gather", self.texts, self.start, axis=1), onnx.op("Greater", zeros, 0), zeros, nothing]
+        types = [_ROWS, _FLAGS, _ROWS, _SUMS, *self.state_types]
+        carried = list(zip(types, [*row, *states], strict=True))
+
+        def body(scope: OnnxEmitter, iteration: str, names: list[str]) -> Turn:
+            return self._turn(scope, scope.op("Add", iteration, self.start), _Row(*names[:4]), names[4:])
+
+        results = onnx.loop(trips, carried, body, frozenset({"batch"}))
+        return self._continuations(onnx, results[-1], lengths=results[2], scores=results[3])
+
+    def _turn(self, onnx: OnnxEmitter, position: str, row: _Row, states: list[str]) -> Turn:
+        logits, *states = self._step(onnx, self.decoder.step, row.newest, position, states)
+        logits = onnx.op("Squeeze", logits, [1])
+        place = onnx.op("Add", position, 1)
+        drawn, logit = self._draw(onnx, logits, emit_uniform(onnx, self.stream, place))
+        last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", self.texts, start=1), [0]), 1)
+        given = onnx.op("Gather", self.texts, onnx.op("Min", place, last), axis=1)
+        reading = _real(onnx, given)
+        sampled = onnx.op("Not", onnx.op("Or", reading, row.done))
+        token = onnx.op("Where", sampled, drawn, given)
+        lengths = onnx.op("Add", row.lengths, onnx.op("Cast", sampled, to=_INT64))
+        gain = onnx.op("Sub", logit, onnx.op("ReduceLogSumExp", logits, [1], keepdims=0))
+        scores = onnx.op("Add", row.scores, onnx.op("Where", sampled, gain, 0.0))
+        ended = onnx.op("And", sampled, onnx.op("Equal", token, self.inputs.end_token))
+        full = onnx.op("GreaterOrEqual", lengths, self.inputs.max_new_tokens)
+        done = onnx.op("Or", row.done, onnx.op("Or", ended, full))
+        waiting = onnx.op("ReduceMax", onnx.op("Cast", onnx.op("Not", done), to=_INT64), keepdims=0)
+        return onnx.op("Greater", waiting, 0), [token, done, lengths, scores, *states], [(_ROWS, token)]
+
+    def _step(self, onnx: OnnxEmitter, step: Graph, token: str, position: str, states: list[str]) -> list[str]:
+        names = {value.name: self.constants[value.name] for value in self.decoder.constants}
+        names |= {self.decoder.token.name: onnx.op("Unsqueeze", token, [1]), "position": position}
+        names |= {state.past.name: name for state, name in zip(self.decoder.states, states, strict=True)}
+        return list(onnx.graph(step, names))
+
+    def _draw(self, onnx: OnnxEmitter, logits: str, uniform: str) -> tuple[str, str]:
+        """The token drawn for each text and its logit, each [batch], from logits [batch, vocabulary]."""
+        best, tokens = onnx.ops("TopK", 2, logits, self.kept, axis=1)
+        below = onnx.op("Sub", best, onnx.op("Slice", best, [0], [1], [1]))
+        reached = onnx.op("CumSum", onnx.op("Softmax", onnx.op("Div", below, self.temperature), axis=1), 1)
+        nucleus = onnx.op("Min", _count(onnx, "Less", reached, self.inputs.top_p), onnx.op("Sub", self.kept, 1))
+        mass = onnx.op("GatherElements", reached, nucleus, axis=1)
+        goal = onnx.op("Mul", onnx.op("Unsqueeze", uniform, [1]), mass)
+        rank = onnx.op("Min", _count(onnx, "LessOrEqual", reached, goal), nucleus)
+        token, logit = (onnx.op("GatherElements", name, rank, axis=1) for name in (tokens, best))
+        return onnx.op("Squeeze", token, [1]), onnx.op("Squeeze", logit, [1])
+
+    def _continuations(self, onnx: OnnxEmitter, steps: str, *, lengths: str, scores: str) -> SampleResult:
+        """What each text was continued by: of the tokens [steps, batch], those after its own."""
+        longest = onnx.op("ReduceMax", lengths, keepdims=0)
+        ranks = onnx.op("Range", 0, longest, 1)
+        first = onnx.op("Sub", onnx.op("Sub", self.given, 1), self.start)
+        places = onnx.op("Add", onnx.op("Unsqueeze", first, [1]), ranks)
+        last = onnx.op("Sub", onnx.op("Shape", steps, start=0, end=1), 1)
+        taken = onnx.op(
+            "GatherElements", onnx.op("Transpose", steps, perm=[1, 0]), onnx.op("Min", places, last), axis=1
+        )
+        inside = onnx.op("Less", ranks, onnx.op("Unsqueeze", lengths, [1]))
+        return SampleResult(onnx.op("Where", inside, taken, PAD), lengths, scores)
+
+
+def _real(onnx: OnnxEmitter, tokens: str) -> str:
+    return onnx.op("Not", onnx.op("Equal", tokens, PAD))
+
+
+def _count(onnx: OnnxEmitter, comparison: str, values: str, bound: str) -> str:
+    """How many of the values [batch, ranks] compare so with the bound: [batch, 1]."""
+    return onnx.op("ReduceSum", onnx.op("Cast", onnx.op(comparison, values, bound), to=_INT64), [1], keepdims=1)
