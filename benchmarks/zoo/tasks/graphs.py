@@ -1,0 +1,42 @@
+"""Graphs whose nodes are to be labelled with what most of their neighbours are.
+
+A made test of attention along edges (graph attention networks, Velickovic et al., 2018): without the edges, which
+are an input, the colours alone say little. A node has one of three colours, the tokens 4, 5 and 6; its label is the
+colour that is most frequent among its neighbours and itself, and the first such colour where several are.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.zoo.tasks.splits import TEST, VALID, split_rows, write_arrays
+
+COLOURS = ("blue", "green", "red")
+FIRST_TOKEN = 4
+NODES = (6, 14)
+DENSITY = 0.3
+TRAIN = 6_000
+
+
+def write(folder: Path, seed: int) -> None:
+    """Write train.npz, valid.npz and test.npz.
+
+    source int64 [n, nodes], 0 after the last; edges bool [n, nodes, nodes], symmetric, each node with itself; labels
+    [n, nodes], names, empty after the last node.
+    """
+    random = np.random.default_rng(seed)
+    count = TRAIN + VALID + TEST
+    arrays = draw(random, count)
+    write_arrays(folder, split_rows(arrays, np.arange(count)))
+
+
+def draw(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    """So many graphs."""
+    longest = NODES[1]
+    there = np.arange(longest) < random.integers(NODES[0], longest + 1, (count, 1))
+    colours = random.integers(0, len(COLOURS), (count, longest))
+    upper = np.triu(random.random((count, longest, longest)) < DENSITY, 1)
+    edges = (upper | upper.transpose(0, 2, 1) | np.eye(longest, dtype=bool)) & there[:, None] & there[:, :, None]
+    votes = edges.astype(np.int64) @ np.eye(len(COLOURS), dtype=np.int64)[colours]
+    labels = np.where(there, np.array(COLOURS)[votes.argmax(-1)], "")
+    return {"source": np.where(there, colours + FIRST_TOKEN, 0), "edges": edges, "labels": labels}

@@ -1,0 +1,244 @@
+"""The zoo's tasks: their answers are right by other means than those that made them, and splits share nothing."""
+
+import math
+import random
+import re
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.zoo.tasks import TASKS, graphs, language, listops, memory, speech
+from benchmarks.zoo.tasks.grammar import ENGLISH, leaves, read_grammar, sentence
+
+TEXT = {"parsing": 1, "tagging": 1, "listops": 1, "listops_long": 1, "memory": 2, "numbers": 1}
+"""Task -> the columns that are given, before the answer."""
+ARRAYS = {"digits": ("image",), "speech": ("frames",), "graphs": ("source", "edges")}
+SPLITS = ("train", "valid", "test")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every task's folder, made when it is asked for."""
+    return tmp_path_factory.mktemp("zoo")
+
+
+def folder(data: Path, task: str) -> Path:
+    if not (data / task).exists():
+        if task == "digits":
+            pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+        TASKS[task](data / task, 1)
+    return data / task
+
+
+def rows(data: Path, task: str, split: str) -> list[list[str]]:
+    lines = (folder(data, task) / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines]
+
+
+def arrays(data: Path, task: str, split: str) -> dict[str, np.ndarray]:
+    with np.load(folder(data, task) / f"{split}.npz", allow_pickle=False) as file:
+        return dict(file)
+
+
+def test_every_task_is_tested() -> None:
+    assert TASKS.keys() == {*TEXT, *ARRAYS, "language"}
+
+
+@pytest.mark.parametrize("task", TEXT)
+def test_no_text_is_in_two_splits(data: Path, task: str) -> None:
+    given = {split: {tuple(row[: TEXT[task]]) for row in rows(data, task, split)} for split in SPLITS}
+    assert not given["train"] & given["valid"] and not given["train"] & given["test"]
+    assert not given["valid"] & given["test"]
+
+
+@pytest.mark.parametrize("task", ARRAYS)
+def test_no_array_is_in_two_splits(data: Path, task: str) -> None:
+    found = [arrays(data, task, split) for split in SPLITS]
+    rows = [
+        b"".join(part.tobytes() for part in row)
+        for split in found
+        for row in zip(*(split[name] for name in ARRAYS[task]), strict=True)
+    ]
+    assert len(set(rows)) == len(rows)
+
+
+@pytest.mark.parametrize("task", ["tagging", "listops", "memory", "graphs"])
+def test_same_seed_gives_the_same_bytes_and_another_does_not(data: Path, tmp_path: Path, task: str) -> None:
+    first = folder(data, task)
+    TASKS[task](tmp_path / "same", 1)
+    TASKS[task](tmp_path / "other", 2)
+    for path in first.iterdir():
+        assert path.read_bytes() == (tmp_path / "same" / path.name).read_bytes()
+        assert path.read_bytes() != (tmp_path / "other" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(("task", "difficulty"), [("listops", listops.SHORT), ("listops_long", listops.LONG)])
+def test_listops_labels_are_what_a_stack_machine_finds(data: Path, task: str, difficulty: listops.Difficulty) -> None:
+    found = rows(data, task, "test")
+    for text, label in found:
+        assert run_stack(text.split()) == int(label), text
+        assert difficulty.words[0] <= len(text.split()) <= difficulty.words[1]
+    counts = Counter(label for _, label in rows(data, task, "train"))
+    assert len(counts) == 10 and max(counts.values()) < 1.3 * min(counts.values())
+
+
+def run_stack(words: list[str]) -> int:
+    stack: list[str | int] = []
+    for word in words:
+        stack.append(int(word) if word.isdecimal() else word)
+        if word == "]":
+            stack.pop()
+            values: list[int] = []
+            while isinstance(top := stack.pop(), int):
+                values.append(top)
+            stack.append(apply(top, sorted(values)))
+    [value] = stack
+    assert isinstance(value, int)
+    return value
+
+
+def apply(name: str, values: list[int]) -> int:
+    middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) // 2
+    return {"[MIN": values[0], "[MAX": values[-1], "[MED": middle, "[SM": sum(values) % 10}[name]
+
+
+def test_memory_answers_follow_from_the_last_facts(data: Path) -> None:
+    twice = 0
+    for story, question, place in rows(data, "memory", "test"):
+        facts = [fact.split("-") for fact in reversed(story.split())]
+        who = question
+        if question in memory.THINGS:
+            twice += 1
+            who = next(person for person, what in facts if what == question)
+        assert next(what for person, what in facts if person == who and what in memory.PLACES) == place
+    assert 50 < twice < 250
+
+
+def test_graph_labels_are_the_most_frequent_colours_along_the_edges(data: Path) -> None:
+    found = arrays(data, "graphs", "valid")
+    changed = total = 0
+    for source, edges, labels in zip(found["source"], found["edges"], found["labels"], strict=True):
+        count = int((source > 0).sum())
+        assert (edges == edges.T).all() and edges.diagonal()[:count].all() and not edges[count:].any()
+        assert (labels[count:] == "").all() and (source[:count] > 0).all()
+        for node in range(count):
+            seen = Counter(int(source[other]) for other in np.flatnonzero(edges[node]))
+            best = min(seen, key=lambda colour: (-seen[colour], colour))
+            assert labels[node] == graphs.COLOURS[best - graphs.FIRST_TOKEN]
+            changed, total = changed + (best != source[node]), total + 1
+    assert changed / total > 0.3
+
+
+def test_digits_are_small_images_of_ten_kinds(data: Path) -> None:
+    found = arrays(data, "digits", "train")
+    assert found["image"].shape == (997, 8, 8, 1) and found["image"].dtype == np.float32
+    assert (found["image"].min(), found["image"].max()) == (0, 1)
+    assert set(found["labels"].tolist()) == set(range(10))
+
+
+def test_speech_frames_are_ten_milliseconds_apart_and_padded_with_zero(data: Path) -> None:
+    found = arrays(data, "speech", "test")
+    lengths = found["frames_lengths"]
+    assert found["frames"].shape == (500, found["frames"].shape[1], speech.BANDS)
+    assert set(found["labels"].tolist()) == set(speech.DIGITS)
+    for frames, length in zip(found["frames"], lengths, strict=True):
+        assert not frames[length:].any() and abs(float(frames[:length].mean())) < 1e-4
+    assert lengths.min() > 8 and lengths.max() < 65
+
+
+def test_filterbank_finds_the_band_of_a_tone() -> None:
+    time = np.arange(4_000) / speech.RATE
+    frames = speech.filterbank(np.sin(2 * np.pi * 1_000 * time))
+    assert frames.shape == (1 + (4_000 - 200) // 80, speech.BANDS)
+    centres = [1 / (row.nonzero()[0] * speech.RATE / speech.SPECTRUM).mean() for row in speech.mel_bands()]
+    assert set(frames.argmax(1)) == {int(np.argmin(np.abs(1 / np.array(centres) - 1_000)))}
+
+
+def test_speech_is_told_apart_by_its_mean_spectrum_far_from_perfectly(data: Path) -> None:
+    def means(split: str) -> tuple[np.ndarray, np.ndarray]:
+        found = arrays(data, "speech", split)
+        return found["frames"].sum(1) / found["frames_lengths"][:, None], found["labels"]
+
+    (train, names), (test, labels) = means("train"), means("test")
+    centres = np.stack([train[names == name].mean(0) for name in speech.DIGITS])
+    nearest = np.array(list(speech.DIGITS))[((test[:, None] - centres) ** 2).sum(-1).argmin(1)]
+    assert 0.3 < (nearest == labels).mean() < 0.95
+
+
+def test_every_sentence_has_one_tree() -> None:
+    source = random.Random(5)
+    for _ in range(2_000):
+        assert ENGLISH.parses(sentence(ENGLISH.draw(source)))[0] == 1
+
+
+def test_grammar_refuses_what_disagrees() -> None:
+    assert language.is_sentence("the dog that sees many cats sleeps")
+    assert not language.is_sentence("the dog that sees many cats sleep")
+    assert not language.is_sentence("the dog")
+    assert not language.is_sentence("")
+
+
+def test_tree_of_the_grammar_has_the_tags_that_the_words_need() -> None:
+    tree = next(tree for tree in trees(7) if "that" in sentence(tree))
+    assert {leaf.label for leaf in leaves(tree) if leaf.word == "that"} <= {"DT", "IN", "WDT"}
+
+
+def trees(seed: int):
+    source = random.Random(seed)
+    while True:
+        yield ENGLISH.draw(source)
+
+
+def test_probabilities_of_all_sentences_add_up_to_one() -> None:
+    toy = read_grammar("S -> A B 1 | A S 1\n", "A: a b\nB: c\n")
+    short = [" ".join(words) for size in range(2, 9) for words in product("abc", repeat=size)]
+    assert sum(toy.parses(text.split())[1] for text in short) == pytest.approx(1 - 2**-7)
+
+
+def test_entropy_is_the_mean_information_of_the_sentences() -> None:
+    entropy, length = ENGLISH.entropy_and_length()
+    source = random.Random(9)
+    found = [sentence(ENGLISH.draw(source)) for _ in range(4_000)]
+    information = [-math.log(ENGLISH.parses(words)[1]) for words in found]
+    assert np.mean(information) == pytest.approx(entropy, rel=0.02)
+    assert np.mean([len(words) for words in found]) == pytest.approx(length, rel=0.02)
+
+
+def test_best_perplexity_of_the_held_out_text_is_near_the_entropy(data: Path) -> None:
+    texts = (folder(data, "language") / "test.txt").read_text().splitlines()
+    entropy, length = ENGLISH.entropy_and_length()
+    assert language.best_perplexity(texts) == pytest.approx(math.exp(entropy / (length + 1)), rel=0.05)
+    assert all(map(language.is_sentence, texts))
+
+
+def test_language_text_holds_nothing_out_twice(data: Path) -> None:
+    found = [set((folder(data, "language") / f"{split}.txt").read_text().splitlines()) for split in SPLITS]
+    assert not found[0] & found[1] and not found[0] & found[2] and not found[1] & found[2]
+
+
+def test_tags_need_more_than_the_word(data: Path) -> None:
+    counts: dict[str, Counter[str]] = {}
+    for text, tags in rows(data, "tagging", "train"):
+        assert len(text.split()) == len(tags.split())
+        for word, tag in zip(text.split(), tags.split(), strict=True):
+            counts.setdefault(word, Counter())[tag] += 1
+    pairs = [
+        pair for text, tags in rows(data, "tagging", "test") for pair in zip(text.split(), tags.split(), strict=True)
+    ]
+    assert 0.8 < np.mean([counts[word].most_common(1)[0][0] == tag for word, tag in pairs]) < 0.9
+    assert (len(counts), len({tag for each in counts.values() for tag in each})) == (71, 9)
+
+
+def test_parsing_trees_are_balanced_and_have_a_placeholder_a_word(data: Path) -> None:
+    words = set[str]()
+    for text, tree in rows(data, "parsing", "train")[:2_000]:
+        assert len(text.split()) == tree.split().count("XX")
+        assert re.fullmatch(r"\(S .+ \)", tree) and tree.count("(") == tree.count(")")
+        words |= {*tree.split()}
+    assert words == {"(S", "(NP", "(VP", "(PP", "(SBAR", "XX", ")"}
+    assert (folder(data, "parsing") / "test.trees").read_text().splitlines() == [
+        tree for _, tree in rows(data, "parsing", "test")
+    ]
