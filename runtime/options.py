@@ -47,31 +47,32 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
     if unknown:
         raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}")
     widest = max(1, manifest.target_vocabulary // 2)
-    beam_width = _integer("beam_width", arguments.get("beam_width"), defaults.beam_width, 1, widest)
+    beam_width = checked_integer("beam_width", arguments.get("beam_width"), defaults.beam_width, 1, widest)
     n_best_default = min(defaults.n_best, beam_width)
-    n_best = _integer("n_best", arguments.get("n_best"), n_best_default, 1, widest)
+    n_best = checked_integer("n_best", arguments.get("n_best"), n_best_default, 1, widest)
     if n_best > beam_width:
         raise UserError(
             f"n_best must be at most beam_width, which is {beam_width}, not {n_best}",
             hint=f"set beam_width to {n_best} or more",
         )
-    factor = _number(
+    factor = checked_number(
         "max_length_factor", arguments.get("max_length_factor"), defaults.max_length_factor, 0.0, MAX_FACTOR
     )
-    offset = _integer(
+    offset = checked_integer(
         "max_length_offset", arguments.get("max_length_offset"), defaults.max_length_offset, 0, MAX_OFFSET
     )
     penalty = arguments.get("length_penalty")
     return SearchOptions(
         beam_width=beam_width,
         n_best=n_best,
-        length_penalty=_number("length_penalty", penalty, defaults.length_penalty, -MAX_PENALTY, MAX_PENALTY),
+        length_penalty=checked_number("length_penalty", penalty, defaults.length_penalty, -MAX_PENALTY, MAX_PENALTY),
         max_length_factor=factor,
         max_length_offset=offset,
     )
 
 
-def _integer(name: str, value: object, default: int, low: int, high: int) -> int:
+def checked_integer(name: str, value: object, default: int, low: int, high: int) -> int:
+    """The value, or the default for None. Raises: UserError unless it is an integer from `low` to `high`."""
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -79,7 +80,8 @@ def _integer(name: str, value: object, default: int, low: int, high: int) -> int
     return value
 
 
-def _number(name: str, value: object, default: float, low: float, high: float) -> float:
+def checked_number(name: str, value: object, default: float, low: float, high: float) -> float:
+    """The value, or the default for None. Raises: UserError unless it is a number from `low` to `high`."""
     if value is None:
         return default
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:

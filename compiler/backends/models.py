@@ -1,6 +1,7 @@
 """The three ONNX models of one graph: the engine, and the two that only a certificate needs."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import onnx
 
@@ -10,8 +11,10 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import SearchInputs, emit_search
+from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.states import emit_states
 from xformc.runtime.options import SearchOptions
+from xformc.runtime.sampling import SampleOptions
 from xformc.tokens import END
 
 
@@ -44,6 +47,28 @@ def engine_model(
     types = [Type("int64", (batch, n_best, length)), Type("int64", (batch, n_best)), Type("float32", (batch, n_best))]
     inputs = [(source.name, source.type), *options.items()]
     return model(emitter, "engine", inputs, list(zip(names, types, strict=True)))
+
+
+def sampling_model(
+    decoder: Decoder, weights: Initializers, defaults: SampleOptions, longest: int | None, *, fused: bool
+) -> onnx.ModelProto:
+    """Prompts and seeds in, their continuations out; the options of sampling are inputs that have default values.
+
+    `longest` is the most positions of the model, or None. Inputs and outputs are those of docs/engine.md.
+    """
+    emitter = Emitter(weights, fused=fused)
+    options = {name: emitter.default(name, value) for name, value in asdict(defaults).items()}
+    options["end_token"] = emitter.default("end_token", END)
+    result = emit_sampling(
+        emitter, decoder, SampleInputs("prompt", "seed", **{name: name for name in options}), longest
+    )
+    for name, value in asdict(result).items():
+        emitter.op("Identity", value, name=name)
+    batch = Axis("batch")
+    rows = Type("int64", (batch,))
+    inputs = [("prompt", Type("int64", (batch, Axis("prompt")))), ("seed", rows), *options.items()]
+    tokens, scores = Type("int64", (batch, Axis("length"))), Type("float32", (batch,))
+    return model(emitter, "engine", inputs, [("tokens", tokens), ("lengths", rows), ("scores", scores)])
 
 
 def forward_model(graph: Graph, weights: Initializers, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:

@@ -1,0 +1,123 @@
+"""Sampling as docs/search.md defines it, plain and slow, along tokens that an engine has found.
+
+It drives the training form only, every prefix anew, so it shares nothing with an engine: no step, no cache, no ONNX.
+What an engine samples is right if at each place it is what the definition draws there after the same prefix.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.runtime.sampling import SampleOptions
+from xformc.tokens import BEGIN, END
+
+Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""text [batch, text] -> logits [batch, text, vocabulary]."""
+
+ROUNDING = 1e-4
+"""The margin below which a draw is left to rounding."""
+
+_WEYL, _FIRST, _SECOND, _MASK = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A token, its log probability by the model (no temperature, no filter), and how clear the choice was.
+
+    `margin` is the smallest difference, of probabilities or of logits, that decided anything: where it is less than
+    what rounding may change, a neighbouring token can be as right as this one.
+    """
+
+    token: int
+    log_probability: float
+    margin: float
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What the definition says of a continuation.
+
+    `problem` says what is wrong with it, "" if nothing is; `score` is what it should be worth; of its `tokens` tokens
+    so many were `decided` beyond rounding.
+    """
+
+    problem: str
+    score: float
+    tokens: int
+    decided: int
+
+
+def follow(
+    scorer: Scorer,
+    prompt: Sequence[int],
+    found: Sequence[int],
+    seed: int,
+    options: SampleOptions,
+    *,
+    longest: int | None = None,
+    end: int = END,
+) -> Followed:
+    """Draw anew at each place of what was `found` after the prompt (no begin token, no padding), and compare."""
+    text, score, decided, problem = [BEGIN, *prompt], 0.0, 0, _wrong_length(prompt, found, options, longest, end)
+    for token in found:
+        logits = scorer(np.array([text], np.int64))[0, -1]
+        drawn = draw(logits, uniform(seed, len(text)), options)
+        score += float(log_softmax(logits)[token])
+        decided += drawn.margin >= ROUNDING
+        if token != drawn.token and drawn.margin >= ROUNDING and not problem:
+            problem = f"token {len(text)} is {token}, not {drawn.token}"
+        text.append(token)
+    return Followed(problem, score, len(found), decided)
+
+
+def draw(logits: NDArray[np.float32], uniform: float, options: SampleOptions) -> Draw:
+    """The token that a number of [0, 1) draws from the logits [vocabulary]."""
+    exact = logits.astype(np.float64)
+    order = np.argsort(-exact, kind="stable")
+    kept = len(order) if options.top_k == 0 else min(options.top_k, len(order))
+    kept = 1 if options.temperature == 0 else kept
+    best, temperature = exact[order[: kept + 1]], options.temperature or 1.0
+    weights = np.exp((best[:kept] - best[0]) / temperature)
+    reached = np.cumsum(weights / weights.sum())
+    nucleus = min(int((reached < options.top_p).sum()), kept - 1)
+    goal = uniform * reached[nucleus]
+    rank = min(int((reached <= goal).sum()), nucleus)
+    edges = np.r_[reached[: kept - 1] - (options.top_p if options.top_p < 1 else np.inf), reached[:nucleus] - goal]
+    gaps = np.r_[best[kept - 1 : kept] - best[kept:], -np.diff(best[max(0, rank - 1) : rank + 2])]
+    margin = min(np.abs(edges).min(initial=np.inf) * min(1.0, temperature), gaps.min(initial=np.inf))
+    token = int(order[rank])
+    return Draw(token, float(log_softmax(logits)[token]), float(margin))
+
+
+def uniform(seed: int, place: int) -> float:
+    """SplitMix64's number for a seed at a place: its upper 24 bits as a number of [0, 1)."""
+    stream = _mix(seed + _WEYL)
+    return (_mix(stream + place * _WEYL) >> 40) * 2.0**-24
+
+
+def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The log probabilities of logits [vocabulary]."""
+    exact = logits.astype(np.float64)
+    exact = exact - exact.max()
+    return exact - np.log(np.exp(exact).sum())
+
+
+def _mix(value: int) -> int:
+    value &= _MASK
+    value = (value ^ (value >> 30)) * _FIRST & _MASK
+    value = (value ^ (value >> 27)) * _SECOND & _MASK
+    return value ^ (value >> 31)
+
+
+def _wrong_length(
+    prompt: Sequence[int], found: Sequence[int], options: SampleOptions, longest: int | None, end: int
+) -> str:
+    limit = options.max_new_tokens if longest is None else min(options.max_new_tokens, longest - len(prompt))
+    if end in found[:-1]:
+        return "it goes on after the end token"
+    ended = len(found) > 0 and found[-1] == end
+    if len(found) > limit or (len(found) < limit and not ended):
+        return f"it has {len(found)} tokens without an end, of at most {limit}"
+    return ""
