@@ -1,0 +1,70 @@
+"""Every architecture of the zoo: train it, build its engine with the certificate, and score the engine.
+
+python -m benchmarks.zoo [--quick] [--only NAME ...] [--out FOLDER]
+
+The last table says what was reached, and FOLDER/results.json too. The exit code is 1 if a row misses its score.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.zoo.harness import Outcome, run_row
+from benchmarks.zoo.rows import Row, read_rows
+
+HEAD = (
+    f"{'spec':28} {'parameters':>10} {'task':12} {'training':>9} {'measure':12} {'score':>7} {'needed':>7} certificate"
+)
+
+
+def main() -> int:
+    """Run the rows that were asked for."""
+    arguments = parse_arguments()
+    rows = choose(read_rows(), arguments.only, quick=arguments.quick)
+    out = arguments.out or Path(tempfile.mkdtemp(prefix="zoo-"))
+    out.mkdir(parents=True, exist_ok=True)
+    print(HEAD, flush=True)
+    outcomes: list[Outcome] = []
+    for row in rows:
+        outcomes.append(run_row(row, out))
+        print(line(outcomes[-1]), flush=True)
+        results = json.dumps([asdict(outcome) for outcome in outcomes], indent=2)
+        (out / "results.json").write_text(f"{results}\n", encoding="utf-8")
+    missed = [outcome.name for outcome in outcomes if not (outcome.reached and outcome.certificate)]
+    print(f"{len(outcomes) - len(missed)} of {len(outcomes)} reached; the runs are in {out}")
+    return bool(missed)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="only the rows that CI runs: minutes, not an hour")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these rows")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where data and runs go; a new folder if left out")
+    return parser.parse_args()
+
+
+def choose(rows: Sequence[Row], only: Sequence[str] | None, *, quick: bool) -> list[Row]:
+    """The rows that are asked for. Raises: SystemExit for a name that no row has."""
+    unknown = {*(only or ())} - {row.name for row in rows}
+    if unknown:
+        raise SystemExit(f"no row {', '.join(sorted(unknown))}; there are {', '.join(row.name for row in rows)}")
+    return [row for row in rows if (not only or row.name in only) and (row.quick or not quick)]
+
+
+def line(outcome: Outcome) -> str:
+    """The row of the table."""
+    if outcome.mistake is not None or outcome.score is None or outcome.needed is None:
+        return f"{outcome.name:28} {'':10} {outcome.task:12} failed: {outcome.mistake}"
+    return (
+        f"{outcome.name:28} {outcome.parameters:10,} {outcome.task:12} {outcome.training_seconds:7.0f} s "
+        f"{outcome.measure:12} {outcome.score:7.3f} {outcome.needed:7.2f} "
+        f"{'passed' if outcome.certificate else 'FAILED'}{'' if outcome.reached else ', score MISSED'}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
