@@ -3,14 +3,15 @@
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.fuse import fuse_attention
+from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.spec import Spec
 
 __all__ = ["compile_spec"]
 
 
 def compile_spec(spec: Spec) -> Graph:
-    """The training graph of a spec, attention fused, verified: its inputs, such as source and target, to its logits.
+    """The training graph of a spec, attention fused, recurrences thinned, verified: its inputs, such as source and target, to its logits.
 
     Raises: SpecError with the places in the spec.
     """
-    return verify(fuse_attention(spec.graph()))
+    return verify(hoist(fuse_attention(spec.graph())))

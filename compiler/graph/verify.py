@@ -24,6 +24,9 @@ def verify(graph: Graph) -> Graph:
         if inferred != tuple(value.type for value in node.outputs):
             found = ", ".join(str(value.type) for value in node.outputs)
             raise GraphError(f"{label}: the rule gives {', '.join(map(str, inferred))}, the node says {found}")
+        for inner in vars(node.op).values():
+            if isinstance(inner, Graph):
+                verify(inner)
         for value in node.outputs:
             if len(set(value.type.names)) != len(value.type.names):
                 raise GraphError(f"{value.name} has an axis twice: {value.type}")

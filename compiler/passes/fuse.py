@@ -10,6 +10,7 @@ from xformc.compiler.ops.elementwise import Add, Dropout, Scale
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.layout import Align
 from xformc.compiler.ops.masks import MASKED, Fill, LocalMask
+from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.softmax import Softmax
 
 
@@ -49,8 +50,17 @@ def fuse_attention(graph: Graph) -> Graph:
         if item is not None:
             values[node.outputs[0].name] = _write(builder, values, item, reader)
         elif id(node) not in gone:
-            copy_node(builder, values, node)
+            copy_node(builder, values, _inside(node))
     return pruned(builder.finish(values[value.name] for value in graph.outputs))
+
+
+def _inside(node: Node) -> Node:
+    """The node, with the attentions in its body fused if it has one."""
+    return (
+        replace(node, op=replace(node.op, body=fuse_attention(node.op.body)))
+        if isinstance(node.op, Recurrence)
+        else node
+    )
 
 
 class _Reader:

@@ -7,23 +7,24 @@ from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
 from xformc.tokens import PAD
 
 
-def with_loss(graph: Graph, label_smoothing: float) -> Graph:
-    """The graph with a further input `labels` [batch, target] and the results loss, nll and count.
+def with_loss(graph: Graph, label_smoothing: float, ignore: int = PAD) -> Graph:
+    """The graph with a further input `labels` and the results loss, nll and count.
 
-    loss: mean label-smoothed cross entropy over the labels that are not padding; nll: sum of their unsmoothed cross
-    entropies, in nats; count: how many there are.
+    `labels` has the axes of the graph's result, [batch, .., classes], but the last. loss: mean label-smoothed cross
+    entropy over the labels that are not `ignore`; nll: sum of their unsmoothed cross entropies, in nats; count: how
+    many there are.
     """
     builder, values = rebuild(graph, f"{graph.name} loss", {})
     (logits,) = graph.outputs
     labels = builder.input("labels", Type("int64", logits.type.axes[:-1]))
     last = graph.producers()[logits.name]
-    fused = isinstance(last.op, Linear) and len(last.op.over) == 1 and graph.nodes[-1] == last
+    fused = isinstance(last.op, Linear) and graph.nodes[-1] == last and last.inputs[0].type.names[-1:] == last.op.over
     for node in graph.nodes[:-1] if fused else graph.nodes:
         copy_node(builder, values, node)
     if fused:
         x, *weights = (values[value.name] for value in last.inputs)
-        op = LinearCrossEntropy(label_smoothing, PAD)
+        op = LinearCrossEntropy(label_smoothing, ignore)
         return builder.finish(builder.emit_all(op, (x, labels, *weights), "loss", last.place))
     return builder.finish(
-        builder.emit_all(CrossEntropy(label_smoothing, PAD), (values[logits.name], labels), "loss", last.place)
+        builder.emit_all(CrossEntropy(label_smoothing, ignore), (values[logits.name], labels), "loss", last.place)
     )
