@@ -22,12 +22,13 @@ from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.passes.loss import with_loss
 from xformc.compiler.spec import load_spec
 from xformc.trainer.batches import Batch, make_batch, plan_batches
-from xformc.trainer.corpus import find_corpus
+from xformc.trainer.data import encode_corpus, find_corpus, read_corpus
 from xformc.trainer.device import choose_device, choose_precision
+from xformc.trainer.form import form_of
 from xformc.trainer.loop import take_step
 from xformc.trainer.run import Identity
-from xformc.trainer.text import encode_corpus, read_corpus
-from xformc.trainer.tokenizer import PAD, train_tokenizer
+from xformc.trainer.text import train_on
+from xformc.trainer.tokenizer import PAD
 from xformc.trainer.train import make_optimizer, make_recipe
 
 SPEC = Path(__file__).parent.parent / "specs" / "multi30k.yaml"
@@ -38,16 +39,15 @@ Step = Callable[[Batch], None]
 def main() -> None:
     arguments = parse_arguments()
     spec = load_spec(arguments.spec)
-    corpus = read_corpus(find_corpus(arguments.data, arguments.languages))
-    size = spec.inputs["source"].vocabulary
-    pairs = corpus.train
-    tokenizer = train_tokenizer(pairs.sources, pairs.targets, (size, size), kind="bpe", shared=True)
-    examples = encode_corpus(corpus, tokenizer, spec).train
+    form = form_of(spec, compile_spec(spec))
+    corpus = read_corpus(find_corpus(arguments.data, form, arguments.languages), form)
+    tokenizer = train_on(corpus.train, form, spec.train.tokenizer)
+    examples = encode_corpus(corpus, form, tokenizer).train
     batches = [make_batch(examples, rows) for rows in plan_batches(examples, spec.train.batch_tokens, 1, 0)]
     device = choose_device()
     precision = choose_precision(spec.train.precision, device)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {device}, ours in {precision}")
-    steps = {"plain loop, float32": plain_loop(size), f"xformc, {precision}": our_step(spec, precision)}
+    steps = {"plain loop, float32": plain_loop(form.classes), f"xformc, {precision}": our_step(spec, precision)}
     speeds = measure(steps, batches, arguments.seconds)
     for name, values in speeds.items():
         print(f"{name:24} {statistics.median(values):10,.0f} target tokens/s (median of {len(values)} turns)")
@@ -83,7 +83,7 @@ def run_turn(step: Step, turn: list[Batch]) -> float:
     start = time.perf_counter()
     for batch in turn:
         step(batch)
-    return sum(batch.tokens for batch in turn) / (time.perf_counter() - start)
+    return sum(batch.count for batch in turn) / (time.perf_counter() - start)
 
 
 def our_step(spec, precision: str) -> Step:
@@ -109,7 +109,7 @@ def plain_loop(size: int) -> Step:
 
     def step(batch: Batch) -> None:
         optimizer.zero_grad()
-        logits = model(batch.source, batch.target)
+        logits = model(batch.inputs["source"], batch.inputs["target"])
         loss = criterion(logits.flatten(0, 1), batch.labels.flatten())
         loss.backward()
         optimizer.step()

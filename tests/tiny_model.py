@@ -4,8 +4,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from xformc.trainer.batches import Examples, make_examples
+from xformc.trainer.batches import Examples
 from xformc.trainer.loop import Recipe
+from xformc.trainer.text import pair_examples
 
 PIECES = 20
 
@@ -38,7 +39,7 @@ def make_adam(model: nn.Module) -> torch.optim.Optimizer:
 def copy_examples(count: int = 64, seed: int = 0) -> Examples:
     random = np.random.default_rng(seed)
     sentences = [random.integers(4, PIECES, random.integers(1, 8)).tolist() for _ in range(count)]
-    return make_examples(sentences, sentences, longest=16)
+    return pair_examples(sentences, sentences, longest=16)
 
 
 def make_recipe(**changes: float | None) -> Recipe:

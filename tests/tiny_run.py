@@ -42,7 +42,7 @@ def write_corpus(folder: Path, count: int = 200) -> Path:
 
 def train_tiny(spec: Path, data: Path, out: Path, options: Options) -> State:
     torch.set_num_threads(1)
-    return train_weights(load_spec(spec), data, out, options, quiet=True)
+    return train_weights(load_spec(spec), data, out, options, quiet=True).state
 
 
 def load(folder: Path) -> Spec:

@@ -20,8 +20,8 @@ VALIDATION_SEED = 0
 class Recipe:
     """How to train: what the loop needs of a spec's `train` section, and of the command line.
 
-    `learning_rate` maps a step, counted from 1, to its rate. `batch_tokens` bounds the source and the target
-    tokens of one batch, `accumulate` batches make one update. Training ends after `steps` updates or
+    `learning_rate` maps a step, counted from 1, to its rate. `batch_tokens` bounds the positions that each input
+    has in one batch, `accumulate` batches make one update. Training ends after `steps` updates or
     `seconds`, whichever comes first; checkpoints come every so many steps or seconds.
     """
 
@@ -39,10 +39,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did: `nll` is the sum of the labels' losses in nats, on the model's device."""
+    """What one update did: `nll` is the sum of the losses of `count` labels in nats, on the model's device."""
 
     nll: torch.Tensor
-    tokens: int
+    count: int
     learning_rate: float
 
 
@@ -58,8 +58,7 @@ def fit(
 ) -> State:
     """Train `model` from `state` on and return where it ended, after `on_checkpoint` for that state.
 
-    `model(source, target, labels)` gives the mean loss, the summed negative log likelihood, and how many
-    labels.
+    `model(*inputs, labels)` gives the mean loss, the summed negative log likelihood, and how many labels.
     """
     batches = stream(examples, recipe, state)
     began = time.monotonic() - state.seconds
@@ -74,7 +73,7 @@ def fit(
             step=state.step + 1,
             epoch=epoch,
             batch=batch,
-            tokens=state.tokens + update.tokens,
+            tokens=state.tokens + update.count,
             seconds=time.monotonic() - began,
         )
         on_update(state, update)
@@ -90,13 +89,13 @@ def take_step(
     """One update from the batches of `group`: every label of the group counts the same."""
     device = next(model.parameters()).device
     torch.manual_seed(draw_seed(recipe.seed, step))  # pyright: ignore[reportUnknownMemberType]
-    tokens = sum(batch.tokens for batch in group)
+    count = sum(batch.count for batch in group)
     nll = torch.zeros((), device=device)
     optimizer.zero_grad()
     for batch in group:
         with autocast(device, recipe.bfloat16):
             loss, batch_nll, _ = model(*_inputs(batch, device))
-        (loss * (batch.tokens / tokens)).backward()
+        (loss * (batch.count / count)).backward()
         nll += batch_nll.detach()
     if recipe.clip_norm is not None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
@@ -104,20 +103,20 @@ def take_step(
     for parameters in optimizer.param_groups:
         parameters["lr"] = rate
     optimizer.step()
-    return Update(nll, tokens, rate)
+    return Update(nll, count, rate)
 
 
 def validation_loss(model: torch.nn.Module, examples: Examples, batch_tokens: int, *, bfloat16: bool) -> float:
-    """The mean negative log likelihood of the labels, in nats a token, without smoothing or dropout."""
+    """The mean negative log likelihood of the labels, in nats a label, without smoothing or dropout."""
     device = next(model.parameters()).device
-    nll, tokens = 0.0, 0
+    nll, count = 0.0, 0
     model.eval()
     with torch.no_grad(), autocast(device, bfloat16):
         for rows in plan_batches(examples, batch_tokens, VALIDATION_SEED, epoch=0):
             batch = make_batch(examples, rows)
             nll += model(*_inputs(batch, device))[1].item()
-            tokens += batch.tokens
-    return nll / tokens
+            count += batch.count
+    return nll / count
 
 
 def stream(examples: Examples, recipe: Recipe, state: State) -> Iterator[tuple[tuple[int, int], Batch]]:
@@ -149,9 +148,9 @@ def autocast(device: torch.device, enabled: bool) -> Generator[None]:
         yield
 
 
-def _inputs(batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _inputs(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:
     placed = batch.to(device)
-    return placed.source, placed.target, placed.labels
+    return *placed.inputs.values(), placed.labels
 
 
 def _checkpoint_due(recipe: Recipe, state: State, saved: State) -> bool:

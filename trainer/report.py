@@ -64,7 +64,7 @@ class Report:
         """Write the line for the updates since the last one. Raises: UserError as `update`."""
         if not self._pending:
             return
-        tokens = sum(update.tokens for update in self._pending)
+        tokens = sum(update.count for update in self._pending)
         loss = float(torch.stack([update.nll for update in self._pending]).sum()) / tokens
         check_finite(state, loss)
         speed = tokens / max(time.monotonic() - self._since, 1e-9)

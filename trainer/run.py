@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.trainer.checkpoint import remove_leavings, writing
+from xformc.trainer.labels import save_labels
 from xformc.trainer.tokenizer import Tokenizer, save_tokenizer
 
 IDENTITY, SPEC, METRICS, WEIGHTS = "run.json", "spec.yaml", "metrics.jsonl", "weights.safetensors"
@@ -39,12 +40,20 @@ def check_free(out: Path) -> None:
         )
 
 
-def create_run(out: Path, spec_yaml: str, identity: Identity, tokenizer: Tokenizer) -> None:
-    """Make the folder of a new run. Raises: UserError if it cannot be written; then nothing is left."""
+def create_run(
+    out: Path, spec_yaml: str, identity: Identity, tokenizer: Tokenizer | None, labels: Sequence[str] | None
+) -> None:
+    """Make the folder of a new run, with what reads its inputs and names its labels, if it has such.
+
+    Raises: UserError if it cannot be written; then nothing is left.
+    """
     with writing(out), atomic_directory(out, replace=False) as part:
         (part / SPEC).write_text(spec_yaml, encoding="utf-8")
         (part / IDENTITY).write_text(json.dumps(asdict(identity), indent=2) + "\n", encoding="utf-8")
-        save_tokenizer(tokenizer, part)
+        if tokenizer is not None:
+            save_tokenizer(tokenizer, part)
+        if labels is not None:
+            save_labels(labels, part)
         (part / METRICS).touch()
 
 
@@ -89,8 +98,8 @@ def _read_identity(out: Path) -> Mapping[str, object]:
 
 _WORDS = {
     "spec_sha256": "the spec has changed",
-    "train_sha256": "the training text has changed",
-    "valid_sha256": "the validation text has changed",
+    "train_sha256": "the training data has changed",
+    "valid_sha256": "the validation data has changed",
 }
 
 

@@ -1,66 +1,101 @@
-"""A corpus made ready for a spec: read, turned into token ids, and what was left out of it."""
+"""Text as examples: each task's columns become the token ids of the model's inputs, and their labels."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from xformc.compiler.spec import Spec
-from xformc.errors import UserError
-from xformc.trainer.batches import Examples, make_examples
-from xformc.trainer.corpus import CorpusFiles, Pairs, read_pairs
-from xformc.trainer.tokenizer import Tokenizer
+import numpy as np
 
-
-@dataclass(frozen=True)
-class Corpus:
-    """Both splits as sentences."""
-
-    train: Pairs
-    valid: Pairs
+from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
+from xformc.tokens import BEGIN, END, PAD
+from xformc.trainer.batches import Examples, without_long
+from xformc.trainer.columns import IGNORE, Sequences, Values, pack
+from xformc.trainer.corpus import Texts
+from xformc.trainer.form import Form
+from xformc.trainer.labels import label_ids, require_one_each
+from xformc.trainer.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 
-@dataclass(frozen=True)
-class EncodedCorpus:
-    """Both splits as token ids; pairs longer than `longest` tokens are not in them."""
-
-    train: Examples
-    valid: Examples
-    longest: int
+def train_on(texts: Texts, form: Form, wanted: TokenizerSection) -> Tokenizer:
+    """The tokenizer of a text's inputs. Raises: UserError as `train_tokenizer`."""
+    columns = {name: texts.columns[name] for name in form.texts}
+    return train_tokenizer(columns, _sizes(form), kind=wanted.kind, shared=wanted.shared)
 
 
-def read_corpus(files: CorpusFiles) -> Corpus:
-    """Read both splits. Raises: UserError as `read_pairs`."""
-    return Corpus(read_pairs(files.train), read_pairs(files.valid))
+def load_for(form: Form, wanted: TokenizerSection, run: Path) -> Tokenizer:
+    """The tokenizer that a run keeps. Raises: UserError as `load_tokenizer`."""
+    return load_tokenizer(run, _sizes(form), kind=wanted.kind, shared=wanted.shared)
 
 
-def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, spec: Spec) -> EncodedCorpus:
-    """Encode both splits. Raises: UserError if no pair of one is short enough for the spec."""
-    longest = min(spec.train.max_length, spec.train.batch_tokens)
-    return EncodedCorpus(
-        _encode(corpus.train, tokenizer, longest, "training"),
-        _encode(corpus.valid, tokenizer, longest, "validation"),
-        longest,
-    )
+def encode_texts(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    """The examples of the text of one split, without those that are too long.
+
+    Raises: UserError if labels and words do not go together, with the line.
+    """
+    return without_long(_ENCODERS[form.task](texts, form, tokenizer, labels))
 
 
-def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
-    """A line for each split: how many pairs there are, and how many were dropped for what."""
-    for name, pairs, examples in (
-        ("training", corpus.train, encoded.train),
-        ("validation", corpus.valid, encoded.valid),
-    ):
-        dropped = [
-            f"{pairs.empty:,} with an empty side" if pairs.empty else "",
-            f"{examples.too_long:,} longer than {encoded.longest} tokens" if examples.too_long else "",
-        ]
-        reasons = " and ".join(reason for reason in dropped if reason)
-        yield f"{name}: {len(examples):,} pairs" + (f" (dropped: {reasons})" if reasons else "")
+def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
+    """Pairs of sentences: the source with its end token; the target after the begin token, and its end as a label."""
+    given, labels = _shifted(pack(targets, before=[BEGIN], after=[END]))
+    return without_long(Examples({"source": pack(sources, after=[END]), "target": given}, labels, PAD, longest))
 
 
-def _encode(pairs: Pairs, tokenizer: Tokenizer, longest: int, name: str) -> Examples:
-    examples = make_examples(tokenizer.source.encode(pairs.sources), tokenizer.target.encode(pairs.targets), longest)
-    if not len(examples):
-        raise UserError(
-            f"every {name} pair is longer than {longest} tokens",
-            hint="raise train.max_length or train.batch_tokens, or split the text into sentences",
-        )
-    return examples
+def text_examples(texts: Sequence[Sequence[int]], longest: int) -> Examples:
+    """Texts to continue: each token is the label of those before it. Longer texts are cut into pieces of `longest`."""
+    whole = pack(texts, before=[BEGIN], after=[END])
+    given, labels = (_cut(side, longest) for side in _shifted(whole))
+    return Examples({"text": given}, labels, PAD, longest)
+
+
+def _translation(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    ids = _encode(texts, tokenizer)
+    return pair_examples(ids["source"], ids["target"], form.longest)
+
+
+def _language_model(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    return text_examples(_encode(texts, tokenizer)["text"], form.longest)
+
+
+def _classification(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    inputs = {name: pack(ids, after=[END]) for name, ids in _encode(texts, tokenizer).items()}
+    ids = [row[0] for row in label_ids(texts, labels, each=False)]
+    return Examples(inputs, Values(np.array(ids), whole=True), IGNORE, form.longest)
+
+
+def _tagging(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    (name,) = form.texts
+    words = tokenizer.vocabularies[name].encode_words(texts.columns[name])
+    tags = label_ids(texts, labels, each=True)
+    require_one_each(texts, {"words": list(map(len, words)), "labels": list(map(len, tags))})
+    return Examples({name: pack(words)}, replace(pack(tags), fill=IGNORE), IGNORE, form.longest)
+
+
+_ENCODERS: Mapping[str, Callable[[Texts, Form, Tokenizer, Sequence[str]], Examples]] = {
+    "translation": _translation,
+    "language_model": _language_model,
+    "tagging": _tagging,
+    "classification": _classification,
+}
+
+
+def _sizes(form: Form) -> dict[str, int]:
+    return {name: form.inputs[name].vocabulary for name in form.texts}
+
+
+def _encode(texts: Texts, tokenizer: Tokenizer) -> dict[str, list[list[int]]]:
+    return {name: vocabulary.encode(texts.columns[name]) for name, vocabulary in tokenizer.vocabularies.items()}
+
+
+def _shifted(whole: Sequences) -> tuple[Sequences, Sequences]:
+    """The sequences without their last item, and without their first."""
+    return replace(whole, ends=whole.ends - 1), replace(whole, starts=whole.starts + 1)
+
+
+def _cut(whole: Sequences, longest: int) -> Sequences:
+    """The sequences as pieces of `longest` items; the last piece of each has the rest."""
+    pieces = -(-whole.lengths() // longest)
+    rows = np.repeat(np.arange(len(whole)), pieces)
+    first = np.repeat(np.cumsum(pieces) - pieces, pieces)
+    starts = whole.starts[rows] + (np.arange(len(rows)) - first) * longest
+    return replace(whole, starts=starts, ends=np.minimum(starts + longest, whole.ends[rows]))

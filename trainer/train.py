@@ -1,5 +1,6 @@
-"""`xformc train`: from a spec and a folder of text to averaged weights and their score."""
+"""`xformc train`: from a spec and a folder of data to averaged weights and their score."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,13 @@ from xformc.trainer.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from xformc.trainer.corpus import CorpusFiles, find_corpus, read_pairs
+from xformc.trainer.corpus import Texts
+from xformc.trainer.data import Corpus, EncodedCorpus, describe_corpus, encode_corpus, find_corpus, read_corpus
 from xformc.trainer.device import choose_device, choose_precision
-from xformc.trainer.evaluate import Score, score_run
+from xformc.trainer.evaluate import score_run
+from xformc.trainer.form import Form, form_of
 from xformc.trainer.loop import Recipe, fit, validation_loss
+from xformc.trainer.metrics import Measure
 from xformc.trainer.report import Report, check_finite
 from xformc.trainer.run import (
     METRICS,
@@ -37,8 +41,8 @@ from xformc.trainer.run import (
     reopen_run,
 )
 from xformc.trainer.schedule import learning_rate
-from xformc.trainer.text import Corpus, EncodedCorpus, describe_corpus, encode_corpus, read_corpus
-from xformc.trainer.tokenizer import load_tokenizer, train_tokenizer
+from xformc.trainer.splits import CorpusFiles
+from xformc.trainer.text import load_for, train_on
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,22 @@ class Options:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The run's folder, its averaged weights, where training ended, and the score on the validation text."""
+    """The run's folder, its averaged weights, where training ended, and the scores on the validation data by key."""
 
     run: Path
     weights: Path
     state: State
-    score: Score
+    scores: Mapping[str, Measure]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Where training ended, and the data that it read."""
+
+    state: State
+    form: Form
+    corpus: Corpus
+    encoded: EncodedCorpus
 
 
 def train(
@@ -77,33 +91,31 @@ def train(
     minutes: float | None = None,
     seed: int | None = None,
 ) -> TrainResult:
-    """Train `spec` on the text in `data` into the run folder `out`, and score it; the options are `Options`.
+    """Train `spec` on what is in `data` into the run folder `out`, and score it; the options are `Options`.
 
-    Raises: UserError for anything wrong with the text or the run, or if training diverges.
+    Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
-    state = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed))
-    valid = read_pairs(_files(data, languages).valid)
+    trained = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed))
     console = Console(stderr=True)
     with console.status("build the engine") as status:
-        score = score_run(spec, out, valid.sources, valid.targets, status.update)
-    for line in (
-        f"validation BLEU {score.bleu:.2f} ({score.bleu_signature})",
-        f"validation chrF {score.chrf:.2f} ({score.chrf_signature}), exact matches {score.exact:.1%}",
-    ):
-        console.print(line, highlight=False, soft_wrap=True)
-    return TrainResult(out, out / WEIGHTS, state, score)
+        measures = score_run(spec, trained.form, out, trained.corpus.valid, status.update)
+    for measure in measures:
+        console.print(f"validation {measure.line()}", highlight=False, soft_wrap=True)
+    return TrainResult(out, out / WEIGHTS, trained.state, {measure.key: measure for measure in measures})
 
 
-def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Options, *, quiet: bool = False) -> State:
+def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Options, *, quiet: bool = False) -> Trained:
     """The part of `train` that makes `out/weights.safetensors`; `quiet` keeps stderr empty."""
     torch.set_flush_denormal(True)  # Adam's moments of rare pieces fade into denormals, which are slow
     if not options.resume:
         check_free(out)
-    corpus = read_corpus(_files(data, options.languages))
+    graph = compile_spec(spec)
+    form = form_of(spec, graph)
+    corpus = read_corpus(_files(data, form, options.languages), form)
     device = choose_device()
     identity = identify(spec, corpus, out, options, device)
-    encoded = open_run(spec, corpus, out, identity)
-    model = TorchModule(with_loss(compile_spec(spec), spec.train.label_smoothing), identity.seed).to(device)
+    encoded = open_run(spec, corpus, form, out, identity)
+    model = TorchModule(with_loss(graph, spec.train.label_smoothing, form.ignore), identity.seed).to(device)
     if identity.compile:
         model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
     job = _Job(
@@ -114,7 +126,7 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
     with Report(out / METRICS, job.recipe.steps, state, quiet=quiet) as report:
         for line in (*describe_corpus(corpus, encoded), _describe_model(job, device, state)):
             report.note(line)
-        return _run(job, state, report)
+        return Trained(_run(job, state, report), form, corpus, encoded)
 
 
 @dataclass(frozen=True)
@@ -165,8 +177,8 @@ def _describe_model(job: _Job, device: torch.device, state: State) -> str:
     return f"model: {count:,} parameters, {job.identity.precision} on {device}{where}"
 
 
-def _files(data: Path | CorpusFiles, languages: str | None) -> CorpusFiles:
-    return data if isinstance(data, CorpusFiles) else find_corpus(data, languages)
+def _files(data: Path | CorpusFiles, form: Form, languages: str | None) -> CorpusFiles:
+    return data if isinstance(data, CorpusFiles) else find_corpus(data, form, languages)
 
 
 def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: torch.device) -> Identity:
@@ -182,20 +194,21 @@ def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: to
     )
 
 
-def open_run(spec: Spec, corpus: Corpus, out: Path, identity: Identity) -> EncodedCorpus:
-    """Make the run's folder, or check that it is this run's, and give the text as its tokens.
+def open_run(spec: Spec, corpus: Corpus, form: Form, out: Path, identity: Identity) -> EncodedCorpus:
+    """Make the run's folder, or check that it is this run's, and give the data as its examples.
 
     Raises: UserError; then no folder was made.
     """
-    sizes = (spec.inputs["source"].vocabulary, spec.inputs["target"].vocabulary)
-    wanted = spec.train.tokenizer
-    if is_run(out):
+    known, texts = is_run(out), corpus.train
+    if known:
         reopen_run(out, spec.resolved_yaml(), identity)
-        return encode_corpus(corpus, load_tokenizer(out, sizes, shared=wanted.shared), spec)
-    pairs = corpus.train
-    tokenizer = train_tokenizer(pairs.sources, pairs.targets, sizes, kind=wanted.kind, shared=wanted.shared)
-    encoded = encode_corpus(corpus, tokenizer, spec)
-    create_run(out, spec.resolved_yaml(), identity, tokenizer)
+    tokenizer = None
+    if isinstance(texts, Texts):
+        wanted = spec.train.tokenizer
+        tokenizer = load_for(form, wanted, out) if known else train_on(texts, form, wanted)
+    encoded = encode_corpus(corpus, form, tokenizer)
+    if not known:
+        create_run(out, spec.resolved_yaml(), identity, tokenizer, corpus.labels)
     return encoded
 
 

@@ -38,6 +38,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
         x, weight, bias, labels, smoothing, ignore, dtype, enabled = arguments
         counted = labels != ignore
+        labels = torch.where(counted, labels, 0)  # what does not count needs a class all the same
         scale = 1.0 / counted.sum().clamp(min=1)
         needs_gradient = enabled and any(ctx.needs_input_grad[:3])
         low, low_weight = x.to(dtype), weight.to(dtype)

@@ -98,7 +98,7 @@ def test_take_step_accumulates_to_the_gradient_of_one_batch() -> None:
     for group in ((whole,), parts):
         model = TinyModel().eval()
         update = take_step(model, make_adam(model), group, make_recipe(), step=1)
-        assert update.tokens == whole.tokens
+        assert update.count == whole.count
         assert model.embedding.grad is not None
         gradients.append(model.embedding.grad)
     torch.testing.assert_close(gradients[0], gradients[1])
@@ -130,7 +130,7 @@ def test_stream_goes_on_from_a_position() -> None:
         epoch, batch = seen[index][0]
         position, following = next(stream(EXAMPLES, recipe, State(epoch=epoch, batch=batch)))
         assert position == seen[index + 1][0]
-        assert torch.equal(following.source, seen[index + 1][1].source)
+        assert torch.equal(following.inputs["source"], seen[index + 1][1].inputs["source"])
 
 
 def test_draw_seed_heeds_every_number() -> None:

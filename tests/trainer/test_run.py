@@ -14,13 +14,20 @@ SPEC = "name: a\nsizes:\n  d_model: 8\n"
 
 def make_run(out: Path) -> Path:
     vocabulary = Vocabulary(b"model")
-    create_run(out, SPEC, IDENTITY, Tokenizer(vocabulary, vocabulary))
+    create_run(out, SPEC, IDENTITY, Tokenizer({"source": vocabulary, "target": vocabulary}), ["no", "yes"])
     return out
 
 
 def test_create_run_writes_the_whole_folder(tmp_path: Path) -> None:
     out = make_run(tmp_path / "deep" / "run")
-    assert {path.name for path in out.iterdir()} == {"metrics.jsonl", "run.json", "spec.yaml", "tokenizer.model"}
+    assert {path.name for path in out.iterdir()} == {
+        "labels.txt",
+        "metrics.jsonl",
+        "run.json",
+        "spec.yaml",
+        "tokenizer.model",
+    }
+    assert (out / "labels.txt").read_text() == "no\nyes\n"
     assert (out / "spec.yaml").read_text() == SPEC
     assert recorded_precision(out) == "float32"
     reopen_run(out, SPEC, IDENTITY)
@@ -57,11 +64,11 @@ def test_check_free_refuses_what_is_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"train_sha256": "x"}, "the training text has changed"),
-        ({"valid_sha256": "x"}, "the validation text has changed"),
+        ({"train_sha256": "x"}, "the training data has changed"),
+        ({"valid_sha256": "x"}, "the validation data has changed"),
         ({"seed": 2}, "seed was 1 and is now 2"),
         ({"compile": True}, "compile was False and is now True"),
-        ({"seed": 2, "train_sha256": "x"}, "the training text has changed; seed was 1 and is now 2"),
+        ({"seed": 2, "train_sha256": "x"}, "the training data has changed; seed was 1 and is now 2"),
     ],
 )
 def test_reopen_run_says_what_has_changed(tmp_path: Path, change: dict[str, object], message: str) -> None:

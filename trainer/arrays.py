@@ -1,0 +1,68 @@
+"""Arrays read from `.npz` files, which hold numbers and texts but no objects."""
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xformc.errors import UserError
+from xformc.trainer.labels import COLUMN, label_names
+
+Array = npt.NDArray[Any]
+MOST_BYTES = 1 << 37
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The arrays of one file by name; `sha256` names their content."""
+
+    arrays: Mapping[str, Array]
+    path: Path
+    sha256: str
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Read a `.npz` file whole. Raises: UserError if it is none, is broken, or holds objects or more than 128 GiB."""
+    digest = hashlib.sha256()
+    arrays: dict[str, Array] = {}
+    try:
+        with zipfile.ZipFile(path) as packed:
+            unpacked = sum(member.file_size for member in packed.infolist())
+        if unpacked > MOST_BYTES:
+            raise ValueError(f"{unpacked:,} bytes are more than {MOST_BYTES:,}")
+        with np.load(path, allow_pickle=False) as file:
+            for name in sorted(file.files):
+                array: Array = file[name]
+                arrays[name] = array
+                digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+                digest.update(np.ascontiguousarray(array).data)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror or error}", place=str(path)) from error
+    except _BROKEN as error:
+        raise UserError(
+            f"not a whole .npz file of numbers and texts: {str(error) or type(error).__name__}",
+            place=str(path),
+            hint="write it with numpy.savez(path, **arrays)",
+        ) from error
+    return Arrays(arrays, path, digest.hexdigest())
+
+
+def array_labels(arrays: Arrays, classes: int) -> tuple[str, ...]:
+    """The names of the labels: those in the data, sorted, or where labels are ids, the ids.
+
+    Raises: UserError if there are not `classes` names.
+    """
+    labels = arrays.arrays.get(COLUMN)
+    if labels is None or labels.dtype.kind != "U":
+        return tuple(map(str, range(classes)))
+    return label_names(map(str, np.unique(labels[labels != ""])), classes, str(arrays.path))
+
+
+_BROKEN = (EOFError, ValueError, KeyError, MemoryError, UnpicklingError, zipfile.BadZipFile, zlib.error)

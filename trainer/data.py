@@ -1,0 +1,98 @@
+"""The data of a run: both splits read, and made into examples for the spec."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xformc.errors import UserError
+from xformc.trainer.array_examples import encode_arrays
+from xformc.trainer.arrays import Arrays, array_labels, read_arrays
+from xformc.trainer.batches import Examples
+from xformc.trainer.corpus import Texts, read_texts
+from xformc.trainer.form import Form
+from xformc.trainer.labels import label_names, labels_of
+from xformc.trainer.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
+from xformc.trainer.text import encode_texts
+from xformc.trainer.tokenizer import Tokenizer
+
+Split = Texts | Arrays
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Both splits as they were read, and the names of the labels if there are labels."""
+
+    train: Split
+    valid: Split
+    labels: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """Both splits as examples."""
+
+    train: Examples
+    valid: Examples
+
+
+def find_corpus(folder: Path, form: Form, languages: str | None = None) -> CorpusFiles:
+    """The files of a folder that have the data of the form's task. Raises: UserError if they are not there."""
+    if form.task == "translation":
+        return find_pairs(folder, languages)
+    if languages is not None:
+        raise UserError(f"--languages {languages} has nothing to choose: the task is {form.task}")
+    return find_files(folder, form.suffixes)
+
+
+def read_corpus(files: CorpusFiles, form: Form) -> Corpus:
+    """Read both splits. Raises: UserError as `read_texts` and `read_arrays`, or for labels that do not fit the spec."""
+    train, valid = (_read(split, form) for split in (files.train, files.valid))
+    return Corpus(train, valid, _label_names(train, form) if form.labelled else None)
+
+
+def encode_corpus(corpus: Corpus, form: Form, tokenizer: Tokenizer | None) -> EncodedCorpus:
+    """Make examples of both splits. Raises: UserError if the data does not fit the spec, or nothing is short enough."""
+    train, valid = (_encode(split, corpus, form, tokenizer) for split in (corpus.train, corpus.valid))
+    return EncodedCorpus(train, valid)
+
+
+def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
+    """A line for each split: how many examples there are, and how many were dropped for what."""
+    for name, split, examples in (
+        ("training", corpus.train, encoded.train),
+        ("validation", corpus.valid, encoded.valid),
+    ):
+        empty = split.empty if isinstance(split, Texts) else 0
+        dropped = [
+            f"{empty:,} with an empty side" if empty else "",
+            f"{examples.too_long:,} longer than {examples.longest} tokens" if examples.too_long else "",
+        ]
+        reasons = " and ".join(reason for reason in dropped if reason)
+        yield f"{name}: {len(examples):,} examples" + (f" (dropped: {reasons})" if reasons else "")
+
+
+def _read(files: Files, form: Form) -> Split:
+    return read_arrays(files[0]) if suffix_of(files[0]) == "npz" else read_texts(files, form.columns)
+
+
+def _label_names(split: Split, form: Form) -> tuple[str, ...]:
+    if isinstance(split, Arrays):
+        return array_labels(split, form.classes)
+    rows = labels_of(split, each=form.positions is not None)
+    return label_names((label for row in rows for label in row), form.classes, str(split.path))
+
+
+def _encode(split: Split, corpus: Corpus, form: Form, tokenizer: Tokenizer | None) -> Examples:
+    names = corpus.labels or ()
+    if isinstance(split, Arrays):
+        examples = encode_arrays(split, form, names)
+    else:
+        assert tokenizer is not None
+        examples = encode_texts(split, form, tokenizer, names)
+    if not len(examples):
+        raise UserError(
+            f"every example is longer than {form.longest} tokens",
+            place=str(split.path),
+            hint="raise train.max_length or train.batch_tokens, or split the data into shorter parts",
+        )
+    return examples
