@@ -1,20 +1,14 @@
 """`xformc translate`: lines of text in, lines of text out."""
 
 import json
-import os
-import stat
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from typer import Argument, Option
 
+from xformc.commands.text_lines import lines_of_stdin, one_line
 from xformc.runtime.engine import BATCH_TOKENS, WINDOW, Hypothesis, load
-from xformc.runtime.lines import read_lines
 
 ENGINE_HELP = "The engine: a folder made by `xformc build`."
 
@@ -48,7 +42,7 @@ def translate(
     With --json, it is {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, one object a line.
     """
     loaded = load(engine, threads=threads)
-    with _lines_of_stdin() as lines:
+    with lines_of_stdin() as lines:
         results = loaded.translate_stream(
             lines,
             window=1 if sys.stdin.isatty() else window,
@@ -71,32 +65,6 @@ def _render(line: int, hypotheses: list[Hypothesis], *, as_json: bool, scores: b
         found = [{"text": one.text, "score": round(one.score, 6)} for one in hypotheses]
         return json.dumps({"line": line, "hypotheses": found}, ensure_ascii=False) + "\n"
     if several:
-        return "".join(f"{line} ||| {_one_line(one.text)} ||| {one.score:.4f}\n" for one in hypotheses)
-    text = _one_line(hypotheses[0].text)
+        return "".join(f"{line} ||| {one_line(one.text)} ||| {one.score:.4f}\n" for one in hypotheses)
+    text = one_line(hypotheses[0].text)
     return f"{hypotheses[0].score:.4f}\t{text}\n" if scores else f"{text}\n"
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\r", " ").replace("\n", " ")
-
-
-@contextmanager
-def _lines_of_stdin() -> Generator[Iterator[str]]:
-    """The lines of standard input; with a progress bar if only standard error is a terminal."""
-    stream = sys.stdin.buffer
-    lines = read_lines(stream, "<stdin>")
-    if stream.isatty() or not sys.stderr.isatty():
-        yield lines
-        return
-    status = os.fstat(stream.fileno())
-    size = status.st_size if stat.S_ISREG(status.st_mode) else None
-    columns = (BarColumn(), TextColumn("{task.fields[lines]:,} lines"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=size, lines=0)
-
-        def counted() -> Iterator[str]:
-            for number, line in enumerate(lines, start=1):
-                progress.update(task, lines=number, completed=stream.tell() if size else 0)
-                yield line
-
-        yield counted()
