@@ -1,10 +1,11 @@
-"""Ops that work on each position alone: activations, addition, multiplication, scaling and dropout."""
+"""Ops that work on each number alone, or on pairs matched by axis name: activations, arithmetic and dropout."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import add, mul, truediv
 from typing import Any, ClassVar
 
-from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Applied, Site, checked_probability, primitive
 from xformc.compiler.graph.rules import (
@@ -18,7 +19,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
-from xformc.compiler.ops.layout import aligner, emit_aligned
+from xformc.compiler.ops.layout import aligner, emit_aligned, union
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,20 @@ UNARY: dict[str, tuple[str, str]] = {
     "tanh": ("tanh", "Tanh"),
     "sigmoid": ("sigmoid", "Sigmoid"),
     "silu": ("silu", ""),
+    "elu": ("elu", "Elu"),
+    "exp": ("exp", "Exp"),
 }
-"""Each activation's name in torch.nn.functional and in ONNX, where it has one."""
+"""Each function's name in torch and in ONNX, where it has one; elu is x, or exp(x) - 1 where x is negative."""
 
 FADES: dict[Hidden, frozenset[str]] = {
-    "zero": frozenset({"relu", "gelu", "tanh", "silu"}),
-    "masked": frozenset({"relu", "gelu", "silu", "sigmoid"}),
+    "zero": frozenset({"relu", "gelu", "tanh", "silu", "elu"}),
+    "masked": frozenset({"relu", "gelu", "silu", "sigmoid", "exp"}),
     "open": frozenset(),
 }
 """The functions that give exactly zero for zero, and for MASKED."""
+
+LARGEST_SHIFT = 1e6
+"""What may be added to MASKED so that its softmax stays zero."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,26 @@ class Multiply(Op):
 
 
 @dataclass(frozen=True)
+class Divide(Op):
+    """`a / b`, matched by axis name; an axis that one side lacks is broadcast."""
+
+    kind: ClassVar[str] = "divide"
+
+
+@dataclass(frozen=True)
 class Scale(Op):
     """`factor * x`."""
 
     kind: ClassVar[str] = "scale"
     factor: float
+
+
+@dataclass(frozen=True)
+class Shift(Op):
+    """`x + by`."""
+
+    kind: ClassVar[str] = "shift"
+    by: float
 
 
 @dataclass(frozen=True)
@@ -84,26 +105,18 @@ def _same(op: Op, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 def _binary_types(op: Op, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     first, second = inputs
     require(first.dtype == second.dtype, f"needs one dtype, found {first.dtype} and {second.dtype}")
-    for axis in first.axes:
-        other = next((item for item in second.axes if item.name == axis.name), axis)
-        require(axis == other, f"axis {axis.name} has two sizes: {axis.size} and {other.size}")
-    return (Type(first.dtype, _union(first.axes, second.axes)),)
-
-
-def _union(first: tuple[Axis, ...], second: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
-    return (*(axis for axis in shorter if axis not in longer), *longer)
+    return (Type(first.dtype, union(first.axes, second.axes)),)
 
 
 def _nothing_mixed(op: Op, node: Node) -> frozenset[str]:
     return frozenset()
 
 
-for _op in (Unary, Scale, Dropout):
+for _op in (Unary, Scale, Shift, Dropout):
     types.rule(_op)(_same)
-for _op in (Add, Multiply):
+for _op in (Add, Multiply, Divide):
     types.rule(_op)(_binary_types)
-for _op in (Unary, Add, Multiply, Scale, Dropout):
+for _op in (Unary, Add, Multiply, Divide, Scale, Shift, Dropout):
     mixes.rule(_op)(_nothing_mixed)
 
 
@@ -115,6 +128,11 @@ def _unary_hidden(op: Unary, node: Node, inputs: tuple[Hidden, ...], keys: froze
 @hidden.rule(Scale)
 def _scale_hidden(op: Scale, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
     return inputs[0] if inputs[0] == "zero" or op.factor >= 0.01 else "open"
+
+
+@hidden.rule(Shift)
+def _shift_hidden(op: Shift, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return inputs[0] if inputs[0] == "masked" and op.by <= LARGEST_SHIFT else "open"
 
 
 @hidden.rule(Dropout)
@@ -132,9 +150,15 @@ def _multiply_hidden(op: Multiply, node: Node, inputs: tuple[Hidden, ...], keys:
     return "zero" if "zero" in inputs else "open"
 
 
+@hidden.rule(Divide)
+def _divide_hidden(op: Divide, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "zero" if inputs[0] == "zero" else "open"
+
+
 @to_torch.rule(Unary)
 def _unary_torch(op: Unary, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
-    return getattr(torch.functional, UNARY[op.function][0])
+    name = UNARY[op.function][0]
+    return getattr(torch.functional if hasattr(torch.functional, name) else torch.torch, name)
 
 
 @to_onnx.rule(Unary)
@@ -144,16 +168,12 @@ def _unary_onnx(op: Unary, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
     return (onnx.op(UNARY[op.function][1], *inputs),)
 
 
-@to_torch.rule(Add)
-def _add_torch(op: Add, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
-    first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
-    return lambda a, b: first(a) + second(b)
+def _binary_torch(function: Callable[[Any, Any], Any]) -> Callable[[Any, Node, TorchNamespace], Callable[..., Any]]:
+    def compile(op: Op, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
+        first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
+        return lambda a, b: function(first(a), second(b))
 
-
-@to_torch.rule(Multiply)
-def _multiply_torch(op: Multiply, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
-    first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
-    return lambda a, b: first(a) * second(b)
+    return compile
 
 
 def _binary_onnx(kind: str) -> Callable[[Any, Node, OnnxEmitter, tuple[str, ...]], tuple[str, ...]]:
@@ -167,8 +187,9 @@ def _binary_onnx(kind: str) -> Callable[[Any, Node, OnnxEmitter, tuple[str, ...]
     return emit
 
 
-to_onnx.rule(Add)(_binary_onnx("Add"))
-to_onnx.rule(Multiply)(_binary_onnx("Mul"))
+for _op, _function, _kind in ((Add, add, "Add"), (Multiply, mul, "Mul"), (Divide, truediv, "Div")):
+    to_torch.rule(_op)(_binary_torch(_function))
+    to_onnx.rule(_op)(_binary_onnx(_kind))
 
 
 @to_torch.rule(Scale)
@@ -181,6 +202,16 @@ def _scale_onnx(op: Scale, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
     return (onnx.op("Mul", *inputs, float(op.factor)),)
 
 
+@to_torch.rule(Shift)
+def _shift_torch(op: Shift, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    return lambda x: x + op.by
+
+
+@to_onnx.rule(Shift)
+def _shift_onnx(op: Shift, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("Add", *inputs, float(op.by)),)
+
+
 @to_torch.rule(Dropout)
 def _dropout_torch(op: Dropout, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     return lambda x: torch.dropout(x, op.probability, torch.training)
@@ -190,6 +221,36 @@ def _dropout_torch(op: Dropout, node: Node, torch: TorchNamespace) -> Callable[[
 def _scale(site: Site, x: Value, factor: float) -> Value:
     """Every number times `factor`."""
     return site.emit(Scale(float(factor)), x)
+
+
+@primitive("shift", by="number")
+def _shift(site: Site, x: Value, by: float) -> Value:
+    """Every number plus `by`."""
+    return site.emit(Shift(float(by)), x)
+
+
+@primitive("plus", by="value")
+def _plus(site: Site, x: Value, by: Value) -> Value:
+    """`x + by`: axes are matched by name, and the result has those of both."""
+    return site.emit(Add(), x, _vectors(site, by))
+
+
+@primitive("times", by="value")
+def _times(site: Site, x: Value, by: Value) -> Value:
+    """`x * by`: axes are matched by name, and the result has those of both."""
+    return site.emit(Multiply(), x, _vectors(site, by))
+
+
+@primitive("divide", by="value")
+def _divide(site: Site, x: Value, by: Value) -> Value:
+    """`x / by`: axes are matched by name, and the result has those of both."""
+    return site.emit(Divide(), x, _vectors(site, by))
+
+
+def _vectors(site: Site, by: Value) -> Value:
+    if by.type.dtype != "float32":
+        raise site.refuse(f"needs a value of numbers, found {by.name}: {by.type}", "embed the tokens first")
+    return by
 
 
 @primitive("dropout", probability="number")
@@ -218,7 +279,7 @@ def _activation(function: str) -> None:
     def apply(site: Site, x: Value) -> Value:
         return site.emit(Unary(function), x)
 
-    apply.__doc__ = f"The activation function {function}."
+    apply.__doc__ = f"The function {function} of every number."
     primitive(function)(apply)
 
 

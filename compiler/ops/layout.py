@@ -1,4 +1,4 @@
-"""Ops that only rearrange axes, and the two functions with which every rule matches axes by name."""
+"""Ops that only rearrange axes, and the functions with which every rule matches axes by name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,6 +67,22 @@ def _expand_torch(op: Expand, node: Node, torch: TorchNamespace) -> Callable[[An
 @to_onnx.rule(Expand)
 def _expand_onnx(op: Expand, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("Unsqueeze", *inputs, [-1]),)
+
+
+def union(first: tuple[Axis, ...], second: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The axes of two values that are matched by name: the batch, then those of the first in order.
+
+    One that the second alone has stands before the axis that follows it there, or else last. Raises: RuleError where
+    an axis has two sizes.
+    """
+    merged, after = list(first), len(first)
+    for axis in reversed(second):
+        known = next((item for item in first if item.name == axis.name), None)
+        require(known in (None, axis), f"axis {axis.name} has two sizes: {known and known.size} and {axis.size}")
+        after = merged.index(axis) if known else after
+        if known is None:
+            merged.insert(after, axis)
+    return tuple(sorted(merged, key=lambda axis: axis.name != "batch"))
 
 
 def permutation(found: Type, wanted: Type) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,18 +1,15 @@
 """Every op: PyTorch and ONNX Runtime give the same, on random shapes, in both targets."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from one_op import Case, assert_same_everywhere, one_op, run_onnx
 
-from xformc.compiler.backends.initializers import Initializers, save_model
-from xformc.compiler.backends.models import forward_model
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.certify.subject import open_session
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Op
 from xformc.compiler.graph.rules import RuleError, mixes, to_onnx, to_step, to_torch, types
@@ -21,25 +18,15 @@ from xformc.compiler.ops.attention import Attention
 from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import UNARY, Add, Dropout, Multiply, Scale, Unary
 from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.keys import Append, AsKeys
 from xformc.compiler.ops.layout import Align, Expand
 from xformc.compiler.ops.linear import Linear
-from xformc.compiler.ops.keys import Append, AsKeys
 from xformc.compiler.ops.masks import Fill, LocalMask, PaddingMask
 from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Positions, Sinusoid
 from xformc.compiler.ops.softmax import Softmax
 
 TRAINING_ONLY = {"dropout", "cross_entropy", "linear_cross_entropy"}
-
-
-@dataclass(frozen=True)
-class Case:
-    """A one-op graph: its inputs by name and axes, its parameters by axes."""
-
-    op: Op
-    inputs: tuple[tuple[str, ...], ...]
-    parameters: tuple[tuple[str, ...], ...] = ()
-    dtype: str = "float32"
 
 
 CASES = {
@@ -93,51 +80,12 @@ CASES = {
     ),
 }
 
-SAME = {"u": "t"}
-"""Axes that are as long as another."""
-
-KNOWN = {"d", "k", "v", "h", "o"}
-"""Axes whose sizes stand in the graph; the others are known only at run time."""
-
-
-def one_op(case: Case, sizes: dict[str, int]) -> Graph:
-    builder = GraphBuilder("one op")
-
-    def axes(names: tuple[str, ...]) -> tuple[Axis, ...]:
-        return tuple(Axis(name, sizes[name] if name in KNOWN else None) for name in names)
-
-    values = [builder.input(f"x{i}", Type("float32", axes(names))) for i, names in enumerate(case.inputs)]
-    for index, names in enumerate(case.parameters):
-        initial = Initial("normal", 1.0)
-        values.append(builder.parameter(f"p/{index}", Type("float32", axes(names)), initial))
-    return verify(builder.finish(builder.emit_all(case.op, values, "y")))
-
-
-def run_onnx(graph: Graph, module: TorchModule, inputs: list[np.ndarray], folder, *, fused: bool) -> list[np.ndarray]:
-    initializers = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
-    save_model(forward_model(graph, initializers, fused=fused), initializers, folder)
-    session = open_session(folder / "model.onnx")
-    return session.run(None, {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)})
-
 
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_op_is_the_same_in_torch_and_onnx(name: str, data: st.DataObject, tmp_path_factory) -> None:
-    case = CASES[name]
-    letters = sorted({letter for names in (*case.inputs, *case.parameters) for letter in names})
-    sizes = {letter: data.draw(st.integers(1, 5), label=letter) for letter in letters}
-    sizes |= {letter: sizes[other] for letter, other in SAME.items() if letter in sizes}
-    graph = one_op(case, sizes)
-    random = np.random.default_rng(data.draw(st.integers(0, 99), label="seed"))
-    inputs = [random.standard_normal([sizes[a] for a in names]).astype(np.float32) for names in case.inputs]
-    module = TorchModule(graph, seed=1)
-    with torch.no_grad():
-        expected = module(*map(torch.from_numpy, inputs)).numpy()
-    for fused in (False, True):
-        (found,) = run_onnx(graph, module, inputs, tmp_path_factory.mktemp("op"), fused=fused)
-        assert found.shape == expected.shape
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert_same_everywhere(CASES[name], data, tmp_path_factory.mktemp("op"))
 
 
 def ids_graph(op: Op, table: tuple[int, int] | None = None) -> Graph:
@@ -229,7 +177,7 @@ def test_every_op_has_its_rules() -> None:
     for table in (types, mixes, to_torch):
         assert table.kinds() >= kinds, f"{table.name} lacks {kinds - table.kinds()}"
     assert to_onnx.kinds() == kinds - TRAINING_ONLY
-    assert to_step.kinds() == {"as_keys", "attention", "local_mask", "positions"}
+    assert to_step.kinds() == {"as_keys", "attention", "local_mask", "positions", "recurrence"}
 
 
 def test_missing_rule_names_op_and_table() -> None:

@@ -1,0 +1,95 @@
+"""Derived steps beside the training form, in PyTorch and in ONNX Runtime, with a beam and without."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from one_op import run_onnx
+
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.verify import verify
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.step import PAST, Decoder, State, derive_step, with_beam
+from xformc.compiler.spec import load_spec
+
+Run = Callable[[list[np.ndarray]], list[np.ndarray]]
+_NUMPY = {"float32": np.float32, "int64": np.int64, "bool": np.bool_}
+
+
+def language_graph(folder: Path, steps: str, sizes: str = "", blocks: str = "{}") -> Graph:
+    """The graph of a language model whose decoder has these steps, written on one line, between its two tables."""
+    text = f"""\
+task: language_model
+sizes: {{d_model: 6, vocabulary: 20{", " if sizes else ""}{sizes}}}
+inputs: {{text: {{tokens: vocabulary}}}}
+model:
+  start: {{from: text, do: [embedding: d_model]}}
+  decoder: {{from: start, do: {steps}}}
+  logits: {{from: decoder, do: [linear: {{to: vocabulary, bias: false}}]}}
+blocks: {blocks}
+"""
+    path = folder / "model.yaml"
+    path.write_text(text, encoding="utf-8")
+    return compile_spec(load_spec(path))
+
+
+def assert_steps_are_the_training_form(graph: Graph, folder: Path, time: str = "text", length: int = 7) -> Decoder:
+    """So many steps give what the graph gives of that many tokens. Returns the decoder."""
+    graph = verify(inference(graph))
+    module, decoder = TorchModule(graph, seed=3).eval(), derive_step(graph, time)
+    tokens = np.random.default_rng(0).integers(4, 20, (4, length))
+    with torch.no_grad():
+        expected = module(torch.from_numpy(tokens)).numpy()
+    for run in (_torch_run, _onnx_run):
+        found = _steps(decoder, run, module, tokens, folder)
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4)
+        found = _steps(with_beam(decoder), run, module, tokens.reshape(2, 2, length), folder)
+        np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-5, rtol=1e-4)
+    return decoder
+
+
+def _steps(
+    decoder: Decoder, run: Callable[..., Run], module: TorchModule, tokens: np.ndarray, folder: Path
+) -> np.ndarray:
+    """The logits of one step after another, along the time axis. Tokens: [batch, time] or [batch, beam, time]."""
+    verify(decoder.prepare), verify(decoder.step)
+    prepared = run(decoder.prepare, module, folder / "prepare")([]) if decoder.prepare.outputs else []
+    known = dict(zip((value.name for value in decoder.prepared), prepared, strict=True))
+    constants = prepared[: len(decoder.constants)]
+    states = [_initial(state, known, tokens.shape) for state in decoder.states]
+    step, logits = run(decoder.step, module, folder / "step"), list[np.ndarray]()
+    for position in range(tokens.shape[-1]):
+        token = tokens[..., position : position + 1]
+        now, *states = step([token, np.array(position), *constants, *states])
+        logits.append(now)
+    return np.concatenate(logits, -2)
+
+
+def _initial(state: State, known: dict[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    kind = state.past.type
+    rows = dict(zip(("batch", "beam"), shape[:-1], strict=False))
+    sizes = [rows.get(a.name, 0 if a.name.startswith(PAST) else a.size) for a in kind.axes]
+    if state.initial is None:
+        return np.zeros(sizes, _NUMPY[kind.dtype])
+    missing = [index for index, name in enumerate(kind.names) if name not in state.initial.type.names]
+    return np.broadcast_to(np.expand_dims(known[state.initial.name], missing), sizes)
+
+
+def _torch_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
+    compiled = TorchModule(graph).eval()
+    compiled.load_arrays(module.state_dict())
+
+    def run(inputs: list[np.ndarray]) -> list[np.ndarray]:
+        with torch.no_grad():
+            found = compiled(*map(torch.tensor, inputs))
+        return [value.numpy() for value in (found if isinstance(found, tuple) else (found,))]
+
+    return run
+
+
+def _onnx_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
+    folder.mkdir(exist_ok=True)
+    return lambda inputs: run_onnx(graph, module, inputs, folder, fused=False)
