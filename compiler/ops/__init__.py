@@ -14,6 +14,7 @@ from xformc.compiler.ops import (
     positions,
     recurrence,
     softmax,
+    weights,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "positions",
     "recurrence",
     "softmax",
+    "weights",
 ]

@@ -204,6 +204,13 @@ def _local(op: LocalMask, x: Type) -> Type:
     return Type("bool", (x.axis(op.queries), x.axis(op.keys)))
 
 
+@primitive("zero_padding")
+def _zero_padding(site: Site, x: Value) -> Value:
+    """`x` with zeros at the positions that are padding."""
+    mask = site.mask(site.positions(x))
+    return x if mask is None else site.emit(Fill(0.0), x, mask)
+
+
 @primitive("mask", causal=optional("flag"), edges=optional("value"))
 def _mask(site: Site, x: Value, causal: bool = False, edges: Value | None = None) -> Value:
     """Scores over keys, with those hidden that a query may not see.

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op, Value
-from xformc.compiler.graph.primitives import Site, primitive
+from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
@@ -115,11 +115,11 @@ def _sinusoid_onnx(op: Sinusoid, node: Node, onnx: OnnxEmitter, inputs: tuple[st
     return (onnx.op("Reshape", onnx.op("Concat", *pairs, axis=-1), shape),)
 
 
-@primitive("learned_positions", limit="axis")
-def _learned_positions(site: Site, x: Value, limit: Axis) -> Value:
-    """The row of a table for each position of `x`, as wide as its last axis; at most `limit` positions."""
+@primitive("learned_positions", limit="axis", to=optional("axis"))
+def _learned_positions(site: Site, x: Value, limit: Axis, to: Axis | None = None) -> Value:
+    """The row of a table for each position of `x`, as wide as its last axis or as `to`; at most `limit` positions."""
     index = site.emit(Positions(site.positions(x), limit.size), x, name="index")
-    return site.emit(Embedding(), index, table(site, limit, x.type.axes[-1]))
+    return site.emit(Embedding(), index, table(site, limit, to or x.type.axes[-1]))
 
 
 @primitive("sinusoid")
