@@ -18,7 +18,7 @@ Settings = dict[str, Any]
 class Row:
     """One architecture on one task.
 
-    `spec` is the content of the spec to train: it extends a shipped one. The engine's `score` must be at least
+    `spec` is the content of the spec to train, which extends a shipped one. The engine's `score` must be at least
     `needed`, or where `lower` is better at most that; training stops after `minutes`.
     """
 
@@ -46,7 +46,7 @@ def _row(name: str, row: Settings, table: Settings) -> Row:
     task = table["tasks"][row["task"]]
     assert row["task"] in TASKS, row["task"]
     merged = merge(merge({"train": table["recipe"]}, task), row)
-    spec = {"extends": row.get("spec", name), **{key: merged[key] for key in SECTIONS if key in merged}}
+    spec = {"name": name, "extends": row.get("spec", name), **{key: merged[key] for key in SECTIONS if key in merged}}
     measured = {key: merged[key] for key in ("score", "needed", "minutes", "lower", "quick") if key in merged}
     return Row(name=name, task=row["task"], spec=spec, **measured)
 

@@ -1,0 +1,91 @@
+"""The zoo's table and harness: what a row trains, what its line says, and how a row fails."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchmarks.zoo.__main__ import choose, line
+from benchmarks.zoo.harness import Outcome, run_row
+from benchmarks.zoo.rows import Row, merge, read_rows
+from benchmarks.zoo.tasks import TASKS
+from xformc.compiler import compile_spec
+from xformc.compiler.spec import load_spec
+
+TABLE = """\
+recipe: {steps: 100, schedule: {warmup_steps: 10, scale: 2}}
+tasks:
+  numbers: {score: exact_match, needed: 0.5, minutes: 1, train: {schedule: {scale: 3}}, decode: {beam_width: 2}}
+rows:
+  transformer_base: {task: numbers, sizes: {layers: 1}, train: {steps: 7}, needed: 0.25}
+  other: {task: numbers, spec: numbers, quick: true, lower: true}
+"""
+
+
+def row(**changes: object) -> Row:
+    settings = {"name": "tiny", "task": "tagging", "spec": {}, "score": "accuracy", "needed": 0.9, "minutes": 1.0}
+    return Row(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+def test_row_adds_its_own_settings_to_those_of_its_task_and_of_all(tmp_path: Path) -> None:
+    (tmp_path / "rows.yaml").write_text(TABLE)
+    first, second = read_rows(tmp_path / "rows.yaml")
+    assert first.spec == {
+        "name": "transformer_base",
+        "extends": "transformer_base",
+        "sizes": {"layers": 1},
+        "train": {"steps": 7, "schedule": {"warmup_steps": 10, "scale": 3}},
+        "decode": {"beam_width": 2},
+    }
+    assert (first.score, first.needed, first.quick) == ("exact_match", 0.25, False)
+    assert (second.spec["extends"], second.needed, second.quick, second.lower) == ("numbers", 0.5, True, True)
+
+
+def test_merge_leaves_its_arguments_as_they_are() -> None:
+    base, over = {"a": {"b": 1}}, {"a": {"c": 2}}
+    assert merge(base, over) == {"a": {"b": 1, "c": 2}}
+    assert (base, over) == ({"a": {"b": 1}}, {"a": {"c": 2}})
+
+
+@pytest.mark.parametrize("row", read_rows(), ids=lambda row: row.name)
+def test_every_row_is_a_spec_without_mistakes(row: Row, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(dict(row.spec)))
+    assert compile_spec(load_spec(path)).parameter_count() < 2_000_000
+    assert row.task in TASKS
+
+
+def test_lower_scores_are_better_where_the_row_says_so() -> None:
+    assert row(needed=0.9).reached(0.9) and not row(needed=0.9).reached(0.89)
+    assert row(needed=11.0, lower=True).reached(10.9) and not row(needed=11.0, lower=True).reached(11.1)
+
+
+def test_quick_and_only_choose_rows() -> None:
+    rows = [row(name="a"), row(name="b", quick=True)]
+    assert choose(rows, None, quick=False) == rows
+    assert choose(rows, None, quick=True) == rows[1:]
+    assert choose(rows, ["a"], quick=False) == rows[:1]
+
+
+def test_only_refuses_a_row_that_there_is_not() -> None:
+    with pytest.raises(SystemExit, match="no row c; there are a, b"):
+        choose([row(name="a"), row(name="b")], ["c"], quick=False)
+
+
+def test_ci_has_a_row_for_itself() -> None:
+    assert 0 < len(choose(read_rows(), None, quick=True)) < len(read_rows())
+
+
+def test_row_that_fails_says_which_command_and_why(tmp_path: Path) -> None:
+    outcome = run_row(row(spec={"extends": "transformer_bass"}), tmp_path)
+    assert outcome.mistake is not None and outcome.mistake.startswith("xformc check: ")
+    assert "there is no spec 'transformer_bass'" in outcome.mistake
+    assert not outcome.reached and not outcome.certificate
+    assert "failed: xformc check" in line(outcome)
+
+
+def test_line_says_what_was_missed() -> None:
+    good = Outcome("tiny", "tagging", 1234, 5.0, "accuracy", 0.95, 0.9, certificate=True, reached=True)
+    assert line(good).split() == ["tiny", "1,234", "tagging", "5", "s", "accuracy", "0.950", "0.90", "passed"]
+    bad = Outcome("tiny", "tagging", 1234, 5.0, "accuracy", 0.85, 0.9, certificate=True, reached=False)
+    assert line(bad).endswith("passed, score MISSED")
