@@ -8,11 +8,11 @@ import numpy as np
 from xformc.compiler.spec.model import Input, InputKind
 from xformc.errors import UserError
 from xformc.tokens import PAD
-from xformc.trainer.arrays import Array, Arrays
+from xformc.trainer.arrays import Array, Arrays, label_ids_of
 from xformc.trainer.batches import Examples, without_long
-from xformc.trainer.columns import IGNORE, Column, Counts, Edges, Sequences, Values
+from xformc.trainer.columns import Column, Counts, Edges, Sequences, Values
 from xformc.trainer.form import Form
-from xformc.trainer.labels import COLUMN, some
+from xformc.trainer.labels import COLUMN, IGNORE, some
 
 
 def encode_arrays(arrays: Arrays, form: Form, names: Sequence[str]) -> Examples:
@@ -59,9 +59,8 @@ class _Reader:
         """The array `name`, of one of these kinds of numbers and of shape [n, *sizes], where a word is any size."""
         self.known.add(name)
         array = self.arrays.get(name)
-        wanted = (
-            f"'{name}' must be {' or '.join(_DTYPES[kind] for kind in kinds)} [{', '.join(map(str, ('n', *sizes)))}]"
-        )
+        words = " or ".join(dict.fromkeys(_DTYPES[kind] for kind in kinds))
+        wanted = f"'{name}' must be {words} [{', '.join(map(str, ('n', *sizes)))}]"
         if array is None:
             self.problems.append(f"{wanted}, and is missing")
             return None
@@ -125,9 +124,10 @@ class _Reader:
         sequence = self.columns.get(each or "")
         if array is None or (each is not None and sequence is None):
             return
-        ids = _label_ids(array, names)
+        ids = label_ids_of(array, names)
         known = (ids >= 0) & (ids < self.form.classes)
-        wanted = f"'{COLUMN}' must be from 0 to {self.form.classes - 1}" if array.dtype.kind != "U" else some(names)
+        words = f"one of {some(names)}" if array.dtype.kind == "U" else f"from 0 to {self.form.classes - 1}"
+        wanted = f"'{COLUMN}' must be {words}"
         if sequence is None:
             if self.holds(known, wanted):
                 self.columns[COLUMN] = Values(ids, whole=True)
@@ -148,7 +148,7 @@ _KINDS: Mapping[InputKind, Callable[[_Reader, str, Input], None]] = {
     "values": _Reader.values,
     "edges": _Reader.edges,
 }
-_DTYPES = {"b": "bool", "i": "int", "u": "uint", "f": "float", "U": "text"}
+_DTYPES = {"b": "bool", "i": "int", "u": "int", "f": "float", "U": "text"}
 
 
 def _inside(lengths: Counts, width: int) -> Array:
@@ -160,12 +160,3 @@ def _ragged(array: Array, lengths: Counts, fill: int = PAD) -> Sequences:
     """The rows of `array` [n, longest, ..], each as long as `lengths` says."""
     ends = np.cumsum(lengths)
     return Sequences(array[_inside(lengths, array.shape[1])], ends - lengths, ends, fill)
-
-
-def _label_ids(array: Array, names: Sequence[str]) -> Array:
-    """Labels as int64 ids: of a text its place among the names, IGNORE for an empty one, -1 for an unknown one."""
-    if array.dtype.kind != "U":
-        return array.astype(np.int64)
-    ids = {**{name: index for index, name in enumerate(names)}, "": IGNORE}
-    found, inverse = np.unique(array, return_inverse=True)
-    return np.array([ids.get(str(name), -1) for name in found], np.int64)[inverse].reshape(array.shape)

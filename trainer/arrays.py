@@ -3,7 +3,7 @@
 import hashlib
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xformc.errors import UserError
-from xformc.trainer.labels import COLUMN, label_names
+from xformc.trainer.labels import COLUMN, IGNORE, label_names
 
 Array = npt.NDArray[Any]
 MOST_BYTES = 1 << 37
@@ -63,6 +63,15 @@ def array_labels(arrays: Arrays, classes: int) -> tuple[str, ...]:
     if labels is None or labels.dtype.kind != "U":
         return tuple(map(str, range(classes)))
     return label_names(map(str, np.unique(labels[labels != ""])), classes, str(arrays.path))
+
+
+def label_ids_of(array: Array, names: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Labels as ids: of a text its place among the names, IGNORE for an empty one, -1 for an unknown one."""
+    if array.dtype.kind != "U":
+        return array.astype(np.int64)
+    ids = {**{name: index for index, name in enumerate(names)}, "": IGNORE}
+    found, inverse = np.unique(array, return_inverse=True)
+    return np.array([ids.get(str(name), -1) for name in found], np.int64)[inverse].reshape(array.shape)
 
 
 _BROKEN = (EOFError, ValueError, KeyError, MemoryError, UnpicklingError, zipfile.BadZipFile, zlib.error)

@@ -16,8 +16,6 @@ from xformc.tokens import PAD
 
 Array = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
-IGNORE = -100
-"""The label of a position that has none, in tagging and classification; elsewhere it is PAD."""
 LENGTH_MULTIPLE = 2
 
 

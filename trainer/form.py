@@ -7,8 +7,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
 from xformc.tokens import PAD
-from xformc.trainer.columns import IGNORE
-from xformc.trainer.labels import COLUMN
+from xformc.trainer.labels import COLUMN, IGNORE
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from xformc.trainer.corpus import Texts
 
 COLUMN = "labels"
 FILE = "labels.txt"
+IGNORE = -100
+"""The label of a position that has none, in tagging and classification; elsewhere it is PAD."""
 LISTED = 8
 
 
@@ -39,7 +41,7 @@ def label_ids(texts: Texts, names: Sequence[str], *, each: bool) -> list[list[in
     unknown = {label: line for line, row in zip(texts.lines, rows, strict=True) for label in row if label not in ids}
     if unknown:
         raise UserError(
-            f"labels that the training data does not have: {some(list(unknown))}",
+            f"labels that the model does not know: {some(list(unknown))}",
             place=f"{texts.path}:{next(iter(unknown.values()))}",
             hint=f"the labels are {some(names)}",
         )

@@ -67,19 +67,18 @@ def translation_measures(outputs: Sequence[str], references: Sequence[Sequence[s
     ]
 
 
-def label_measures(
-    found: NDArray[np.int64], wanted: NDArray[np.int64], classes: int, what: str, lines: str = ""
-) -> list[Measure]:
+def label_measures(found: NDArray[np.int64], wanted: NDArray[np.int64], classes: int, what: str) -> list[Measure]:
     """Accuracy, and with fewer than 100 labels the mean of their F1 scores; found and wanted are ids [n].
 
-    The mean is over the labels that were found or wanted, each counting the same (macro F1).
+    The mean is over the labels that were found or wanted, each counting the same (macro F1). `what` names the things
+    that have labels. An id of `classes` in `found` is no label, and always wrong.
     """
     right = int((found == wanted).sum())
     accuracy = Measure("accuracy", "accuracy", right / len(wanted), f"{right:,} of {len(wanted):,} {what}", True)
     if classes >= MOST_CLASSES:
         return [accuracy]
-    hits = np.bincount(wanted[found == wanted], minlength=classes)
-    total = np.bincount(found, minlength=classes) + np.bincount(wanted, minlength=classes)
+    hits, *totals = (np.bincount(ids, minlength=classes)[:classes] for ids in (wanted[found == wanted], found, wanted))
+    total = totals[0] + totals[1]
     met = total > 0
     mean = float((2 * hits[met] / total[met]).mean())
     return [accuracy, Measure("macro_f1", "macro F1", mean, f"the mean over {met.sum()} labels", True)]

@@ -9,10 +9,10 @@ import numpy as np
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.tokens import BEGIN, END, PAD
 from xformc.trainer.batches import Examples, without_long
-from xformc.trainer.columns import IGNORE, Sequences, Values, pack
+from xformc.trainer.columns import Sequences, Values, pack
 from xformc.trainer.corpus import Texts
 from xformc.trainer.form import Form
-from xformc.trainer.labels import label_ids, require_one_each
+from xformc.trainer.labels import IGNORE, label_ids, require_one_each
 from xformc.trainer.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 

@@ -1,0 +1,119 @@
+"""Text as examples, for each task that reads text."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xformc.compiler.graph.axes import Axis
+from xformc.compiler.spec.model import Input
+from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
+from xformc.errors import UserError
+from xformc.trainer.batches import Batch, Examples, make_batch, plan_batches
+from xformc.trainer.corpus import Texts, read_texts
+from xformc.trainer.form import Form
+from xformc.trainer.text import encode_texts, load_for, pair_examples, text_examples, train_on
+from xformc.trainer.tokenizer import save_tokenizer
+
+WORDS = TokenizerSection(kind="word")
+
+
+def tokens(size: int = 50) -> Input:
+    return Input("tokens", (Axis("vocabulary", size),), None, None)  # type: ignore[arg-type]
+
+
+def form(task: str, *inputs: str, longest: int = 16, positions: str | None = None) -> Form:
+    return Form(task, {name: tokens() for name in inputs}, 2, positions, longest)
+
+
+def read(tmp_path: Path, content: str, form: Form) -> Texts:
+    (tmp_path / "a.tsv").write_text(content, encoding="utf-8")
+    return read_texts((tmp_path / "a.tsv",), form.columns)
+
+
+def only(examples: Examples) -> Batch:
+    return make_batch(examples, np.arange(len(examples)))
+
+
+def test_text_examples_predict_every_token_once_in_pieces() -> None:
+    examples = text_examples([[4, 5, 6, 7, 8], [9]], longest=4)
+    batch = only(examples)
+    assert batch.inputs["text"].tolist() == [[2, 4, 5, 6], [7, 8, 0, 0], [2, 9, 0, 0]]
+    assert batch.labels.tolist() == [[4, 5, 6, 7], [8, 3, 0, 0], [9, 3, 0, 0]]
+    assert (batch.count, examples.too_long) == (8, 0)
+
+
+def test_text_examples_of_an_exact_length_have_no_empty_piece() -> None:
+    assert only(text_examples([[4, 5, 6]], longest=2)).labels.tolist() == [[4, 5], [6, 3]]
+
+
+def test_pair_examples_pad_no_further_than_the_longest() -> None:
+    batch = only(pair_examples([[4] * 4], [[5]], longest=5))
+    assert {name: tensor.shape for name, tensor in batch.inputs.items()} == {"source": (1, 5), "target": (1, 2)}
+
+
+def test_classification_has_one_label_and_ends_its_inputs(tmp_path: Path) -> None:
+    wanted = form("classification", "premise", "hypothesis")
+    texts = read(tmp_path, "a b\tc\tyes\nb\tc a b\tno\n\nx\ty\t\n", wanted)
+    assert texts.empty == 2
+    tokenizer = train_on(texts, wanted, WORDS)
+    batch = only(encode_texts(texts, wanted, tokenizer, ("no", "yes")))
+    assert list(batch.inputs) == ["premise", "hypothesis"]
+    assert batch.inputs["premise"][1].tolist() == [tokenizer.vocabularies["premise"].encode(["b"])[0][0], 3, 0, 0]
+    assert batch.inputs["hypothesis"].shape == (2, 4)
+    assert batch.labels.tolist() == [1, 0]
+    assert batch.count == 2
+
+
+def test_tagging_has_a_label_for_each_word(tmp_path: Path) -> None:
+    wanted = form("tagging", "text", positions="text")
+    texts = read(tmp_path, "the dog runs\tD N V\nruns\tV\n", wanted)
+    tokenizer = train_on(texts, wanted, WORDS)
+    examples = encode_texts(texts, wanted, tokenizer, ("D", "N", "V"))
+    batch = only(examples)
+    assert batch.labels.tolist() == [[0, 1, 2, -100], [2, -100, -100, -100]]
+    assert batch.inputs["text"][0, 2] == batch.inputs["text"][1, 0]
+    assert batch.inputs["text"][1].tolist()[1:] == [0, 0, 0]
+    assert batch.count == 4
+
+
+def test_tagging_names_the_line_with_other_numbers_of_words_and_labels(tmp_path: Path) -> None:
+    wanted = form("tagging", "text", positions="text")
+    texts = read(tmp_path, "a\tD\n\na b\tD D D\na\tD D\n", wanted)
+    with pytest.raises(UserError, match="2 words and 3 labels, and so 1 more lines") as caught:
+        encode_texts(texts, wanted, train_on(texts, wanted, WORDS), ("D",))
+    assert caught.value.place == f"{tmp_path / 'a.tsv'}:3"
+
+
+def test_unknown_labels_are_named_with_their_line(tmp_path: Path) -> None:
+    wanted = form("classification", "text")
+    texts = read(tmp_path, "a\tyes\nb\tmaybe\nc\tnever\n", wanted)
+    with pytest.raises(UserError, match="the model does not know: maybe, never") as caught:
+        encode_texts(texts, wanted, train_on(texts, wanted, WORDS), ("no", "yes"))
+    assert caught.value.place == f"{tmp_path / 'a.tsv'}:2"
+    assert caught.value.hint == "the labels are no, yes"
+
+
+def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="2 columns, where 3 are required") as caught:
+        read(tmp_path, "a\tyes\n", form("classification", "premise", "hypothesis"))
+    assert caught.value.hint == "a line is premise, one tab, hypothesis, one tab, labels"
+
+
+def test_language_model_reads_lines_and_keeps_its_tokenizer(tmp_path: Path) -> None:
+    wanted = form("language_model", "text")
+    texts = read(tmp_path, "one two\nthree\n", wanted)
+    tokenizer = train_on(texts, wanted, WORDS)
+    save_tokenizer(tokenizer, tmp_path)
+    assert load_for(wanted, WORDS, tmp_path) == tokenizer
+    assert only(encode_texts(texts, wanted, tokenizer, ())).count == 5
+
+
+def test_batches_of_every_kind_hold_all_examples(tmp_path: Path) -> None:
+    wanted = form("classification", "premise", "hypothesis", longest=9)
+    content = "".join(f"{'a ' * (1 + i % 7)}\t{'b ' * (1 + i % 5)}\tyes\n" for i in range(60))
+    texts = read(tmp_path, content, wanted)
+    examples = encode_texts(texts, wanted, train_on(texts, wanted, WORDS), ("yes",))
+    plan = plan_batches(examples, 40, 1, 0)
+    assert sorted(np.concatenate(plan).tolist()) == list(range(60))
+    assert all(tensor.numel() <= 40 for rows in plan for tensor in make_batch(examples, rows).inputs.values())
