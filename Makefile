@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
 
-.PHONY: help setup check test demo bench docs clean
+.PHONY: help setup check test demo zoo bench docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -56,8 +56,12 @@ demo: setup  ## train, build, certify and use a small Transformer: numbers in En
 	@echo '  xformc check specs/transformer_base.yaml'
 	@echo '  xformc train --help'
 
+zoo: setup  ## train, certify and score every architecture on a small task; QUICK=1 for a few of them
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m benchmarks.zoo $(if $(QUICK),--quick)
+
 bench: setup  ## list the benchmarks; each says what it measures
-	@ls benchmarks
+	@grep -Hm1 '^"""' benchmarks/[a-z]*.py benchmarks/zoo/__main__.py | sed 's/:"""/: /; s/"""$$//'
 
 docs: setup  ## write the JSON schema of the spec language to build/schema.json
 	mkdir -p build
