@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
+from xformc.runtime.manifest import SampleDefaults
 from xformc.runtime.options import checked_integer, checked_number
 
 MAX_NEW_TOKENS, MAX_TEMPERATURE, MAX_TOP_K = 100_000, 100.0, 10**6
@@ -33,7 +34,7 @@ class SampleOptions:
     max_new_tokens: int
 
 
-def resolve_sample_options(defaults: SampleOptions, arguments: SampleArguments) -> SampleOptions:
+def resolve_sample_options(defaults: SampleDefaults, arguments: SampleArguments) -> SampleOptions:
     """Fill what `arguments` leaves open with the defaults, and check the whole.
 
     Raises: UserError naming the option, what it must be, and what it is.

@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tests.task_specs import write_task
+from tests.task_specs import LANGUAGE_MODEL
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.initializers import MODEL, Initializers, save_model
 from xformc.compiler.backends.models import sampling_model
@@ -22,6 +22,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import derive_step
 from xformc.compiler.search.uniform import emit_stream, emit_uniform
+from xformc.compiler.spec import load_spec
 from xformc.runtime.sampling import SampleOptions
 
 ALL = SampleOptions(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=12)
@@ -74,10 +75,21 @@ class LanguageModel:
 Make = Callable[..., LanguageModel]
 
 
+DECODERS = {
+    "attention": "causal_self_attention",
+    "gru": "gru",
+    "lstm": "lstm",
+}
+
+
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    def build(seed: int = 0, *, longest: int | None = None, fused: bool = False) -> LanguageModel:
-        graph = inference(compile_spec(write_task(tmp_path, "language_model")))
+    def build(
+        seed: int = 0, *, longest: int | None = None, fused: bool = False, decoder: str = "attention"
+    ) -> LanguageModel:
+        path = tmp_path / f"{decoder}.yaml"
+        path.write_text(LANGUAGE_MODEL.replace("causal_self_attention", DECODERS[decoder]), encoding="utf-8")
+        graph = inference(compile_spec(load_spec(path)))
         module = TorchModule(graph, seed=seed).eval()
         with torch.no_grad():
             dict(module.named_parameters())["logits/bias"][END] = 1.0
@@ -112,6 +124,13 @@ def test_sampling_draws_what_the_definition_draws(make: Make, name: str, fused: 
     results = [one for seed in seeds for one in followed(lm, OPTIONS[name], range(seed, seed + len(PROMPTS)))]
     assert [one.problem for one in results] == [""] * len(results)
     assert sum(one.decided for one in results) > 0.9 * sum(one.tokens for one in results)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_sampling_reads_prompts_with_any_step(make: Make, decoder: str) -> None:
+    results = followed(make(2, decoder=decoder), replace(ALL, top_k=20), range(5))
+    assert [one.problem for one in results] == [""] * 5
+    assert sum(one.decided for one in results) > 0.8 * sum(one.tokens for one in results)
 
 
 def test_sampling_ends_texts_at_the_end_token_and_at_the_limit(make: Make) -> None:

@@ -1,0 +1,120 @@
+"""Continuing texts with the engine of a language model, which samples inside its ONNX model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.runtime.batches import batches_by_length
+from xformc.runtime.sampling import SampleOptions
+from xformc.runtime.session import Interface, Session
+from xformc.runtime.texts import MAX_TOKENS, encode_line
+from xformc.runtime.tokenizer import Tokenizer
+from xformc.tokens import END, PAD
+
+SAMPLING = Interface(
+    ("prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"), ("tokens", "lengths", "scores")
+)
+"""The model of a language model's engine."""
+
+MAX_SEED = 2**62
+
+
+@dataclass(frozen=True)
+class SampleResult:
+    """The continuation of each prompt.
+
+    tokens: [batch, length] int64, those sampled, with the end token where it was, and 0 after it.
+    lengths: [batch] int64, how many tokens each has, the end token included.
+    scores: [batch] float32, the log probability of each by the model, without temperature and filters.
+    """
+
+    tokens: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The ids of a text to continue, without an end token, and the seed of its random numbers."""
+
+    ids: Sequence[int]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What a prompt was continued by: text to put after it, its log probability, its ids, with the end token.
+
+    `text` begins with a space where the first token begins a word.
+    """
+
+    text: str
+    score: float
+    tokens: tuple[int, ...]
+
+
+def sample(session: Session, prompts: Sequence[Prompt], options: SampleOptions, end: int = END) -> SampleResult:
+    """Continue the prompts, at least one, together. `end` is the token that ends a text.
+
+    Raises: UserError if ONNX Runtime refuses or fails.
+    """
+    ids = np.full((len(prompts), max(len(prompt.ids) for prompt in prompts)), PAD, np.int64)
+    for row, prompt in enumerate(prompts):
+        ids[row, : len(prompt.ids)] = prompt.ids
+    feeds = {
+        "prompt": ids,
+        "seed": np.array([prompt.seed for prompt in prompts], np.int64),
+        "max_new_tokens": np.array(options.max_new_tokens, np.int64),
+        "temperature": np.array(options.temperature, np.float32),
+        "top_k": np.array(options.top_k, np.int64),
+        "top_p": np.array(options.top_p, np.float32),
+        **({} if end == END else {"end_token": np.array(end, np.int64)}),
+    }
+    return SampleResult(*session.run(feeds))
+
+
+def check_seed(seed: object) -> int:
+    """The seed of a call. Raises: UserError unless it is an integer from 0 to MAX_SEED."""
+    if type(seed) is not int or not 0 <= seed <= MAX_SEED:
+        raise UserError(f"seed must be an integer from 0 to {MAX_SEED}, not {seed!r}")
+    return seed
+
+
+def encode_prompt(
+    line: int, text: str, *, tokenizer: Tokenizer, seed: int, longest: int | None, truncate: bool
+) -> Prompt:
+    """The prompt of this line of a call; a text that is cut keeps its end. `longest`: the positions of the model.
+
+    Raises: UserError for a text that is too long, or no Unicode.
+    """
+
+    def encode(text: str) -> list[int]:
+        return tokenizer.encode("text", text)[:-1]
+
+    most = MAX_TOKENS if longest is None else longest - 1
+    ids = encode_line(line, text, encode=encode, longest=most, truncate=truncate, tail=most)
+    return Prompt(ids, seed + line - 1)
+
+
+def continue_prompts(
+    session: Session, tokenizer: Tokenizer, options: SampleOptions, batch_tokens: int, prompts: Sequence[Prompt]
+) -> list[Continuation]:
+    """The continuation of each prompt, in order; they are run together by length, up to `batch_tokens` tokens."""
+    results: dict[int, Continuation] = {}
+    lengths = [len(prompt.ids) + options.max_new_tokens for prompt in prompts]
+    for group in batches_by_length(lengths, batch_tokens):
+        found = sample(session, [prompts[index] for index in group], options)
+        for row, index in enumerate(group):
+            tokens = tuple(int(token) for token in found.tokens[row, : found.lengths[row]])
+            text = _added(tokenizer, prompts[index].ids, tokens)
+            results[index] = Continuation(text, float(found.scores[row]), tokens)
+    return [results[index] for index in range(len(prompts))]
+
+
+def _added(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
+    """The text of the tokens as it is after the prompt."""
+    before, whole = tokenizer.decode("text", prompt), tokenizer.decode("text", [*prompt, *tokens])
+    return whole.removeprefix(before) if whole.startswith(before) else tokenizer.decode("text", tokens)
