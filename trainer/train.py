@@ -222,10 +222,13 @@ def make_optimizer(spec: Spec, model: torch.nn.Module) -> torch.optim.Optimizer:
 def make_recipe(spec: Spec, identity: Identity, minutes: float | None) -> Recipe:
     """What the loop needs of the spec; `minutes` takes the place of the spec's unless it is None."""
     section, schedule, checkpoint = spec.train, spec.train.schedule, spec.train.checkpoint
-    d_model = int(spec.sizes["d_model"])
     return Recipe(
-        learning_rate=lambda step: learning_rate(
-            step, d_model=d_model, warmup_steps=schedule.warmup_steps, scale=schedule.scale
+        learning_rate=partial(
+            learning_rate,
+            d_model=int(spec.sizes["d_model"]),
+            warmup_steps=schedule.warmup_steps,
+            scale=schedule.scale,
+            decay_steps=section.steps if schedule.decay == "linear" else None,
         ),
         batch_tokens=section.batch_tokens,
         accumulate=section.accumulate,

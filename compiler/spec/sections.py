@@ -37,10 +37,14 @@ class Optimizer(Section):
 
 
 class Schedule(Section):
-    """`scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)` (Vaswani et al. 2017, equation 3)."""
+    """`scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)` (Vaswani et al. 2017, equation 3).
+
+    `decay: linear` multiplies that by `1 - step / steps`, so that it ends at 0.
+    """
 
     warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 4000
     scale: Positive = 1.0
+    decay: Literal["none", "linear"] = "none"
 
 
 class Checkpoint(Section):
