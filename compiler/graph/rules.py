@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import Cost
 from xformc.compiler.graph.graph import Graph, Node, Op, Value
 from xformc.errors import UserError
 
@@ -170,6 +171,7 @@ MixesRule = Callable[[Any, Node], frozenset[str]]
 TorchRule = Callable[[Any, Node, TorchNamespace], Callable[..., Any]]
 OnnxRule = Callable[[Any, Node, OnnxEmitter, tuple[str, ...]], tuple[str, ...]]
 StepRule = Callable[[Any, Node, Stepper], tuple[Value, ...]]
+CostRule = Callable[[Any, Node], Cost]
 
 HiddenRule = Callable[[Any, Node, tuple[Hidden, ...], frozenset[str]], Hidden]
 
@@ -178,6 +180,7 @@ mixes: Table[MixesRule] = Table("mixes")
 to_torch: Table[TorchRule] = Table("to_torch")
 to_onnx: Table[OnnxRule] = Table("to_onnx")
 to_step: Table[StepRule] = Table("to_step")
+cost: Table[CostRule] = Table("cost")
 hidden: Table[HiddenRule] = Table("hidden")
 """What becomes of keys that come later, given what the inputs hold there and the axes of keys. No entry: "open"."""
 
@@ -198,6 +201,11 @@ def require(condition: bool, message: str) -> None:
     """Raise RuleError(message) unless the condition holds; for the guards of `types` rules."""
     if not condition:
         raise RuleError(message)
+
+
+def cost_of(node: Node) -> Cost:
+    """What this node costs. Raises: RuleError where its op does not say."""
+    return cost.of(node.op, node.place)(node.op, node)
 
 
 def mixed_axes(node: Node) -> frozenset[str]:

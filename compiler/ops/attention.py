@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.cost import Cost, count, moving
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.rules import (
     Hidden,
     OnnxEmitter,
     Stepper,
     TorchNamespace,
+    cost,
     hidden,
     mixes,
     require,
@@ -230,3 +232,12 @@ def _masked(onnx: OnnxEmitter, mask: str, found: Type, scores: Type) -> str:
         return emit_aligned(onnx, onnx.op("Where", mask, 0.0, MASKED), found, scores)
 
     return onnx.once(f"bias of {mask} over {scores}", make)
+
+
+@cost.rule(Attention)
+def _attention_cost(op: Attention, node: Node) -> Cost:
+    """Two products; then for each score its scale, its masks and biases, and the five operations of the softmax."""
+    query, key, value = (item.type for item in node.inputs[:3])
+    scores = count((*query.axes[:-1], key.axis(op.keys)))
+    products = scores * (count(query.axes[-1:]) + count(value.axes[-1:])) * 2
+    return moving(node, products, scores * (len(node.inputs) - 3 + op.local + 6))

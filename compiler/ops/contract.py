@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import Cost, count, moving
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
 from xformc.compiler.graph.rules import (
     Hidden,
     OnnxEmitter,
     TorchNamespace,
+    cost,
     hidden,
     mixes,
     require,
@@ -116,6 +118,11 @@ def _contract_onnx(op: Contract, node: Node, onnx: OnnxEmitter, inputs: tuple[st
     if len(plan.rows) != 1 or len(plan.columns) != 1:
         product = onnx.op("Reshape", product, onnx.shape(plan.product.axes))
     return (emit_aligned(onnx, product, plan.product, node.outputs[0].type),)
+
+
+@cost.rule(Contract)
+def _contract_cost(op: Contract, node: Node) -> Cost:
+    return moving(node, count((*node.outputs[0].type.axes, node.inputs[0].type.axis(op.over))) * 2)
 
 
 @primitive("contract", by="value", over="name")

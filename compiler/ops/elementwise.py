@@ -6,12 +6,14 @@ from operator import add, mul, truediv
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Applied, Site, checked_probability, primitive
 from xformc.compiler.graph.rules import (
     Hidden,
     OnnxEmitter,
     TorchNamespace,
+    cost,
     hidden,
     mixes,
     require,
@@ -118,6 +120,7 @@ for _op in (Add, Multiply, Divide):
     types.rule(_op)(_binary_types)
 for _op in (Unary, Add, Multiply, Divide, Scale, Shift, Dropout):
     mixes.rule(_op)(_nothing_mixed)
+    cost.rule(_op)(per_result(1))
 
 
 @hidden.rule(Unary)

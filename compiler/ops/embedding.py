@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import Cost, size_in_bytes
 from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,13 @@ def _embedding_torch(op: Embedding, node: Node, torch: TorchNamespace) -> Callab
 def _embedding_onnx(op: Embedding, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     ids, table = inputs
     return (onnx.op("Gather", table, ids, axis=0),)
+
+
+@cost.rule(Embedding)
+def _embedding_cost(op: Embedding, node: Node) -> Cost:
+    """Of the table, only the rows that are looked up are read."""
+    rows = size_in_bytes(node.outputs[0].type)
+    return Cost(read=size_in_bytes(node.inputs[0].type) + rows, written=rows)
 
 
 @primitive("embedding", on="int64", size="axis")

@@ -1,16 +1,18 @@
 """Positions as keys: the axis that attention looks along. In a step they are a cache of what has been."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import FREE, Cost, Reach, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
     TorchNamespace,
+    cost,
     mixes,
     require,
     to_onnx,
@@ -118,6 +120,16 @@ def _append_onnx(op: Append, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     if op.window is None:
         return (seen,)
     return (onnx.op("Slice", seen, [-op.window], [2**31], [index]),)
+
+
+@cost.rule(AsKeys)
+def _as_keys_cost(op: AsKeys, node: Node) -> Cost:
+    if op.window is None:
+        return replace(FREE, reach=Reach(op.positions, "all"))
+    return replace(FREE, reach=Reach(op.positions, "local", op.window - 1, Axis("r", op.window)))
+
+
+cost.rule(Append)(per_result(0))
 
 
 @primitive("as_keys", on=None, window=optional("number"))

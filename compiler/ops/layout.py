@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import FREE
 from xformc.compiler.graph.graph import Node, Op
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,10 @@ def _expand_torch(op: Expand, node: Node, torch: TorchNamespace) -> Callable[[An
 @to_onnx.rule(Expand)
 def _expand_onnx(op: Expand, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("Unsqueeze", *inputs, [-1]),)
+
+
+for _op in (Align, Expand):
+    cost.rule(_op)(lambda op, node: FREE)
 
 
 def union(first: tuple[Axis, ...], second: tuple[Axis, ...]) -> tuple[Axis, ...]:

@@ -6,9 +6,10 @@ from math import prod, sqrt
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import ZERO, Cost, count, moving
 from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
 from xformc.compiler.ops.layout import aligner, emit_aligned
 
 
@@ -81,6 +82,13 @@ def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     bias = [onnx.flat(name, new) for name in inputs[2:]]
     product = onnx.op("Gemm", rows, onnx.flat(inputs[1], new, width), *bias, transB=1)
     return (onnx.op("Reshape", product, onnx.shape(node.outputs[0].type.axes)),)
+
+
+@cost.rule(Linear)
+def _linear_cost(op: Linear, node: Node) -> Cost:
+    x, results = node.inputs[0].type, count(node.outputs[0].type.axes)
+    products = results * count(x.axis(name) for name in op.over) * 2
+    return moving(node, products, results if len(node.inputs) == 3 else ZERO)
 
 
 @primitive("linear", to="axes", over=optional("axes"), bias=optional("flag"))

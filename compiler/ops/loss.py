@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.cost import Cost, count, moving
 from xformc.compiler.graph.graph import Node, Op
-from xformc.compiler.graph.rules import TorchNamespace, mixes, require, to_torch, types
+from xformc.compiler.graph.rules import TorchNamespace, cost, mixes, require, to_torch, types
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,16 @@ def _linear_cross_entropy_torch(op: LinearCrossEntropy, node: Node, torch: Torch
         return torch.linear_cross_entropy(rows, weight, bias, labels.flatten(), op.smoothing, op.ignore)
 
     return apply
+
+
+@cost.rule(CrossEntropy)
+def _cross_entropy_cost(op: CrossEntropy, node: Node) -> Cost:
+    return moving(node, others=count(node.inputs[0].type.axes) * 5)
+
+
+@cost.rule(LinearCrossEntropy)
+def _linear_cross_entropy_cost(op: LinearCrossEntropy, node: Node) -> Cost:
+    """The projection's products in the forward pass, and the operations of a softmax for each logit."""
+    x, _, weight = (value.type for value in node.inputs[:3])
+    logits = count((*x.axes[:-1], weight.axes[0]))
+    return moving(node, logits * count(x.axes[-1:]) * 2, logits * (len(node.inputs) + 2))

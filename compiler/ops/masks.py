@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
@@ -12,6 +13,7 @@ from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
     TorchNamespace,
+    cost,
     hidden,
     mixes,
     require,
@@ -202,6 +204,10 @@ def emit_visible(op: Any, onnx: OnnxEmitter, axis: Axis) -> str:
 
 def _local(op: LocalMask, x: Type) -> Type:
     return Type("bool", (x.axis(op.queries), x.axis(op.keys)))
+
+
+for _op in (PaddingMask, Fill, Select, LocalMask):
+    cost.rule(_op)(per_result(0))
 
 
 @primitive("zero_padding")

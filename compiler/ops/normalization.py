@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ def _layer_norm_torch(op: LayerNorm, node: Node, torch: TorchNamespace) -> Calla
 @to_onnx.rule(LayerNorm)
 def _layer_norm_onnx(op: LayerNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("LayerNormalization", *inputs, axis=-1, epsilon=op.epsilon),)
+
+
+cost.rule(LayerNorm)(per_result(7))
+"""Two sums, a difference, a square, a division, the gain and the bias."""
 
 
 @primitive("layer_norm", epsilon=optional("number"))

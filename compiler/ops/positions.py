@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import Cost, per_result, size_in_bytes
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
     TorchNamespace,
+    cost,
     mixes,
     require,
     to_onnx,
@@ -113,6 +115,14 @@ def _sinusoid_onnx(op: Sinusoid, node: Node, onnx: OnnxEmitter, inputs: tuple[st
     rank = len(node.inputs[0].type.axes)
     shape = [*([0] * rank), op.width]
     return (onnx.op("Reshape", onnx.op("Concat", *pairs, axis=-1), shape),)
+
+
+@cost.rule(Positions)
+def _positions_cost(op: Positions, node: Node) -> Cost:
+    return Cost(written=size_in_bytes(node.outputs[0].type))
+
+
+cost.rule(Sinusoid)(per_result(2))
 
 
 @primitive("learned_positions", limit="axis", to=optional("axis"))

@@ -1,16 +1,19 @@
 """Recurrence: a cell that is applied position by position, and remembers. Its body is its own step."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import ONE, ZERO, Cost, Reach, count
 from xformc.compiler.graph.graph import Graph, Node, Op, Value
 from xformc.compiler.graph.primitives import Applied, Site, optional, primitive
 from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
     TorchNamespace,
+    cost,
+    cost_of,
     mixes,
     require,
     to_onnx,
@@ -150,8 +153,19 @@ def _recurrence_onnx(op: Recurrence, node: Node, onnx: OnnxEmitter, inputs: tupl
     return (emit_aligned(onnx, stacked, Type(result.dtype, order), wanted),)
 
 
+@cost.rule(Recurrence)
+def _recurrence_cost(op: Recurrence, node: Node) -> Cost:
+    """That of its cell, for each position after the one before."""
+    length = next(value.type.axis(op.positions) for value in node.inputs if op.positions in value.type.names)
+    total = Cost(sequential=ZERO)
+    for inner in op.body.nodes:
+        total += cost_of(inner)
+    cell = replace(total, sequential=ONE)
+    return replace(cell.times(count((length,))), reach=Reach(op.positions, "serial", 1))
+
+
 @primitive("recurrence", state="states", cell="block", start=optional("value"), reverse=optional("flag"))
-def _recurrence(  # noqa: PLR0917 (called by name)
+def _recurrence(
     site: Site,
     x: Value,
     state: Mapping[str, tuple[Axis, ...]],
@@ -201,5 +215,3 @@ def _start(site: Site, start: Value, positions: str, wanted: Type) -> Value:
     if value.type.axes == wanted.axes:
         return value
     return site.emit(Align(wanted.names[1:]), value, name="begin")
-
-

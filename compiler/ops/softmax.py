@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
     Hidden,
     OnnxEmitter,
     TorchNamespace,
+    cost,
     hidden,
     mixes,
     require,
@@ -54,6 +56,10 @@ def _softmax_torch(op: Softmax, node: Node, torch: TorchNamespace) -> Callable[[
 @to_onnx.rule(Softmax)
 def _softmax_onnx(op: Softmax, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("Softmax", *inputs, axis=node.inputs[0].type.names.index(op.axis)),)
+
+
+cost.rule(Softmax)(per_result(5))
+"""The largest, the difference, its exponential, their sum and the division."""
 
 
 @primitive("softmax", over=optional("name"))
