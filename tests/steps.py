@@ -1,4 +1,4 @@
-"""Derived steps beside the training form, in PyTorch and in ONNX Runtime, with a beam and without."""
+"""Small models around the steps of a test: their derived steps beside the training form, and their padding."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,20 +20,45 @@ _NUMPY = {"float32": np.float32, "int64": np.int64, "bool": np.bool_}
 
 
 def language_graph(folder: Path, steps: str, sizes: str = "", blocks: str = "{}") -> Graph:
-    """The graph of a language model whose decoder has these steps, written on one line, between its two tables."""
+    """The graph of a language model with these steps, written on one line, between its two tables."""
+    return _graph(folder, "language_model", "vocabulary", steps, sizes, blocks)
+
+
+def tagging_graph(folder: Path, steps: str, sizes: str = "", task: str = "tagging") -> Graph:
+    """The graph of a model that labels each token, or with another task the whole text."""
+    return _graph(folder, task, "labels", steps, f"labels: 3{', ' if sizes else ''}{sizes}", "{}")
+
+
+def _graph(folder: Path, task: str, result: str, steps: str, sizes: str, blocks: str) -> Graph:
     text = f"""\
-task: language_model
+task: {task}
 sizes: {{d_model: 6, vocabulary: 20{", " if sizes else ""}{sizes}}}
 inputs: {{text: {{tokens: vocabulary}}}}
 model:
   start: {{from: text, do: [embedding: d_model]}}
-  decoder: {{from: start, do: {steps}}}
-  logits: {{from: decoder, do: [linear: {{to: vocabulary, bias: false}}]}}
+  body: {{from: start, do: {steps}}}
+  logits: {{from: body, do: [linear: {{to: {result}, bias: false}}]}}
 blocks: {blocks}
 """
+    if task == "tagging":
+        text += "train: {tokenizer: {kind: word}}\n"
     path = folder / "model.yaml"
     path.write_text(text, encoding="utf-8")
     return compile_spec(load_spec(path))
+
+
+def assert_padding_does_not_matter(graph: Graph, folder: Path) -> None:
+    """A text among longer ones gets what it gets alone, in PyTorch and in ONNX Runtime."""
+    graph = verify(inference(graph))
+    module = TorchModule(graph, seed=3).eval()
+    tokens = np.random.default_rng(0).integers(4, 20, (2, 7))
+    tokens[0, 4:] = 0
+    with torch.no_grad():
+        alone, padded = (module(torch.from_numpy(rows)).numpy() for rows in (tokens[:1, :4], tokens))
+    (found,) = run_onnx(graph, module, [tokens], folder, fused=False)
+    real = 4 if alone.ndim == 3 else None
+    np.testing.assert_allclose(padded[0, :real], alone[0], atol=1e-5)
+    np.testing.assert_allclose(found[0, :real], alone[0], atol=1e-5)
 
 
 def assert_steps_are_the_training_form(graph: Graph, folder: Path, time: str = "text", length: int = 7) -> Decoder:

@@ -3,6 +3,7 @@
 from xformc.compiler.ops import (
     attention,
     contract,
+    convolution,
     elementwise,
     embedding,
     keys,
@@ -13,6 +14,8 @@ from xformc.compiler.ops import (
     normalization,
     positions,
     recurrence,
+    reduction,
+    reshape,
     softmax,
     weights,
 )
@@ -20,6 +23,7 @@ from xformc.compiler.ops import (
 __all__ = [
     "attention",
     "contract",
+    "convolution",
     "elementwise",
     "embedding",
     "keys",
@@ -30,6 +34,8 @@ __all__ = [
     "normalization",
     "positions",
     "recurrence",
+    "reduction",
+    "reshape",
     "softmax",
     "weights",
 ]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import add, mul, truediv
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
@@ -190,7 +189,13 @@ def _binary_onnx(kind: str) -> Callable[[Any, Node, OnnxEmitter, tuple[str, ...]
     return emit
 
 
-for _op, _function, _kind in ((Add, add, "Add"), (Multiply, mul, "Mul"), (Divide, truediv, "Div")):
+_ARITHMETIC: dict[type[Op], tuple[str, Callable[[Any, Any], Any]]] = {
+    Add: ("Add", lambda a, b: a + b),
+    Multiply: ("Mul", lambda a, b: a * b),
+    Divide: ("Div", lambda a, b: a / b),
+}
+
+for _op, (_kind, _function) in _ARITHMETIC.items():
     to_torch.rule(_op)(_binary_torch(_function))
     to_onnx.rule(_op)(_binary_onnx(_kind))
 

@@ -233,3 +233,15 @@ def _mask(site: Site, x: Value, causal: bool = False, edges: Value | None = None
     if padding is not None:
         x = site.emit(Fill(MASKED), x, padding, name="padding")
     return x if edges is None else site.emit(Fill(MASKED), x, edges, name="edges")
+
+
+def zero_padding(site: Site, x: Value, axis: str) -> Value:
+    """Write `x` with zeros where there is no real position, or key, along `axis`; `x` itself where all are real."""
+    real = site.mask(axis)
+    return x if real is None else site.emit(Fill(0.0), x, real, name="real")
+
+
+@primitive("zero_padding")
+def _zero_padding(site: Site, x: Value) -> Value:
+    """Zeros at padding, so that what is summed over positions does not depend on it."""
+    return zero_padding(site, x, site.positions(x))

@@ -66,7 +66,8 @@ class Writer:
 
     def mask(self, axis: str, span: Span) -> Value | None:
         """True where an input's position, or a key made of it, is not padding: one node. None where nothing is."""
-        if axis in self.made_positions:
+        declared = self.inputs.get(axis)
+        if axis not in self.keys and (declared is None or not declared.is_sequence):
             return None
         if axis not in self._masks and axis in self.keys:
             keys = self.keys[axis]

@@ -1,0 +1,208 @@
+"""Reductions: one number of all along an axis, padding apart, and sums of all up to each position."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.primitives import Site, optional, primitive
+from xformc.compiler.graph.rules import (
+    Hidden,
+    OnnxEmitter,
+    Stepper,
+    TorchNamespace,
+    hidden,
+    mixes,
+    require,
+    to_onnx,
+    to_step,
+    to_torch,
+    types,
+)
+from xformc.compiler.ops.elementwise import Add
+from xformc.compiler.ops.layout import aligner, emit_aligned
+from xformc.compiler.ops.masks import MASKED
+
+
+@dataclass(frozen=True)
+class Reduce(Op):
+    """The mean, sum or max of what stands along `axis`, or the first or last of it; the functions are in FUNCTIONS.
+
+    Inputs: x, and optionally a mask with some of its axes: only what it shows counts. Where it shows nothing, the
+    mean, sum and last are zero and the max is MASKED.
+    """
+
+    kind: ClassVar[str] = "reduce"
+    function: str
+    axis: str
+
+
+@dataclass(frozen=True)
+class CumulativeSum(Op):
+    """At each place along `axis`, the sum of all up to it: `y[t] = x[0] + .. + x[t]`."""
+
+    kind: ClassVar[str] = "cumulative_sum"
+    axis: str
+
+
+@types.rule(Reduce)
+def _reduce_types(op: Reduce, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    x = inputs[0]
+    require(op.axis in x.names, f"{x} has no axis {op.axis}")
+    for mask in inputs[1:]:
+        fits = mask.dtype == "bool" and op.axis in mask.names and set(mask.axes) <= set(x.axes)
+        require(fits, f"the mask {mask} must be bool, with the axis {op.axis} and others of {x}")
+    return (Type(x.dtype, x.without((op.axis,))),)
+
+
+@types.rule(CumulativeSum)
+def _cumulative_sum_types(op: CumulativeSum, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    require(op.axis in x.names, f"{x} has no axis {op.axis}")
+    return (x,)
+
+
+def _mixed(op: Reduce | CumulativeSum, node: Node) -> frozenset[str]:
+    return frozenset({op.axis})
+
+
+mixes.rule(Reduce)(_mixed)
+mixes.rule(CumulativeSum)(_mixed)
+
+
+@hidden.rule(Reduce)
+def _reduce_hidden(op: Reduce, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    """Over keys, zeros do not change a sum, nor MASKED a maximum; over another axis all of them are alike."""
+    held = inputs[0]
+    if op.axis in keys:
+        return held if (op.function, held) in (("sum", "zero"), ("max", "masked")) else "open"
+    return "open" if (op.function, held) == ("sum", "masked") else held
+
+
+@to_step.rule(CumulativeSum)
+def _cumulative_sum_step(op: CumulativeSum, node: Node, step: Stepper) -> tuple[Value, ...]:
+    """The state is the sum so far."""
+    (x,), name = node.inputs, node.outputs[0].name
+    axes = tuple(Axis(axis.name, 1) if axis.name == step.time else axis for axis in x.type.axes)
+    past = step.state(f"{name}/sum", Type(x.type.dtype, axes))
+    result = step.emit(Add(), (past, step.value(x)), name)
+    step.carry(past, result)
+    return (result,)
+
+
+@to_torch.rule(Reduce)
+def _reduce_torch(op: Reduce, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    x, masks = node.inputs[0].type, node.inputs[1:]
+    index = x.names.index(op.axis) - len(x.axes)
+    align = aligner(masks[0].type, Type("bool", x.axes)) if masks else None
+    function = FUNCTIONS[op.function].torch
+
+    def apply(x: Any, mask: Any = None) -> Any:
+        return function(x, None if align is None else align(mask), index)
+
+    return apply
+
+
+@to_onnx.rule(Reduce)
+def _reduce_onnx(op: Reduce, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    x, masks = node.inputs[0].type, node.inputs[1:]
+    index = x.names.index(op.axis) - len(x.axes)
+    mask = emit_aligned(onnx, inputs[1], masks[0].type, Type("bool", x.axes)) if masks else None
+    return (FUNCTIONS[op.function].onnx(onnx, inputs[0], mask, index),)
+
+
+@dataclass(frozen=True)
+class _Function:
+    """One reduction: `torch(x, mask, index)` of tensors, and the same as ONNX nodes; the mask may be None.
+
+    The index counts from the last axis, as the mask may lack leading ones.
+    """
+
+    torch: Callable[[Any, Any, int], Any]
+    onnx: Callable[[OnnxEmitter, str, str | None, int], str]
+
+
+def _sum_torch(x: Any, mask: Any, index: int) -> Any:
+    return (x if mask is None else x.masked_fill(~mask, 0.0)).sum(index)
+
+
+def _sum_onnx(onnx: OnnxEmitter, x: str, mask: str | None, index: int) -> str:
+    return onnx.op("ReduceSum", x if mask is None else onnx.op("Where", mask, x, 0.0), [index], keepdims=0)
+
+
+def _mean_torch(x: Any, mask: Any, index: int) -> Any:
+    return x.mean(index) if mask is None else _sum_torch(x, mask, index) / mask.sum(index).clamp(min=1)
+
+
+def _mean_onnx(onnx: OnnxEmitter, x: str, mask: str | None, index: int) -> str:
+    if mask is None:
+        return onnx.op("ReduceMean", x, [index], keepdims=0)
+    count = onnx.op("ReduceSum", onnx.op("Cast", mask, to=1), [index], keepdims=0)
+    return onnx.op("Div", _sum_onnx(onnx, x, mask, index), onnx.op("Max", count, 1.0))
+
+
+def _max_torch(x: Any, mask: Any, index: int) -> Any:
+    return (x if mask is None else x.masked_fill(~mask, MASKED)).amax(index)
+
+
+def _max_onnx(onnx: OnnxEmitter, x: str, mask: str | None, index: int) -> str:
+    return onnx.op("ReduceMax", x if mask is None else onnx.op("Where", mask, x, MASKED), [index], keepdims=0)
+
+
+def _last_torch(x: Any, mask: Any, index: int) -> Any:
+    if mask is None:
+        return x.select(index, -1)
+    return _sum_torch(x, mask & (mask.cumsum(index) == mask.sum(index, keepdim=True)), index)
+
+
+def _last_onnx(onnx: OnnxEmitter, x: str, mask: str | None, index: int) -> str:
+    if mask is None:
+        return onnx.op("Gather", x, -1, axis=index)
+    ones = onnx.op("Cast", mask, to=7)
+    count = onnx.op("ReduceSum", ones, [index], keepdims=1)
+    last = onnx.op("And", mask, onnx.op("Equal", onnx.op("CumSum", ones, index), count))
+    return _sum_onnx(onnx, x, last, index)
+
+
+FUNCTIONS = {
+    "sum": _Function(_sum_torch, _sum_onnx),
+    "mean": _Function(_mean_torch, _mean_onnx),
+    "max": _Function(_max_torch, _max_onnx),
+    "first": _Function(
+        lambda x, mask, index: x.select(index, 0), lambda onnx, x, mask, index: onnx.op("Gather", x, 0, axis=index)
+    ),
+    "last": _Function(_last_torch, _last_onnx),
+}
+"""The reductions by name."""
+
+
+@to_torch.rule(CumulativeSum)
+def _cumulative_sum_torch(op: CumulativeSum, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    index = node.inputs[0].type.names.index(op.axis)
+    return lambda x: x.cumsum(index)
+
+
+@to_onnx.rule(CumulativeSum)
+def _cumulative_sum_onnx(op: CumulativeSum, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("CumSum", *inputs, node.inputs[0].type.names.index(op.axis)),)
+
+
+@primitive("cumulative_sum")
+def _cumulative_sum(site: Site, x: Value) -> Value:
+    """At each position, the sum of the values at all positions up to it."""
+    return site.emit(CumulativeSum(site.positions(x)), x)
+
+
+def _reduction(function: str) -> None:
+    def apply(site: Site, x: Value, over: str = "positions") -> Value:
+        axis = site.axis(x, over).name
+        mask = None if function == "first" else site.mask(axis)
+        return site.emit(Reduce(function, axis), x, *(() if mask is None else (mask,)))
+
+    apply.__doc__ = f"The {function} over the positions, or another axis; padding does not count."
+    primitive(function, over=optional("name"))(apply)
+
+
+for _name in FUNCTIONS:
+    _reduction(_name)
