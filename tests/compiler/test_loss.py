@@ -6,6 +6,9 @@ import torch
 from xformc.compiler import compile_spec
 from xformc.compiler.backends import chunked_loss
 from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import GraphBuilder, Initial
+from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
 from xformc.compiler.passes.loss import with_loss
 from xformc.compiler.spec import Spec
@@ -13,23 +16,27 @@ from xformc.compiler.spec import Spec
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_linear_cross_entropy_is_torchs(smoothing: float, with_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ignore", [0, -100])
+def test_linear_cross_entropy_is_torchs(
+    smoothing: float, with_bias: bool, ignore: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chunked_loss, "CHUNK_ROWS", 7)
     torch.manual_seed(0)
     x = torch.randn(31, 8, requires_grad=True)
     weight = torch.randn(19, 8, requires_grad=True)
     bias = torch.randn(19, requires_grad=True) if with_bias else None
     labels = torch.randint(0, 19, (31,))
-    loss, nll, count = chunked_loss.linear_cross_entropy(x, weight, bias, labels, smoothing, 0)
+    labels[::5] = ignore
+    loss, nll, count = chunked_loss.linear_cross_entropy(x, weight, bias, labels, smoothing, ignore)
     parameters = [x, weight, *([bias] if bias is not None else [])]
     gradients = torch.autograd.grad(3.0 * loss, parameters)
 
     logits = x @ weight.T + (0 if bias is None else bias)
-    wanted = torch.nn.functional.cross_entropy(logits, labels, ignore_index=0, label_smoothing=smoothing)
-    plain = torch.nn.functional.cross_entropy(logits, labels, ignore_index=0, reduction="sum")
+    wanted = torch.nn.functional.cross_entropy(logits, labels, ignore_index=ignore, label_smoothing=smoothing)
+    plain = torch.nn.functional.cross_entropy(logits, labels, ignore_index=ignore, reduction="sum")
     torch.testing.assert_close(loss, wanted)
     torch.testing.assert_close(nll, plain)
-    assert count == (labels != 0).sum()
+    assert count == (labels != ignore).sum()
     for found, expected in zip(gradients, torch.autograd.grad(3.0 * wanted, parameters), strict=True):
         torch.testing.assert_close(found, expected)
 
@@ -55,6 +62,42 @@ def test_with_loss_has_the_parameters_of_the_graph(tiny_spec: Spec) -> None:
     ):
         assert name == other
         assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("over", ["d", "positions"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_with_loss_is_torchs_for_labels_of_any_axes(over: str, smoothing: float) -> None:
+    """A result of a label each, made by a projection over the last axis (fused) or over another one (not)."""
+    sizes = {"d": 4, "positions": 3}
+    kept = next(name for name in sizes if name != over)
+    builder = GraphBuilder("tagger")
+    x = builder.input("x", Type("float32", (Axis("batch"), Axis("positions", 3), Axis("d", 4))))
+    shape = Type("float32", (Axis("classes", 5), Axis(over, sizes[over])))
+    weight = builder.parameter("weight", shape, Initial("normal", 1.0))
+    graph = with_loss(builder.finish([builder.emit(Linear((over,)), (x, weight), "y")]), smoothing, -100)
+    assert isinstance(graph.nodes[-1].op, LinearCrossEntropy if over == "d" else CrossEntropy)
+    module = TorchModule(graph, seed=1)
+    values, labels = torch.randn(2, 3, 4), torch.randint(0, 5, (2, sizes[kept]))
+    labels[1, 1] = -100
+    loss, nll, count = module(values, labels)
+    logits = (values @ module.weight.T if over == "d" else values.transpose(1, 2) @ module.weight.T).flatten(0, 1)
+    plain = torch.nn.functional.cross_entropy(logits, labels.flatten(), reduction="sum")
+    torch.testing.assert_close(nll, plain)
+    wanted = torch.nn.functional.cross_entropy(logits, labels.flatten(), label_smoothing=smoothing)
+    torch.testing.assert_close(loss, wanted)
+    assert count == 2 * sizes[kept] - 1
+
+
+def test_with_loss_takes_one_label_for_a_whole() -> None:
+    builder = GraphBuilder("classifier")
+    x = builder.input("x", Type("float32", (Axis("batch"), Axis("d", 4))))
+    weight = builder.parameter("weight", Type("float32", (Axis("classes", 5), Axis("d", 4))), Initial("normal", 1.0))
+    module = TorchModule(with_loss(builder.finish([builder.emit(Linear(("d",)), (x, weight), "y")]), 0.1, -100))
+    loss, _, count = module(values := torch.randn(3, 4), labels := torch.tensor([0, 4, 2]))
+    torch.testing.assert_close(
+        loss, torch.nn.functional.cross_entropy(values @ module.weight.T, labels, label_smoothing=0.1)
+    )
+    assert count == 3
 
 
 def test_linear_cross_entropy_without_gradients_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
