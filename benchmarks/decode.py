@@ -23,8 +23,9 @@ from xformc.compiler.backends.initializers import Initializers, save_model
 from xformc.compiler.backends.models import engine_model
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.passes.step import with_beam
-from xformc.compiler.pipeline import compile_decoder
+from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import load_spec
+from xformc.runtime.search import SEARCH, search
 from xformc.runtime.session import Session
 
 BATCHES = (1, 8, 32)
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--target", choices=("portable", "cpu"), default="cpu")
     arguments = parser.parse_args()
     spec = load_spec(SPECS / f"{arguments.spec}.yaml")
-    compiled = compile_decoder(spec)
+    compiled = compile_engine(spec)
     weights = {name: value.numpy() for name, value in TorchModule(compiled.graph).state_dict().items()}
     options = replace(compiled.options, beam_width=arguments.beam)
     options = replace(options, max_length_factor=0.0, max_length_offset=arguments.length)
@@ -52,7 +53,7 @@ def main() -> None:
         model = engine_model(with_beam(compiled.decoder), initializers, options, None, fused=arguments.target == "cpu")
         save_model(model, initializers, folder)
         export(spec, weights, folder / "ctranslate2")
-        ours = Session(folder, arguments.threads)
+        ours = Session(folder, arguments.threads, SEARCH)
         theirs = ctranslate2.Translator(
             str(folder / "ctranslate2"), inter_threads=1, intra_threads=arguments.threads, compute_type="float32"
         )
@@ -75,7 +76,7 @@ def compare(ours, theirs, options, vocabulary: int, batch: int, arguments) -> No
     times: dict[str, list[float]] = {"ours": [], "theirs": []}
     for _ in range(arguments.rounds + 1):
         began = time.perf_counter()
-        found = ours.run(source, options)
+        found = search(ours, source, options)
         middle = time.perf_counter()
         other = theirs.translate_batch(
             names,

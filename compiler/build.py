@@ -3,8 +3,8 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ import onnx
 from google.protobuf.message import EncodeError
 
 from xformc import __version__
-from xformc.compiler.backends.initializers import MODEL, save_model
-from xformc.compiler.backends.models import engine_model
+from xformc.compiler.backends.initializers import MODEL, Initializers, save_model
+from xformc.compiler.backends.models import engine_model, label_model, sampling_model
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, certify
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.passes.step import with_beam
-from xformc.compiler.pipeline import Compiled, compile_decoder
+from xformc.compiler.pipeline import Compiled, compile_engine
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.files import atomic_directory
@@ -33,15 +33,21 @@ def build_engine(
     target: str,
     out: Path,
     progress: Callable[[str], None] = lambda _: None,
+    *,
+    labels: Sequence[str] | None = None,
 ) -> Certificate:
     """Compile a spec with these weights (None: fresh ones) into the engine folder `out`, all of it or nothing.
 
-    `tokenizers` holds the SentencePiece models of "source" and "target"; `target` is portable or cpu. `progress` is
-    told what is being done. Raises: UserError if the spec cannot be decoded step by step, or a stage of the
-    certificate misses its bound.
+    `tokenizers` holds the SentencePiece model of each input of tokens; `target` is portable or cpu. `progress` is
+    told what is being done. `labels` are the names of the labels by id, for a task that gives labels; None calls them
+    by their ids.
+
+    Raises: UserError if the spec cannot be decoded step by step, if there are more or fewer labels than the model
+    gives, or if a stage of the certificate misses its bound.
     """
     progress("compile")
-    compiled = compile_decoder(spec)
+    compiled = compile_engine(spec)
+    named = _name_labels(compiled, labels)
     module = TorchModule(compiled.graph, seed=spec.train.seed).eval()
     if weights is not None:
         module.load_arrays(weights)
@@ -50,12 +56,12 @@ def build_engine(
         subject = Subject(compiled, module, folder, fused=target == "cpu")
         _write_model(subject)
         (folder / SPEC).write_text(spec.resolved_yaml(), encoding="utf-8")
-        names = _copy_tokenizers(tokenizers, folder)
+        files = _copy_tokenizers(tokenizers, folder)
         certificate = certify(subject, progress)
         _require(certificate)
         progress("hash and write")
         certificate.write(folder / CERTIFICATE)
-        manifest = _manifest(spec, compiled, target, names, weights is not None)
+        manifest = _manifest(compiled, target, files, named, trained=weights is not None)
         manifest["files"] = {path.name: _record(path) for path in sorted(folder.iterdir())}
         manifest["checksum"] = manifest_checksum(manifest)
         (folder / MANIFEST_NAME).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
@@ -63,9 +69,8 @@ def build_engine(
 
 
 def _write_model(subject: Subject) -> None:
-    folder, initializers, compiled = subject.engine, subject.initializers(), subject.compiled
-    decoder, longest = with_beam(compiled.decoder), compiled.target.longest
-    model = engine_model(decoder, initializers, compiled.options, longest, fused=subject.fused)
+    folder, initializers = subject.engine, subject.initializers()
+    model = _MODELS[subject.compiled.task](subject.compiled, initializers, subject.fused)
     try:
         save_model(model, initializers, folder)
     except (EncodeError, ValueError) as error:
@@ -74,12 +79,50 @@ def _write_model(subject: Subject) -> None:
     checker.check_model(str(folder / MODEL), full_check=True)
 
 
-def _copy_tokenizers(tokenizers: Mapping[str, Path] | None, folder: Path) -> dict[str, str] | None:
-    if tokenizers is None:
+def _search_model(compiled: Compiled, weights: Initializers, fused: bool) -> onnx.ModelProto:
+    decoder, longest = with_beam(compiled.decoder), compiled.inputs["target"].longest
+    return engine_model(decoder, weights, compiled.options, longest, fused=fused)
+
+
+def _sampling_model(compiled: Compiled, weights: Initializers, fused: bool) -> onnx.ModelProto:
+    return sampling_model(compiled.decoder, weights, compiled.sampling, compiled.inputs["text"].longest, fused=fused)
+
+
+def _label_model(compiled: Compiled, weights: Initializers, fused: bool) -> onnx.ModelProto:
+    return label_model(compiled.graph, weights, fused=fused)
+
+
+_MODELS: dict[str, Callable[[Compiled, Initializers, bool], onnx.ModelProto]] = {
+    "translation": _search_model,
+    "language_model": _sampling_model,
+    "tagging": _label_model,
+    "classification": _label_model,
+}
+"""The model of an engine of each task: of what was compiled, with these weights, fused for cpu or not."""
+
+
+def _name_labels(compiled: Compiled, labels: Sequence[str] | None) -> list[str] | None:
+    count = compiled.labels
+    if count is None:
         return None
-    for path in set(tokenizers.values()):
+    if labels is not None and (len(labels) != count or len(set(labels)) != count):
+        axis = compiled.graph.outputs[0].type.axes[-1].name
+        raise UserError(
+            f"the model gives {count:,} labels, and {len(set(labels)):,} different ones are named",
+            hint=f"the size {axis} of the spec is the number of labels in labels.txt",
+        )
+    names = [str(label) for label in (range(count) if labels is None else labels)]
+    for index, name in enumerate(names):
+        if not name.isprintable():
+            raise UserError(f"the label {index} has characters that cannot be printed: {name!r}")
+    return names
+
+
+def _copy_tokenizers(tokenizers: Mapping[str, Path] | None, folder: Path) -> dict[str, str]:
+    given = tokenizers or {}
+    for path in set(given.values()):
         shutil.copyfile(path, folder / path.name)
-    return {side: path.name for side, path in tokenizers.items()}
+    return {name: path.name for name, path in given.items()}
 
 
 def _require(certificate: Certificate) -> None:
@@ -93,21 +136,21 @@ def _require(certificate: Certificate) -> None:
 
 
 def _manifest(
-    spec: Spec, compiled: Compiled, target: str, names: dict[str, str] | None, trained: bool
+    compiled: Compiled, target: str, tokenizers: Mapping[str, str], labels: list[str] | None, *, trained: bool
 ) -> dict[str, Any]:
+    inputs = {name: replace(item, tokenizer=tokenizers.get(name)) for name, item in compiled.inputs.items()}
     return {
         "format": FORMAT,
         "xformc": __version__,
-        "name": spec.name,
-        "task": spec.task,
+        "name": compiled.spec.name,
+        "task": compiled.task,
         "target": target,
         "precision": "float32",
         "tokens": {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END},
-        "vocabulary": {"source": compiled.source.vocabulary, "target": compiled.target.vocabulary},
-        "tokenizer": names,
-        "defaults": asdict(compiled.options),
-        "max_source_length": compiled.source.longest,
-        "max_target_length": compiled.target.longest,
+        "inputs": {name: asdict(item) for name, item in inputs.items()},
+        "labels": labels,
+        "positions": compiled.positions,
+        "defaults": compiled.defaults,
         "parameters": compiled.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",
     }

@@ -1,7 +1,7 @@
-"""The passes in their order, from a spec to the decoder that a build writes and a certificate compares with."""
+"""The passes in their order, from a spec to what a build writes and a certificate compares with."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 
 from xformc.compiler import compile_spec
 from xformc.compiler.graph import text
@@ -11,54 +11,100 @@ from xformc.compiler.ops.positions import Positions
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
+from xformc.runtime.manifest import Input, SampleDefaults
 from xformc.runtime.options import SearchOptions
 
 
 @dataclass(frozen=True)
-class Side:
-    """What sentences a model can take on one side: ids below `vocabulary`, at most `longest` of them if not None."""
-
-    vocabulary: int
-    longest: int | None
-
-
-@dataclass(frozen=True)
 class Compiled:
-    """What the passes make of a spec; `options` are its decoding defaults."""
+    """What the passes make of a spec: the graph without dropout, and the decoder of a task that decodes.
 
+    `inputs` are the spec's, as an engine records them.
+    """
+
+    spec: Spec
     graph: Graph
-    decoder: Decoder
-    options: SearchOptions
-    source: Side
-    target: Side
+    inputs: Mapping[str, Input]
+    steps: Decoder | None
+
+    @property
+    def task(self) -> str:
+        """What the model is for."""
+        return self.spec.task
+
+    @property
+    def decoder(self) -> Decoder:
+        """The graph, derived to decode token by token."""
+        assert self.steps is not None, f"{self.task} gives labels"
+        return self.steps
+
+    @property
+    def labels(self) -> int | None:
+        """How many labels there are, or None for a task that decodes."""
+        return None if self.steps is not None else self.graph.outputs[0].type.axes[-1].size
+
+    @property
+    def positions(self) -> str | None:
+        """The input whose positions have a label each, or None."""
+        return self.graph.outputs[0].type.names[1] if self.labels and TASKS[self.task].positions else None
+
+    @property
+    def options(self) -> SearchOptions:
+        """The defaults of the search, from the spec."""
+        decode, longest = self.spec.decode, self.spec.decode.max_length
+        return SearchOptions(decode.beam_width, decode.n_best, decode.length_penalty, longest.factor, longest.offset)
+
+    @property
+    def sampling(self) -> SampleDefaults:
+        """The defaults of sampling, from the spec."""
+        sample = self.spec.decode.sample
+        return SampleDefaults(sample.temperature, sample.top_k, sample.top_p, sample.max_new_tokens)
+
+    @property
+    def defaults(self) -> dict[str, float] | None:
+        """What an engine records of them: those of its task, or None for one that gives labels."""
+        chosen = {"translation": self.options, "language_model": self.sampling}.get(self.task)
+        return None if chosen is None else asdict(chosen)
 
 
-def compile_decoder(spec: Spec) -> Compiled:
+def compile_engine(spec: Spec) -> Compiled:
     """Run the passes. Raises: SpecError, or RuleError at what cannot be decoded step by step."""
-    graph = inference(compile_spec(spec))
-    decode = spec.decode
-    options = SearchOptions(
-        decode.beam_width, decode.n_best, decode.length_penalty, decode.max_length.factor, decode.max_length.offset
-    )
-    sides = (Side(spec.inputs[name].vocabulary, _limit(graph, name)) for name in ("source", "target"))
-    return Compiled(graph, derive_step(graph), options, *sides)
-
-
-STAGES: dict[str, Callable[[Graph], tuple[Graph, ...]]] = {
-    "elaborate": lambda graph: (graph,),
-    "inference": lambda graph: (inference(graph),),
-    "step": lambda graph: _graphs(derive_step(inference(graph))),
-    "beam": lambda graph: _graphs(with_beam(derive_step(inference(graph)))),
-}
-"""What `xformc build --stop-after` can print, in the order of the build."""
+    graph, time = inference(compile_spec(spec)), TASKS[spec.task].time
+    inputs = {
+        name: Input(
+            item.kind,
+            vocabulary=item.vocabulary if item.kind == "tokens" else None,
+            axes={axis.name: axis.size or 0 for axis in item.axes if item.kind != "tokens"},
+            of=item.of,
+            longest=_limit(graph, name),
+        )
+        for name, item in spec.inputs.items()
+    }
+    return Compiled(spec, graph, inputs, None if time is None else derive_step(graph, time))
 
 
 def print_stage(spec: Spec, stage: str) -> str:
     """The text of the graph, or of the two graphs of the decoder, after this pass. Raises: UserError if unknown."""
-    if stage not in STAGES:
-        raise UserError(f"no pass is called '{stage}'", hint=f"the passes are {', '.join(STAGES)}")
-    return "\n".join(text.format(verify(graph)) for graph in STAGES[stage](compile_spec(spec)))
+    stages = _stages(spec.task)
+    if stage not in stages:
+        raise UserError(f"no pass is called '{stage}'", hint=f"the passes of {spec.task} are {', '.join(stages)}")
+    return "\n".join(text.format(verify(graph)) for graph in stages[stage](compile_spec(spec)))
+
+
+def _stages(task: str) -> dict[str, Callable[[Graph], tuple[Graph, ...]]]:
+    """What `xformc build --stop-after` can print, in the order of the build."""
+    time = TASKS[task].time
+    stages: dict[str, Callable[[Graph], tuple[Graph, ...]]] = {
+        "elaborate": lambda graph: (graph,),
+        "inference": lambda graph: (inference(graph),),
+    }
+    if time is not None:
+        stages["step"] = lambda graph: _graphs(derive_step(inference(graph), time))
+    if task == "translation":
+        stages["beam"] = lambda graph: _graphs(with_beam(derive_step(inference(graph))))
+    return stages
 
 
 def _graphs(decoder: Decoder) -> tuple[Graph, Graph]:

@@ -1,4 +1,4 @@
-"""The runtime: loads an engine and translates with it, given numpy, onnxruntime and sentencepiece.
+"""The runtime: loads an engine and runs it, given numpy, onnxruntime and sentencepiece.
 
 from xformc.runtime import load
 
@@ -7,14 +7,24 @@ engine = load("demo/engine")
 print(best.text, best.score)
 """
 
-from xformc.runtime.engine import Engine, Hypothesis, SearchResult, load
-from xformc.runtime.manifest import Manifest, read_manifest
+from xformc.runtime.engine import Engine, load
+from xformc.runtime.formats import read_manifest
+from xformc.runtime.generate import Continuation
+from xformc.runtime.manifest import Manifest
 from xformc.runtime.options import SearchArguments, SearchOptions
+from xformc.runtime.predict import Prediction
+from xformc.runtime.sampling import SampleArguments, SampleOptions
+from xformc.runtime.search import SearchResult
+from xformc.runtime.translate import Hypothesis
 
 __all__ = [
+    "Continuation",
     "Engine",
     "Hypothesis",
     "Manifest",
+    "Prediction",
+    "SampleArguments",
+    "SampleOptions",
     "SearchArguments",
     "SearchOptions",
     "SearchResult",

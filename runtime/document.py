@@ -24,6 +24,21 @@ class Document:
             raise self._wrong(key, " or ".join(choices) if choices else "a text", value)
         return value
 
+    def optional_text(self, key: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Such a string, or null."""
+        return None if self._get(key) is None else self.text(key, choices)
+
+    def optional_texts(self, key: str) -> tuple[str, ...] | None:
+        """A list of different printable strings, at least one; or null."""
+        value = self._get(key)
+        if value is None:
+            return None
+        items = cast(list[object], value) if isinstance(value, list) else []
+        texts = [item for item in items if isinstance(item, str) and item.isprintable()]
+        if not texts or len(set(texts)) < len(items):
+            raise self._wrong(key, "a list of different texts", self._get(key))
+        return tuple(texts)
+
     def integer(self, key: str, low: int, high: int = 2**62) -> int:
         """An integer in [low, high]."""
         value = self._get(key)

@@ -1,50 +1,42 @@
-"""The engine: text in, translations with scores out; the search itself runs inside its ONNX model."""
+"""The engine: text in; translations with scores, or labels with probabilities, out. All else is in its ONNX model."""
 
-import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.batches import batches_by_length
-from xformc.runtime.manifest import Manifest, check_files, read_manifest
-from xformc.runtime.options import SearchArguments, SearchOptions, resolve_options
-from xformc.runtime.session import SearchResult, Session, check_source
+from xformc.runtime.arrays import read_rows
+from xformc.runtime.formats import read_manifest
+from xformc.runtime.generate import Continuation, check_seed, continue_prompts, encode_prompt
+from xformc.runtime.interfaces import interface
+from xformc.runtime.manifest import Manifest, check_files
+from xformc.runtime.options import SearchArguments, resolve_options
+from xformc.runtime.predict import Prediction, encode_example, predict_rows
+from xformc.runtime.sampling import SampleArguments, resolve_sample_options
+from xformc.runtime.search import SearchResult, check_source, search
+from xformc.runtime.session import Session
+from xformc.runtime.texts import encode_line
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
-
-BATCH_TOKENS = 2048
-WINDOW = 1024
-MAX_SOURCE_TOKENS = 1024
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One translation: its text, its score (higher is better), and its token ids, with the end token."""
-
-    text: str
-    score: float
-    tokens: tuple[int, ...]
+from xformc.runtime.translate import Hypothesis, translate_ids
+from xformc.runtime.windows import BATCH_TOKENS, WINDOW, in_windows, positive, whole_window
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A loaded engine, made by `load`. It holds no state of a call and may be shared between threads."""
+    """A loaded engine, made by `load`. It holds no state of a call and may be shared between threads.
+
+    What it can do depends on its task: `translate` for translation, `generate` for language_model, `predict` for
+    tagging and classification.
+    """
 
     manifest: Manifest
     tokenizer: Tokenizer | None
     session: Session
-
-    @property
-    def max_source_tokens(self) -> int:
-        """The most tokens that a text may have, the end token included: the model's bound, or else 1024."""
-        return self.manifest.max_source_length or MAX_SOURCE_TOKENS
 
     def translate(
         self,
@@ -57,18 +49,15 @@ class Engine:
         """Translate `texts`; for each, in order, up to `n_best` hypotheses, best first.
 
         A text without words has the one hypothesis "". Texts are decoded together by length, up to
-        `batch_tokens` source tokens with padding at a time; that changes the speed, not the result. A text of
-        more than `max_source_tokens` is an error, or with `truncate` it is cut, and a warning logged.
+        `batch_tokens` source tokens with padding at a time; that changes the speed, not the result. A text with
+        more tokens than the engine takes is an error, or with `truncate` it is cut, and a warning logged.
         The `options` are described in `SearchArguments`.
 
         Raises: UserError for an option out of range, a text that is too long, an engine without a tokenizer.
         """
-        if isinstance(texts, str):
-            raise UserError("translate takes a list of texts, not one text", hint="engine.translate([text])")
+        window = whole_window("translate", texts)
         return list(
-            self.translate_stream(
-                texts, window=max(1, len(texts)), batch_tokens=batch_tokens, truncate=truncate, **options
-            )
+            self.translate_stream(texts, window=window, batch_tokens=batch_tokens, truncate=truncate, **options)
         )
 
     def translate_stream(
@@ -84,16 +73,12 @@ class Engine:
 
         It reads `window` texts ahead, to decode those of like length together; 1 answers each text at once.
         """
-        resolved = resolve_options(self.manifest, options)
-        if self.tokenizer is None:
-            raise UserError(
-                f"the engine {self.manifest.name} has no tokenizer: it was built with fresh weights",
-                hint="build it from a trained run: xformc build SPEC --weights RUN",
-            )
-        for name, value in (("window", window), ("batch_tokens", batch_tokens)):
-            if value < 1:
-                raise UserError(f"{name} must be 1 or more, not {value}")
-        return self._windows(self.tokenizer, iter(texts), window, batch_tokens, truncate, resolved)
+        self._check_task("translate", "translation")
+        resolved, tokenizer = resolve_options(self.manifest, options), self._tokenizer()
+        longest, reads = self.manifest.inputs["source"].longest, partial(tokenizer.encode, "source")
+        encode = partial(encode_line, encode=reads, longest=longest, truncate=truncate)
+        run = partial(translate_ids, self.session, tokenizer, resolved, batch_tokens)
+        return in_windows(texts, encode, run, window, batch_tokens)
 
     def search(
         self, source: NDArray[np.int64] | Sequence[Sequence[int]], **options: Unpack[SearchArguments]
@@ -102,57 +87,122 @@ class Engine:
 
         Raises: UserError for an option out of range or ids that are not as described.
         """
-        resolved = resolve_options(self.manifest, options)
-        array = check_source(source, self.manifest.source_vocabulary)
-        bound = self.manifest.max_source_length
-        if bound is not None and array.shape[1] > bound:
-            raise UserError(f"the source has {array.shape[1]} tokens, and this engine takes at most {bound}")
-        return self.session.run(array, resolved)
+        self._check_task("search", "translation")
+        resolved, declared = resolve_options(self.manifest, options), self.manifest.inputs["source"]
+        array = check_source(source, declared.pieces)
+        if declared.longest is not None and array.shape[1] > declared.longest:
+            raise UserError(f"the source has {array.shape[1]} tokens, and this engine takes at most {declared.longest}")
+        return search(self.session, array, resolved)
 
-    def _windows(
+    def generate(
         self,
-        tokenizer: Tokenizer,
-        texts: Iterator[str],
-        window: int,
-        batch_tokens: int,
-        truncate: bool,
-        options: SearchOptions,
-    ) -> Iterator[list[Hypothesis]]:
-        encoded = (self._encode(tokenizer, text, line, truncate) for line, text in enumerate(texts, start=1))
-        while ids := list(islice(encoded, window)):
-            yield from self._translate_ids(tokenizer, ids, batch_tokens, options)
+        prompts: Sequence[str],
+        *,
+        seed: int = 0,
+        batch_tokens: int = BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[SampleArguments],
+    ) -> list[Continuation]:
+        """Continue each of the prompts, in order; one without text is continued from the beginning of a text.
 
-    def _encode(self, tokenizer: Tokenizer, text: str, line: int, truncate: bool) -> list[int]:
-        try:
-            ids = tokenizer.encode(text)
-        except UnicodeError as error:
-            raise UserError("not valid Unicode text", place=f"line {line}") from error
-        if len(ids) <= self.max_source_tokens:
-            return ids
-        if not truncate:
-            raise UserError(
-                f"{len(ids):,} tokens, and this engine takes at most {self.max_source_tokens:,}",
-                place=f"line {line}",
-                hint="split it into sentences, or cut it with --truncate (truncate=True in Python)",
+        The random numbers of the first prompt are those of `seed`, those of the second of `seed + 1`, and so on: a
+        continuation depends on its prompt, its seed and the `options`, which `SampleArguments` describes, not on the
+        other prompts. Prompts are run together by length, up to `batch_tokens` tokens, those to be generated counted.
+        A prompt with more tokens than the engine takes is an error, or with `truncate` only its end is read.
+
+        Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer.
+        """
+        window = whole_window("generate", prompts)
+        return list(
+            self.generate_stream(
+                prompts, seed=seed, window=window, batch_tokens=batch_tokens, truncate=truncate, **options
             )
-        logger.warning("line %d: cut from %d to %d tokens", line, len(ids), self.max_source_tokens)
-        return [*ids[: self.max_source_tokens - 1], ids[-1]]
+        )
 
-    def _translate_ids(
-        self, tokenizer: Tokenizer, ids: list[list[int]], batch_tokens: int, options: SearchOptions
-    ) -> list[list[Hypothesis]]:
-        results = [[Hypothesis("", 0.0, ())] for _ in ids]
-        filled = [index for index, row in enumerate(ids) if len(row) > 1]
-        for group in batches_by_length([len(ids[index]) for index in filled], batch_tokens):
-            rows = [ids[filled[member]] for member in group]
-            found = self.session.run(_padded(rows), options)
-            for row, member in enumerate(group):
-                results[filled[member]] = _hypotheses(tokenizer, found, row)
-        return results
+    def generate_stream(
+        self,
+        prompts: Iterable[str],
+        *,
+        seed: int = 0,
+        window: int = WINDOW,
+        batch_tokens: int = BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[SampleArguments],
+    ) -> Iterator[Continuation]:
+        """Continue any number of prompts in constant memory, as `generate` does, yielded in order."""
+        self._check_task("generate", "language_model")
+        resolved, tokenizer = resolve_sample_options(self.manifest.sampling, options), self._tokenizer()
+        longest = self.manifest.inputs["text"].longest
+        encode = partial(encode_prompt, tokenizer=tokenizer, seed=check_seed(seed), longest=longest, truncate=truncate)
+        run = partial(continue_prompts, self.session, tokenizer, resolved, batch_tokens)
+        return in_windows(prompts, encode, run, window, batch_tokens)
+
+    def predict(
+        self,
+        examples: Sequence[str | Sequence[str]] | Mapping[str, Any],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> list[Prediction]:
+        """The labels of examples, in order: of texts, or of arrays by the name of their input (docs/runtime.md).
+
+        With several inputs of text an example is a sequence of texts, in the order of the inputs. Examples are run
+        together by length, up to `batch_tokens` positions with padding at a time; that changes the speed, not the
+        result. `truncate` is that of `translate`.
+
+        Raises: UserError for an example that does not fit the engine's inputs.
+        """
+        if isinstance(examples, Mapping):
+            self._check_task("predict", "tagging", "classification")
+            rows = read_rows(self.manifest.inputs, examples)
+            return predict_rows(self.session, self.manifest, positive("batch_tokens", batch_tokens), rows)
+        window = whole_window("predict", examples)
+        return list(self.predict_stream(examples, window=window, batch_tokens=batch_tokens, truncate=truncate))
+
+    def predict_stream(
+        self,
+        texts: Iterable[str | Sequence[str]],
+        *,
+        window: int = WINDOW,
+        batch_tokens: int = BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> Iterator[Prediction]:
+        """The labels of any number of texts in constant memory, as `predict` gives them, yielded in order."""
+        self._check_task("predict", "tagging", "classification")
+        tokenizer = self._tokenizer()
+        encode = partial(encode_example, manifest=self.manifest, tokenizer=tokenizer, truncate=truncate)
+        run = partial(predict_rows, self.session, self.manifest, batch_tokens)
+        return in_windows(texts, encode, run, window, batch_tokens)
+
+    def _check_task(self, method: str, *tasks: str) -> None:
+        if self.manifest.task not in tasks:
+            right = METHODS[self.manifest.task]
+            raise UserError(
+                f"the engine {self.manifest.name} is of {self.manifest.task}, and {method} is of {' and '.join(tasks)}",
+                hint=f"engine.{right}(...) in Python, xformc {right} on the command line",
+            )
+
+    def _tokenizer(self) -> Tokenizer:
+        others = [name for name, item in self.manifest.inputs.items() if item.kind != "tokens"]
+        if others:
+            raise UserError(
+                f"the engine {self.manifest.name} takes more than text: it needs {', '.join(others)}",
+                hint="give it arrays: engine.predict({name: array, ...}), or xformc predict ENGINE --input FILE.npz",
+            )
+        if self.tokenizer is None:
+            raise UserError(
+                f"the engine {self.manifest.name} has no tokenizer: it was built with fresh weights",
+                hint="build it from a trained run: xformc build SPEC --weights RUN",
+            )
+        return self.tokenizer
+
+
+METHODS = {"translation": "translate", "language_model": "generate", "tagging": "predict", "classification": "predict"}
+"""What an engine of each task is called with, in Python and on the command line."""
 
 
 def load(directory: Path | str, *, threads: int | None = None, verify_hashes: bool = True) -> Engine:
-    """Load the engine in the folder `directory`, ready to translate on `threads` cores (None: all of them).
+    """Load the engine in the folder `directory`, ready to work on `threads` cores (None: all of them).
 
     `verify_hashes` reads every file once more to compare its sha256; without it only the sizes are compared.
 
@@ -161,21 +211,5 @@ def load(directory: Path | str, *, threads: int | None = None, verify_hashes: bo
     folder = Path(directory)
     manifest = read_manifest(folder)
     check_files(folder, manifest, verify_hashes=verify_hashes)
-    return Engine(manifest, load_tokenizer(folder, manifest), Session(folder, threads))
-
-
-def _padded(rows: list[list[int]]) -> NDArray[np.int64]:
-    array = np.zeros((len(rows), max(len(row) for row in rows)), np.int64)
-    for index, row in enumerate(rows):
-        array[index, : len(row)] = row
-    return array
-
-
-def _hypotheses(tokenizer: Tokenizer, found: SearchResult, row: int) -> list[Hypothesis]:
-    hypotheses: list[Hypothesis] = []
-    for tokens, length, score in zip(found.tokens[row], found.lengths[row], found.scores[row], strict=True):
-        if score == -np.inf and hypotheses:
-            break
-        ids = tuple(int(identifier) for identifier in tokens[:length])
-        hypotheses.append(Hypothesis(tokenizer.decode(ids), float(score), ids))
-    return hypotheses
+    session = Session(folder, threads, interface(manifest.task, manifest.inputs))
+    return Engine(manifest, load_tokenizer(folder, manifest), session)

@@ -42,11 +42,11 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
 
     Raises: UserError naming the option, what it must be, and what it is.
     """
-    defaults = manifest.defaults
+    defaults = manifest.search
     unknown = set(arguments) - set(SearchArguments.__annotations__)
     if unknown:
         raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}")
-    widest = max(1, manifest.target_vocabulary // 2)
+    widest = max(1, manifest.inputs["target"].pieces // 2)
     beam_width = checked_integer("beam_width", arguments.get("beam_width"), defaults.beam_width, 1, widest)
     n_best_default = min(defaults.n_best, beam_width)
     n_best = checked_integer("n_best", arguments.get("n_best"), n_best_default, 1, widest)

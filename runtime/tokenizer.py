@@ -1,6 +1,6 @@
 """Text to token ids and back, by the engine's SentencePiece models (which also do Unicode's NFKC)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,42 +13,52 @@ from xformc.runtime.manifest import TOKENIZER_BYTES, Manifest, Tokens
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The vocabularies of an engine's two sides.
+    """The vocabulary of each input of tokens.
 
-    A character that the source vocabulary lacks becomes the unknown token. An unknown token in a translation
-    stands for nothing that could be written, so it leaves no trace in the text; it is still among the tokens.
+    A character that a vocabulary lacks becomes the unknown token. An unknown token in an output stands for nothing
+    that could be written, so it leaves no trace in the text; it is still among the tokens.
     """
 
     tokens: Tokens
-    source: "_Vocabulary"
-    target: "_Vocabulary"
+    vocabularies: "Mapping[str, _Vocabulary]"
 
-    def encode(self, text: str) -> list[int]:
-        """The source ids of one sentence, with the end token; only the end token if it has no text.
+    def encode(self, name: str, text: str) -> list[int]:
+        """The ids of one text of the input `name`, with the end token; only the end token if it has no text.
 
         Raises: UnicodeError if the text has a lone surrogate.
         """
-        return [*self.source.encode(text), self.tokens.end]
+        return [*self.vocabularies[name].encode(text), self.tokens.end]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of target ids; special tokens leave no trace, not even two spaces around an unknown."""
+    def encode_words(self, name: str, text: str) -> list[int]:
+        """One id for each word between spaces: unknown, unless the word is one piece. There is no end token.
+
+        Raises: UnicodeError if the text has a lone surrogate.
+        """
+        pieces = [self.vocabularies[name].encode(word) for word in text.split()]
+        return [ids[0] if len(ids) == 1 else self.tokens.unknown for ids in pieces]
+
+    def decode(self, name: str, ids: Sequence[int]) -> str:
+        """The text of ids; special tokens leave no trace, not even two spaces around an unknown."""
         special = (self.tokens.pad, self.tokens.unknown, self.tokens.begin, self.tokens.end)
-        text = self.target.decode([identifier for identifier in ids if identifier not in special])
+        text = self.vocabularies[name].decode([identifier for identifier in ids if identifier not in special])
         return " ".join(text.split()) if self.tokens.unknown in ids else text
 
 
 def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:
-    """The engine's tokenizer, or None if it was built without one.
+    """The engine's tokenizer, or None if it has no input of tokens or was built without one.
 
     Raises: UserError for a model that SentencePiece cannot read, or of more pieces than the engine knows.
     """
-    if manifest.source_tokenizer is None or manifest.target_tokenizer is None:
+    if not manifest.tokenizers:
         return None
-    source = _Vocabulary(directory / manifest.source_tokenizer, manifest.source_vocabulary, manifest.tokens)
-    if manifest.source_tokenizer == manifest.target_tokenizer:
-        return Tokenizer(manifest.tokens, source, source)
-    target = _Vocabulary(directory / manifest.target_tokenizer, manifest.target_vocabulary, manifest.tokens)
-    return Tokenizer(manifest.tokens, source, target)
+    loaded: dict[tuple[str, int], _Vocabulary] = {}
+    vocabularies: dict[str, _Vocabulary] = {}
+    for name, file in manifest.tokenizers.items():
+        key = (file, manifest.inputs[name].pieces)
+        if key not in loaded:
+            loaded[key] = _Vocabulary(directory / file, key[1], manifest.tokens)
+        vocabularies[name] = loaded[key]
+    return Tokenizer(manifest.tokens, vocabularies)
 
 
 class _Vocabulary:

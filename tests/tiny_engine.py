@@ -38,15 +38,19 @@ def make_engine(directory: Path) -> Path:
     (directory / "certificate.json").write_text(json.dumps(_CERTIFICATE))
     (directory / "spec.yaml").write_text("name: copy\n")
     manifest = {
-        "format": 1, "xformc": "0.1.0", "name": "copy", "task": "translation", "target": "portable",
+        "format": 2, "xformc": "0.1.0", "name": "copy", "task": "translation", "target": "portable",
         "precision": "float32", "tokens": {"pad": 0, "unknown": 1, "begin": 2, "end": 3},
-        "vocabulary": {"source": size, "target": size},
-        "tokenizer": {"source": "tokenizer.model", "target": "tokenizer.model"},
-        "defaults": DEFAULTS, "max_source_length": None, "max_target_length": None,
-        "parameters": 0, "weights": "trained",
+        "inputs": {"source": text_input(size), "target": text_input(size)},
+        "labels": None, "positions": None, "defaults": DEFAULTS, "parameters": 0, "weights": "trained",
     }  # fmt: skip
     write_manifest(directory, manifest)
     return directory
+
+
+def text_input(size: int) -> dict[str, object]:
+    """An input of tokens in engine.json."""
+    nothing = {"axes": {}, "of": None, "longest": None}
+    return {"kind": "tokens", "vocabulary": size, **nothing, "tokenizer": "tokenizer.model"}
 
 
 def write_manifest(directory: Path, manifest: dict[str, object]) -> None:

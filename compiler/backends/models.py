@@ -1,4 +1,4 @@
-"""The three ONNX models of one graph: the engine, and the two that only a certificate needs."""
+"""The ONNX models of one graph: the engine of each kind of task, and the two that only a certificate needs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,8 +13,8 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import SearchInputs, emit_search
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.states import emit_states
+from xformc.runtime.manifest import SampleDefaults
 from xformc.runtime.options import SearchOptions
-from xformc.runtime.sampling import SampleOptions
 from xformc.tokens import END
 
 
@@ -50,7 +50,7 @@ def engine_model(
 
 
 def sampling_model(
-    decoder: Decoder, weights: Initializers, defaults: SampleOptions, longest: int | None, *, fused: bool
+    decoder: Decoder, weights: Initializers, defaults: SampleDefaults, longest: int | None, *, fused: bool
 ) -> onnx.ModelProto:
     """Prompts and seeds in, their continuations out; the options of sampling are inputs that have default values.
 
@@ -72,29 +72,37 @@ def sampling_model(
 
 
 def forward_model(graph: Graph, weights: Initializers, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:
-    """The training graph as it is: source and target in, all logits out, then the values of `show`."""
+    """The training graph as it is: its inputs in, its result out, then the values of `show`."""
     emitter = Emitter(weights, fused=fused)
     emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     shown = [*graph.outputs, *show]
     outputs = [
-        (emitter.op("Identity", emitter.name_of(value), name=f"output_{index}"), value.type)
+        (emitter.op("Identity", emitter.name_of(value), name=f"output.{index}"), value.type)
         for index, value in enumerate(shown)
     ]
     return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
 
 
+def label_model(graph: Graph, weights: Initializers, *, fused: bool) -> onnx.ModelProto:
+    """The graph's inputs in, the probabilities of the labels out: the softmax over the last axis of its result."""
+    emitter = Emitter(weights, fused=fused)
+    (logits,) = emitter.graph(graph, {value.name: value.name for value in graph.inputs})
+    name = emitter.op("Softmax", logits, name="probabilities", axis=-1)
+    inputs = [(value.name, value.type) for value in graph.inputs]
+    return model(emitter, "engine", inputs, [(name, graph.outputs[0].type)])
+
+
 def stepwise_model(
     decoder: Decoder, weights: Initializers, *, fused: bool, show: Sequence[Value] = ()
 ) -> onnx.ModelProto:
-    """The derived decoder fed with a given target, one token a step.
+    """The derived decoder fed with given tokens along the time axis, one a step.
 
-    Source and target in; out come the logits of every step and the values of `show`, stacked along a first axis.
+    The graph's inputs in; out come the logits of every step and the values of `show`, stacked along a first axis.
     """
     emitter = Emitter(weights, fused=fused)
-    (source,) = decoder.prepare.inputs
-    token = decoder.token
+    token, fixed = decoder.token, decoder.prepare.inputs
     target = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
-    constants = emitter.graph(decoder.prepare, {source.name: source.name})
+    constants = emitter.graph(decoder.prepare, {value.name: value.name for value in fixed})
     for value, name in zip(decoder.prepared, constants, strict=True):
         emitter.bind(value, name)
     emitter.bind(target, target.name)
@@ -114,14 +122,15 @@ def stepwise_model(
         return scope.op("Identity", True), new, collected
 
     carried = [(state.past.type, name) for state, name in zip(decoder.states, states, strict=True)]
-    results = emitter.loop(steps, carried, body, frozenset({"batch", "source"}))
+    kept = {"batch", *(axis.name for value in fixed for axis in value.type.axes)}
+    results = emitter.loop(steps, carried, body, frozenset(kept))
     stacked = results[len(carried) :]
     outputs = [
         (
-            emitter.op("Identity", name, name=f"output_{index}"),
+            emitter.op("Identity", name, name=f"output.{index}"),
             Type(value.type.dtype, (Axis("steps"), *value.type.axes)),
         )
         for index, (value, name) in enumerate(zip(shown, stacked, strict=True))
     ]
-    inputs = [(source.name, source.type), (target.name, target.type)]
+    inputs = [(value.name, value.type) for value in (*fixed, target)]
     return model(emitter, "stepwise", inputs, outputs)

@@ -51,9 +51,9 @@ class Emitter:
             self.initializers: list[onnx.TensorProto] = []
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing else has."""
+        """A name that nothing else has; an input's name has no dot."""
         self._root._count += 1
-        return f"{hint}_{self._root._count}"
+        return f"{hint}.{self._root._count}"
 
     def op(self, kind: str, *inputs: Operand, domain: str = "", name: str | None = None, **attributes: Any) -> str:
         """Write one node with one output and return the output's name."""

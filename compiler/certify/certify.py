@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,22 @@ from xformc import __version__
 from xformc.compiler.backends.initializers import MODEL, read_initializers
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify.certificate import Certificate, Stage
-from xformc.compiler.certify.stages import make_probes, run_stages
+from xformc.compiler.certify.stages import STAGES
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.pipeline import Compiled, compile_decoder
+from xformc.compiler.pipeline import Compiled, compile_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
-from xformc.runtime.manifest import Manifest, check_files, read_manifest
+from xformc.runtime.formats import read_manifest
+from xformc.runtime.manifest import Manifest, check_files
 
 SPEC, CERTIFICATE = "spec.yaml", "certificate.json"
 
 
 def certify(subject: Subject, progress: Callable[[str], None]) -> Certificate:
     """Run every stage until one misses its bound; the stages after it would only repeat its fault."""
-    probes, stages = make_probes(subject.compiled.source, subject.compiled.target), list[Stage]()
-    for stage in run_stages(subject, probes, progress):
+    stages: list[Stage] = []
+    for stage in STAGES[subject.compiled.task](subject, progress):
         stages.append(stage)
         if not stage.passed:
             break
@@ -55,7 +56,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     for name in (SPEC, CERTIFICATE):
         if name not in manifest.files:
             raise UserError(f"{name} is not among the engine's files", place=str(folder), hint=_REBUILD)
-    compiled = compile_decoder(load_spec(folder / SPEC))
+    compiled = compile_engine(load_spec(folder / SPEC))
     _check_claims(folder, manifest, compiled)
     module = TorchModule(compiled.graph).eval()
     module.load_arrays(_parameters(compiled.graph, folder / MODEL))
@@ -65,20 +66,23 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
 def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:
     """Raises: UserError where the manifest says other than the engine's spec."""
     claims = {
-        "vocabulary": (manifest.source_vocabulary, manifest.target_vocabulary),
-        "defaults": asdict(manifest.defaults),
-        "longest": (manifest.max_source_length, manifest.max_target_length),
+        "task": manifest.task,
+        "inputs": {name: replace(item, tokenizer=None) for name, item in manifest.inputs.items()},
+        "labels": None if manifest.labels is None else len(manifest.labels),
+        "positions": manifest.positions,
+        "defaults": None if manifest.defaults is None else asdict(manifest.defaults),
     }
     facts = {
-        "vocabulary": (compiled.source.vocabulary, compiled.target.vocabulary),
-        "defaults": asdict(compiled.options),
-        "longest": (compiled.source.longest, compiled.target.longest),
+        "task": compiled.task,
+        "inputs": dict(compiled.inputs),
+        "labels": compiled.labels,
+        "positions": compiled.positions,
+        "defaults": compiled.defaults,
     }
-    wrong = [
-        f"{key} is {claims[key]} in engine.json, {facts[key]} by the spec" for key in facts if claims[key] != facts[key]
-    ]
+    wrong = [key for key in facts if claims[key] != facts[key]]
     if wrong:
-        raise UserError("; ".join(wrong), place=str(folder), hint=_REBUILD)
+        listed = "; ".join(f"{key} is {claims[key]} in engine.json, {facts[key]} by the spec" for key in wrong)
+        raise UserError(listed, place=str(folder), hint=_REBUILD)
 
 
 def _parameters(graph: Graph, model: Path) -> dict[str, Any]:

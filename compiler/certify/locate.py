@@ -4,37 +4,36 @@ from typing import Any
 
 import numpy as np
 
-from xformc.compiler.certify.subject import Ids, Subject
+from xformc.compiler.certify.subject import Feeds, Subject
 from xformc.compiler.graph.graph import Node, Value
 
 CHUNK = 200
 """Values shown by one run, so that a deep model's values need not all be in memory at once."""
 
 
-def first_different_forward(subject: Subject, source: Ids, target: Ids, bound: float) -> Node | None:
+def first_different_forward(subject: Subject, feeds: Feeds, bound: float) -> Node | None:
     """The first node of the training graph whose ONNX value differs from its PyTorch value by more than `bound`."""
     nodes = [node for node in subject.compiled.graph.nodes if node.outputs[0].type.dtype == "float32"]
-    expected = subject.training_values(source, target)
+    expected = subject.training_values(feeds)
     for start in range(0, len(nodes), CHUNK):
         part = nodes[start : start + CHUNK]
-        _, *found = subject.forward(source, target, [node.outputs[0] for node in part])
+        _, *found = subject.forward(feeds, [node.outputs[0] for node in part])
         for node, array in zip(part, found, strict=True):
             if difference(array, expected[node.outputs[0].name]) > bound:
                 return node
     return None
 
 
-def first_different_step(subject: Subject, source: Ids, target: Ids, bound: float) -> Node | None:
+def first_different_step(subject: Subject, feeds: Feeds, bound: float) -> Node | None:
     """The first node of the step whose values, over all steps, differ from the training form's by more than `bound`."""
-    expected = subject.training_values(source, target)
-    step = subject.compiled.decoder.step
-    nodes = [node for node in step.nodes if _comparable(node.outputs[0], expected)]
+    expected, decoder = subject.training_values(feeds), subject.compiled.decoder
+    nodes = [node for node in decoder.step.nodes if _comparable(node.outputs[0], expected, decoder.time)]
     for start in range(0, len(nodes), CHUNK):
         part = nodes[start : start + CHUNK]
-        _, *found = subject.stepwise(source, target, [node.outputs[0] for node in part])
+        _, *found = subject.stepwise(feeds, [node.outputs[0] for node in part])
         for node, stacked in zip(part, found, strict=True):
             value = node.outputs[0]
-            if difference(unstack(stacked, value, subject.compiled.decoder.token.name), expected[value.name]) > bound:
+            if difference(unstack(stacked, value, decoder.time), expected[value.name]) > bound:
                 return node
     return None
 
@@ -55,5 +54,5 @@ def difference(found: Any, expected: Any) -> float:
     return worst if np.isfinite(worst) else float("inf")
 
 
-def _comparable(value: Value, expected: dict[str, Any]) -> bool:
-    return value.name in expected and value.type.dtype == "float32" and "target" in value.type.names
+def _comparable(value: Value, expected: dict[str, Any], time: str) -> bool:
+    return value.name in expected and value.type.dtype == "float32" and time in value.type.names

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,11 +21,15 @@ from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.pipeline import Compiled
 from xformc.errors import UserError
+from xformc.runtime.interfaces import interface
 from xformc.runtime.options import SearchOptions
-from xformc.runtime.session import SearchResult, Session
+from xformc.runtime.search import SearchResult, search
+from xformc.runtime.session import Session
 from xformc.tokens import END
 
 Ids = NDArray[np.int64]
+Feeds = Mapping[str, NDArray[Any]]
+"""The inputs of a graph by name: batch first, padded."""
 
 
 @dataclass(frozen=True)
@@ -40,49 +44,59 @@ class Subject:
     @cached_property
     def session(self) -> Session:
         """The engine, as the runtime runs it."""
-        return Session(self.engine, None)
+        return Session(self.engine, None, interface(self.compiled.task, self.compiled.inputs))
 
     def search(self, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
-        """What the engine finds for padded sources [batch, source], when `end` ends a hypothesis."""
-        return self.session.run(source, options, end)
+        """What a translation engine finds for padded sources [batch, source], when `end` ends a hypothesis."""
+        return search(self.session, source, options, end)
 
-    def logits(self, source: Ids, target: Ids) -> NDArray[np.float32]:
-        """What the training form says: [batch, target, vocabulary]."""
+    def logits(self, feeds: Feeds) -> NDArray[np.float32]:
+        """What the training form gives for the graph's inputs by name."""
         with torch.inference_mode():
-            return self.module(torch.tensor(source), torch.tensor(target)).numpy()
+            return self.module(*self._tensors(feeds)).numpy()
 
-    def training_values(self, source: Ids, target: Ids) -> dict[str, Any]:
+    def translation_logits(self, source: Ids, target: Ids) -> NDArray[np.float32]:
+        """What the training form of a translation gives: [batch, target, vocabulary]."""
+        return self.logits({"source": source, "target": target})
+
+    def text_logits(self, text: Ids) -> NDArray[np.float32]:
+        """What the training form of a language model gives: [batch, text, vocabulary]."""
+        return self.logits({"text": text})
+
+    def training_values(self, feeds: Feeds) -> dict[str, Any]:
         """Every value of the training form by name, as numpy arrays."""
         with torch.inference_mode():
-            values = self.module.values(torch.tensor(source), torch.tensor(target))
+            values = self.module.values(*self._tensors(feeds))
         return {name: value.detach().numpy() for name, value in values.items()}
 
-    def forward(self, source: Ids, target: Ids, show: Sequence[Value] = ()) -> list[Any]:
-        """What ONNX Runtime says of the training graph: its logits, then the values of `show`."""
+    def forward(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
+        """What ONNX Runtime says of the training graph: its result, then the values of `show`."""
         initializers = self.initializers()
-        return self._run(
-            forward_model(self.compiled.graph, initializers, fused=self.fused, show=show), initializers, source, target
-        )
+        model = forward_model(self.compiled.graph, initializers, fused=self.fused, show=show)
+        return self._run(model, initializers, feeds)
 
-    def stepwise(self, source: Ids, target: Ids, show: Sequence[Value] = ()) -> list[Any]:
-        """What ONNX Runtime says of the derived step, fed with `target`; values have a first axis for the steps."""
+    def stepwise(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
+        """What ONNX Runtime says of the derived step, token by token; values have a first axis for the steps."""
         initializers = self.initializers()
         model = stepwise_model(self.compiled.decoder, initializers, fused=self.fused, show=show)
-        return self._run(model, initializers, source, target)
+        return self._run(model, initializers, feeds)
 
     def initializers(self) -> Initializers:
         """The module's parameters, for another model."""
         arrays = {name: value.numpy() for name, value in self.module.state_dict().items()}
         return Initializers(arrays)
 
-    def _run(self, model: onnx.ModelProto, initializers: Initializers, source: Ids, target: Ids) -> list[Any]:
+    def _tensors(self, feeds: Feeds) -> list[torch.Tensor]:
+        return [torch.tensor(feeds[value.name]) for value in self.module.graph.inputs]
+
+    def _run(self, model: onnx.ModelProto, initializers: Initializers, feeds: Feeds) -> list[Any]:
         with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
             folder = Path(name)
             with suppress(OSError):
                 os.link(self.engine / DATA, folder / DATA)
             save_model(model, initializers, folder)
             try:
-                return open_session(folder / MODEL).run(None, {"source": source, "target": target})
+                return open_session(folder / MODEL).run(None, dict(feeds))
             except Exception as error:
                 reason = str(error).splitlines()[0][:300]
                 raise UserError(f"ONNX Runtime refuses the {model.graph.name} model: {reason}") from error

@@ -88,13 +88,13 @@ class MaxLength(Section):
 class Sample(Section):
     """How a language model goes on with a text.
 
-    The logits are divided by `temperature`; then only the `top_k` best tokens (0: all) are kept, and of these the
-    fewest best whose probabilities reach `top_p` together.
+    The logits are divided by `temperature` (0: only the best token is left). Then the `top_k` best tokens (0: all) are
+    kept, and of these the fewest best whose probabilities reach `top_p` together.
     """
 
-    temperature: Annotated[float, Field(gt=0, le=100)] = 1.0
+    temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
     top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
     max_new_tokens: Annotated[int, Field(ge=1, le=100_000)] = 100
 
 

@@ -12,7 +12,7 @@ from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.passes.inference import inference
-from xformc.compiler.pipeline import compile_decoder
+from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec, load_spec
 
 TINY = """\
@@ -53,7 +53,7 @@ def make_subject(tiny_spec: Spec, tiny_graph: Graph, tmp_path: Path) -> Callable
         module = eager_to_end(TorchModule(tiny_graph, seed=seed).eval(), 2 + seed % 2)
         folder = tmp_path / f"engine-{seed}-{fused}"
         folder.mkdir(exist_ok=True)
-        return Subject(compile_decoder(tiny_spec), module, folder, fused)
+        return Subject(compile_engine(tiny_spec), module, folder, fused)
 
     return make
 

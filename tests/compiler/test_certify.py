@@ -38,10 +38,10 @@ def test_verify_refuses_a_manifest_that_is_not_of_its_spec(tiny_spec: Spec, tmp_
     build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
     path = tmp_path / "engine" / "engine.json"
     manifest = json.loads(path.read_text())
-    manifest["vocabulary"]["source"] = 90
+    manifest["inputs"]["source"]["vocabulary"] = 90
     manifest["checksum"] = manifest_checksum(manifest)
     path.write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match=r"vocabulary is \(90, 40\) in engine.json, \(40, 40\) by the spec"):
+    with pytest.raises(UserError, match="inputs is .*vocabulary=90.* in engine.json, .*vocabulary=40.* by the spec"):
         verify_engine(tmp_path / "engine")
 
 
@@ -101,7 +101,12 @@ def test_search_that_does_not_end_where_it_should_fails_the_build(
     tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = Session.run
-    monkeypatch.setattr(Session, "run", lambda self, source, options, end=3: right(self, source, options))
+
+
+    def run(self, feeds):
+        return right(self, {name: value for name, value in feeds.items() if name != "end_token"})
+
+    monkeypatch.setattr(Session, "run", run)
     with pytest.raises(UserError, match="FAIL beam"):
         build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
 
@@ -137,7 +142,7 @@ def test_learned_positions_bound_the_engine(tmp_path: Path) -> None:
     )
     build_engine(load_spec(path), None, None, "portable", tmp_path / "engine")
     manifest = json.loads((tmp_path / "engine" / "engine.json").read_text())
-    assert manifest["max_source_length"] == manifest["max_target_length"] == 7
+    assert [item["longest"] for item in manifest["inputs"].values()] == [7, 7]
     assert verify_engine(tmp_path / "engine").passed
 
 
@@ -152,7 +157,7 @@ def test_stop_after_prints_a_graph(tiny_spec: Spec, stage: str) -> None:
 def test_stop_after_an_unknown_pass_names_the_passes(tiny_spec: Spec) -> None:
     with pytest.raises(UserError) as error:
         print_stage(tiny_spec, "stepp")
-    assert error.value.hint == "the passes are elaborate, inference, step, beam"
+    assert error.value.hint == "the passes of translation are elaborate, inference, step, beam"
 
 
 def test_certificate_without_a_number_does_not_pass() -> None:

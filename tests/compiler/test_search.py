@@ -10,11 +10,11 @@ from tests.compiler.conftest import random_sources
 from xformc.compiler.backends.initializers import save_model
 from xformc.compiler.backends.models import engine_model
 from xformc.compiler.certify.reference import search
-from xformc.compiler.certify.stages import pad
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.passes.step import with_beam
 from xformc.runtime.options import SearchOptions
-from xformc.runtime.session import SearchResult
+from xformc.runtime.rows import pad
+from xformc.runtime.search import SearchResult
 
 MakeSubject = Callable[..., Subject]
 
@@ -46,7 +46,7 @@ def test_search_finds_what_the_reference_finds(make_subject: MakeSubject, seed: 
     result = subject.search(pad(sources), options)
     ended = 0
     for row, source in enumerate(sources):
-        found = search(subject.logits, source, options)
+        found = search(subject.translation_logits, source, options)
         if found.margin < 1e-5:
             continue
         assert len(found.hypotheses) == options.beam_width

@@ -93,7 +93,8 @@ def test_translate_cuts_a_long_text_on_demand_and_warns(engine: Engine, caplog: 
 
 
 def test_translate_obeys_the_models_own_bound(engine: Engine) -> None:
-    short = replace(engine, manifest=replace(engine.manifest, max_source_length=4))
+    source = replace(engine.manifest.inputs["source"], longest=4)
+    short = replace(engine, manifest=replace(engine.manifest, inputs={**engine.manifest.inputs, "source": source}))
     with pytest.raises(UserError, match="takes at most 4"):
         short.translate(["the quick brown fox"])
     with pytest.raises(UserError, match="takes at most 4"):
@@ -184,10 +185,10 @@ def test_load_refuses_a_thread_count_of_zero(engine: Engine, copy_engine: Any) -
 
 def test_a_hypothesis_that_was_not_found_is_left_out(engine: Engine) -> None:
     class Sparse:
-        def run(self, source: Any, options: Any) -> Any:
-            found = engine.session.run(source, options)
-            found.scores[:, 1:] = -np.inf
-            return found
+        def run(self, feeds: Any) -> Any:
+            tokens, lengths, scores = engine.session.run(feeds)
+            scores[:, 1:] = -np.inf
+            return tokens, lengths, scores
 
     arguments: SearchArguments = {"n_best": 3}
     sparse = replace(engine, session=Sparse())  # pyright: ignore[reportArgumentType]

@@ -98,23 +98,32 @@ def test_load_refuses_names_that_lead_out(own_engine: Path, name: str) -> None:
 
 
 WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-    (lambda content: content.update(format=2), "engine format 2 is newer than this xformc, which reads up to 1"),
+    (lambda content: content.update(format=3), "engine format 3 is newer than this xformc, which reads up to 2"),
     (lambda content: content.update(format="1"), "format must be an integer from 1 to 4,611,686,018,427,387,904"),
     (lambda content: content.update(format=0), "format must be"),
     (lambda content: content.pop("name"), "the key name is missing"),
     (lambda content: content.update(name=3), "name must be a text, not 3"),
     (lambda content: content.update(name="\x1b[2J"), "name must be a text, not"),
     (lambda content: content.update(name="\ud800"), "name must be a text, not"),
-    (lambda content: content["vocabulary"].pop("target"), "the key vocabulary.target is missing"),
-    (lambda content: content["vocabulary"].update(target=-5), "vocabulary.target must be an integer"),
-    (lambda content: content.update(vocabulary=[1]), "vocabulary must be an object, not [1]"),
+    (lambda content: content["inputs"]["target"].pop("vocabulary"), "the key inputs.target.vocabulary is missing"),
+    (lambda content: content["inputs"]["target"].update(vocabulary=-5), "inputs.target.vocabulary must be an integer"),
+    (lambda content: content["inputs"]["target"].update(kind="text"), "inputs.target.kind must be tokens or vectors"),
+    (lambda content: content["inputs"].pop("target"), "its inputs are not those of translation: source"),
+    (lambda content: content.update(inputs=[1]), "inputs must be an object, not [1]"),
+    (lambda content: content.update(task="parsing"), "task must be translation or language_model or tagging or"),
+    (lambda content: content.update(labels=["a"]), "its labels and positions are not those of translation"),
+    (lambda content: content.update(labels=["a", "a"]), "labels must be a list of different texts"),
+    (lambda content: content.update(labels=["a", 1]), "labels must be a list of different texts"),
+    (lambda content: content.update(labels=[]), "labels must be a list of different texts"),
+    (lambda content: content.update(positions="source"), "its labels and positions are not those of translation"),
+    (lambda content: content.update(positions="words"), "positions must be source or target, not"),
     (lambda content: content["tokens"].update(end=5), "the tokens must be pad 0"),
     (lambda content: content["tokens"].update(end=True), "tokens.end must be an integer"),
     (lambda content: content["defaults"].update(n_best=9), "defaults.n_best must be an integer from 1 to 4, not 9"),
     (lambda content: content["defaults"].update(length_penalty=float("nan")), "defaults.length_penalty must be"),
-    (lambda content: content.update(max_source_length=0), "max_source_length must be"),
+    (lambda content: content["inputs"]["source"].update(longest=0), "inputs.source.longest must be"),
     (lambda content: content["files"].pop("model.onnx"), "model.onnx is not among its files"),
-    (lambda content: content["tokenizer"].update(source="no.model"), "no.model is not among its files"),
+    (lambda content: content["inputs"]["source"].update(tokenizer="no.model"), "no.model is not among its files"),
     (lambda content: content["files"]["spec.yaml"].update(bytes="many"), "files.spec.yaml.bytes must be an integer"),
 ]
 
@@ -170,12 +179,12 @@ def test_load_refuses_a_tokenizer_that_is_none(own_engine: Path) -> None:
 
 
 def test_load_refuses_a_tokenizer_larger_than_the_vocabulary(own_engine: Path) -> None:
-    edit(own_engine, lambda content: content["vocabulary"].update(source=20))
+    edit(own_engine, lambda content: content["inputs"]["source"].update(vocabulary=20))
     assert "has 80 pieces, the engine's vocabulary 20" in message(own_engine)
 
 
 def test_load_takes_an_engine_without_a_tokenizer(own_engine: Path) -> None:
-    edit(own_engine, lambda content: content.update(tokenizer=None))
+    edit(own_engine, lambda content: [item.update(tokenizer=None) for item in content["inputs"].values()])
     engine = load(own_engine, threads=1)
     assert engine.search([[5, 3]]).tokens.tolist() == [[[5, 3]]]
 

@@ -155,7 +155,7 @@ def test_setting_that_does_nothing_is_refused(problems: Problems, text: str, mes
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("temperature: 0", "must be greater than 0, found 0"),
+        ("temperature: -1", "must be greater than or equal to 0, found -1"),
         ("top_k: -1", "must be greater than or equal to 0, found -1"),
         ("top_p: 1.5", "must be less than or equal to 1, found 1.5"),
         ("max_new_tokens: 0", "must be greater than or equal to 1, found 0"),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,8 @@ from typer import Argument, Option
 from xformc.commands.certificate_text import certificate_lines
 from xformc.commands.translate import ENGINE_HELP
 from xformc.runtime.document import Document, read_document
-from xformc.runtime.manifest import MANIFEST_NAME, Manifest, check_files, read_manifest
+from xformc.runtime.formats import read_manifest
+from xformc.runtime.manifest import MANIFEST_NAME, Input, Manifest, check_files
 
 CERTIFICATE_NAME = "certificate.json"
 CERTIFICATE_BYTES = 1 << 24
@@ -47,34 +49,60 @@ def read_certificate(engine: Path) -> Document:
 
 
 def _summary(manifest: Manifest, certificate: Document) -> list[str]:
-    defaults = manifest.defaults
     size = sum(record.bytes for record in manifest.files.values())
     return [
         f"{manifest.name}: {manifest.task}, {manifest.parameters:,} {manifest.weights} parameters",
         f"target       {manifest.target}, {manifest.precision}, {size / 1e6:,.1f} MB on disk",
-        f"vocabulary   {_vocabulary(manifest)}",
-        f"longest      source {_bound(manifest.max_source_length)}, target {_bound(manifest.max_target_length)}",
-        "inputs       source [batch, source] int64, ended by 3, padded with 0; and with these defaults:",
-        f"             beam_width {defaults.beam_width}, n_best {defaults.n_best}, "
-        f"length_penalty {defaults.length_penalty:g}, max_length_factor {defaults.max_length_factor:g}, "
-        f"max_length_offset {defaults.max_length_offset}",
-        "outputs      tokens [batch, n_best, length] int64, lengths [batch, n_best] int64, "
-        "scores [batch, n_best] float32",
+        *_titled("inputs", [f"{name}: {_described(item)}" for name, item in manifest.inputs.items()]),
+        *_titled("defaults", _defaults(manifest)),
+        *_titled("labels", _labels(manifest)),
+        *_titled("outputs", OUTPUTS[manifest.task]),
         f"built by     xformc {manifest.xformc}, {certificate.text('date')}, with {_versions(certificate)}",
         f"certificate  {'passed' if certificate.boolean('passed') else 'FAILED'}",
         *(f"  {line}" for line in certificate_lines(certificate)),
     ]
 
 
-def _vocabulary(manifest: Manifest) -> str:
-    sizes = f"source {manifest.source_vocabulary:,}, target {manifest.target_vocabulary:,}"
-    if manifest.source_tokenizer is None:
-        return f"{sizes}; no tokenizer, so it takes token ids only"
-    return f"{sizes}{' (one for both)' * (manifest.source_tokenizer == manifest.target_tokenizer)}"
+OUTPUTS = {
+    "translation": [
+        "tokens [batch, n_best, length] int64, lengths [batch, n_best] int64, scores [batch, n_best] float32"
+    ],
+    "language_model": ["tokens [batch, length] int64, lengths [batch] int64, scores [batch] float32"],
+    "tagging": ["probabilities [batch, positions, labels] float32"],
+    "classification": ["probabilities [batch, labels] float32"],
+}
+"""What the model of each task gives."""
+
+SHOWN_LABELS = 20
 
 
-def _bound(length: int | None) -> str:
-    return "unbounded" if length is None else f"{length:,} tokens"
+def _titled(title: str, lines: list[str]) -> list[str]:
+    return [f"{title if index == 0 else '':<13}{line}" for index, line in enumerate(lines)]
+
+
+def _described(item: Input) -> str:
+    axes = ", ".join(f"{name} {size:,}" for name, size in item.axes.items())
+    longest = "" if item.longest is None else f", at most {item.longest:,} positions"
+    tokenizer = item.tokenizer or "no tokenizer, so token ids only"
+    return {
+        "tokens": f"tokens of {item.vocabulary or 0:,} pieces ({tokenizer}){longest}",
+        "vectors": f"vectors of {axes}{longest}",
+        "values": f"values, {axes}",
+        "edges": f"edges between the positions of {item.of}",
+    }[item.kind]
+
+
+def _defaults(manifest: Manifest) -> list[str]:
+    if manifest.defaults is None:
+        return []
+    return [", ".join(f"{name} {value:g}" for name, value in asdict(manifest.defaults).items())]
+
+
+def _labels(manifest: Manifest) -> list[str]:
+    labels = manifest.labels or ()
+    more = f" and {len(labels) - SHOWN_LABELS:,} more" if len(labels) > SHOWN_LABELS else ""
+    of = f" for each position of {manifest.positions}" if manifest.positions else ""
+    return [f"{len(labels):,}{of}: {', '.join(labels[:SHOWN_LABELS])}{more}"] if labels else []
 
 
 def _versions(certificate: Document) -> str:

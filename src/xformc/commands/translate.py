@@ -8,7 +8,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from xformc.commands.text_lines import lines_of_stdin, one_line
-from xformc.runtime.engine import BATCH_TOKENS, WINDOW, Hypothesis, load
+from xformc.runtime.engine import load
+from xformc.runtime.translate import Hypothesis
+from xformc.runtime.windows import BATCH_TOKENS, WINDOW
 
 ENGINE_HELP = "The engine: a folder made by `xformc build`."
 
@@ -54,7 +56,7 @@ def translate(
             max_length_factor=max_length_factor,
             max_length_offset=max_length_offset,
         )
-        several = (n_best or loaded.manifest.defaults.n_best) > 1
+        several = (n_best or loaded.manifest.search.n_best) > 1
         for line, hypotheses in enumerate(results, start=1):
             sys.stdout.write(_render(line, hypotheses, as_json=as_json, scores=scores, several=several))
             sys.stdout.flush()

@@ -1,0 +1,47 @@
+"""The stages that every task has: the same results in ONNX Runtime as in PyTorch, at once and step by step."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.compiler.certify.certificate import Stage
+from xformc.compiler.certify.locate import difference, first_different_forward, first_different_step, unstack
+from xformc.compiler.certify.probes import Probes
+from xformc.compiler.certify.subject import Subject
+from xformc.compiler.graph.graph import Node
+
+BOUND = 1e-4
+"""Of logits: relative to the largest where that is above 1."""
+
+
+def forward_stage(subject: Subject, probes: Probes, what: str) -> Stage:
+    """The graph's result in ONNX and in PyTorch."""
+    (found,) = subject.forward(probes.feeds)
+    value = _on_real(found, subject.logits(probes.feeds), probes.real)
+    detail = _blame(value, lambda: first_different_forward(subject, probes.feeds, BOUND))
+    return Stage("forward", what, value, BOUND, detail)
+
+
+def step_stage(subject: Subject, probes: Probes) -> Stage:
+    """The logits of the derived step, one token at a time, and of the training form."""
+    (stacked,) = subject.stepwise(probes.feeds)
+    decoder = subject.compiled.decoder
+    found = unstack(stacked, decoder.logits, decoder.time)
+    value = _on_real(found, subject.logits(probes.feeds), probes.real)
+    detail = _blame(value, lambda: first_different_step(subject, probes.feeds, BOUND))
+    return Stage("step", "logits of the derived step and of the training form", value, BOUND, detail)
+
+
+def _on_real(found: NDArray[np.float32], expected: NDArray[np.float32], real: NDArray[np.bool_]) -> float:
+    return difference(found[real], expected[real]) if found.shape == expected.shape else float("inf")
+
+
+def _blame(value: float, locate: Callable[[], Node | None]) -> str:
+    if value <= BOUND:
+        return ""
+    node = locate()
+    if node is None:
+        return "first difference: only in how the last values are put together"
+    place = f" ({node.place})" if node.place else ""
+    return f"first difference: {node.op.kind} -> {node.outputs[0].name}{place}"

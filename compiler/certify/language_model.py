@@ -1,0 +1,19 @@
+"""The stages of the engine of a language model."""
+
+from collections.abc import Callable, Iterator
+
+from xformc.compiler.certify.certificate import Stage
+from xformc.compiler.certify.forward import forward_stage, step_stage
+from xformc.compiler.certify.probes import make_probes
+from xformc.compiler.certify.sampling_stages import sampling_stages
+from xformc.compiler.certify.subject import Subject
+
+
+def language_model_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
+    """The stages, cheapest first; those of the sampling only mean something after the first two have passed."""
+    probes = make_probes(subject.compiled)
+    progress("certify: forward")
+    yield forward_stage(subject, probes, "logits of ONNX and PyTorch, given the text")
+    progress("certify: step")
+    yield step_stage(subject, probes)
+    yield from sampling_stages(subject, progress)

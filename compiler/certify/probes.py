@@ -1,0 +1,87 @@
+"""Random examples for a certificate: for each input of a model, whatever it holds, of different lengths."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.compiler.certify.subject import Feeds
+from xformc.compiler.pipeline import Compiled
+from xformc.compiler.spec.tasks import TASKS
+from xformc.runtime.manifest import Input
+from xformc.runtime.rows import Row, stack
+from xformc.tokens import BEGIN, END
+
+LENGTHS = ((1, 4, 9, 17), (5, 2, 11, 7), (3, 12, 1, 6))
+"""How many tokens or vectors the examples have, before the end token: of the first input, of the second, and so on."""
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The same examples, each by itself and all together. `real` is true at the results that are not padding."""
+
+    rows: tuple[Row, ...]
+    feeds: Feeds
+    real: NDArray[np.bool_]
+
+
+def make_probes(compiled: Compiled, seed: int = 0) -> Probes:
+    """Random examples; the input that is decoded begins with the begin token, the other tokens end with the end one."""
+    random = np.random.default_rng(seed)
+    time = TASKS[compiled.task].time
+    sequences = [name for name, item in compiled.inputs.items() if item.kind in ("tokens", "vectors")]
+    lengths = {name: LENGTHS[index % len(LENGTHS)] for index, name in enumerate(sequences)}
+    rows: list[Row] = []
+    for index in range(len(LENGTHS[0])):
+        row: dict[str, NDArray[Any]] = {}
+        for name, item in compiled.inputs.items():
+            row[name] = _VALUES[item.kind](random, item, _length(lengths, name, index, compiled), name == time)
+        rows.append(row)
+    feeds = stack(compiled.inputs, rows)
+    return Probes(tuple(rows), feeds, _real(compiled, rows))
+
+
+def sentence(random: np.random.Generator, length: int, declared: Input) -> NDArray[np.int64]:
+    """So many real pieces, or fewer where the model takes fewer, and the end token."""
+    length = length if declared.longest is None else min(length, declared.longest - 1)
+    return np.append(random.integers(END + 1, declared.pieces, length), END)
+
+
+def _length(lengths: Mapping[str, tuple[int, ...]], name: str, index: int, compiled: Compiled) -> int:
+    of = compiled.inputs[name].of
+    if of is not None:
+        return _length(lengths, of, index, compiled) + (compiled.inputs[of].kind == "tokens")
+    wanted, longest = lengths.get(name, (0,) * (index + 1))[index], compiled.inputs[name].longest
+    return wanted if longest is None else min(wanted, longest - (compiled.inputs[name].kind == "tokens"))
+
+
+def _tokens(random: np.random.Generator, declared: Input, length: int, decoded: bool) -> NDArray[Any]:
+    ids = sentence(random, length, declared)
+    return np.concatenate(([BEGIN], ids[:-1])) if decoded else ids
+
+
+def _vectors(random: np.random.Generator, declared: Input, length: int, decoded: bool) -> NDArray[Any]:
+    return random.standard_normal((length, *declared.axes.values()), np.float32)
+
+
+def _values(random: np.random.Generator, declared: Input, length: int, decoded: bool) -> NDArray[Any]:
+    return random.standard_normal(tuple(declared.axes.values()), np.float32)
+
+
+def _edges(random: np.random.Generator, declared: Input, length: int, decoded: bool) -> NDArray[Any]:
+    return (random.random((length, length)) < 0.4) | np.eye(length, dtype=np.bool_)
+
+
+_VALUES = {"tokens": _tokens, "vectors": _vectors, "values": _values, "edges": _edges}
+
+
+def _real(compiled: Compiled, rows: list[Row]) -> NDArray[np.bool_]:
+    along = TASKS[compiled.task].time or compiled.positions
+    if along is None:
+        return np.ones(len(rows), np.bool_)
+    real = np.zeros((len(rows), max(len(row[along]) for row in rows)), np.bool_)
+    for index, row in enumerate(rows):
+        real[index, : len(row[along])] = True
+    return real

@@ -1,0 +1,110 @@
+"""Examples given as arrays, checked and taken apart: one array for each input, the rows of all padded together."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from xformc.errors import UserError
+from xformc.runtime.manifest import Input
+from xformc.runtime.rows import Array, Row
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz file by name. Raises: UserError if it is none, or holds Python objects."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, BadZipFile, EOFError, AttributeError, TypeError) as error:
+        raise UserError(f"not an .npz file of plain arrays: {error}", place=str(path), hint=_NPZ) from error
+
+
+def read_rows(inputs: Mapping[str, Input], arrays: Mapping[str, Any]) -> list[Row]:
+    """The examples in `arrays`, as they are described in docs/runtime.md.
+
+    Raises: UserError for an array that is missing, unknown, or not as its input must be.
+    """
+    found = {name: np.asarray(array) for name, array in arrays.items() if name != "labels"}
+    wanted = [*inputs, *(f"{name}_lengths" for name, item in inputs.items() if item.kind == "vectors")]
+    missing = [name for name in wanted if name not in found]
+    strange = [name for name in found if name not in wanted]
+    if missing or strange:
+        problem = [f"lack {', '.join(missing)}"] * bool(missing) + [f"have {', '.join(strange)}"] * bool(strange)
+        raise UserError(f"the arrays {' and '.join(problem)}", hint=f"the inputs are {', '.join(wanted)}")
+    for name, item in inputs.items():
+        _check(name, item, found)
+    counts = {name: len(found[name]) for name in wanted}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise UserError(f"the arrays must have as many rows each, not {listed}")
+    return [_row(inputs, found, index) for index in range(min(counts.values()))]
+
+
+def _check(name: str, item: Input, found: Mapping[str, Array]) -> None:
+    array, sizes = found[name], tuple(item.axes.values())
+    kinds, shape = {
+        "tokens": ("iu", f"integers of shape [rows, {name}]"),
+        "vectors": ("fiu", f"numbers of shape [rows, {name}, {', '.join(map(str, sizes))}]"),
+        "values": ("fiu", f"numbers of shape [rows, {', '.join(map(str, sizes))}]"),
+        "edges": ("b", f"true or false of shape [rows, {item.of}, {item.of}]"),
+    }[item.kind]
+    fixed = array.shape[array.ndim - len(sizes) :] == sizes
+    if array.dtype.kind not in kinds or array.ndim != _RANKS[item.kind] + len(sizes) or not fixed:
+        raise UserError(f"{name} must be {shape}, not {array.dtype} of {list(array.shape)}")
+    if item.kind == "tokens" and array.size and (array.min() < 0 or array.max() >= item.pieces):
+        raise UserError(f"the ids of {name} must be from 0 to {item.pieces - 1}; one of them is not")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise UserError(f"{name} must be finite numbers; one of them is not")
+    if item.kind == "vectors":
+        _check_lengths(f"{name}_lengths", found[f"{name}_lengths"], array.shape[1])
+
+
+_RANKS = {"tokens": 2, "vectors": 2, "values": 1, "edges": 3}
+"""How many axes come before the sizes of an input."""
+
+
+def _check_lengths(name: str, lengths: Array, longest: int) -> None:
+    if lengths.dtype.kind not in "iu" or lengths.ndim != 1:
+        raise UserError(f"{name} must be integers of shape [rows], not {lengths.dtype} of {list(lengths.shape)}")
+    if lengths.size and (lengths.min() < 1 or lengths.max() > longest):
+        raise UserError(f"{name} must be from 1 to {longest}; one of them is not")
+
+
+def _row(inputs: Mapping[str, Input], found: Mapping[str, Array], index: int) -> Row:
+    lengths: dict[str, int] = {}
+    for name, item in inputs.items():
+        if item.kind == "tokens":
+            lengths[name] = _filled(name, found[name][index], index)
+        elif item.kind == "vectors":
+            lengths[name] = int(found[f"{name}_lengths"][index])
+    for name, length in lengths.items():
+        longest = inputs[name].longest
+        if longest is not None and length > longest:
+            raise UserError(
+                f"row {index} of {name} has {length:,} positions, and this engine takes at most {longest:,}"
+            )
+    row: dict[str, Array] = {}
+    for name, item in inputs.items():
+        if item.kind == "edges":
+            row[name] = _edges(name, found[name][index], lengths[item.of or ""], index)
+        else:
+            row[name] = found[name][index][: lengths.get(name)]
+    return row
+
+
+def _filled(name: str, ids: Array, index: int) -> int:
+    length = int((ids != 0).sum())
+    if length == 0 or bool((ids[:length] == 0).any()):
+        raise UserError(f"row {index} of {name} must be one or more tokens, then padding (0) only")
+    return length
+
+
+def _edges(name: str, edges: Array, length: int, index: int) -> Array:
+    if len(edges) < length or edges.shape[0] != edges.shape[1]:
+        raise UserError(f"row {index} of {name} joins {list(edges.shape)} positions, and there are {length}")
+    return edges[:length, :length]
+
+
+_NPZ = "numpy.savez writes such files: numpy.savez('data.npz', name=array, ...)"

@@ -1,0 +1,65 @@
+"""Examples as arrays: one row for each, of its own length, and several rows padded into the inputs of a model."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.runtime.manifest import Input
+
+Array = NDArray[Any]
+Row = Mapping[str, Array]
+"""One example: tokens [positions], vectors [positions, size], values [..], edges [positions, positions], by input."""
+
+
+def row_lengths(inputs: Mapping[str, Input], row: Row) -> dict[str, int]:
+    """How many positions the row has of each input that has positions."""
+    return {name: len(row[name]) for name, item in inputs.items() if item.kind in ("tokens", "vectors")}
+
+
+def stack(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, Array]:
+    """The model's inputs for these rows, at least one: batch first, the shorter ones padded at the end with 0.
+
+    Vectors have a second input beside them, `NAME_mask`: true where a position is real.
+    """
+    feeds: dict[str, Array] = {}
+    for name, item in inputs.items():
+        arrays = [row[name] for row in rows]
+        if item.kind == "values":
+            feeds[name] = np.stack(arrays).astype(np.float32)
+            continue
+        feeds[name] = _padded(arrays, item.kind)
+        if item.kind == "vectors":
+            lengths = np.array([len(array) for array in arrays])
+            feeds[f"{name}_mask"] = np.arange(lengths.max())[None] < lengths[:, None]
+    return feeds
+
+
+def pad(rows: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Rows of ids as one array [batch, length], padded with 0 at the end."""
+    array = np.zeros((len(rows), max(len(row) for row in rows)), np.int64)
+    for index, row in enumerate(rows):
+        array[index, : len(row)] = row
+    return array
+
+
+def model_inputs(inputs: Mapping[str, Input]) -> tuple[str, ...]:
+    """The names of the model's inputs: those of the spec, in order, and the mask after each of vectors."""
+    names: list[str] = []
+    for name, item in inputs.items():
+        names += [name, f"{name}_mask"] if item.kind == "vectors" else [name]
+    return tuple(names)
+
+
+_PADDED: dict[str, tuple[Any, int]] = {"tokens": (np.int64, 1), "vectors": (np.float32, 1), "edges": (np.bool_, 2)}
+"""The dtype of each kind that is padded, and how many of its first axes are positions."""
+
+
+def _padded(arrays: Sequence[Array], kind: str) -> Array:
+    dtype, axes = _PADDED[kind]
+    longest = max(len(array) for array in arrays)
+    result = np.zeros((len(arrays), *(longest,) * axes, *arrays[0].shape[axes:]), dtype)
+    for index, array in enumerate(arrays):
+        result[(index, *map(slice, array.shape[:axes]))] = array
+    return result

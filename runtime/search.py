@@ -1,0 +1,77 @@
+"""The search of a translation engine, on token ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.runtime.options import SearchOptions
+from xformc.runtime.session import Interface, Session
+from xformc.tokens import END
+
+SEARCH = Interface(
+    ("source", "beam_width", "n_best", "length_penalty", "max_length_factor", "max_length_offset"),
+    ("tokens", "lengths", "scores"),
+)
+"""The model of a translation engine."""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What the search found for each row of the source, best first.
+
+    tokens: [batch, n_best, length] int64, without the begin token, with the end token where one was
+        generated, and 0 after it.
+    lengths: [batch, n_best] int64, the number of tokens of each, the end token included.
+    scores: [batch, n_best] float32, log probability / ((5 + length) / 6)^length_penalty; -inf where the
+        search found fewer than n_best.
+    """
+
+    tokens: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+def search(session: Session, source: NDArray[np.int64], options: SearchOptions, end: int = END) -> SearchResult:
+    """Search for the translations of `source` [batch, source], padded with 0 at the end of each row.
+
+    `end` is the token that ends a translation.
+
+    Raises: UserError if ONNX Runtime refuses or fails.
+    """
+    if not len(source):
+        none = (0, options.n_best)
+        return SearchResult(np.zeros((*none, 0), np.int64), np.zeros(none, np.int64), np.zeros(none, np.float32))
+    feeds = {
+        "source": source,
+        "beam_width": np.array(options.beam_width, np.int64),
+        "n_best": np.array(options.n_best, np.int64),
+        "length_penalty": np.array(options.length_penalty, np.float32),
+        "max_length_factor": np.array(options.max_length_factor, np.float32),
+        "max_length_offset": np.array(options.max_length_offset, np.int64),
+        **({} if end == END else {"end_token": np.array(end, np.int64)}),
+    }
+    return SearchResult(*session.run(feeds))
+
+
+def check_source(source: NDArray[np.int64] | Sequence[Sequence[int]], vocabulary: int) -> NDArray[np.int64]:
+    """The source ids as an int64 array [batch, source].
+
+    Raises: UserError unless they are whole numbers of the vocabulary, with at least one token in each row and
+    padding (0) only after it.
+    """
+    try:
+        array = np.asarray(source)
+    except ValueError as error:
+        raise UserError("the source ids must have rows of one length", hint="pad the shorter rows with 0") from error
+    if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
+        found = f"{array.dtype} of {list(array.shape)}"
+        raise UserError(f"the source ids must be integers of shape [batch, source], not {found}")
+    if array.shape[0] and (array.min() < 0 or array.max() >= vocabulary):
+        raise UserError(f"the source ids must be from 0 to {vocabulary - 1}; one of them is not")
+    filled = array != 0
+    if array.shape[0] and (not filled.any(axis=1).all() or bool((filled[:, 1:] & ~filled[:, :-1]).any())):
+        raise UserError("each row of source ids must be one or more tokens, then padding (0) only")
+    return np.ascontiguousarray(array, np.int64)

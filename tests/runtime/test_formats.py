@@ -1,0 +1,71 @@
+"""Engines of every format that was ever written keep loading."""
+
+import json
+from pathlib import Path
+
+from tiny_engine import DEFAULTS, write_manifest
+
+from xformc.runtime import load, read_manifest
+from xformc.runtime.manifest import FileRecord, Input, SampleDefaults, SearchDefaults
+
+FORMATS = Path(__file__).parent / "formats"
+
+
+def test_format_1_says_the_same_in_todays_words() -> None:
+    manifest = read_manifest(FORMATS / "format_1")
+    assert (manifest.format, manifest.name, manifest.task, manifest.target) == (1, "numbers", "translation", "cpu")
+    assert manifest.inputs == {
+        "source": Input("tokens", vocabulary=500, longest=128, tokenizer="source.model"),
+        "target": Input("tokens", vocabulary=600, longest=None, tokenizer="target.model"),
+    }
+    assert (manifest.labels, manifest.positions) == (None, None)
+    assert manifest.search == SearchDefaults(4, 1, 0.6, 1.0, 50)
+    assert (manifest.parameters, manifest.weights) == (420_096, "trained")
+    assert manifest.files["model.onnx"] == FileRecord(101, f"{1:064x}")
+
+
+def test_an_engine_of_format_1_translates(own_engine: Path) -> None:
+    content = json.loads((own_engine / "engine.json").read_text())
+    size = content["inputs"]["source"]["vocabulary"]
+    kept = {key: content[key] for key in ("xformc", "name", "task", "target", "precision", "tokens", "parameters")}
+    old = {
+        "vocabulary": {"source": size, "target": size},
+        "tokenizer": {"source": "tokenizer.model", "target": "tokenizer.model"},
+        "defaults": DEFAULTS,
+        "max_source_length": None,
+        "max_target_length": None,
+        "weights": "trained",
+    }
+    write_manifest(own_engine, {"format": 1, **kept, **old})
+    assert load(own_engine, threads=1).translate(["hello world"])[0][0].text == "hello world"
+
+
+def test_format_2_records_labels_and_every_kind_of_input(own_engine: Path) -> None:
+    content = json.loads((own_engine / "engine.json").read_text())
+    nothing = {"vocabulary": None, "axes": {}, "of": None, "longest": None, "tokenizer": None}
+    inputs = {
+        "words": {**nothing, "kind": "tokens", "vocabulary": 90, "longest": 40},
+        "frames": {**nothing, "kind": "vectors", "axes": {"features": 80}},
+        "image": {**nothing, "kind": "values", "axes": {"height": 4, "width": 6}},
+        "tree": {**nothing, "kind": "edges", "of": "words"},
+    }
+    changes = {"task": "tagging", "inputs": inputs, "labels": ["B", "O"], "positions": "words", "defaults": None}
+    rest = {key: value for key, value in content.items() if key not in ("files", "checksum")}
+    write_manifest(own_engine, {**rest, **changes})
+    manifest = read_manifest(own_engine)
+    assert manifest.inputs == {
+        "words": Input("tokens", vocabulary=90, longest=40),
+        "frames": Input("vectors", axes={"features": 80}),
+        "image": Input("values", axes={"height": 4, "width": 6}),
+        "tree": Input("edges", of="words"),
+    }
+    assert (manifest.labels, manifest.positions, manifest.defaults) == (("B", "O"), "words", None)
+
+
+def test_format_2_records_how_a_language_model_samples(own_engine: Path) -> None:
+    content = json.loads((own_engine / "engine.json").read_text())
+    sampling = {"temperature": 0.8, "top_k": 0, "top_p": 0.9, "max_new_tokens": 20}
+    changes = {"task": "language_model", "inputs": {"text": content["inputs"]["source"]}, "defaults": sampling}
+    rest = {key: value for key, value in content.items() if key not in ("files", "checksum")}
+    write_manifest(own_engine, {**rest, **changes})
+    assert read_manifest(own_engine).sampling == SampleDefaults(0.8, 0, 0.9, 20)
