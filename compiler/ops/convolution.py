@@ -168,7 +168,7 @@ def _convolution(  # noqa: PLR0917 (called by name)
         raise site.refuse(f"a depthwise convolution keeps {channels}, and cannot make {to}", "leave out 'to'")
     new = to or channels
     axes = (new, Axis("width", int(width))) if depthwise else (new, channels, Axis("width", int(width)))
-    inputs = [x if causal else zero_padding(site, x, positions), site.parameter("weight", axes, _initial(axes))]
+    inputs = [x if causal else zero_padding(site, x, "real"), site.parameter("weight", axes, _initial(axes))]
     if bias:
         inputs.append(site.parameter("bias", (new,), Initial("constant", 0.0)))
     before, after = (reach, 0) if causal else (reach // 2, reach // 2)

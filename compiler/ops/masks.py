@@ -211,10 +211,10 @@ for _op in (PaddingMask, Fill, Select, LocalMask):
 
 
 @primitive("zero_padding")
-def _zero_padding(site: Site, x: Value) -> Value:
+def zero_padding(site: Site, x: Value, name: str = "") -> Value:
     """`x` with zeros at the positions that are padding."""
     mask = site.mask(site.positions(x))
-    return x if mask is None else site.emit(Fill(0.0), x, mask)
+    return x if mask is None else site.emit(Fill(0.0), x, mask, name=name)
 
 
 @primitive("mask", causal=optional("flag"), edges=optional("value"))
@@ -233,15 +233,3 @@ def _mask(site: Site, x: Value, causal: bool = False, edges: Value | None = None
     if padding is not None:
         x = site.emit(Fill(MASKED), x, padding, name="padding")
     return x if edges is None else site.emit(Fill(MASKED), x, edges, name="edges")
-
-
-def zero_padding(site: Site, x: Value, axis: str) -> Value:
-    """Write `x` with zeros where there is no real position, or key, along `axis`; `x` itself where all are real."""
-    real = site.mask(axis)
-    return x if real is None else site.emit(Fill(0.0), x, real, name="real")
-
-
-@primitive("zero_padding")
-def _zero_padding(site: Site, x: Value) -> Value:
-    """Zeros at padding, so that what is summed over positions does not depend on it."""
-    return zero_padding(site, x, site.positions(x))
