@@ -75,20 +75,36 @@ class LanguageModel:
 Make = Callable[..., LanguageModel]
 
 
-DECODERS = {
-    "attention": "causal_self_attention",
-    "gru": "gru",
-    "lstm": "lstm",
-}
+DECODERS = {"cache": "causal_self_attention", "ring": "local", "sum": "cumulative_sum", "gru": "gru", "lstm": "lstm"}
+"""What carries the past in a step, and the block that does so."""
+
+LOCAL = """
+blocks:
+  local:
+    do:
+      keys: {as_keys: {from: x, window: 3}}
+      scores: {contract: {from: x, by: keys, over: d_model}}
+      seen: {mask: {causal: true}}
+      weights: {softmax: keys}
+      mixed: {contract: {by: keys, over: keys}}
+"""
+
+
+def spec_with(block: str) -> str:
+    """The language model with this block for its attention."""
+    text = LANGUAGE_MODEL.replace("causal_self_attention", block)
+    if block != "causal_self_attention":
+        text = text.replace("heads: 2, d_k: 4, d_v: 4, ", "")
+    return text + LOCAL if block == "local" else text
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
     def build(
-        seed: int = 0, *, longest: int | None = None, fused: bool = False, decoder: str = "attention"
+        seed: int = 0, *, longest: int | None = None, fused: bool = False, decoder: str = "cache"
     ) -> LanguageModel:
         path = tmp_path / f"{decoder}.yaml"
-        path.write_text(LANGUAGE_MODEL.replace("causal_self_attention", DECODERS[decoder]), encoding="utf-8")
+        path.write_text(spec_with(DECODERS[decoder]), encoding="utf-8")
         graph = inference(compile_spec(load_spec(path)))
         module = TorchModule(graph, seed=seed).eval()
         with torch.no_grad():
