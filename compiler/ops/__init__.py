@@ -16,6 +16,7 @@ from xformc.compiler.ops import (
     recurrence,
     reduction,
     reshape,
+    selection,
     softmax,
     weights,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "recurrence",
     "reduction",
     "reshape",
+    "selection",
     "softmax",
     "weights",
 ]

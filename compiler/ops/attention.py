@@ -151,8 +151,9 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
             if mask is not None and mask.dtype == torch.torch.bool:
                 mask = torch.torch.zeros((), device=query.device).masked_fill(~mask, MASKED)
             mask = bias if mask is None else mask + bias
-        shape = (*query.shape[:-1], key.shape[-2])
-        return mask.expand(shape).flatten(batch, batch + rows - 1) if plan.folded else mask
+        if not plan.folded or mask is None:
+            return mask
+        return mask.expand((*query.shape[:-1], key.shape[-2])).flatten(batch, batch + rows - 1)
 
     def apply(query: Any, key: Any, value: Any, *given: Any) -> Any:
         query, key, value = order[0](query), order[1](key), order[2](value)

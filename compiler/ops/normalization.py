@@ -1,4 +1,4 @@
-"""Layer normalisation."""
+"""Layer normalisation, and by the root mean square alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +19,14 @@ class LayerNorm(Op):
     epsilon: float
 
 
+@dataclass(frozen=True)
+class RMSNorm(Op):
+    """`gain * x / sqrt(mean(x^2) + epsilon)` over the last axis (Zhang and Sennrich 2019, equation 4)."""
+
+    kind: ClassVar[str] = "rms_norm"
+    epsilon: float
+
+
 @types.rule(LayerNorm)
 def _layer_norm_types(op: LayerNorm, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     x, gain, bias = inputs
@@ -26,9 +34,19 @@ def _layer_norm_types(op: LayerNorm, inputs: tuple[Type, ...]) -> tuple[Type, ..
     return (x,)
 
 
-@mixes.rule(LayerNorm)
-def _layer_norm_mixes(op: LayerNorm, node: Node) -> frozenset[str]:
+@types.rule(RMSNorm)
+def _rms_norm_types(op: RMSNorm, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    x, gain = inputs
+    require(gain.axes == x.axes[-1:], f"the gain {gain} must have the last axis of {x}")
+    return (x,)
+
+
+def _last_axis(op: Op, node: Node) -> frozenset[str]:
     return frozenset(node.inputs[1].type.names)
+
+
+mixes.rule(LayerNorm)(_last_axis)
+mixes.rule(RMSNorm)(_last_axis)
 
 
 @to_torch.rule(LayerNorm)
@@ -43,6 +61,21 @@ def _layer_norm_onnx(op: LayerNorm, node: Node, onnx: OnnxEmitter, inputs: tuple
     return (onnx.op("LayerNormalization", *inputs, axis=-1, epsilon=op.epsilon),)
 
 
+@to_torch.rule(RMSNorm)
+def _rms_norm_torch(op: RMSNorm, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
+    sizes = node.inputs[1].type.sizes()
+    normalize, epsilon = torch.functional.rms_norm, op.epsilon
+    return lambda x, gain: normalize(x, sizes, gain, epsilon)
+
+
+@to_onnx.rule(RMSNorm)
+def _rms_norm_onnx(op: RMSNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("RMSNormalization", *inputs, axis=-1, epsilon=op.epsilon),)
+
+
+cost.rule(RMSNorm)(per_result(4))
+"""A square, its sum, a division and the gain."""
+
 cost.rule(LayerNorm)(per_result(7))
 """Two sums, a difference, a square, a division, the gain and the bias."""
 
@@ -50,8 +83,20 @@ cost.rule(LayerNorm)(per_result(7))
 @primitive("layer_norm", epsilon=optional("number"))
 def _layer_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
     """Mean 0 and variance 1 over the last axis, then a learned gain and bias."""
-    if not 0 < epsilon < 1:
-        raise site.refuse_number("epsilon", epsilon, "epsilon lies between 0 and 1")
+    _check(site, epsilon)
     gain = site.parameter("gain", x.type.axes[-1:], Initial("constant", 1.0))
     bias = site.parameter("bias", x.type.axes[-1:], Initial("constant", 0.0))
     return site.emit(LayerNorm(float(epsilon)), x, gain, bias)
+
+
+@primitive("rms_norm", epsilon=optional("number"))
+def _rms_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
+    """Root mean square 1 over the last axis, then a learned gain."""
+    _check(site, epsilon)
+    gain = site.parameter("gain", x.type.axes[-1:], Initial("constant", 1.0))
+    return site.emit(RMSNorm(float(epsilon)), x, gain)
+
+
+def _check(site: Site, epsilon: float) -> None:
+    if not 0 < epsilon < 1:
+        raise site.refuse_number("epsilon", epsilon, "epsilon lies between 0 and 1")

@@ -1,0 +1,143 @@
+"""Picking by comparison: the largest of an axis, values that are the same, and only the best of many."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.cost import per_result
+from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.primitives import Site, primitive
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.ops.layout import aligner, emit_aligned, union
+from xformc.compiler.ops.masks import MASKED
+
+
+@dataclass(frozen=True)
+class ArgMax(Op):
+    """The index of the largest number along `over`; of equal ones the first. Int64, without that axis."""
+
+    kind: ClassVar[str] = "argmax"
+    over: str
+
+
+@dataclass(frozen=True)
+class Equal(Op):
+    """Whether `a` is `b`, for int64 values; axes are matched by name, and one that a side lacks is broadcast."""
+
+    kind: ClassVar[str] = "equal"
+
+
+@dataclass(frozen=True)
+class KeepTop(Op):
+    """`x` where it is among the `count` largest along `over`, MASKED elsewhere; of equal ones the first are kept."""
+
+    kind: ClassVar[str] = "keep_top"
+    count: int
+    over: str
+
+
+@types.rule(ArgMax)
+def _argmax_types(op: ArgMax, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    require(op.over in x.names, f"{x} has no axis {op.over}")
+    return (Type("int64", x.without((op.over,))),)
+
+
+@types.rule(Equal)
+def _equal_types(op: Equal, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    a, b = inputs
+    require(a.dtype == b.dtype == "int64", f"needs int64 values, found {a} and {b}")
+    return (Type("bool", union(a.axes, b.axes)),)
+
+
+@types.rule(KeepTop)
+def _keep_top_types(op: KeepTop, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    require(op.over in x.names, f"{x} has no axis {op.over}")
+    size = x.axis(op.over).size
+    require(size is not None and 1 <= op.count <= size, f"the axis {op.over} of {x} has no {op.count} to keep")
+    return (x,)
+
+
+@mixes.rule(Equal)
+def _equal_mixes(op: Equal, node: Node) -> frozenset[str]:
+    return frozenset()
+
+
+@mixes.rule(ArgMax)
+def _argmax_mixes(op: ArgMax, node: Node) -> frozenset[str]:
+    return frozenset({op.over})
+
+
+@mixes.rule(KeepTop)
+def _keep_top_mixes(op: KeepTop, node: Node) -> frozenset[str]:
+    return frozenset({op.over})
+
+
+@to_torch.rule(ArgMax)
+def _argmax_torch(op: ArgMax, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    index = node.inputs[0].type.names.index(op.over)
+    return lambda x: torch.torch.argmax(x, index)
+
+
+@to_onnx.rule(ArgMax)
+def _argmax_onnx(op: ArgMax, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("ArgMax", *inputs, axis=node.inputs[0].type.names.index(op.over), keepdims=0),)
+
+
+@to_torch.rule(Equal)
+def _equal_torch(op: Equal, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
+    first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
+    return lambda a, b: first(a) == second(b)
+
+
+@to_onnx.rule(Equal)
+def _equal_onnx(op: Equal, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    result = node.outputs[0].type
+    sides = [emit_aligned(onnx, name, value.type, result) for name, value in zip(inputs, node.inputs, strict=True)]
+    return (onnx.op("Equal", *sides),)
+
+
+@to_torch.rule(KeepTop)
+def _keep_top_torch(op: KeepTop, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    index = node.inputs[0].type.names.index(op.over)
+
+    def apply(x: Any) -> Any:
+        best = torch.torch.sort(x, dim=index, descending=True, stable=True).indices.narrow(index, 0, op.count)
+        kept = torch.torch.zeros_like(x, dtype=torch.torch.bool).scatter(index, best, True)
+        return x.masked_fill(~kept, MASKED)
+
+    return apply
+
+
+@to_onnx.rule(KeepTop)
+def _keep_top_onnx(op: KeepTop, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    axis = node.inputs[0].type.names.index(op.over)
+    best, places = onnx.ops("TopK", 2, *inputs, [op.count], axis=axis)
+    nothing = onnx.op("Expand", MASKED, onnx.op("Shape", *inputs))
+    return (onnx.op("ScatterElements", nothing, places, best, axis=axis),)
+
+
+for _op in (ArgMax, Equal, KeepTop):
+    cost.rule(_op)(per_result(1))
+
+
+@primitive("argmax", over="name")
+def _argmax(site: Site, x: Value, over: str) -> Value:
+    """The index of the largest number along an axis."""
+    return site.emit(ArgMax(site.axis(x, over).name), x)
+
+
+@primitive("equal", on="int64", by="value")
+def _equal(site: Site, x: Value, by: Value) -> Value:
+    """Whether two indices are the same: what `mask` may be given as edges."""
+    return site.emit(Equal(), x, by)
+
+
+@primitive("keep_top", count="number", over="name")
+def _keep_top(site: Site, x: Value, count: float, over: str) -> Value:
+    """The highest `count` scores along an axis; the others are hidden from a softmax (Shazeer et al., 2017)."""
+    if count != int(count) or count < 1:
+        raise site.refuse_number("count", count, "a whole number of scores is kept")
+    return site.emit(KeepTop(int(count), site.axis(x, over).name), x)
