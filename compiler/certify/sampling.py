@@ -1,7 +1,7 @@
-"""Sampling as docs/search.md defines it, plain and slow, along tokens that an engine has found.
+"""Sampling as docs/search.md defines it, plainly, along tokens that an engine has found.
 
-It drives the training form only, every prefix anew, so it shares nothing with an engine: no step, no cache, no ONNX.
-What an engine samples is right if at each place it is what the definition draws there after the same prefix.
+It drives the training form only, so it shares nothing with an engine: no step, no cache, no ONNX. What an engine
+samples is right if at each place it is what the definition draws there after the same prefix.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,15 +60,15 @@ def follow(
     end: int = END,
 ) -> Followed:
     """Draw anew at each place of what was `found` after the prompt (no begin token, no padding), and compare."""
-    text, score, decided, problem = [BEGIN, *prompt], 0.0, 0, _wrong_length(prompt, found, options, longest, end)
-    for token in found:
-        logits = scorer(np.array([text], np.int64))[0, -1]
-        drawn = draw(logits, uniform(seed, len(text)), options)
+    score, decided, problem = 0.0, 0, _wrong_length(prompt, found, options, longest, end)
+    text = np.array([[BEGIN, *prompt, *found[:-1]]], np.int64)
+    scored = scorer(text)[0, len(prompt) :] if found else ()
+    for place, (token, logits) in enumerate(zip(found, scored, strict=True), start=len(prompt) + 1):
+        drawn = draw(logits, uniform(seed, place), options)
         score += float(log_softmax(logits)[token])
         decided += drawn.margin >= ROUNDING
         if token != drawn.token and drawn.margin >= ROUNDING and not problem:
-            problem = f"token {len(text)} is {token}, not {drawn.token}"
-        text.append(token)
+            problem = f"token {place} is {token}, not {drawn.token}"
     return Followed(problem, score, len(found), decided)
 
 
