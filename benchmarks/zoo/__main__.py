@@ -10,15 +10,12 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.zoo.harness import Outcome, run_row
 from benchmarks.zoo.rows import Row, read_rows
 
-HEAD = (
-    f"{'spec':28} {'parameters':>10} {'task':12} {'training':>9} {'measure':12} {'score':>7} {'needed':>7} certificate"
-)
+HEAD = f"{'spec':28} {'parameters':>10} {'task':12} {'training':>9} {'score':36} {'needed':>12} certificate"
 
 
 def main() -> int:
@@ -32,9 +29,9 @@ def main() -> int:
     for row in rows:
         outcomes.append(run_row(row, out))
         print(line(outcomes[-1]), flush=True)
-        results = json.dumps([asdict(outcome) for outcome in outcomes], indent=2)
+        results = json.dumps(list(map(as_json, outcomes)), indent=2)
         (out / "results.json").write_text(f"{results}\n", encoding="utf-8")
-    missed = [outcome.name for outcome in outcomes if not (outcome.reached and outcome.certificate)]
+    missed = [outcome for outcome in outcomes if not outcome.reached]
     print(f"{len(outcomes) - len(missed)} of {len(outcomes)} reached; the runs are in {out}")
     return bool(missed)
 
@@ -57,13 +54,32 @@ def choose(rows: Sequence[Row], only: Sequence[str] | None, *, quick: bool) -> l
 
 def line(outcome: Outcome) -> str:
     """The row of the table."""
-    if outcome.mistake is not None or outcome.score is None or outcome.needed is None:
-        return f"{outcome.name:28} {'':10} {outcome.task:12} failed: {outcome.mistake}"
+    row = outcome.row
+    if outcome.mistake is not None:
+        return f"{row.name:28} {'':10} {row.task:12} failed: {outcome.mistake}"
+    scores = ", ".join(f"{name} {score:.3f}" for name, score in outcome.scores.items())
+    needed = ", ".join(f"{bound:g}" for bound in row.needed.values())
+    end = "passed" if outcome.certificate else "FAILED"
     return (
-        f"{outcome.name:28} {outcome.parameters:10,} {outcome.task:12} {outcome.training_seconds:7.0f} s "
-        f"{outcome.measure:12} {outcome.score:7.3f} {outcome.needed:7.2f} "
-        f"{'passed' if outcome.certificate else 'FAILED'}{'' if outcome.reached else ', score MISSED'}"
+        f"{row.name:28} {outcome.parameters:10,} {row.task:12} {outcome.training_seconds:7.0f} s "
+        f"{scores:36} {needed:>12} {end}{'' if row.reached(outcome.scores) else ', score MISSED'}"
     )
+
+
+def as_json(outcome: Outcome) -> dict[str, object]:
+    """The row for a program."""
+    row = outcome.row
+    return {
+        "name": row.name,
+        "task": row.task,
+        "parameters": outcome.parameters,
+        "training_seconds": outcome.training_seconds,
+        "scores": dict(outcome.scores),
+        "needed": dict(row.needed),
+        "certificate": outcome.certificate,
+        "reached": outcome.reached,
+        "mistake": outcome.mistake,
+    }
 
 
 if __name__ == "__main__":

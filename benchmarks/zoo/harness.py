@@ -4,35 +4,40 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from benchmarks.zoo.rows import Row
 from benchmarks.zoo.tasks import TASKS
+from benchmarks.zoo.tasks.language import is_sentence
 from xformc.compiler import compile_spec
 from xformc.compiler.spec import load_spec
 
 TEST_SETS = (("test.en", "test.de"), ("test.words", "test.trees"), ("test.tsv",), ("test.npz",), ("test.txt",))
 """Names of the files that hold a task's test set; the first of these that are there are it."""
 SEED = 1
+TEXTS = 300
+"""So many texts a language model writes, to see how many the grammar knows."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a row; `mistake` is the last line of the command that failed, and then the rest is missing."""
+    """What became of a row; where a command failed, `mistake` is what it said, and the rest is missing."""
 
-    name: str
-    task: str
-    parameters: int | None = None
-    training_seconds: float | None = None
-    measure: str | None = None
-    score: float | None = None
-    needed: float | None = None
+    row: Row
+    parameters: int = 0
+    training_seconds: float = 0.0
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])
     certificate: bool = False
-    reached: bool = False
     mistake: str | None = None
+
+    @property
+    def reached(self) -> bool:
+        """Whether there is an engine with a certificate that scores what is needed."""
+        return self.mistake is None and self.certificate and self.row.reached(self.scores)
 
 
 class CommandFailed(Exception):
@@ -44,7 +49,7 @@ def run_row(row: Row, folder: Path) -> Outcome:
     try:
         return _run(row, folder)
     except CommandFailed as error:
-        return Outcome(row.name, row.task, measure=row.score, needed=row.needed, mistake=str(error))
+        return Outcome(row, mistake=str(error))
 
 
 def _run(row: Row, folder: Path) -> Outcome:
@@ -57,18 +62,22 @@ def _run(row: Row, folder: Path) -> Outcome:
     _xformc("train", spec, "--data", data, "--out", run, "--minutes", row.minutes, "--seed", SEED)
     seconds = time.monotonic() - began
     _xformc("build", spec, "--weights", run, "--out", engine, "--target", "cpu")
-    score = json.loads(_xformc("evaluate", engine, *_test_set(data), "--json"))[row.score]
     return Outcome(
-        name=row.name,
-        task=row.task,
+        row,
         parameters=compile_spec(load_spec(spec)).parameter_count(),
         training_seconds=round(seconds, 1),
-        measure=row.score,
-        score=score,
-        needed=row.needed,
+        scores=_scores(row, engine, data),
         certificate=json.loads((engine / "certificate.json").read_text(encoding="utf-8"))["passed"],
-        reached=row.reached(score),
     )
+
+
+def _scores(row: Row, engine: Path, data: Path) -> dict[str, float]:
+    brackets = [] if "bracket_f1" not in row.needed else ["--metric", "brackets"]
+    measured = json.loads(_xformc("evaluate", engine, *_test_set(data), *brackets, "--json"))
+    if "grammatical" in row.needed:
+        written = _xformc("generate", engine, "--seed", SEED, stdin="\n" * TEXTS).splitlines()
+        measured["grammatical"] = sum(map(is_sentence, written)) / TEXTS
+    return {name: measured[name] for name in row.needed}
 
 
 def _data(task: str, folder: Path) -> Path:
@@ -82,10 +91,10 @@ def _test_set(data: Path) -> list[Path]:
     return next([data / name for name in names] for names in TEST_SETS if all((data / name).exists() for name in names))
 
 
-def _xformc(*arguments: object) -> str:
+def _xformc(*arguments: object, stdin: str = "") -> str:
     """What the command prints. Raises: CommandFailed."""
     command = [sys.executable, "-m", "xformc", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
         first = next((line for line in said if line.startswith("error:")), said[-1] if said else "no message")

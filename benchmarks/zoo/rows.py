@@ -11,6 +11,7 @@ from benchmarks.zoo.tasks import TASKS
 
 FILE = Path(__file__).parent / "rows.yaml"
 SECTIONS = ("sizes", "choices", "train", "decode")
+LOWER_IS_BETTER = frozenset({"perplexity"})
 Settings = dict[str, Any]
 
 
@@ -18,22 +19,25 @@ Settings = dict[str, Any]
 class Row:
     """One architecture on one task.
 
-    `spec` is the content of the spec to train, which extends a shipped one. The engine's `score` must be at least
-    `needed`, or where `lower` is better at most that; training stops after `minutes`.
+    `spec` is the content of the spec to train, which extends a shipped one. Each score of the engine that `needed`
+    names must be at least so much, perplexity at most; training stops after `minutes`.
     """
 
     name: str
     task: str
     spec: Mapping[str, Any]
-    score: str
-    needed: float
+    needed: Mapping[str, float]
     minutes: float
-    lower: bool = False
     quick: bool = False
 
-    def reached(self, score: float) -> bool:
-        """Whether this is enough."""
-        return score <= self.needed if self.lower else score >= self.needed
+    def reached(self, scores: Mapping[str, float]) -> bool:
+        """Whether these are enough."""
+        return all(is_enough(name, scores[name], bound) for name, bound in self.needed.items())
+
+
+def is_enough(name: str, score: float, bound: float) -> bool:
+    """Whether the score of this name keeps to its bound."""
+    return score <= bound if name in LOWER_IS_BETTER else score >= bound
 
 
 def read_rows(path: Path = FILE) -> list[Row]:
@@ -47,8 +51,7 @@ def _row(name: str, row: Settings, table: Settings) -> Row:
     assert row["task"] in TASKS, row["task"]
     merged = merge(merge({"train": table["recipe"]}, task), row)
     spec = {"name": name, "extends": row.get("spec", name), **{key: merged[key] for key in SECTIONS if key in merged}}
-    measured = {key: merged[key] for key in ("score", "needed", "minutes", "lower", "quick") if key in merged}
-    return Row(name=name, task=row["task"], spec=spec, **measured)
+    return Row(name, row["task"], spec, merged["needed"], merged["minutes"], merged.get("quick", False))
 
 
 def merge(base: Settings, over: Settings) -> Settings:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmarks.zoo.__main__ import choose, line
+from benchmarks.zoo.__main__ import as_json, choose, line
 from benchmarks.zoo.harness import Outcome, run_row
 from benchmarks.zoo.rows import Row, merge, read_rows
 from benchmarks.zoo.tasks import TASKS
@@ -15,15 +15,15 @@ from xformc.compiler.spec import load_spec
 TABLE = """\
 recipe: {steps: 100, schedule: {warmup_steps: 10, scale: 2}}
 tasks:
-  numbers: {score: exact_match, needed: 0.5, minutes: 1, train: {schedule: {scale: 3}}, decode: {beam_width: 2}}
+  numbers: {needed: {exact_match: 0.5}, minutes: 1, train: {schedule: {scale: 3}}, decode: {beam_width: 2}}
 rows:
-  transformer_base: {task: numbers, sizes: {layers: 1}, train: {steps: 7}, needed: 0.25}
-  other: {task: numbers, spec: numbers, quick: true, lower: true}
+  transformer_base: {task: numbers, sizes: {layers: 1}, train: {steps: 7}, needed: {exact_match: 0.25}}
+  other: {task: numbers, spec: numbers, quick: true}
 """
 
 
 def row(**changes: object) -> Row:
-    settings = {"name": "tiny", "task": "tagging", "spec": {}, "score": "accuracy", "needed": 0.9, "minutes": 1.0}
+    settings = {"name": "tiny", "task": "tagging", "spec": {}, "needed": {"accuracy": 0.9}, "minutes": 1.0}
     return Row(**{**settings, **changes})  # type: ignore[arg-type]
 
 
@@ -37,8 +37,8 @@ def test_row_adds_its_own_settings_to_those_of_its_task_and_of_all(tmp_path: Pat
         "train": {"steps": 7, "schedule": {"warmup_steps": 10, "scale": 3}},
         "decode": {"beam_width": 2},
     }
-    assert (first.score, first.needed, first.quick) == ("exact_match", 0.25, False)
-    assert (second.spec["extends"], second.needed, second.quick, second.lower) == ("numbers", 0.5, True, True)
+    assert (first.needed, first.minutes, first.quick) == ({"exact_match": 0.25}, 1, False)
+    assert (second.spec["extends"], second.needed, second.quick) == ("numbers", {"exact_match": 0.5}, True)
 
 
 def test_merge_leaves_its_arguments_as_they_are() -> None:
@@ -55,9 +55,11 @@ def test_every_row_is_a_spec_without_mistakes(row: Row, tmp_path: Path) -> None:
     assert row.task in TASKS
 
 
-def test_lower_scores_are_better_where_the_row_says_so() -> None:
-    assert row(needed=0.9).reached(0.9) and not row(needed=0.9).reached(0.89)
-    assert row(needed=11.0, lower=True).reached(10.9) and not row(needed=11.0, lower=True).reached(11.1)
+def test_every_score_must_keep_to_its_bound_and_perplexity_must_be_low() -> None:
+    both = row(needed={"perplexity": 11.0, "grammatical": 0.5})
+    assert both.reached({"perplexity": 10.9, "grammatical": 0.5})
+    assert not both.reached({"perplexity": 11.1, "grammatical": 0.9})
+    assert not both.reached({"perplexity": 10.9, "grammatical": 0.4})
 
 
 def test_quick_and_only_choose_rows() -> None:
@@ -84,8 +86,11 @@ def test_row_that_fails_says_which_command_and_why(tmp_path: Path) -> None:
     assert "failed: xformc check" in line(outcome)
 
 
-def test_line_says_what_was_missed() -> None:
-    good = Outcome("tiny", "tagging", 1234, 5.0, "accuracy", 0.95, 0.9, certificate=True, reached=True)
-    assert line(good).split() == ["tiny", "1,234", "tagging", "5", "s", "accuracy", "0.950", "0.90", "passed"]
-    bad = Outcome("tiny", "tagging", 1234, 5.0, "accuracy", 0.85, 0.9, certificate=True, reached=False)
+def test_line_and_json_say_what_was_reached_and_missed() -> None:
+    good = Outcome(row(), 1234, 5.0, {"accuracy": 0.95}, certificate=True)
+    assert line(good).split() == ["tiny", "1,234", "tagging", "5", "s", "accuracy", "0.950", "0.9", "passed"]
+    assert as_json(good)["reached"]
+    bad = Outcome(row(), 1234, 5.0, {"accuracy": 0.85}, certificate=True)
     assert line(bad).endswith("passed, score MISSED")
+    assert not as_json(bad)["reached"]
+    assert not Outcome(row(), 1234, 5.0, {"accuracy": 0.95}, certificate=False).reached
