@@ -18,6 +18,7 @@ from xformc import __version__
 from xformc.commands.build import build, verify
 from xformc.commands.check import check, schema
 from xformc.commands.corpus import corpus
+from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
 from xformc.commands.inspect_engine import inspect
 from xformc.commands.train import average, train
@@ -32,6 +33,7 @@ EXTRAS = {
     "safetensors": "build",
     "sacrebleu": "train",
     "num2words": "demo",
+    "matplotlib": "report",
 }
 
 
@@ -85,7 +87,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (check, schema, corpus, train, average, build, verify, inspect, translate, evaluate):
+for command in (check, schema, corpus, train, average, build, verify, inspect, translate, evaluate, draw):
     app.command()(command)
 
 

@@ -1,0 +1,132 @@
+"""The marks of a picture, in points, and the parts of it that hold them.
+
+Each part is laid out around its own axis x = 0 from its own bottom y = 0, then moved into the part around it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from xformc.compiler.graph.axes import Type
+
+GAP, LANE, HEAD, ROW = 15.0, 8.0, 13.0, 9.5
+"""Between items; between parallel lines; of a group's title; of a line of text."""
+BESIDE, PAD, RADIUS = 12.0, 9.0, 6.0
+"""Between parallel items; between a group's line and what is in it; of the circle of a sum."""
+WIDTH, NARROW = 88.0, 46.0
+"""Of a box that stands alone, and at least of one among others."""
+
+Shape = Literal["box", "group", "stage", "repeat", "plus", "tie"]
+Style = Literal["label", "note", "type", "title", "times", "name"]
+Align = Literal["left", "center", "right"]
+Measure = Callable[[str, Style], float]
+"""The width of a text in a style."""
+
+
+@dataclass(frozen=True)
+class Rectangle:
+    """A shape with its lower left corner, and for a box what it is and which tied parameters it has."""
+
+    shape: Shape
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str = ""
+    tied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line through these points, with a head at its end or not."""
+
+    points: tuple[tuple[float, float], ...]
+    head: bool = True
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a line from below ends, and whether it ends there with a head or goes on inside."""
+
+    x: float
+    y: float
+    head: bool
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line of text; (x, y) is its middle, or the middle of its left or right end."""
+
+    text: str
+    x: float
+    y: float
+    style: Style
+    align: Align = "center"
+
+
+@dataclass
+class Part:
+    """Something laid out: how far it reaches from its axis, its marks, and where lines enter.
+
+    `doors` has, for a value, the points at which lines from below end; `sides`, for a value of another stage, the
+    height and the two ends (left, right) of what a line from there leads to. Its result leaves at (0, height).
+    """
+
+    left: float = 0.0
+    right: float = 0.0
+    height: float = 0.0
+    rectangles: list[Rectangle] = field(default_factory=list[Rectangle])
+    lines: list[Line] = field(default_factory=list[Line])
+    texts: list[Text] = field(default_factory=list[Text])
+    doors: dict[str, list[Door]] = field(default_factory=dict[str, list[Door]])
+    sides: dict[str, list[tuple[float, float, float]]] = field(
+        default_factory=dict[str, list[tuple[float, float, float]]]
+    )
+
+    def add(self, part: "Part", x: float, y: float) -> None:
+        """Put the marks of another part into this one, moved; its doors stay its own."""
+        self.rectangles += [replace(one, x=one.x + x, y=one.y + y) for one in part.rectangles]
+        self.lines += [replace(one, points=tuple((a + x, b + y) for a, b in one.points)) for one in part.lines]
+        self.texts += [replace(one, x=one.x + x, y=one.y + y) for one in part.texts]
+        for value, ends in part.sides.items():
+            self.sides.setdefault(value, []).extend((height + y, a + x, b + x) for height, a, b in ends)
+        self.reach(x - part.left, x + part.right)
+
+    def reach(self, left: float, right: float) -> None:
+        """Grow to hold what lies between these."""
+        self.left, self.right = max(self.left, -left), max(self.right, right)
+
+    def line(self, *points: tuple[float, float], head: bool = True) -> None:
+        """Draw a line."""
+        self.lines.append(Line(points, head))
+
+
+def type_text(type: Type) -> str:
+    """`[source, d_model=512]`: the axes of a value but the batch."""
+    return f"[{', '.join(str(axis) for axis in type.axes if axis.name != 'batch')}]"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all parts of a column share. `outer` is the side of sums (-1 left, 1 right), the other one is for axes.
+
+    `types` has the type of every value, `far` the values of other stages, `tied` the parameters that boxes share.
+    """
+
+    measure: Measure
+    types: Mapping[str, Type]
+    far: frozenset[str]
+    tied: Sequence[str]
+    outer: int
+
+
+def wrap(text: str, width: float, measure: Measure, style: Style = "label") -> list[str]:
+    """The words of a text in rows of at most this width."""
+    rows: list[str] = []
+    for word in text.split():
+        longer = f"{rows[-1]} {word}" if rows else word
+        if rows and measure(longer, style) <= width:
+            rows[-1] = longer
+        else:
+            rows.append(word)
+    return rows

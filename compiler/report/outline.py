@@ -1,0 +1,255 @@
+"""What a picture shows of a trace: boxes, groups of boxes, and sums, each with the values that it takes and gives.
+
+Down to a depth only; blocks that merely wrap what they are given are left out, and so is dropout, which is no part of
+the function that the model computes.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.graph import Graph, Node, Value
+from xformc.compiler.report.trace import Frame, Trace
+
+_NAMES = {
+    "relu": "ReLU",
+    "gelu": "GELU",
+    "silu": "SiLU",
+    "gru": "GRU",
+    "lstm": "LSTM",
+    "rnn": "RNN",
+    "cls": "CLS",
+    "glu": "GLU",
+    "rope": "RoPE",
+    "alibi": "ALiBi",
+    "rms": "RMS",
+}
+_SMALL_WORDS = {"of", "and", "the", "to", "over", "in", "on"}
+_KINDS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("attention", frozenset({"attention", "contract", "softmax"})),
+    ("recurrent", frozenset({"scan", "recur", "recurrence"})),
+    ("convolution", frozenset({"convolution", "conv", "depthwise"})),
+    ("positions", frozenset({"positions", "sinusoid"})),
+    ("embedding", frozenset({"embedding"})),
+    ("norm", frozenset({"layer_norm", "rms_norm", "batch_norm"})),
+)
+"""What a box is, by the first row of which it has an op; else by whether it has linear maps and functions."""
+_UNSEEN = frozenset({"padding_mask", "positions"})
+"""Ops that read the shape or the padding of a value, not its content."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """One rounded box: its text, a smaller second line, what it is, and the parameters inside."""
+
+    label: str
+    note: str
+    kind: str
+    inputs: tuple[str, ...]
+    result: Value
+    parameters: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Items around which a line is drawn; `x` is what comes in from below. `times`: how often they are repeated."""
+
+    label: str
+    times: int | None
+    x: str
+    items: "tuple[Item, ...]"
+    inputs: tuple[str, ...]
+    result: Value
+
+
+@dataclass(frozen=True)
+class Sum:
+    """`x + items(x)`; with `norm`, the norm that follows, in the same box. `beside`: the items do not look at x."""
+
+    x: str
+    items: "tuple[Item, ...]"
+    norm: str
+    beside: bool
+    inputs: tuple[str, ...]
+    result: Value
+
+
+Item = Box | Group | Sum
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The stages of a model as groups, its inputs, and the parameters that several boxes share."""
+
+    inputs: tuple[Value, ...]
+    stages: tuple[Group, ...]
+    tied: dict[str, Type]
+
+
+def outline(trace: Trace, depth: int) -> Outline:
+    """The outline of a trace, `depth` levels deep: 1 has the steps of each stage, 2 what is inside those, ..."""
+    sketch = _Sketch(trace.graph)
+    stages = tuple(sketch.group(frame, depth, pretty(frame.name), None) for frame in trace.stages)
+    counts: dict[str, int] = {}
+    for box in (box for stage in stages for box in boxes(stage)):
+        for name in box.parameters:
+            counts[name] = counts.get(name, 0) + 1
+    tied = {one.name: one.type for one in trace.graph.parameters if counts.get(one.name, 0) > 1}
+    return Outline(trace.graph.inputs, stages, tied)
+
+
+def boxes(item: Item) -> Iterator[Box]:
+    """Every box in an item."""
+    if isinstance(item, Box):
+        yield item
+    else:
+        for inner in item.items:
+            yield from boxes(inner)
+
+
+def pretty(name: str) -> str:
+    """A name of the spec as a title: `causal_self_attention` is Causal Self Attention."""
+    words = [_NAMES.get(word, word if word in _SMALL_WORDS else word.capitalize()) for word in name.split("_")]
+    return " ".join(words)
+
+
+@dataclass
+class _Sketch:
+    """Makes items of frames. `same` has, for a value that is left out, the one that stands for it."""
+
+    graph: Graph
+    same: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        self.producers = self.graph.producers()
+        self.parameters = {parameter.name for parameter in self.graph.parameters}
+        self.visible = {value.name for value in self.graph.inputs if not value.name.endswith("_mask")}
+
+    def group(self, frame: Frame, depth: int, label: str, times: int | None) -> Group:
+        items = self.inside(frame, depth)
+        return Group(label, times, self.name(frame.x), items, self.inputs(frame), self.value(frame.result))
+
+    def inside(self, frame: Frame, depth: int) -> tuple[Item, ...]:
+        items = [item for child in frame.children for item in self.items(child, depth)]
+        return tuple(_with_norms(items))
+
+    def items(self, frame: Frame, depth: int) -> list[Item]:
+        """What is drawn for a frame: nothing, itself, or what is in it."""
+        if frame.name == "dropout" or not frame.made:
+            self.same[frame.result.name] = frame.x.name
+            return []
+        self.visible.add(frame.result.name)
+        found = self._items(frame, depth)
+        if not found:
+            self.same[frame.result.name] = frame.x.name
+        return found
+
+    def _items(self, frame: Frame, depth: int) -> list[Item]:
+        if frame.kind == "repeat":
+            return [self.group(frame, depth - 1, "", frame.times) if depth > 1 else self.repeated(frame)]
+        if frame.kind == "primitive":
+            return [self.primitive(frame, depth)]
+        if frame.given:
+            return [item for child in frame.children for item in self.items(child, depth)]
+        inner = [child for child in frame.children if child.made and child.name != "dropout"]
+        if len(inner) == 1:
+            return self.single(frame, inner[0], depth)
+        return [self.group(frame, depth - 1, pretty(frame.name), None) if depth > 1 else self.box(frame)]
+
+    def primitive(self, frame: Frame, depth: int) -> Item:
+        if frame.name in ("residual", "add"):
+            return self.sum(frame, depth)
+        if frame.children and depth > 1:
+            return self.group(frame, depth - 1, pretty(frame.name), None)
+        return self.box(frame)
+
+    def single(self, frame: Frame, inner: Frame, depth: int) -> list[Item]:
+        """A block that only calls another goes by its own name; one that only calls a primitive, by that one's."""
+        name = frame.name if inner.kind == "block" and not inner.given else inner.name
+        return self.items(replace(inner, name=name, step=frame.step or inner.step, result=frame.result), depth)
+
+    def sum(self, frame: Frame, depth: int) -> Sum:
+        items = self.inside(frame, depth)
+        x = self.name(frame.x)
+        beside = all(x not in item.inputs for item in items)
+        return Sum(x, items, "", beside, self.inputs(frame), frame.result)
+
+    def repeated(self, frame: Frame) -> Box:
+        found = [box for item in self.inside(frame, 1) for box in boxes(item) if box.kind != "norm"]
+        words = ", ".join(dict.fromkeys(box.label.lower() for box in found))
+        return replace(self.box(frame), label=f"{frame.times}\N{MULTIPLICATION SIGN} Layer", note=words)
+
+    def box(self, frame: Frame) -> Box:
+        nodes = self.nodes(frame)
+        parameters = frozenset(value.name for node in nodes for value in node.inputs) & self.parameters
+        label = _factor(frame.written) if frame.name == "scale" else pretty(frame.name)
+        note = "" if frame.step in (None, frame.name) else str(frame.step).replace("_", " ")
+        inputs = self.inputs(frame)
+        return Box(label, note or self.inner_axes(frame, nodes), _kind(nodes), inputs, frame.result, parameters)
+
+    def inner_axes(self, frame: Frame, nodes: list[Node]) -> str:
+        """The axes that only the inside of a block has: `d_ff=2048`, or for neighbours of one size `d_k=d_v=64`."""
+        outside = {axis for value in (frame.x, frame.result) for axis in value.type.axes}
+        inside = [axis for node in nodes for axis in node.outputs[0].type.axes if axis not in outside and axis.size]
+        parts: list[str] = []
+        for size, axes in groupby(dict.fromkeys(inside), key=lambda axis: axis.size):
+            parts.append("=".join([*(axis.name for axis in axes), str(size)]))
+        return ", ".join(parts)
+
+    def nodes(self, frame: Frame) -> list[Node]:
+        return [self.producers[name] for name in frame.made if name in self.producers]
+
+    def inputs(self, frame: Frame) -> tuple[str, ...]:
+        """The values outside a frame that its nodes look at."""
+        made = set(frame.made)
+        read = [value.name for node in self.nodes(frame) if node.op.kind not in _UNSEEN for value in node.inputs]
+        outside = [name for name in read if name not in made and name not in self.parameters]
+        return tuple(dict.fromkeys(self.name(name) for name in outside if self.seen(name)))
+
+    def value(self, value: Value) -> Value:
+        return Value(self.name(value), value.type)
+
+    def seen(self, name: str) -> bool:
+        return self.name(name) in self.visible
+
+    def name(self, value: Value | str) -> str:
+        """The value that stands for this one."""
+        name = value if isinstance(value, str) else value.name
+        while name in self.same and self.same[name] != name:
+            name = self.same[name]
+        return name
+
+
+def _with_norms(items: list[Item]) -> Iterator[Item]:
+    """Each sum with the norm that follows it in one item."""
+    waiting: Sum | None = None
+    for item in items:
+        if waiting is not None and isinstance(item, Box) and item.kind == "norm" and not waiting.beside:
+            yield replace(waiting, norm="Norm", result=item.result)
+            waiting = None
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = item if isinstance(item, Sum) else None
+        if waiting is None:
+            yield item
+    if waiting is not None:
+        yield waiting
+
+
+def _kind(nodes: list[Node]) -> str:
+    kinds = {node.op.kind for node in nodes}
+    for kind, ops in _KINDS:
+        if kinds & ops:
+            return kind
+    if "linear" in kinds:
+        return "feed_forward" if kinds - {"linear", "add", "align", "dropout"} else "linear"
+    return "function"
+
+
+def _factor(written: str) -> str:
+    """The factor of a scale as it stands in the spec, with a sign for the root."""
+    text = re.sub(r"sqrt\((\w+)\)", "\N{SQUARE ROOT}\\1", written)
+    return f"\N{MULTIPLICATION SIGN} {text}"
