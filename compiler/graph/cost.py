@@ -114,8 +114,13 @@ class Cost:
         )
 
 
+def total(costs: Iterable[Cost]) -> Cost:
+    """The cost of all of them together."""
+    return sum(costs, start=Cost(sequential=ZERO))
+
+
 FREE = Cost(sequential=ZERO)
-"""Of an op that gives what it was given under other names, and moves nothing."""
+"""Of an op that gives what it was given, its axes named or ordered in another way, and moves nothing."""
 
 
 def size_in_bytes(type: Type) -> Polynomial:

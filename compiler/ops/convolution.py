@@ -6,12 +6,14 @@ from math import sqrt
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import ZERO, Cost, Reach, count, moving
 from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
     TorchNamespace,
+    cost,
     mixes,
     require,
     to_onnx,
@@ -134,6 +136,18 @@ def _convolution_onnx(op: Convolution, node: Node, onnx: OnnxEmitter, inputs: tu
     if len(rows) != 1:
         result = onnx.op("Reshape", result, onnx.shape(plan.result.axes))
     return (emit_aligned(onnx, result, plan.result, node.outputs[0].type),)
+
+
+@cost.rule(Convolution)
+def _convolution_cost(op: Convolution, node: Node) -> Cost:
+    """A product for each weight that a result has; its width is the paper's k."""
+    weight, results = node.inputs[1].type, count(node.outputs[0].type.axes)
+    width = Axis("k", weight.axes[-1].size)
+    inner = count((width,) if op.depthwise else (weight.axes[1], width))
+    done = moving(node, results * inner * 2, results if len(node.inputs) == 3 else ZERO)
+    reach = op.reach(weight)
+    span = max(op.before, reach - op.before)
+    return replace(done, reach=Reach(op.axis, "local", span, width, op.dilation)) if reach else done
 
 
 @primitive(

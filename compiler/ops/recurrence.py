@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.cost import ONE, ZERO, Cost, Reach, count
+from xformc.compiler.graph.cost import ONE, Cost, Reach, count, total
 from xformc.compiler.graph.graph import Graph, Node, Op, Value
 from xformc.compiler.graph.primitives import Applied, Site, optional, primitive
 from xformc.compiler.graph.rules import (
@@ -157,10 +157,7 @@ def _recurrence_onnx(op: Recurrence, node: Node, onnx: OnnxEmitter, inputs: tupl
 def _recurrence_cost(op: Recurrence, node: Node) -> Cost:
     """That of its cell, for each position after the one before."""
     length = next(value.type.axis(op.positions) for value in node.inputs if op.positions in value.type.names)
-    total = Cost(sequential=ZERO)
-    for inner in op.body.nodes:
-        total += cost_of(inner)
-    cell = replace(total, sequential=ONE)
+    cell = replace(total(cost_of(inner) for inner in op.body.nodes), sequential=ONE)
     return replace(cell.times(count((length,))), reach=Reach(op.positions, "serial", 1))
 
 

@@ -1,10 +1,11 @@
 """Reductions: one number of all along an axis, padding apart, and sums of all up to each position."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import Cost, Reach, count, moving, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
@@ -12,6 +13,7 @@ from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
     TorchNamespace,
+    cost,
     hidden,
     mixes,
     require,
@@ -186,6 +188,17 @@ def _cumulative_sum_torch(op: CumulativeSum, node: Node, torch: TorchNamespace) 
 @to_onnx.rule(CumulativeSum)
 def _cumulative_sum_onnx(op: CumulativeSum, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("CumSum", *inputs, node.inputs[0].type.names.index(op.axis)),)
+
+
+@cost.rule(Reduce)
+def _reduce_cost(op: Reduce, node: Node) -> Cost:
+    done = moving(node, others=count(node.inputs[0].type.axes))
+    return done if op.function in ("first", "last") else replace(done, reach=Reach(op.axis, "all"))
+
+
+@cost.rule(CumulativeSum)
+def _cumulative_sum_cost(op: CumulativeSum, node: Node) -> Cost:
+    return replace(per_result(1)(op, node), reach=Reach(op.axis, "all"))
 
 
 @primitive("cumulative_sum")

@@ -6,9 +6,10 @@ from math import prod
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import FREE, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
 from xformc.compiler.ops.layout import aligner, emit_aligned
 
 
@@ -138,6 +139,11 @@ def _join_torch(op: Join, node: Node, torch: TorchNamespace) -> Callable[[Any, A
 def _join_onnx(op: Join, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     first, second = inputs
     return (onnx.op("Concat", first, emit_aligned(onnx, second, *_second(node)), axis=-1),)
+
+
+for _op in (Split, Merge):
+    cost.rule(_op)(lambda op, node: FREE)
+cost.rule(Join)(per_result(0))
 
 
 @primitive("split", axis="name", into="axes", on=None)
