@@ -20,7 +20,9 @@ from xformc.commands.check import check, schema
 from xformc.commands.corpus import corpus
 from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
+from xformc.commands.generate import generate
 from xformc.commands.inspect_engine import inspect
+from xformc.commands.predict import predict
 from xformc.commands.train import average, train
 from xformc.commands.translate import translate
 from xformc.errors import UserError
@@ -87,7 +89,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (check, schema, corpus, train, average, build, verify, inspect, translate, evaluate, draw):
+for command in (
+    check,
+    schema,
+    corpus,
+    train,
+    average,
+    build,
+    verify,
+    inspect,
+    translate,
+    generate,
+    predict,
+    evaluate,
+    draw,
+):
     app.command()(command)
 
 

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from typer import Argument, Option
@@ -11,7 +11,13 @@ from xformc.commands.check import SPEC_HELP
 from xformc.commands.spec_path import find_spec
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
+from xformc.runtime.lines import read_text_file
 from xformc.runtime.manifest import MANIFEST_NAME
+
+if TYPE_CHECKING:
+    from xformc.compiler.spec import Spec
+
+LABELS = "labels.txt"
 
 WEIGHTS_HELP = "A run, one of its checkpoints, or a .safetensors file; fresh weights if left out."
 
@@ -50,6 +56,7 @@ def build(
     from xformc.compiler.build import build_engine
     from xformc.compiler.pipeline import print_stage
     from xformc.compiler.spec import load_spec
+    from xformc.compiler.spec.tasks import TASKS
     from xformc.compiler.weights import load_weights
 
     loaded = load_spec(find_spec(spec))
@@ -59,9 +66,11 @@ def build(
     folder = out or Path("engines") / loaded.name
     _check_replaceable(folder)
     trained = None if weights is None else load_weights(weights, compile_spec(loaded))
-    tokenizers = None if weights is None else _find_tokenizers(weights)
+    labelled = TASKS[loaded.task].time is None
+    tokenizers = None if weights is None else _find_tokenizers(weights, loaded, labelled=labelled)
+    labels = _find_labels(weights) if labelled and weights is not None else None
     with Console(stderr=True).status("building") as status:
-        certificate = build_engine(loaded, trained, tokenizers, target.value, folder, status.update)
+        certificate = build_engine(loaded, trained, tokenizers, target.value, folder, status.update, labels=labels)
     print(f"{folder}: built, and its certificate passed")
     for line in certificate.lines():
         print(f"  {line}")
@@ -93,18 +102,38 @@ def _check_replaceable(folder: Path) -> None:
         raise UserError("exists, and is not an engine", place=str(folder), hint="give --out a new folder")
 
 
-def _find_tokenizers(weights: Path) -> dict[str, Path]:
-    """Side -> SentencePiece model of the run that `weights` (a run, a checkpoint or a file) belongs to."""
-    near = weights.resolve()
-    for folder in (near, *list(near.parents)[:3]):
+def _find_tokenizers(weights: Path, spec: "Spec", *, labelled: bool) -> dict[str, Path]:
+    """Input of tokens -> SentencePiece model of the run that `weights` (a run, a checkpoint or a file) belongs to.
+
+    A task that gives labels may have been trained on arrays, without a tokenizer.
+    """
+    texts = [name for name, item in spec.inputs.items() if item.kind == "tokens"]
+    for folder in _near(weights):
         shared = folder / "tokenizer.model"
         if shared.is_file():
-            return {"source": shared, "target": shared}
-        pair = {side: folder / f"{side}.model" for side in ("source", "target")}
-        if all(path.is_file() for path in pair.values()):
-            return pair
+            return dict.fromkeys(texts, shared)
+        own = {name: folder / f"{name}.model" for name in texts}
+        if own and all(path.is_file() for path in own.values()):
+            return own
+    if labelled:
+        return {}
     raise UserError(
-        "no tokenizer.model, or source.model and target.model, beside these weights",
+        f"no tokenizer.model, or {' and '.join(f'{name}.model' for name in texts)}, beside these weights",
         place=str(weights),
         hint="give --weights the run's folder, or copy the run's tokenizer beside the file",
     )
+
+
+def _find_labels(weights: Path) -> list[str]:
+    """The names of the labels in the run that `weights` belongs to, by id."""
+    path = next((folder / LABELS for folder in _near(weights) if (folder / LABELS).is_file()), None)
+    if path is None:
+        hint = f"give --weights the run's folder, or copy its {LABELS} beside the file"
+        raise UserError(f"no {LABELS} beside these weights", place=str(weights), hint=hint)
+    return read_text_file(path)
+
+
+def _near(weights: Path) -> list[Path]:
+    """The folders in which a run's other files are looked for, the nearest first."""
+    near = weights.resolve()
+    return [near, *list(near.parents)[:3]]

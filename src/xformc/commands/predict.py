@@ -1,0 +1,73 @@
+"""`xformc predict`: lines of text or arrays in, labels out."""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from xformc.commands.text_lines import lines_of_stdin
+from xformc.commands.translate import ENGINE_HELP
+from xformc.runtime.arrays import read_npz
+from xformc.runtime.engine import Engine, load
+from xformc.runtime.predict import Prediction
+from xformc.runtime.windows import BATCH_TOKENS, WINDOW
+
+INPUT_HELP = "An .npz file with an array for each input, in place of lines."
+
+
+def predict(
+    engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
+    *,
+    arrays: Annotated[Path | None, Option("--input", help=INPUT_HELP, metavar="NPZ")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print a JSON object for each example.")] = False,
+    truncate: Annotated[bool, Option("--truncate", help="Cut lines that are too long, with a warning.")] = False,
+    window: Annotated[int, Option(help="Lines read ahead to batch by length; 1 answers at once.")] = WINDOW,
+    batch_tokens: Annotated[int, Option(help="Positions run together.")] = BATCH_TOKENS,
+    threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
+) -> None:
+    """Label the lines of standard input: one label a line, or one for each word.
+
+    \b
+    xformc predict reviews/engine < in.txt > labels.txt
+    echo 'the dog sleeps' | xformc predict tagger/engine --json
+    xformc predict digits/engine --input test.npz
+
+    A line is an example, in UTF-8; where the engine has several inputs of text, tabs separate them. The labels come
+    in the same order, those of words with spaces between. With --input the examples are the rows of an .npz file:
+    tokens [rows, longest], vectors [rows, longest, size] and NAME_lengths [rows], values [rows, ...],
+    edges [rows, longest, longest]; `xformc inspect ENGINE` shows which inputs there are.
+
+    With --json, an example is {"line": 1, "label": "good", "probabilities": {"bad": 0.1, "good": 0.9}}; where words
+    are labelled it has "labels", and "probabilities" is a list.
+    """
+    loaded = load(engine, threads=threads)
+    if arrays is not None:
+        _print(loaded, loaded.predict(read_npz(arrays), batch_tokens=batch_tokens), as_json=as_json)
+        return
+    several = len(loaded.manifest.inputs) > 1
+    window = 1 if sys.stdin.isatty() else window
+    with lines_of_stdin() as lines:
+        examples = (line.split("\t") if several else line for line in lines)
+        found = loaded.predict_stream(examples, window=window, batch_tokens=batch_tokens, truncate=truncate)
+        _print(loaded, found, as_json=as_json)
+
+
+def _print(engine: Engine, predictions: Iterable[Prediction], *, as_json: bool) -> None:
+    for line, prediction in enumerate(predictions, start=1):
+        text = json.dumps(_as_json(engine, line, prediction), ensure_ascii=False) if as_json else None
+        sys.stdout.write(f"{' '.join(prediction.labels) if text is None else text}\n")
+        sys.stdout.flush()
+
+
+def _as_json(engine: Engine, line: int, prediction: Prediction) -> dict[str, object]:
+    names = engine.manifest.labels or ()
+    found = [
+        {name: round(float(value), 6) for name, value in zip(names, row, strict=True)}
+        for row in prediction.probabilities
+    ]
+    if engine.manifest.positions is None:
+        return {"line": line, "label": prediction.label, "probabilities": found[0]}
+    return {"line": line, "labels": list(prediction.labels), "probabilities": found}

@@ -1,0 +1,198 @@
+"""Predictions of engines that were built from small specs: texts and arrays in, labels with probabilities out."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentencepiece
+from task_specs import write_task
+from tiny_engine import SENTENCES
+
+from xformc.compiler.build import build_engine
+from xformc.errors import UserError
+from xformc.runtime import Engine, load
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SentencePiece model of which a piece is a word."""
+    path = tmp_path_factory.mktemp("words") / "tokenizer.model"
+    with path.open("wb") as handle:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(SENTENCES), model_writer=handle, model_type="word", vocab_size=80,
+            hard_vocab_limit=False, pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
+        )  # fmt: skip
+    return path
+
+
+@pytest.fixture(scope="module")
+def tagger(vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tmp_path_factory.mktemp("tagger")
+    tokenizers, labels = {"words": vocabulary}, ["ADJ", "DET", "NOUN", "NUM", "VERB"]
+    build_engine(write_task(folder, "tagging"), None, tokenizers, "cpu", folder / "engine", labels=labels)
+    return load(folder / "engine", threads=1)
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tmp_path_factory.mktemp("frames")
+    build_engine(write_task(folder, "frames"), None, None, "cpu", folder / "engine")
+    return load(folder / "engine", threads=1)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tmp_path_factory.mktemp("images")
+    labels = ["cat", "dog", "hen", "owl"]
+    build_engine(write_task(folder, "images"), None, None, "cpu", folder / "engine", labels=labels)
+    return load(folder / "engine", threads=1)
+
+
+def test_predict_gives_a_label_for_each_word(tagger: Engine) -> None:
+    results = tagger.predict(SENTENCES)
+    assert [len(found.labels) for found in results] == [len(text.split()) for text in SENTENCES]
+    for found in results:
+        assert found.probabilities.shape == (len(found.labels), 5)
+        np.testing.assert_allclose(found.probabilities.sum(-1), 1, atol=1e-5)
+        best = [("ADJ", "DET", "NOUN", "NUM", "VERB")[index] for index in found.probabilities.argmax(-1)]
+        assert found.labels == tuple(best)
+
+
+def test_predict_gives_each_text_what_it_has_alone_whatever_the_batches(tagger: Engine) -> None:
+    texts = [SENTENCES[index % 8] for index in range(30)]
+    alone = {text: tagger.predict([text])[0] for text in SENTENCES}
+    for batch_tokens in (1, 60, 10_000):
+        for text, found in zip(texts, tagger.predict(texts, batch_tokens=batch_tokens), strict=True):
+            assert found.labels == alone[text].labels
+            np.testing.assert_allclose(found.probabilities, alone[text].probabilities, atol=1e-5)
+
+
+def test_predict_labels_unknown_words_and_neighbouring_ones_too(tagger: Engine) -> None:
+    (found,) = tagger.predict(["two qwertz asdf dogs yxcv"])
+    assert len(found.labels) == 5
+
+
+def test_predict_of_no_words_is_no_labels_without_the_model(tagger: Engine) -> None:
+    idle = replace(tagger, session=None)  # pyright: ignore[reportArgumentType]
+    assert [found.labels for found in idle.predict(["", "  "])] == [(), ()]
+    assert tagger.predict([]) == []
+
+
+def test_predict_stream_reads_no_further_ahead_than_its_window(tagger: Engine) -> None:
+    read: list[str] = []
+
+    def lines():
+        for text in SENTENCES:
+            read.append(text)
+            yield text
+
+    next(tagger.predict_stream(lines(), window=2))
+    assert len(read) == 2
+
+
+def test_predict_takes_ids_too(tagger: Engine) -> None:
+    ids = np.array([[5, 6, 7], [8, 0, 0]])
+    assert [len(found.labels) for found in tagger.predict({"words": ids})] == [3, 1]
+
+
+def test_predict_takes_vectors_with_their_lengths(frames: Engine) -> None:
+    random = np.random.default_rng(0)
+    arrays = {"frames": random.standard_normal((3, 7, 6), np.float32), "frames_lengths": np.array([7, 2, 5])}
+    results = frames.predict({**arrays, "labels": np.zeros(3)})
+    assert [len(found.labels) for found in results] == [7, 2, 5]
+    arrays["frames"][1, 2:] = 1e9
+    np.testing.assert_array_equal(frames.predict(arrays)[1].probabilities, results[1].probabilities)
+
+
+def test_predict_takes_values_and_gives_one_label(images: Engine) -> None:
+    values = np.random.default_rng(0).standard_normal((5, 3, 2, 3)).astype(np.float64)
+    results = images.predict({"image": values})
+    assert len(results) == 5 and all(len(found.labels) == 1 for found in results)
+    assert results[0].label in ("cat", "dog", "hen", "owl")
+    assert results[0].probability == pytest.approx(results[0].probabilities.max())
+    assert images.predict({"image": values[:0]}) == []
+
+
+V = np.zeros((2, 3, 6), np.float32)
+LENGTHS = np.array([3, 1])
+WRONG = [
+    ({"frames": V}, "the arrays lack frames_lengths"),
+    ({"frames": V, "frames_lengths": LENGTHS, "x": V}, "the arrays have x"),
+    ({"frames": V[0], "frames_lengths": LENGTHS}, r"frames must be numbers of shape \[rows, frames, 6\], not float32"),
+    ({"frames": V[:, :, :5], "frames_lengths": LENGTHS}, r"not float32 of \[2, 3, 5\]"),
+    ({"frames": V.astype(str), "frames_lengths": LENGTHS}, "frames must be numbers of shape"),
+    ({"frames": V + np.inf, "frames_lengths": LENGTHS}, "frames must be finite numbers"),
+    ({"frames": V, "frames_lengths": [4, 1]}, "frames_lengths must be from 1 to 3"),
+    ({"frames": V, "frames_lengths": [0, 1]}, "frames_lengths must be from 1 to 3"),
+    ({"frames": V, "frames_lengths": [1.0, 2.0]}, r"frames_lengths must be integers of shape \[rows\]"),
+    ({"frames": V, "frames_lengths": [1]}, "as many rows each, not frames 2, frames_lengths 1"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "message"), WRONG, ids=[message[:40] for _, message in WRONG])
+def test_predict_refuses_arrays_that_do_not_fit(frames: Engine, arrays: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        frames.predict(arrays)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([[5, 80]], "the ids of words must be from 0 to 79"),
+        ([[5, -1]], "the ids of words must be from 0 to 79"),
+        ([[5.0]], r"words must be integers of shape \[rows, words\], not float64"),
+        ([[5], [0]], "row 1 of words must be one or more tokens, then padding"),
+        ([[0, 5]], "row 0 of words must be one or more tokens, then padding"),
+    ],
+)
+def test_predict_refuses_ids_that_do_not_fit(tagger: Engine, ids: list[list[float]], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        tagger.predict({"words": np.array(ids)})
+
+
+def test_predict_obeys_the_models_bound(tagger: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    words = replace(tagger.manifest.inputs["words"], longest=3)
+    short = replace(tagger, manifest=replace(tagger.manifest, inputs={"words": words}))
+    with pytest.raises(UserError, match="4 tokens, and this engine takes at most 3") as error:
+        short.predict(["two dogs", "two dogs in snow"])
+    assert error.value.place == "line 2"
+    (found,) = short.predict(["two dogs in snow"], truncate=True)
+    assert len(found.labels) == 3 and "cut from 4 to 3" in caplog.text
+    with pytest.raises(UserError, match="row 0 of words has 4 positions, and this engine takes at most 3"):
+        short.predict({"words": np.array([[5, 6, 7, 8]])})
+
+
+def test_predict_refuses_one_text_in_place_of_a_list(tagger: Engine) -> None:
+    with pytest.raises(UserError, match="predict takes a list of texts"):
+        tagger.predict("two dogs")
+
+
+def test_predict_refuses_more_texts_than_inputs(tagger: Engine) -> None:
+    with pytest.raises(UserError, match="needs 1 texts, words, found 2") as error:
+        tagger.predict([("two dogs", "a cat")])
+    assert error.value.place == "line 1"
+
+
+def test_predict_refuses_text_for_what_is_no_text(images: Engine) -> None:
+    with pytest.raises(UserError, match="the engine images takes more than text: it needs image"):
+        images.predict(["a cat"])
+
+
+def test_predict_refuses_an_engine_without_a_tokenizer(tagger: Engine) -> None:
+    with pytest.raises(UserError, match="has no tokenizer"):
+        replace(tagger, tokenizer=None).predict(["two dogs"])
+
+
+def test_every_other_method_names_the_right_one(tagger: Engine, engine: Engine) -> None:
+    with pytest.raises(UserError) as error:
+        tagger.translate(["two dogs"])
+    assert error.value.message == "the engine tagging is of tagging, and translate is of translation"
+    assert error.value.hint == "engine.predict(...) in Python, xformc predict on the command line"
+    with pytest.raises(UserError, match="and search is of translation"):
+        tagger.search([[5, 3]])
+    for examples in (["hello"], {"words": np.array([[5]])}):
+        with pytest.raises(UserError) as error:
+            engine.predict(examples)
+        assert error.value.message == "the engine copy is of translation, and predict is of tagging and classification"
+        assert error.value.hint == "engine.translate(...) in Python, xformc translate on the command line"
