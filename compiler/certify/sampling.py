@@ -17,7 +17,10 @@ Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """text [batch, text] -> logits [batch, text, vocabulary]."""
 
 ROUNDING = 1e-4
-"""The margin below which a draw is left to rounding."""
+"""The margin below which a draw is left to rounding: a difference of logits, as a part of the largest logit."""
+
+FINEST = 1e-5
+"""The smallest difference of probabilities that is beyond rounding, however small the logits are."""
 
 _WEYL, _FIRST, _SECOND, _MASK = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64 - 1
 
@@ -26,8 +29,9 @@ _WEYL, _FIRST, _SECOND, _MASK = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049
 class Draw:
     """A token, its log probability by the model (no temperature, no filter), and how clear the choice was.
 
-    `margin` is the smallest difference, of probabilities or of logits, that decided anything: where it is less than
-    what rounding may change, a neighbouring token can be as right as this one.
+    `margin` is the smallest difference of logits that decided anything, as a part of the largest logit; a difference
+    of probabilities counts as one of logits divided by the temperature. Where it is less than what rounding may change,
+    a neighbouring token can be as right as this one.
     """
 
     token: int
@@ -86,7 +90,9 @@ def draw(logits: NDArray[np.float32], uniform: float, options: SampleOptions) ->
     rank = min(int((reached <= goal).sum()), nucleus)
     edges = np.r_[reached[: kept - 1] - (options.top_p if options.top_p < 1 else np.inf), reached[:nucleus] - goal]
     gaps = np.r_[best[kept - 1 : kept] - best[kept:], -np.diff(best[max(0, rank - 1) : rank + 2])]
-    margin = min(np.abs(edges).min(initial=np.inf) * min(1.0, temperature), gaps.min(initial=np.inf))
+    largest = max(float(np.abs(exact).max()), np.finfo(np.float32).tiny)
+    finest = min(temperature / largest, ROUNDING / FINEST)
+    margin = min(np.abs(edges).min(initial=np.inf) * finest, gaps.min(initial=np.inf) / largest)
     token = int(order[rank])
     return Draw(token, float(log_softmax(logits)[token]), float(margin))
 
