@@ -37,8 +37,8 @@ def unused_blocks(tree: Tree) -> list[Problem]:
 
 def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Input]) -> list[Problem]:
     """A shared tokenizer has one size."""
-    axes = [item.axes[0] for item in inputs.values() if item.kind == "tokens"]
-    if not axes or not train.tokenizer.shared or len({axis.size for axis in axes}) == 1:
+    axes = [axis for item in inputs.values() for axis in item.axes]
+    if not _all_text(inputs) or not train.tokenizer.shared or len({axis.size for axis in axes}) == 1:
         return []
     span = (tree.get("train", "tokenizer", "shared") or tree).span
     found = ", ".join(map(str, axes))
@@ -47,8 +47,7 @@ def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Input]) -> 
 
 def word_pieces(tree: Tree, task: str, train: Train, inputs: Mapping[str, Input]) -> list[Problem]:
     """A label for each word needs a piece for each word."""
-    texts = [item for item in inputs.values() if item.kind == "tokens"]
-    if task != "tagging" or not texts or train.tokenizer.kind == "word":
+    if task != "tagging" or not _all_text(inputs) or train.tokenizer.kind == "word":
         return []
     place = tree.get("train", "tokenizer", "kind") or tree.get("train", "tokenizer") or tree.get("task") or tree
     message = f"tagging labels words, so a piece is a word: train.tokenizer.kind is {train.tokenizer.kind}"
@@ -93,6 +92,10 @@ def _position_tables(graph: Graph, model: Model) -> Iterator[Axis]:
         index = producers.get(node.inputs[0].name) if isinstance(node.op, Embedding) else None
         if index is not None and isinstance(index.op, Positions) and index.op.axis in model.inputs:
             yield node.inputs[1].type.axes[0]
+
+
+def _all_text(inputs: Mapping[str, Input]) -> bool:
+    return all(item.kind == "tokens" for item in inputs.values())
 
 
 def _elsewhere(tree: Tree, name: str) -> str | None:

@@ -78,7 +78,7 @@ def input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list[
 
 def idle_settings(name: str, inputs: Mapping[str, Input]) -> dict[tuple[str, ...], str]:
     """The settings that do nothing for this task and these inputs: where each stands, and why it is idle."""
-    task, texts = TASKS[name], sum(item.kind == "tokens" for item in inputs.values())
+    task, arrays = TASKS[name], [other for other, item in inputs.items() if item.kind != "tokens"]
     idle: dict[tuple[str, ...], str] = {}
     if not task.decode:
         others = listed(other for other, item in TASKS.items() if item.decode)
@@ -86,10 +86,10 @@ def idle_settings(name: str, inputs: Mapping[str, Input]) -> dict[tuple[str, ...
     for key in DECODE if task.decode else ():
         if key not in task.decode:
             idle["decode", key] = f"the settings of decoding of {name} are {', '.join(task.decode)}"
-    if texts == 0:
-        idle["train", "tokenizer"] = "no input has tokens"
-    elif texts == 1:
-        idle["train", "tokenizer", "shared"] = "one input alone has tokens"
+    if arrays:
+        idle["train", "tokenizer"] = f"examples are arrays, as {arrays[0]} is no text"
+    elif len(inputs) == 1:
+        idle["train", "tokenizer", "shared"] = "there is one input alone"
     if not any(item.is_sequence for item in inputs.values()):
         idle["train", "max_length"] = "no input has positions"
     return idle

@@ -139,8 +139,8 @@ IDLE = [
     (TAGGING + "decode: {n_best: 2}\n",
      "decode does nothing here: tagging gives labels; only 'translation' or 'language_model' decodes"),
     (TAGGING.replace("kind: word", "kind: word, shared: true"),
-     "train.tokenizer.shared does nothing here: one input alone has tokens"),
-    (FRAMES + "train: {tokenizer: {kind: word}}\n", "train.tokenizer does nothing here: no input has tokens"),
+     "train.tokenizer.shared does nothing here: there is one input alone"),
+    (FRAMES + "train: {tokenizer: {kind: word}}\n", "train.tokenizer does nothing here: examples are arrays, as frames is no text"),
     (IMAGES + "train: {max_length: 90}\n", "train.max_length does nothing here: no input has positions"),
 ]  # fmt: skip
 
