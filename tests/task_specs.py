@@ -46,7 +46,25 @@ model:
   logits: {from: hidden, do: [linear: {to: labels}]}
 """
 
-SPECS = {"language_model": LANGUAGE_MODEL, "tagging": TAGGING, "frames": FRAMES, "images": IMAGES}
+GRAPH = """\
+task: tagging
+sizes: {d_model: 8, vocabulary: 12, labels: 3}
+inputs: {nodes: {tokens: vocabulary}, links: {edges: nodes}}
+model:
+  states: {from: nodes, do: [embedding: d_model, {residual: {neighbours: {links: links}}}]}
+  logits: {from: states, do: [linear: {to: labels}]}
+blocks:
+  neighbours:
+    takes: {links: value}
+    do:
+      keys: as_keys
+      scores: {contract: {from: x, by: keys, over: d_model}}
+      seen: {mask: {edges: links}}
+      weights: {softmax: keys}
+      mixed: {contract: {by: keys, over: keys}}
+"""
+
+SPECS = {"language_model": LANGUAGE_MODEL, "tagging": TAGGING, "frames": FRAMES, "images": IMAGES, "graph": GRAPH}
 
 
 def write_task(folder: Path, name: str) -> Spec:

@@ -23,12 +23,14 @@ STAGES = {
     "tagging": LABELS,
     "frames": LABELS,
     "images": LABELS,
+    "graph": LABELS,
 }
 INPUTS = {
     "language_model": ["prompt", "seed"],
     "tagging": ["words"],
     "frames": ["frames", "frames_mask"],
     "images": ["image"],
+    "graph": ["nodes", "links"],
 }
 
 
@@ -51,7 +53,7 @@ def test_engine_records_its_task(tmp_path: Path, name: str) -> None:
     manifest, compiled = read_manifest(tmp_path / "engine"), compile_engine(spec)
     assert (manifest.format, manifest.task, manifest.inputs) == (2, spec.task, dict(compiled.inputs))
     assert manifest.labels == (None if compiled.labels is None else tuple(map(str, range(compiled.labels))))
-    assert manifest.positions == {"tagging": "words", "frames": "frames"}.get(name)
+    assert manifest.positions == {"tagging": "words", "frames": "frames", "graph": "nodes"}.get(name)
 
 
 def test_labels_are_named_in_the_engine(tmp_path: Path) -> None:

@@ -42,6 +42,13 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 @pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tmp_path_factory.mktemp("graph")
+    build_engine(write_task(folder, "graph"), None, None, "cpu", folder / "engine")
+    return load(folder / "engine", threads=1)
+
+
+@pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     folder = tmp_path_factory.mktemp("images")
     labels = ["cat", "dog", "hen", "owl"]
@@ -112,6 +119,27 @@ def test_predict_takes_values_and_gives_one_label(images: Engine) -> None:
     assert results[0].label in ("cat", "dog", "hen", "owl")
     assert results[0].probability == pytest.approx(results[0].probabilities.max())
     assert images.predict({"image": values[:0]}) == []
+
+
+def test_predict_takes_edges_and_nothing_passes_where_there_is_none(graph: Engine) -> None:
+    nodes, links = np.array([[5, 6, 7, 8], [5, 6, 0, 0]]), np.zeros((2, 4, 4), np.bool_)
+    links[:] = np.eye(4, dtype=np.bool_)
+    links[:, 0, 1] = True
+    results = graph.predict({"nodes": nodes, "links": links})
+    assert [len(found.labels) for found in results] == [4, 2]
+    np.testing.assert_allclose(results[0].probabilities[:2], results[1].probabilities, atol=1e-5)
+    links[0, 0, 1] = False
+    apart = graph.predict({"nodes": nodes, "links": links})[0]
+    assert np.abs(apart.probabilities[0] - results[0].probabilities[0]).max() > 1e-4
+    np.testing.assert_allclose(apart.probabilities[1:], results[0].probabilities[1:], atol=1e-5)
+
+
+def test_predict_refuses_edges_that_do_not_fit(graph: Engine) -> None:
+    nodes = np.array([[5, 6, 7]])
+    with pytest.raises(UserError, match=r"links must be true or false of shape \[rows, nodes, nodes\], not float64"):
+        graph.predict({"nodes": nodes, "links": np.ones((1, 3, 3))})
+    with pytest.raises(UserError, match=r"row 0 of links joins \[2, 2\] positions, and there are 3"):
+        graph.predict({"nodes": nodes, "links": np.ones((1, 2, 2), np.bool_)})
 
 
 V = np.zeros((2, 3, 6), np.float32)

@@ -22,6 +22,7 @@ RESULTS = {
     "tagging": "float32[batch, words, labels=5]",
     "frames": "float32[batch, frames, labels=3]",
     "images": "float32[batch, labels=4]",
+    "graph": "float32[batch, nodes, labels=3]",
 }
 
 
@@ -59,6 +60,14 @@ def test_vectors_have_a_mask_beside_them(tmp_path: Path) -> None:
     assert [(value.name, str(value.type)) for value in graph.inputs] == [
         ("frames", "float32[batch, frames, features=6]"),
         ("frames_mask", "bool[batch, frames]"),
+    ]
+
+
+def test_edges_join_positions_and_keys(tmp_path: Path) -> None:
+    graph = compile_spec(write_task(tmp_path, "graph"))
+    assert [(value.name, str(value.type)) for value in graph.inputs] == [
+        ("nodes", "int64[batch, nodes]"),
+        ("links", "bool[batch, nodes, nodes_keys]"),
     ]
 
 
