@@ -27,6 +27,11 @@ class Arrays:
     path: Path
     sha256: str
 
+    def __len__(self) -> int:
+        """How many rows the labels have; 0 without labels."""
+        labels = self.arrays.get(COLUMN)
+        return len(labels) if labels is not None and labels.ndim else 0
+
 
 def read_arrays(path: Path) -> Arrays:
     """Read a `.npz` file whole. Raises: UserError if it is none, is broken, or holds objects or more than 128 GiB."""

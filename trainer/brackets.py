@@ -98,12 +98,12 @@ def brackets(tree: Constituent, *, tagged: bool) -> Counter[Bracket]:
     return found
 
 
-def score_brackets(outputs: Sequence[str], references: Sequence[str]) -> BracketScore:
+def score_brackets(outputs: Sequence[str], references: Sequence[str], place: str = "references") -> BracketScore:
     """Compare each output with its reference; an output that is no tree has no brackets.
 
-    Raises: UserError for a reference that is no tree, with its line.
+    Raises: UserError for a reference that is no tree, with its line of `place`.
     """
-    wanted_trees = [_reference(text, line) for line, text in enumerate(references, start=1)]
+    wanted_trees = [_reference(text, f"{place}:{line}") for line, text in enumerate(references, start=1)]
     tagged = all(node.is_tag for tree in wanted_trees for node in _constituents(tree) if _has_words(node))
     found_trees = [parse_tree(text) for text in outputs]
     found = [Counter[Bracket]() if tree is None else brackets(tree, tagged=tagged) for tree in found_trees]
@@ -113,9 +113,9 @@ def score_brackets(outputs: Sequence[str], references: Sequence[str]) -> Bracket
     return BracketScore(found_count, wanted_count, matched, found_trees.count(None))
 
 
-def bracket_measures(outputs: Sequence[str], references: Sequence[str]) -> list[Measure]:
+def bracket_measures(outputs: Sequence[str], references: Sequence[str], place: str = "references") -> list[Measure]:
     """F1, precision and recall. Raises: UserError as `score_brackets`."""
-    score = score_brackets(outputs, references)
+    score = score_brackets(outputs, references, place)
     unparsed = f"; {score.unparsed:,} of {len(outputs):,} outputs are no tree" if score.unparsed else ""
     return [
         Measure("bracket_f1", "bracket F1", score.f1, f"labelled, as evalb counts{unparsed}", share=True),
@@ -130,12 +130,12 @@ _PARTS = re.compile(r"\(\s*[^\s()]*|\)[^\s()]*|[^\s()]+")
 _FUNCTION = re.compile(r"(?<=.)[-=].*")
 
 
-def _reference(text: str, line: int) -> Constituent:
+def _reference(text: str, place: str) -> Constituent:
     tree = parse_tree(text)
     if tree is None:
         raise UserError(
             f"the reference is no tree: {text:.80}",
-            place=f"line {line}",
+            place=place,
             hint="a tree is written as (S (NP the dog) (VP barks))",
         )
     return tree

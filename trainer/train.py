@@ -98,7 +98,7 @@ def train(
     trained = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed))
     console = Console(stderr=True)
     with console.status("build the engine") as status:
-        measures = score_run(spec, trained.form, out, trained.corpus.valid, status.update)
+        measures = score_run(spec, trained.form, out, trained.corpus, status.update)
     for measure in measures:
         console.print(f"validation {measure.line()}", highlight=False, soft_wrap=True)
     return TrainResult(out, out / WEIGHTS, trained.state, {measure.key: measure for measure in measures})

@@ -59,7 +59,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     compiled = compile_engine(load_spec(folder / SPEC))
     _check_claims(folder, manifest, compiled)
     module = TorchModule(compiled.graph).eval()
-    module.load_arrays(_parameters(compiled.graph, folder / MODEL))
+    module.load_arrays(engine_parameters(compiled.graph, folder / MODEL))
     return certify(Subject(compiled, module, folder, manifest.target == "cpu"), progress)
 
 
@@ -85,7 +85,8 @@ def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:
         raise UserError(listed, place=str(folder), hint=_REBUILD)
 
 
-def _parameters(graph: Graph, model: Path) -> dict[str, Any]:
+def engine_parameters(graph: Graph, model: Path) -> dict[str, Any]:
+    """The parameters of `graph` that an engine's model holds. Raises: UserError where it lacks one."""
     try:
         arrays = read_initializers(model)
     except (OSError, ValueError, KeyError, DecodeError) as error:

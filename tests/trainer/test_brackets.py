@@ -85,8 +85,8 @@ def test_score_brackets_without_any_is_zero() -> None:
 
 def test_score_brackets_refuses_a_reference_that_is_no_tree() -> None:
     with pytest.raises(UserError, match=r"the reference is no tree: \(S") as caught:
-        score_brackets(["x", "x"], ["(S a)", "(S"])
-    assert caught.value.place == "line 2"
+        score_brackets(["x", "x"], ["(S a)", "(S"], "test.trees")
+    assert caught.value.place == "test.trees:2"
 
 
 TREES = st.recursive(
