@@ -1,0 +1,118 @@
+"""Attention as the named block, written out of primitives in the spec, and left unfused: training and decoding times.
+
+python -m benchmarks.attention [--rounds 7]
+
+The three are the same function. Each round runs all of them, one after another; figures are medians, and ratios to the
+named block.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.initializers import Initializers, save_model
+from xformc.compiler.backends.models import stepwise_model
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.certify.subject import open_session
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.step import derive_step
+from xformc.compiler.spec import load_spec
+
+NAMED = "extends: transformer_base\nsizes: {layers: 2, dropout: 0.0}\n"
+WRITTEN = f"""{NAMED}
+blocks:
+  attention:
+    doc: Multi-head attention, written out.
+    takes: {{memory: value, causal: flag, relation: {{word: cross}}}}
+    do:
+      query: {{linear: {{from: x, to: [heads, d_k]}}}}
+      key: {{linear: {{from: memory, to: [heads, d_k]}}}}
+      value: {{linear: {{from: memory, to: [heads, d_v]}}}}
+      keys: {{as_keys: {{from: key}}}}
+      values: {{as_keys: {{from: value}}}}
+      scores: {{contract: {{from: query, by: keys, over: d_k}}}}
+      scaled: {{scale: 1 / sqrt(d_k)}}
+      seen: {{mask: {{causal: causal}}}}
+      weights: {{softmax: keys}}
+      mixed: {{contract: {{by: values, over: keys}}}}
+      output: {{linear: {{over: [heads, d_v], to: d_model}}}}
+"""
+ROWS, SOURCE, TARGET = 8, 32, 64
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as folder:
+        graphs = make_graphs(Path(folder))
+        jobs = {
+            "training": {name: training(graph) for name, graph in graphs.items()},
+            "decoding": {name: decoding(graph, Path(folder) / name) for name, graph in graphs.items()},
+        }
+        print(f"{'':10}{'form':14}{'ms':>8}{'ratio':>8}")
+        for job, forms in jobs.items():
+            times = {name: list[float]() for name in forms}
+            for _ in range(rounds):
+                for name, run in forms.items():
+                    began = time.perf_counter()
+                    run()
+                    times[name].append(1000 * (time.perf_counter() - began))
+            medians = {name: statistics.median(values) for name, values in times.items()}
+            for name, median in medians.items():
+                print(f"{job:10}{name:14}{median:8.1f}{median / medians['named block']:8.2f}")
+
+
+def make_graphs(folder: Path) -> dict[str, Graph]:
+    """The graph of each form."""
+    named, written = folder / "named.yaml", folder / "written.yaml"
+    named.write_text(NAMED)
+    written.write_text(WRITTEN)
+    return {
+        "named block": compile_spec(load_spec(named)),
+        "written out": compile_spec(load_spec(written)),
+        "unfused": load_spec(written).graph(),
+    }
+
+
+def training(graph: Graph) -> Callable[[], None]:
+    """One pass forward and backward over a batch."""
+    module = TorchModule(graph).train()
+    source, target = (torch.randint(4, 37000, (ROWS, length)) for length in (SOURCE, TARGET))
+
+    def run() -> None:
+        module.zero_grad()
+        module(source, target).mean().backward()
+
+    run()
+    return run
+
+
+def decoding(graph: Graph, folder: Path) -> Callable[[], None]:
+    """The derived step over all positions of a batch, in ONNX Runtime."""
+    folder.mkdir()
+    graph = inference(graph)
+    weights = Initializers({name: value.numpy() for name, value in TorchModule(graph).state_dict().items()})
+    save_model(stepwise_model(derive_step(graph), weights, fused=True), weights, folder)
+    session, random = open_session(folder / "model.onnx"), np.random.default_rng(0)
+    feeds = {
+        name: random.integers(4, 37000, (ROWS, length)) for name, length in (("source", SOURCE), ("target", TARGET))
+    }
+
+    def run() -> None:
+        session.run(None, feeds)
+
+    run()
+    return run
+
+
+if __name__ == "__main__":
+    main()
