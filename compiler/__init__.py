@@ -4,14 +4,16 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
+from xformc.compiler.passes.share import share
 from xformc.compiler.spec import Spec
 
 __all__ = ["compile_spec"]
 
 
 def compile_spec(spec: Spec) -> Graph:
-    """The training graph of a spec, attention fused, recurrences thinned, verified: its inputs, such as source and target, to its logits.
+    """The training graph of a spec: its inputs, such as source and target, to its logits.
 
+    Nodes alike are one, attention is fused, recurrences are thinned, and the graph is verified.
     Raises: SpecError with the places in the spec.
     """
-    return verify(hoist(fuse_attention(spec.graph())))
+    return verify(hoist(fuse_attention(share(spec.graph()))))

@@ -36,20 +36,32 @@ class Positions(Op):
     limit: int | None = None
 
 
+FUNCTIONS = {"both": ("Sin", "Cos"), "sin": ("Sin",), "cos": ("Cos",)}
+"""The functions of an angle that stand beside each other in an encoding of positions."""
+
+
 @dataclass(frozen=True)
 class Sinusoid(Op):
     """`PE(pos, 2i) = sin(pos / 10000^(2i/width))`, `PE(pos, 2i+1) = cos(..)` (Vaswani et al. 2017, section 3.5).
 
-    Input: int64 positions. The result has a last axis `axis` of `width` numbers.
+    With `functions` sin or cos, both numbers of such a pair are that function of the angle. Input: int64 positions.
+    The result has a last axis `axis` of `width` numbers.
     """
 
     kind: ClassVar[str] = "sinusoid"
     axis: str
     width: int
+    functions: str = "both"
 
     def frequencies(self) -> list[float]:
-        """The angle that one position adds, for each sin and cos pair, in radians."""
-        return [pow(10000.0, -2 * index / self.width) for index in range(self.width // 2)]
+        """The angles that one position adds, in radians: one for each pair of both functions, or for each number."""
+        step = len(FUNCTIONS[self.functions])
+        return [frequency(index, self.width) for index in range(0, self.width, step)]
+
+
+def frequency(index: int, width: int) -> float:
+    """The angle that one position adds in the number `index` of `width`: 10000^(-2 floor(index / 2) / width)."""
+    return pow(10000.0, -2 * (index // 2) / width)
 
 
 @types.rule(Positions)
@@ -85,7 +97,8 @@ def _positions_step(op: Positions, node: Node, step: Stepper) -> tuple[Value, ..
 @types.rule(Sinusoid)
 def _sinusoid_types(op: Sinusoid, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (positions,) = inputs
-    require(op.width % 2 == 0, f"sinusoids come in pairs, so {op.axis} must be even, found {op.width}")
+    even = op.width % 2 == 0 or op.functions != "both"
+    require(even, f"sines and cosines come in pairs, so {op.axis} must be even, found {op.width}")
     return (Type("float32", (*positions.axes, Axis(op.axis, op.width))),)
 
 
@@ -97,11 +110,12 @@ def _sinusoid_mixes(op: Sinusoid, node: Node) -> frozenset[str]:
 @to_torch.rule(Sinusoid)
 def _sinusoid_torch(op: Sinusoid, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     namespace, values = torch.torch, op.frequencies()
+    functions = [getattr(namespace, kind.lower()) for kind in FUNCTIONS[op.functions]]
 
     def apply(positions: Any) -> Any:
         frequencies = namespace.tensor(values, device=positions.device)
         angles = positions.to(namespace.float32).unsqueeze(-1) * frequencies
-        return namespace.stack((angles.sin(), angles.cos()), -1).flatten(-2)
+        return namespace.stack([function(angles) for function in functions], -1).flatten(-2)
 
     return apply
 
@@ -110,8 +124,9 @@ def _sinusoid_torch(op: Sinusoid, node: Node, torch: TorchNamespace) -> Callable
 def _sinusoid_onnx(op: Sinusoid, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     positions = onnx.op("Unsqueeze", onnx.op("Cast", *inputs, to=1), [-1])
     angles = onnx.op("Mul", positions, op.frequencies())
-    last = [-1]
-    pairs = [onnx.op("Unsqueeze", onnx.op(kind, angles), last) for kind in ("Sin", "Cos")]
+    if op.functions != "both":
+        return (onnx.op(*FUNCTIONS[op.functions], angles),)
+    pairs = [onnx.op("Unsqueeze", onnx.op(kind, angles), [-1]) for kind in FUNCTIONS[op.functions]]
     rank = len(node.inputs[0].type.axes)
     shape = [*([0] * rank), op.width]
     return (onnx.op("Reshape", onnx.op("Concat", *pairs, axis=-1), shape),)
@@ -132,9 +147,14 @@ def _learned_positions(site: Site, x: Value, limit: Axis, to: Axis | None = None
     return site.emit(Embedding(), index, table(site, limit, to or x.type.axes[-1]))
 
 
-@primitive("sinusoid")
-def _sinusoid(site: Site, x: Value) -> Value:
-    """Sines and cosines of the position of each vector of `x`, interleaved, as wide as its last axis."""
+@primitive("sinusoid", functions=optional("word"))
+def _sinusoid(site: Site, x: Value, functions: str = "both") -> Value:
+    """Sines and cosines of the position of each vector of `x`, interleaved, as wide as its last axis.
+
+    `functions` is both, or sin or cos for one of them alone.
+    """
+    if functions not in FUNCTIONS:
+        raise site.refuse(f"'functions' is both, sin or cos, found '{functions}'")
     width = x.type.axes[-1]
     index = site.emit(Positions(site.positions(x)), x, name="index")
-    return site.emit(Sinusoid(width.name, width.size or 0), index)
+    return site.emit(Sinusoid(width.name, width.size or 0, functions), index)

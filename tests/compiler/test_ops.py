@@ -178,7 +178,7 @@ def test_every_op_has_its_rules() -> None:
         assert table.kinds() >= kinds, f"{table.name} lacks {kinds - table.kinds()}"
     assert to_onnx.kinds() == kinds - TRAINING_ONLY
     assert to_step.kinds() == {
-        *("as_keys", "attention", "convolution", "cumulative_sum", "local_mask", "positions", "recurrence")
+        *("as_keys", "attention", "convolution", "cumulative_sum", "distance", "local_mask", "positions", "recurrence")
     }
 
 

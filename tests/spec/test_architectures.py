@@ -184,13 +184,13 @@ blocks:
       second: {choose_act: {act: act}}
       third: {residual: {from: gate, body: [dropout: rate]}}
       last: {linear: {from: second, to: over, bias: twice}}
-      sum: {join: {other: third}}
+      sum: {joined: {other: third}}
   choose_act:
     takes: {act: word}
     choose: act
     none: []
     tanh: [tanh]
-  join:
+  joined:
     takes: {other: value}
     do: [add: {from: other, do: [{repeat: 2, do: [scale: 0.5]}]}]
   squeeze:

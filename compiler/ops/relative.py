@@ -1,0 +1,238 @@
+"""Relative positions: what is added to the scores of attention for how far a key is from the query."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import log, log2
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.cost import per_result
+from xformc.compiler.graph.graph import Initial, Node, Op, Value
+from xformc.compiler.graph.primitives import Site, optional, primitive
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    Stepper,
+    TorchNamespace,
+    cost,
+    mixes,
+    require,
+    to_onnx,
+    to_step,
+    to_torch,
+    types,
+)
+from xformc.compiler.ops.elementwise import Add
+from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.positions import Positions
+
+MAX_DISTANCE = 2**16
+"""The largest distance that buckets may tell apart."""
+
+
+@dataclass(frozen=True)
+class Distance(Op):
+    """The position of each key minus that of each query: int64 [queries, keys].
+
+    Input: the positions of the queries, int64 [queries]; the keys are at the same. `newest`: in a step there is one
+    query, the newest, and the keys are those at and before it, the last `window` of them if it is not None.
+    """
+
+    kind: ClassVar[str] = "distance"
+    queries: str
+    keys: str
+    window: int | None = None
+    newest: bool = False
+
+
+@dataclass(frozen=True)
+class Buckets(Op):
+    """The bucket of each distance (Raffel et al. 2020, section 2.1), from an int64 value to one with the same axes.
+
+    Half of the `count` buckets, those of the later keys, are kept apart if `bidirectional`; else later keys are in
+    bucket 0. Of each side, the first half of the buckets hold one distance each, the others grow by the same factor up
+    to `max_distance`, and the last holds all that is farther.
+    """
+
+    kind: ClassVar[str] = "buckets"
+    count: int
+    max_distance: int
+    bidirectional: bool
+
+    def table(self) -> list[int]:
+        """The bucket of each distance from -max_distance to max_distance."""
+        later = self.count // 2 if self.bidirectional else 0
+        before = [self._bucket(distance) for distance in range(self.max_distance, 0, -1)]
+        after = [later + bucket for bucket in reversed(before)] if self.bidirectional else [0] * len(before)
+        return [*before, 0, *after]
+
+    def _bucket(self, distance: int) -> int:
+        side = self.count // 2 if self.bidirectional else self.count
+        exact = side // 2
+        if distance < exact:
+            return distance
+        part = log(distance / exact) / log(self.max_distance / exact)
+        return min(side - 1, exact + int(part * (side - exact) + 1e-9))
+
+
+@dataclass(frozen=True)
+class Slopes(Op):
+    """`-slope[head] * |distance|` (Press et al. 2022, section 3): a new first axis `heads` of `count` heads.
+
+    The slopes are a geometric sequence that begins at 2^(-8/count) with that same ratio, for a power of two. For
+    another count they are those of the next smaller power of two, then every other one of the next larger.
+    """
+
+    kind: ClassVar[str] = "slopes"
+    heads: str
+    count: int
+
+    def slopes(self) -> list[float]:
+        """The slope of each head."""
+        smaller = 2 ** int(log2(self.count))
+        return [*_geometric(smaller), *_geometric(2 * smaller)[::2]][: self.count]
+
+
+def _geometric(count: int) -> list[float]:
+    return [2 ** (-8 * (index + 1) / count) for index in range(count)]
+
+
+@types.rule(Distance)
+def _distance_types(op: Distance, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (index,) = inputs
+    require(index.dtype == "int64" and index.names == (op.queries,), f"{index} is not the positions of {op.queries}")
+    (queries,) = index.axes
+    return (Type("int64", (queries, Axis(op.keys, None if op.newest else queries.size))),)
+
+
+def _check(distance: Type) -> None:
+    require(distance.dtype == "int64", f"needs int64 distances, found {distance}")
+
+
+@types.rule(Buckets)
+def _buckets_types(op: Buckets, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    _check(inputs[0])
+    return inputs
+
+
+@types.rule(Slopes)
+def _slopes_types(op: Slopes, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    _check(inputs[0])
+    return (Type("float32", (Axis(op.heads, op.count), *inputs[0].axes)),)
+
+
+@mixes.rule(Distance)
+def _distance_mixes(op: Distance, node: Node) -> frozenset[str]:
+    return frozenset({op.queries})
+
+
+def _nothing_mixed(op: Op, node: Node) -> frozenset[str]:
+    return frozenset()
+
+
+for _op in (Buckets, Slopes):
+    mixes.rule(_op)(_nothing_mixed)
+for _op in (Distance, Buckets, Slopes):
+    cost.rule(_op)(per_result(1))
+
+
+@to_step.rule(Distance)
+def _distance_step(op: Distance, node: Node, step: Stepper) -> tuple[Value, ...]:
+    return (step.emit(replace(op, newest=True), (step.value(node.inputs[0]),), node.outputs[0].name),)
+
+
+@to_torch.rule(Distance)
+def _distance_torch(op: Distance, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    def newest(index: Any) -> Any:
+        seen = int(index) + 1 if op.window is None else min(int(index) + 1, op.window)
+        return torch.torch.arange(1 - seen, 1, device=index.device).unsqueeze(0)
+
+    return newest if op.newest else lambda index: index.unsqueeze(0) - index.unsqueeze(1)
+
+
+@to_onnx.rule(Distance)
+def _distance_onnx(op: Distance, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    (index,) = inputs
+    if not op.newest:
+        return (onnx.op("Sub", onnx.op("Unsqueeze", index, [0]), onnx.op("Unsqueeze", index, [1])),)
+    first = onnx.op("Neg", onnx.op("Squeeze", index))
+    if op.window is not None:
+        first = onnx.op("Max", first, 1 - op.window)
+    return (onnx.op("Unsqueeze", onnx.op("Range", first, 1, 1), [0]),)
+
+
+@to_torch.rule(Buckets)
+def _buckets_torch(op: Buckets, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    values, farthest = op.table(), op.max_distance
+
+    def apply(distance: Any) -> Any:
+        buckets = torch.torch.tensor(values, device=distance.device)
+        return buckets[distance.clamp(-farthest, farthest) + farthest]
+
+    return apply
+
+
+@to_onnx.rule(Buckets)
+def _buckets_onnx(op: Buckets, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    farthest = op.max_distance
+    place = onnx.op("Add", onnx.op("Clip", *inputs, -farthest, farthest), farthest)
+    return (onnx.op("Gather", op.table(), place, axis=0),)
+
+
+@to_torch.rule(Slopes)
+def _slopes_torch(op: Slopes, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    shape, values = [-1] + [1] * len(node.inputs[0].type.axes), [-slope for slope in op.slopes()]
+    return lambda distance: torch.torch.tensor(values, device=distance.device).view(shape) * distance.abs()
+
+
+@to_onnx.rule(Slopes)
+def _slopes_onnx(op: Slopes, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    after = [1 + index for index in range(len(node.inputs[0].type.axes))]
+    slopes = onnx.op("Unsqueeze", [-slope for slope in op.slopes()], after)
+    return (onnx.op("Mul", slopes, onnx.op("Cast", onnx.op("Abs", *inputs), to=1)),)
+
+
+@primitive("alibi", heads="axis")
+def _alibi(site: Site, x: Value, heads: Axis) -> Value:
+    """Scores minus the distance of query and key times a slope, another one for each of the `heads`."""
+    distance = _distance(site, x, heads)
+    return site.emit(Add(), x, site.emit(Slopes(heads.name, heads.size or 1), distance, name="bias"), name="sum")
+
+
+@primitive(
+    "relative_bias", heads="axis", buckets="axis", max_distance=optional("number"), bidirectional=optional("flag")
+)
+def _relative_bias(
+    site: Site, x: Value, heads: Axis, buckets: Axis, max_distance: float = 128, bidirectional: bool = True
+) -> Value:
+    """Scores plus a learned number for each head and bucket of distances.
+
+    The buckets of near keys hold one distance each, those of far ones more and more up to `max_distance`. Later keys
+    have buckets of their own if `bidirectional`.
+    """
+    distance = _distance(site, x, heads)
+    op = _buckets(site, buckets, max_distance, bidirectional)
+    rows = site.parameter("weight", (buckets, heads), Initial("normal", (heads.size or 1) ** -0.5))
+    bias = site.emit(Embedding(), site.emit(op, distance, name="buckets"), rows, name="bias")
+    return site.emit(Add(), x, bias, name="sum")
+
+
+def _buckets(site: Site, buckets: Axis, max_distance: float, bidirectional: bool) -> Buckets:
+    count = buckets.size or 0
+    side = count // 2 if bidirectional else count
+    if side < 2 or (bidirectional and count % 2):
+        kind = "an even number of buckets, at least 4" if bidirectional else "at least 2 buckets"
+        raise site.refuse_number("buckets", count, f"distances need {kind}")
+    if max_distance != int(max_distance) or not side // 2 < max_distance <= MAX_DISTANCE:
+        bounds = f"a whole number of positions, more than {side // 2} and at most {MAX_DISTANCE:,}"
+        raise site.refuse(f"the distance of the last bucket is {bounds}, found {max_distance:g}")
+    return Buckets(count, int(max_distance), bidirectional)
+
+
+def _distance(site: Site, x: Value, heads: Axis) -> Value:
+    keys = site.keys(x)
+    if keys.positions not in x.type.names:
+        raise site.refuse(f"{x.type} has no queries at {keys.positions}, the positions of its keys")
+    if heads not in x.type.axes:
+        raise site.refuse(f"the scores {x.type} have no axis {heads}")
+    index = site.emit(Positions(keys.positions), x, name="index")
+    return site.emit(Distance(keys.positions, keys.name, keys.window), index, name="distance")

@@ -1,0 +1,208 @@
+"""Positions: sinusoids, rotation, and what the distance of query and key adds to their score."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from one_op import Case, assert_same_everywhere, one_op
+from steps import assert_padding_does_not_matter, assert_steps_are_the_training_form, language_graph, tagging_graph
+
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import GraphBuilder
+from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.positions import Positions, Sinusoid
+from xformc.compiler.ops.relative import Buckets, Distance, Slopes
+from xformc.compiler.ops.rotary import Rotate
+from xformc.compiler.spec import SpecError
+
+INTEGERS = ("int64",)
+CASES = {
+    "sinusoid": Case(Sinusoid("e", 6), (("a", "t"),), dtypes=INTEGERS),
+    "sinusoid of sines": Case(Sinusoid("e", 5, "sin"), (("t",),), dtypes=INTEGERS),
+    "sinusoid of cosines": Case(Sinusoid("e", 4, "cos"), (("t",),), dtypes=INTEGERS),
+    "rotate": Case(Rotate(), (("a", "t", "h", "d"), ("t",)), dtypes=("float32", "int64")),
+    "rotate the last positions": Case(Rotate(), (("h", "a", "t", "d"), ("t",)), dtypes=("float32", "int64")),
+    "distance": Case(Distance("t", "s"), (("t",),), dtypes=INTEGERS),
+    "buckets": Case(Buckets(8, 9, bidirectional=True), (("t", "u"),), dtypes=INTEGERS),
+    "buckets before": Case(Buckets(6, 9, bidirectional=False), (("t", "u"),), dtypes=INTEGERS),
+    "slopes": Case(Slopes("h", 3), (("t", "u"),), dtypes=INTEGERS),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=6, deadline=None)
+@given(data=st.data())
+def test_op_is_the_same_in_torch_and_onnx(name: str, data: st.DataObject, tmp_path_factory) -> None:
+    assert_same_everywhere(CASES[name], data, tmp_path_factory.mktemp("op"), {"d": 6})
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_distance_of_a_step_is_the_last_row_of_all(window: int | None) -> None:
+    def distance(index: list[int], *, newest: bool) -> list[int]:
+        module = TorchModule(one_op(Case(Distance("t", "s", window, newest), (("t",),), dtypes=INTEGERS), {"t": 1}))
+        return module(torch.tensor(index))[-1].tolist()
+
+    for position in range(6):
+        expected = distance(list(range(position + 1)), newest=False)
+        assert distance([position], newest=True) == expected[-(window or 99) :]
+
+
+@pytest.mark.parametrize("functions", ["sin", "cos"])
+def test_one_function_fills_the_pairs_of_both(functions: str) -> None:
+    def encoding(op: Sinusoid) -> np.ndarray:
+        return TorchModule(one_op(Case(op, (("t",),), dtypes=INTEGERS), {"t": 1}))(torch.arange(9)).numpy()
+
+    alone, both = encoding(Sinusoid("e", 6, functions)), encoding(Sinusoid("e", 6))
+    which = ("sin", "cos").index(functions)
+    np.testing.assert_array_equal(alone, both[:, which::2].repeat(2, 1))
+
+
+def test_products_of_turned_vectors_depend_on_their_distance_alone() -> None:
+    module = TorchModule(one_op(Case(Rotate(), (("t", "d"), ("t",)), dtypes=("float32", "int64")), {"t": 1, "d": 6}))
+    query, key = torch.randn(2, 6, generator=torch.Generator().manual_seed(0)).unbind()
+
+    def product(m: int, n: int) -> torch.Tensor:
+        return module(torch.stack((query, key)), torch.tensor([m, n])).prod(0).sum()
+
+    torch.testing.assert_close(product(3, 1), product(9, 7), atol=1e-5, rtol=0)
+    torch.testing.assert_close(product(0, 0), query @ key, atol=1e-5, rtol=0)
+    assert abs(product(3, 1) - product(3, 2)) > 1e-3
+
+
+def test_rotation_is_the_papers() -> None:
+    module = TorchModule(one_op(Case(Rotate(), (("t", "d"), ("t",)), dtypes=("float32", "int64")), {"t": 1, "d": 4}))
+    found = module(torch.tensor([[1.0, 0.0, 0.0, 1.0]]), torch.tensor([2]))
+    expected = [np.cos(2), np.sin(2), -np.sin(0.02), np.cos(0.02)]
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+
+
+def test_slopes_are_the_papers() -> None:
+    assert Slopes("heads", 8).slopes() == [2**-n for n in range(1, 9)]
+    assert Slopes("heads", 12).slopes()[8:] == [2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]
+    assert Slopes("heads", 1).slopes() == [2**-8]
+
+
+def test_buckets_are_exact_and_then_grow() -> None:
+    op = Buckets(32, 128, bidirectional=True)
+    table = dict(zip(range(-128, 129), op.table(), strict=True))
+    assert [table[-n] for n in range(9)] == list(range(9))
+    assert [table[n] for n in (1, 7, 8, 16, 32, 64, 127, 128)] == [17, 23, 24, 26, 28, 30, 31, 31]
+    before = Buckets(32, 128, bidirectional=False).table()
+    assert before[128:] == [0] * 129 and before[:2] == [31, 31] and before[127 - 15] == 16
+
+
+ATTEND = """{{query: {{linear: {{from: x, to: [heads, d_k]}}}}, key: {{linear: {{from: x, to: [heads, d_k]}}}},
+  value: {{linear: {{from: x, to: [heads, d_v]}}}}, {before}keys: {{as_keys: {{from: {key}{window}}}}},
+  values: {{as_keys: {{from: value{window}}}}}, scores: {{contract: {{from: {query}, by: keys, over: d_k}}}},
+  scaled: {{scale: 0.5}}, {bias}seen: {{mask: {{causal: {causal}}}}}, weights: {{softmax: keys}},
+  mixed: {{contract: {{by: values, over: keys}}}}, output: {{linear: {{over: [heads, d_v], to: d_model}}}}}}"""
+BIASES = {
+    "alibi": ("near: {alibi: heads}, ", ""),
+    "relative_bias": ("near: {relative_bias: {heads: heads, buckets: buckets, max_distance: 5}}, ", ", buckets: 6"),
+    "one-sided": (
+        "near: {relative_bias: {heads: heads, buckets: buckets, max_distance: 5, bidirectional: false}}, ",
+        ", buckets: 6",
+    ),
+}
+
+
+def attend(bias: str = "", *, causal: bool, window: str = "", rope: bool = False) -> str:
+    before = "turned: {rope: {from: query}}, turned_key: {rope: {from: key}}, " if rope else ""
+    query, key = ("turned", "turned_key") if rope else ("query", "key")
+    text = ATTEND.format(
+        before=before,
+        bias=bias,
+        causal=str(causal).lower(),
+        query=query,
+        key=key,
+        window=window and f", window: {window}",
+    )
+    return " ".join(text.split())
+
+
+SIZES = "heads: 3, d_k: 4, d_v: 2"
+
+
+@pytest.mark.parametrize("window", ["", "3"])
+@pytest.mark.parametrize("name", BIASES)
+def test_steps_with_a_bias_are_the_training_form(tmp_path: Path, name: str, window: str) -> None:
+    bias, sizes = BIASES[name]
+    graph = language_graph(tmp_path, attend(bias, causal=True, window=window), SIZES + sizes)
+    assert_steps_are_the_training_form(graph, tmp_path)
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_bias_becomes_part_of_fused_attention(tmp_path: Path, name: str) -> None:
+    bias, sizes = BIASES[name]
+    graph = tagging_graph(tmp_path, attend(bias, causal=False), SIZES + sizes)
+    (attention,) = (node for node in graph.nodes if isinstance(node.op, Attention))
+    assert attention.op.masks == 1 and len(attention.inputs) == 5
+    assert not {"softmax", "contract"} & {node.op.kind for node in graph.nodes}
+    assert_padding_does_not_matter(graph, tmp_path)
+
+
+def test_rotated_attention_is_its_step_and_is_fused(tmp_path: Path) -> None:
+    graph = language_graph(tmp_path, attend(causal=True, rope=True), SIZES)
+    assert [node.op.kind for node in graph.nodes].count("attention") == 1
+    assert_steps_are_the_training_form(graph, tmp_path)
+
+
+def test_sinusoid_of_one_function_is_its_step(tmp_path: Path) -> None:
+    assert_steps_are_the_training_form(language_graph(tmp_path, "[add: {sinusoid: sin}]"), tmp_path)
+
+
+def test_position_and_distance_are_computed_once_for_all_layers(tmp_path: Path) -> None:
+    layer = attend(BIASES["alibi"][0], causal=True, rope=True)
+    graph = language_graph(tmp_path, f"{{first: {{do: {layer}}}, second: {{do: {layer}}}}}", SIZES)
+    kinds = [node.op.kind for node in graph.nodes]
+    assert (kinds.count("attention"), kinds.count("positions"), kinds.count("slopes")) == (2, 1, 1)
+    (positions,) = (node for node in graph.nodes if isinstance(node.op, Positions))
+    assert positions.inputs == graph.inputs
+
+
+REFUSED = {
+    "[sinusoid: tan]": ("'functions' is both, sin or cos, found 'tan'", None),
+    "{wide: {linear: {to: odd}}, turned: rope}": ("rotate: pairs are turned, so odd=5 must be even", None),
+    "[alibi: heads]": (
+        "needs a value with one axis of keys, found start: float32[batch, text, d_model=6]",
+        "as_keys makes keys of positions",
+    ),
+    "{k: as_keys, s: {contract: {from: x, by: k, over: d_model}}, b: {alibi: heads}}": (
+        "the scores float32[batch, text, text_keys] have no axis heads=3",
+        None,
+    ),
+    "{k: as_keys, b: {alibi: heads}}": (
+        "float32[batch, text_keys, d_model=6] has no queries at text, the positions of its keys",
+        None,
+    ),
+    "{q: {linear: {to: [heads, odd]}}, k: as_keys, s: {contract: {from: q, by: k, over: odd}}, "
+    "b: {relative_bias: {heads: heads, buckets: odd}}}": (
+        "distances need an even number of buckets, at least 4, found 5",
+        None,
+    ),
+    "{q: {linear: {to: [heads, odd]}}, k: as_keys, s: {contract: {from: q, by: k, over: odd}}, "
+    "b: {relative_bias: {heads: heads, buckets: odd, max_distance: 2, bidirectional: false}}}": (
+        "the distance of the last bucket is a whole number of positions, more than 2 and at most 65,536, found 2",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("steps", REFUSED)
+def test_wrong_positions_are_refused(tmp_path: Path, steps: str) -> None:
+    with pytest.raises(SpecError) as error:
+        language_graph(tmp_path, steps, "heads: 3, odd: 5")
+    (problem,) = error.value.problems
+    assert (problem.message, problem.hint) == REFUSED[steps]
+
+
+def test_odd_width_of_both_functions_is_refused() -> None:
+    builder = GraphBuilder("odd")
+    index = builder.input("index", Type("int64", (Axis("t"),)))
+    with pytest.raises(RuleError, match="sines and cosines come in pairs, so e must be even, found 5"):
+        builder.emit(Sinusoid("e", 5), [index], "y")
