@@ -149,7 +149,8 @@ IDLE = [
      "decode does nothing here: tagging gives labels; only 'translation' or 'language_model' decodes"),
     (TAGGING.replace("kind: word", "kind: word, shared: true"),
      "train.tokenizer.shared does nothing here: there is one input alone"),
-    (FRAMES + "train: {tokenizer: {kind: word}}\n", "train.tokenizer does nothing here: examples are arrays, as frames is no text"),
+    (FRAMES + "train: {tokenizer: {kind: word}}\n",
+     "train.tokenizer does nothing here: examples are arrays, as frames is no text"),
     (IMAGES + "train: {max_length: 90}\n", "train.max_length does nothing here: no input has positions"),
 ]  # fmt: skip
 
