@@ -56,14 +56,15 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Polynomial:
 class Reach:
     """How an op carries information along an axis of positions.
 
-    `all`: every position learns of every other in one operation. `local`: it learns of those at most `span` positions
-    away; `width` is what Table 1 of Vaswani et al. (2017) calls k or r, and `dilation` the distance between the
-    positions that are looked at. `serial`: from each position to the next, one operation after another.
+    `all`: every position learns of every other in one operation. `local`: it learns of those up to `before` positions
+    before and `after` positions after its own, `dilation` apart; `width` is what Table 1 of Vaswani et al. (2017) calls
+    k or r. `serial`: from each position to the next (if `before`) or the one before, one operation after another.
     """
 
     axis: str
     kind: Literal["all", "local", "serial"]
-    span: int = 0
+    before: int = 0
+    after: int = 0
     width: Axis | None = None
     dilation: int = 1
 

@@ -1,11 +1,11 @@
 """Products of two values, summed over an axis that both have: scores of attention, and what its weights gather."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.cost import Cost, count, moving
+from xformc.compiler.graph.cost import Cost, Reach, count, moving
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
 from xformc.compiler.graph.rules import (
@@ -122,7 +122,8 @@ def _contract_onnx(op: Contract, node: Node, onnx: OnnxEmitter, inputs: tuple[st
 
 @cost.rule(Contract)
 def _contract_cost(op: Contract, node: Node) -> Cost:
-    return moving(node, count((*node.outputs[0].type.axes, node.inputs[0].type.axis(op.over))) * 2)
+    products = count((*node.outputs[0].type.axes, node.inputs[0].type.axis(op.over))) * 2
+    return replace(moving(node, products), reach=Reach(op.over, "all"))
 
 
 @primitive("contract", by="value", over="name")

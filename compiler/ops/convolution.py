@@ -146,8 +146,8 @@ def _convolution_cost(op: Convolution, node: Node) -> Cost:
     inner = count((width,) if op.depthwise else (weight.axes[1], width))
     done = moving(node, results * inner * 2, results if len(node.inputs) == 3 else ZERO)
     reach = op.reach(weight)
-    span = max(op.before, reach - op.before)
-    return replace(done, reach=Reach(op.axis, "local", span, width, op.dilation)) if reach else done
+    seen = Reach(op.axis, "local", op.before, reach - op.before, width, op.dilation)
+    return replace(done, reach=seen) if reach else done
 
 
 @primitive(

@@ -126,7 +126,7 @@ def _append_onnx(op: Append, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 def _as_keys_cost(op: AsKeys, node: Node) -> Cost:
     if op.window is None:
         return replace(FREE, reach=Reach(op.positions, "all"))
-    return replace(FREE, reach=Reach(op.positions, "local", op.window - 1, Axis("r", op.window)))
+    return replace(FREE, reach=Reach(op.positions, "local", op.window - 1, op.window - 1, Axis("r", op.window)))
 
 
 cost.rule(Append)(per_result(0))

@@ -1,12 +1,12 @@
 """Linear maps between named axes: every projection of a model is one of these."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod, sqrt
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.cost import ZERO, Cost, count, moving
+from xformc.compiler.graph.cost import ZERO, Cost, Reach, count, moving
 from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
@@ -88,7 +88,8 @@ def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 def _linear_cost(op: Linear, node: Node) -> Cost:
     x, results = node.inputs[0].type, count(node.outputs[0].type.axes)
     products = results * count(x.axis(name) for name in op.over) * 2
-    return moving(node, products, results if len(node.inputs) == 3 else ZERO)
+    done = moving(node, products, results if len(node.inputs) == 3 else ZERO)
+    return replace(done, reach=Reach(op.over[0], "all"))
 
 
 @primitive("linear", to="axes", over=optional("axes"), bias=optional("flag"))

@@ -158,7 +158,7 @@ def _recurrence_cost(op: Recurrence, node: Node) -> Cost:
     """That of its cell, for each position after the one before."""
     length = next(value.type.axis(op.positions) for value in node.inputs if op.positions in value.type.names)
     cell = replace(total(cost_of(inner) for inner in op.body.nodes), sequential=ONE)
-    return replace(cell.times(count((length,))), reach=Reach(op.positions, "serial", 1))
+    return replace(cell.times(count((length,))), reach=Reach(op.positions, "serial", not op.reverse, op.reverse))
 
 
 @primitive("recurrence", state="states", cell="block", start=optional("value"), reverse=optional("flag"))

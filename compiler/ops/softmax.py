@@ -1,11 +1,11 @@
 """The softmax: scores to weights that are positive and sum to 1 along an axis."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
-from xformc.compiler.graph.cost import per_result
+from xformc.compiler.graph.cost import Cost, Reach, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
@@ -58,8 +58,10 @@ def _softmax_onnx(op: Softmax, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
     return (onnx.op("Softmax", *inputs, axis=node.inputs[0].type.names.index(op.axis)),)
 
 
-cost.rule(Softmax)(per_result(5))
-"""The largest, the difference, its exponential, their sum and the division."""
+@cost.rule(Softmax)
+def _softmax_cost(op: Softmax, node: Node) -> Cost:
+    """For each number the largest, the difference, its exponential, their sum and the division."""
+    return replace(per_result(5)(op, node), reach=Reach(op.axis, "all"))
 
 
 @primitive("softmax", over=optional("name"))
