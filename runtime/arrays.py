@@ -1,9 +1,10 @@
 """Examples given as arrays, checked and taken apart: one array for each input, the rows of all padded together."""
 
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -11,14 +12,25 @@ from xformc.errors import UserError
 from xformc.runtime.manifest import Input
 from xformc.runtime.rows import Array, Row
 
+MOST_BYTES = 1 << 37
+"""The most that the arrays of a file may take together."""
+
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """The arrays of an .npz file by name. Raises: UserError if it is none, or holds Python objects."""
+    """The arrays of an .npz file by name.
+
+    Raises: OSError if it cannot be read; UserError if it is none, is broken, or holds Python objects or more than MOST_BYTES.
+    """
     try:
+        with ZipFile(path) as packed:
+            size = sum(member.file_size for member in packed.infolist())
+        if size > MOST_BYTES:
+            raise ValueError(f"{size:,} bytes are more than {MOST_BYTES:,}")
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, BadZipFile, EOFError, AttributeError, TypeError) as error:
-        raise UserError(f"not an .npz file of plain arrays: {error}", place=str(path), hint=_NPZ) from error
+            return {name: file[name] for name in sorted(file.files)}
+    except _BROKEN as error:
+        reason = str(error) or type(error).__name__
+        raise UserError(f"not an .npz file of plain arrays: {reason}", place=str(path), hint=_NPZ) from error
 
 
 def read_rows(inputs: Mapping[str, Input], arrays: Mapping[str, Any]) -> list[Row]:
@@ -107,4 +119,5 @@ def _edges(name: str, edges: Array, length: int, index: int) -> Array:
     return edges[:length, :length]
 
 
+_BROKEN = (ValueError, KeyError, EOFError, AttributeError, TypeError, MemoryError, BadZipFile, zlib.error)
 _NPZ = "numpy.savez writes such files: numpy.savez('data.npz', name=array, ...)"

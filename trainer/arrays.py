@@ -1,22 +1,18 @@
 """Arrays read from `.npz` files, which hold numbers and texts but no objects."""
 
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xformc.errors import UserError
+from xformc.runtime.arrays import read_npz
 from xformc.trainer.labels import COLUMN, IGNORE, label_names
 
 Array = npt.NDArray[Any]
-MOST_BYTES = 1 << 37
 
 
 @dataclass(frozen=True)
@@ -34,28 +30,11 @@ class Arrays:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Read a `.npz` file whole. Raises: UserError if it is none, is broken, or holds objects or more than 128 GiB."""
-    digest = hashlib.sha256()
-    arrays: dict[str, Array] = {}
-    try:
-        with zipfile.ZipFile(path) as packed:
-            unpacked = sum(member.file_size for member in packed.infolist())
-        if unpacked > MOST_BYTES:
-            raise ValueError(f"{unpacked:,} bytes are more than {MOST_BYTES:,}")
-        with np.load(path, allow_pickle=False) as file:
-            for name in sorted(file.files):
-                array: Array = file[name]
-                arrays[name] = array
-                digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-                digest.update(np.ascontiguousarray(array).data)
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror or error}", place=str(path)) from error
-    except _BROKEN as error:
-        raise UserError(
-            f"not a whole .npz file of numbers and texts: {str(error) or type(error).__name__}",
-            place=str(path),
-            hint="write it with numpy.savez(path, **arrays)",
-        ) from error
+    """Read a `.npz` file whole. Raises: UserError as `read_npz`."""
+    digest, arrays = hashlib.sha256(), read_npz(path)
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return Arrays(arrays, path, digest.hexdigest())
 
 
@@ -77,6 +56,3 @@ def label_ids_of(array: Array, names: Sequence[str]) -> npt.NDArray[np.int64]:
     ids = {**{name: index for index, name in enumerate(names)}, "": IGNORE}
     found, inverse = np.unique(array, return_inverse=True)
     return np.array([ids.get(str(name), -1) for name in found], np.int64)[inverse].reshape(array.shape)
-
-
-_BROKEN = (EOFError, ValueError, KeyError, MemoryError, UnpicklingError, zipfile.BadZipFile, zlib.error)

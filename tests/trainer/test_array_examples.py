@@ -186,8 +186,6 @@ def test_read_arrays_refuses_what_is_none(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", x=np.arange(1000))
     (tmp_path / "c.npz").write_bytes((tmp_path / "c.npz").read_bytes()[:500])
     for name in "abc":
-        with pytest.raises(UserError, match=r"not a whole \.npz file") as caught:
+        with pytest.raises(UserError, match=r"not an \.npz file of plain arrays") as caught:
             read_arrays(tmp_path / f"{name}.npz")
         assert caught.value.place == str(tmp_path / f"{name}.npz")
-    with pytest.raises(UserError, match="cannot be read: No such file"):
-        read_arrays(tmp_path / "absent.npz")
