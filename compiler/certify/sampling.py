@@ -78,23 +78,21 @@ def follow(
 
 def draw(logits: NDArray[np.float32], uniform: float, options: SampleOptions) -> Draw:
     """The token that a number of [0, 1) draws from the logits [vocabulary]."""
-    exact = logits.astype(np.float64)
-    order = np.argsort(-exact, kind="stable")
-    kept = len(order) if options.top_k == 0 else min(options.top_k, len(order))
-    kept = 1 if options.temperature == 0 else kept
-    best, temperature = exact[order[: kept + 1]], options.temperature or 1.0
-    weights = np.exp((best[:kept] - best[0]) / temperature)
-    reached = np.cumsum(weights / weights.sum())
-    nucleus = min(int((reached < options.top_p).sum()), kept - 1)
-    goal = uniform * reached[nucleus]
-    rank = min(int((reached <= goal).sum()), nucleus)
-    edges = np.r_[reached[: kept - 1] - (options.top_p if options.top_p < 1 else np.inf), reached[:nucleus] - goal]
-    gaps = np.r_[best[kept - 1 : kept] - best[kept:], -np.diff(best[max(0, rank - 1) : rank + 2])]
-    largest = max(float(np.abs(exact).max()), np.finfo(np.float32).tiny)
-    finest = min(temperature / largest, ROUNDING / FINEST)
-    margin = min(np.abs(edges).min(initial=np.inf) * finest, gaps.min(initial=np.inf) / largest)
-    token = int(order[rank])
-    return Draw(token, float(log_softmax(logits)[token]), float(margin))
+    exact, temperature = logits.astype(np.float64), options.temperature or 1.0
+    best = -np.sort(-exact)
+    ranked = 1 if options.temperature == 0 else min(options.top_k or len(best), len(best))
+    likely = np.cumsum(_softmax(best[:ranked] / temperature))
+    last = ranked - 1 if options.top_p >= 1 else min(int((likely < options.top_p).sum()), ranked - 1)
+    kept = exact >= best[last]
+    reached = np.cumsum(np.where(kept, np.exp((exact - best[0]) / temperature), 0.0))
+    reached, goal = reached / reached[-1], uniform if options.temperature > 0 else 0.0
+    token = int((reached <= goal).sum())
+    edges = [reached[kept][:-1] - goal, likely[:-1] - (options.top_p if options.top_p < 1 else np.inf)]
+    gap = float(best[last] - best[last + 1]) if last + 1 < len(best) else np.inf
+    largest = max(float(np.abs(exact).max()), 1e-30)
+    nearest = float(np.abs(np.concatenate(edges)).min(initial=np.inf))
+    margin = min(nearest * min(temperature / largest, ROUNDING / FINEST), gap / largest)
+    return Draw(token, float(log_softmax(logits)[token]), margin)
 
 
 def uniform(seed: int, place: int) -> float:
@@ -105,9 +103,13 @@ def uniform(seed: int, place: int) -> float:
 
 def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     """The log probabilities of logits [vocabulary]."""
-    exact = logits.astype(np.float64)
-    exact = exact - exact.max()
-    return exact - np.log(np.exp(exact).sum())
+    below = logits.astype(np.float64) - logits.max()
+    return below - np.log(np.exp(below).sum())
+
+
+def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    weights = np.exp(values - values.max())
+    return weights / weights.sum()
 
 
 def _mix(value: int) -> int:

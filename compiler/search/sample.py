@@ -16,7 +16,8 @@ from xformc.tokens import BEGIN, PAD
 
 _B = Axis("batch")
 _ROWS, _SUMS, _FLAGS = Type("int64", (_B,)), Type("float32", (_B,)), Type("bool", (_B,))
-_INT64, _FLOAT, _UINT64 = 7, 1, 13
+_INT64, _FLOAT = 7, 1
+NEVER = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,15 @@ class _Sampling:
         self.root, self.decoder, self.inputs, self.longest = onnx, decoder, inputs, longest
         self.state_types = [state.past.type for state in decoder.states]
         self.stream = emit_stream(onnx, inputs.seed)
-        greedy = onnx.op("Equal", inputs.temperature, 0.0)
-        self.temperature = onnx.op("Where", greedy, 1.0, inputs.temperature)
+        self.greedy = onnx.op("Equal", inputs.temperature, 0.0)
+        self.temperature = onnx.op("Where", self.greedy, 1.0, inputs.temperature)
+        best, nucleus = onnx.op("Greater", inputs.top_k, 0), onnx.op("Less", inputs.top_p, 1.0)
         (vocabulary,) = Type("float32", decoder.logits.type.axes[-1:]).sizes()
-        kept = onnx.op("Where", onnx.op("Greater", inputs.top_k, 0), inputs.top_k, vocabulary)
-        kept = onnx.op("Where", greedy, 1, onnx.op("Min", kept, vocabulary))
-        self.kept = onnx.op("Unsqueeze", kept, [0])
+        ranked = onnx.op("Where", nucleus, vocabulary, 1)
+        ranked = onnx.op("Where", best, onnx.op("Min", inputs.top_k, vocabulary), ranked)
+        self.ranked = onnx.op("Unsqueeze", onnx.op("Where", self.greedy, 1, ranked), [0])
+        self.reach = onnx.op("Where", nucleus, inputs.top_p, 2.0)
+        self.filtered = onnx.op("Or", self.greedy, onnx.op("Or", best, nucleus))
 
     def emit(self) -> SampleResult:
         onnx, prompt = self.root, self.inputs.prompt
@@ -117,14 +121,17 @@ class _Sampling:
         logits, *states = self._step(onnx, self.decoder.step, row.newest, position, states)
         logits = onnx.op("Squeeze", logits, [1])
         place = onnx.op("Add", position, 1)
-        drawn, logit = self._draw(onnx, logits, emit_uniform(onnx, self.stream, place))
+        highest = onnx.op("ReduceMax", logits, [1], keepdims=1)
+        below = onnx.op("Sub", logits, highest)
+        drawn = self._draw(onnx, below, emit_uniform(onnx, self.stream, place))
         last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", self.texts, start=1), [0]), 1)
         given = onnx.op("Gather", self.texts, onnx.op("Min", place, last), axis=1)
         reading = _real(onnx, given)
         sampled = onnx.op("Not", onnx.op("Or", reading, row.done))
         token = onnx.op("Where", sampled, drawn, given)
         lengths = onnx.op("Add", row.lengths, onnx.op("Cast", sampled, to=_INT64))
-        gain = onnx.op("Sub", logit, onnx.op("ReduceLogSumExp", logits, [1], keepdims=0))
+        total = onnx.op("ReduceSum", onnx.op("Exp", below), [1], keepdims=0)
+        gain = onnx.op("Sub", _at(onnx, below, drawn), onnx.op("Log", total))
         scores = onnx.op("Add", row.scores, onnx.op("Where", sampled, gain, 0.0))
         ended = onnx.op("And", sampled, onnx.op("Equal", token, self.inputs.end_token))
         full = onnx.op("GreaterOrEqual", lengths, self.inputs.max_new_tokens)
@@ -138,17 +145,22 @@ class _Sampling:
         names |= {state.past.name: name for state, name in zip(self.decoder.states, states, strict=True)}
         return list(onnx.graph(step, names))
 
-    def _draw(self, onnx: OnnxEmitter, logits: str, uniform: str) -> tuple[str, str]:
-        """The token drawn for each text and its logit, each [batch], from logits [batch, vocabulary]."""
-        best, tokens = onnx.ops("TopK", 2, logits, self.kept, axis=1)
-        below = onnx.op("Sub", best, onnx.op("Slice", best, [0], [1], [1]))
-        reached = onnx.op("CumSum", onnx.op("Softmax", onnx.op("Div", below, self.temperature), axis=1), 1)
-        nucleus = onnx.op("Min", _count(onnx, "Less", reached, self.inputs.top_p), onnx.op("Sub", self.kept, 1))
-        mass = onnx.op("GatherElements", reached, nucleus, axis=1)
-        goal = onnx.op("Mul", onnx.op("Unsqueeze", uniform, [1]), mass)
-        rank = onnx.op("Min", _count(onnx, "LessOrEqual", reached, goal), nucleus)
-        token, logit = (onnx.op("GatherElements", name, rank, axis=1) for name in (tokens, best))
-        return onnx.op("Squeeze", token, [1]), onnx.op("Squeeze", logit, [1])
+    def _draw(self, onnx: OnnxEmitter, below: str, uniform: str) -> str:
+        """The token drawn for each text, [batch]; `below` is how far each logit is below the highest of its text."""
+        threshold = onnx.op("Where", self.filtered, self._threshold(onnx, below), NEVER)
+        weights = onnx.op("Exp", onnx.op("Div", below, self.temperature))
+        weights = onnx.op("Where", onnx.op("GreaterOrEqual", below, threshold), weights, 0.0)
+        reached = onnx.op("CumSum", weights, 1)
+        goal = onnx.op("Mul", onnx.op("Unsqueeze", uniform, [1]), onnx.op("Slice", reached, [-1], [2**31], [1]))
+        goal = onnx.op("Where", self.greedy, 0.0, goal)
+        return onnx.op("Squeeze", _count(onnx, "LessOrEqual", reached, goal), [1])
+
+    def _threshold(self, onnx: OnnxEmitter, below: str) -> str:
+        """The lowest of the values that may be drawn, [batch, 1]."""
+        best, _ = onnx.ops("TopK", 2, below, self.ranked, axis=1)
+        reached = onnx.op("CumSum", onnx.op("Softmax", onnx.op("Div", best, self.temperature), axis=1), 1)
+        last = onnx.op("Min", _count(onnx, "Less", reached, self.reach), onnx.op("Sub", self.ranked, 1))
+        return onnx.op("GatherElements", best, last, axis=1)
 
     def _continuations(self, onnx: OnnxEmitter, steps: str, *, lengths: str, scores: str) -> SampleResult:
         """What each text was continued by: of the tokens [steps, batch], those after its own."""
@@ -168,6 +180,13 @@ def _real(onnx: OnnxEmitter, tokens: str) -> str:
     return onnx.op("Not", onnx.op("Equal", tokens, PAD))
 
 
+def _at(onnx: OnnxEmitter, values: str, tokens: str) -> str:
+    """The value of each text's token: of [batch, vocabulary] by [batch], [batch]."""
+    taken = onnx.op("GatherElements", values, onnx.op("Unsqueeze", tokens, [1]), axis=1)
+    return onnx.op("Squeeze", taken, [1])
+
+
 def _count(onnx: OnnxEmitter, comparison: str, values: str, bound: str) -> str:
-    """How many of the values [batch, ranks] compare so with the bound: [batch, 1]."""
-    return onnx.op("ReduceSum", onnx.op("Cast", onnx.op(comparison, values, bound), to=_INT64), [1], keepdims=1)
+    """How many of the values [batch, ..] compare so with the bound: [batch, 1]. Floats are the fastest to add up."""
+    compared = onnx.op("Cast", onnx.op(comparison, values, bound), to=_FLOAT)
+    return onnx.op("Cast", onnx.op("ReduceSum", compared, [1], keepdims=1), to=_INT64)

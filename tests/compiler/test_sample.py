@@ -258,10 +258,17 @@ def test_draw_keeps_to_what_the_filters_leave(changes: dict[str, float], allowed
     assert {draw(logits, k / 64, options).token for k in range(64)} == allowed
 
 
-def test_draw_takes_the_smaller_of_equal_tokens_first() -> None:
+def test_draw_goes_by_the_ids_of_tokens() -> None:
     logits = np.zeros(4, np.float32)
     assert [draw(logits, u, ALL).token for u in (0.0, 0.3, 0.5, 0.99)] == [0, 1, 2, 3]
-    assert draw(logits, 0.3, ALL).margin == 0.0
+    assert draw(logits, 0.25, ALL).margin == 0.0
+
+
+def test_draw_keeps_the_equals_of_the_last_token_that_remains() -> None:
+    logits = np.array([0, 1, 1, 1], np.float32)
+    for options in (replace(ALL, top_k=2), replace(ALL, top_p=0.4)):
+        assert {draw(logits, k / 64, options).token for k in range(64)} == {1, 2, 3}
+    assert {draw(logits, k / 64, replace(ALL, temperature=0.0)).token for k in range(64)} == {1}
 
 
 @pytest.mark.parametrize(
