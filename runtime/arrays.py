@@ -19,7 +19,7 @@ MOST_BYTES = 1 << 37
 def read_npz(path: Path) -> dict[str, Array]:
     """The arrays of an .npz file by name.
 
-    Raises: OSError if it cannot be read; UserError if it is none, is broken, or holds Python objects or more than MOST_BYTES.
+    Raises: OSError if it cannot be read; UserError if it is none or broken, or holds objects or more than MOST_BYTES.
     """
     try:
         with ZipFile(path) as packed:
