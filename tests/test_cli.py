@@ -8,7 +8,7 @@ from tiny_engine import SENTENCES
 from xformc import __version__
 
 COMMANDS = ["check", "schema", "corpus", "train", "average", "build", "verify", "inspect"]
-COMMANDS += ["translate", "evaluate"]
+COMMANDS += ["translate", "predict", "evaluate"]
 
 
 def test_help_lists_every_command(xformc: CommandLine) -> None:
@@ -68,25 +68,6 @@ def test_translate_truncates_on_demand_with_a_warning(xformc: CommandLine, copy_
     assert result.out.startswith("two dogs two dogs")
 
 
-def test_evaluate_prints_scores_signatures_and_speed(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
-    for name, lines in (("src", SENTENCES), ("ref", [*SENTENCES[:-1], "other words are here"])):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    result = xformc("evaluate", copy_engine, tmp_path / "src", tmp_path / "src", "--tokenize", "none")
-    lines = result.out.splitlines()
-    assert lines[0].startswith("BLEU         100.00   nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:")
-    assert lines[1].startswith("chrF2        100.00   nrefs:1|case:mixed|")
-    assert lines[2] == "exact match  100.0%   8 of 8 sentences"
-    assert "tokens/s" in lines[3]
-    found = json.loads(xformc("evaluate", copy_engine, tmp_path / "src", tmp_path / "ref", "--json").out)
-    assert found["exact_match"] == 7 / 8
-    assert found["bleu"]["score"] < 100
-    both = json.loads(
-        xformc("evaluate", copy_engine, tmp_path / "src", tmp_path / "ref", tmp_path / "src", "--json").out
-    )
-    assert both["exact_match"] == 1
-    assert both["bleu"]["signature"].startswith("nrefs:2|")
-
-
 def test_inspect_shows_the_engine(xformc: CommandLine, copy_engine: Path) -> None:
     result = xformc("inspect", copy_engine)
     assert result.out.startswith("copy: translation, 0 trained parameters\n")
@@ -94,17 +75,3 @@ def test_inspect_shows_the_engine(xformc: CommandLine, copy_engine: Path) -> Non
     assert "ok   logits    1.0e-06 <= 1e-04  torch and engine" in result.out
     assert json.loads(xformc("inspect", copy_engine, "--json").out)["engine"]["name"] == "copy"
     assert len(xformc("inspect", copy_engine, "--certificate").out.splitlines()) == 2
-
-
-def test_corpus_numbers_are_disjoint_and_repeatable(xformc: CommandLine, tmp_path: Path) -> None:
-    for folder in ("one", "two"):
-        result = xformc("corpus", "numbers", tmp_path / folder, "--train", "1500", "--valid", "20", "--test", "30")
-        assert (result.code, result.err) == (0, "")
-    texts = {path.name: path.read_text() for path in (tmp_path / "one").iterdir()}
-    assert texts == {path.name: path.read_text() for path in (tmp_path / "two").iterdir()}
-    sets = [set(texts[f"{split}.tsv"].splitlines()) for split in ("train", "valid", "test")]
-    assert [len(lines) for lines in sets] == [1500, 20, 30]
-    assert len(set.union(*sets)) == 1550
-    assert "forty-two\tzweiundvierzig" in sets[0]
-    pairs = zip(texts["test.en"].splitlines(), texts["test.de"].splitlines(), strict=True)
-    assert [f"{english}\t{german}" for english, german in pairs] == texts["test.tsv"].splitlines()
