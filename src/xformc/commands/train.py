@@ -1,4 +1,4 @@
-"""`xformc train` and `xformc average`: text in, weights out."""
+"""`xformc train` and `xformc average`: data in, weights out."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,8 @@ from xformc.commands.check import SPEC_HELP
 from xformc.commands.spec_path import find_spec
 from xformc.errors import UserError
 
-DATA_HELP = "A folder with train.* and valid.*: .tsv, or a file a language; .gz is unpacked."
+DATA_HELP = """A folder with train.* and valid.*. Translation: .tsv, or a file a language. Language model: .txt.
+Tagging and classification: .tsv or .npz. Text may be .gz."""
 AVERAGE_HELP = "The file to write; RUN/average-LAST.safetensors if left out."
 
 
@@ -24,16 +25,17 @@ def train(
     seed: Annotated[int | None, Option(help="The seed, in place of the spec's.", min=0, max=2**31 - 1)] = None,
     compile_model: Annotated[bool, Option("--compile", help="Run through torch.compile.")] = False,
 ) -> None:
-    """Train a spec's model on parallel text.
+    """Train a spec's model on the data of its task.
 
     \b
     xformc train specs/numbers.yaml --data demo/data --out demo/run
     xformc train transformer_base --data wmt --languages en-de --out runs/base
     xformc train transformer_base --data wmt --languages en-de --out runs/base --resume
+    xformc train text_classifier --data reviews --out runs/reviews
 
     The recipe is the spec's `train` section. A run may be stopped at any moment, even killed; --resume
     continues it to the bit. Its result, whose name is printed, is OUT/weights.safetensors, the average of the
-    last checkpoints; its BLEU on the validation text is computed by the compiled engine.
+    last checkpoints; at the end it is scored on the validation data, by the compiled engine.
     """
     from xformc.compiler.spec import load_spec
     from xformc.trainer.train import train as run_training
