@@ -15,7 +15,7 @@ from benchmarks.zoo.tasks.grammar import ENGLISH, leaves, read_grammar, sentence
 
 TEXT = {"parsing": 1, "tagging": 1, "listops": 1, "listops_long": 1, "memory": 2, "numbers": 1}
 """Task -> the columns that are given, before the answer."""
-ARRAYS = {"digits": ("image",), "speech": ("frames",), "graphs": ("source", "edges")}
+ARRAYS = {"digits": ("image",), "feature_maps": ("features",), "speech": ("frames",), "graphs": ("nodes", "edges")}
 SPLITS = ("train", "valid", "test")
 
 
@@ -27,7 +27,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def folder(data: Path, task: str) -> Path:
     if not (data / task).exists():
-        if task == "digits":
+        if task in ("digits", "feature_maps"):
             pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
         TASKS[task](data / task, 1)
     return data / task
@@ -120,15 +120,15 @@ def test_memory_answers_follow_from_the_last_facts(data: Path) -> None:
 def test_graph_labels_are_the_most_frequent_colours_along_the_edges(data: Path) -> None:
     found = arrays(data, "graphs", "valid")
     changed = total = 0
-    for source, edges, labels in zip(found["source"], found["edges"], found["labels"], strict=True):
-        count = int((source > 0).sum())
+    for nodes, edges, labels in zip(found["nodes"], found["edges"], found["labels"], strict=True):
+        count = int((nodes > 0).sum())
         assert (edges == edges.T).all() and edges.diagonal()[:count].all() and not edges[count:].any()
-        assert (labels[count:] == "").all() and (source[:count] > 0).all()
+        assert (labels[count:] == "").all() and (nodes[:count] > 0).all()
         for node in range(count):
-            seen = Counter(int(source[other]) for other in np.flatnonzero(edges[node]))
+            seen = Counter(int(nodes[other]) for other in np.flatnonzero(edges[node]))
             best = min(seen, key=lambda colour: (-seen[colour], colour))
             assert labels[node] == graphs.COLOURS[best - graphs.FIRST_TOKEN]
-            changed, total = changed + (best != source[node]), total + 1
+            changed, total = changed + (best != nodes[node]), total + 1
     assert changed / total > 0.3
 
 

@@ -17,6 +17,7 @@ TASKS: dict[str, Write] = {
     "listops_long": partial(listops.write, difficulty=listops.LONG),
     "memory": memory.write,
     "digits": digits.write,
+    "feature_maps": partial(digits.write, name="features"),
     "speech": speech.write,
     "graphs": graphs.write,
 }

@@ -9,10 +9,10 @@ from benchmarks.zoo.tasks.splits import split_rows, write_arrays
 BRIGHTEST = 16
 
 
-def write(folder: Path, seed: int) -> None:
-    """Write train.npz, valid.npz and test.npz: image float32 [n, 8, 8, 1] from 0 to 1, labels int64 [n]."""
+def write(folder: Path, seed: int, name: str = "image") -> None:
+    """Write train.npz, valid.npz and test.npz: `name` float32 [n, 8, 8, 1] from 0 to 1, labels int64 [n]."""
     from sklearn.datasets import load_digits  # noqa: PLC0415 (the other tasks do without it)
 
     images, labels = load_digits(return_X_y=True)
-    arrays = {"image": (images / BRIGHTEST).astype(np.float32).reshape(-1, 8, 8, 1), "labels": labels.astype(np.int64)}
+    arrays = {name: (images / BRIGHTEST).astype(np.float32).reshape(-1, 8, 8, 1), "labels": labels.astype(np.int64)}
     write_arrays(folder, split_rows(arrays, np.random.default_rng(seed).permutation(len(labels))))

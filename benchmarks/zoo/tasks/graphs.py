@@ -21,7 +21,7 @@ TRAIN = 6_000
 def write(folder: Path, seed: int) -> None:
     """Write train.npz, valid.npz and test.npz.
 
-    source int64 [n, nodes], 0 after the last; edges bool [n, nodes, nodes], symmetric, each node with itself; labels
+    nodes int64 [n, nodes], 0 after the last; edges bool [n, nodes, nodes], symmetric, each node with itself; labels
     [n, nodes], names, empty after the last node.
     """
     random = np.random.default_rng(seed)
@@ -39,4 +39,4 @@ def draw(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
     edges = (upper | upper.transpose(0, 2, 1) | np.eye(longest, dtype=bool)) & there[:, None] & there[:, :, None]
     votes = edges.astype(np.int64) @ np.eye(len(COLOURS), dtype=np.int64)[colours]
     labels = np.where(there, np.array(COLOURS)[votes.argmax(-1)], "")
-    return {"source": np.where(there, colours + FIRST_TOKEN, 0), "edges": edges, "labels": labels}
+    return {"nodes": np.where(there, colours + FIRST_TOKEN, 0), "edges": edges, "labels": labels}
