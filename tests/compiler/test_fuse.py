@@ -32,7 +32,6 @@ model:
       %s
       output: {linear: {over: [heads, d_v], to: d_model}}
   result: {from: attended, do: [linear: labels]}
-train: {tokenizer: {kind: word}}
 """
 PLAIN = """\
 scores: {contract: {from: query, by: keys, over: d_k}}

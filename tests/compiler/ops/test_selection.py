@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 from one_op import Case, one_op, run_onnx
+from steps import assert_steps_are_the_training_form, language_graph
 
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.masks import MASKED
 from xformc.compiler.ops.normalization import RMSNorm
 from xformc.compiler.ops.selection import ArgMax, Equal, KeepTop
+from xformc.compiler.spec import SpecError
 
 CASES = {
     "argmax": Case(ArgMax("d"), (("a", "d", "b"),)),
@@ -51,3 +53,50 @@ def test_rms_norm_makes_the_mean_square_one() -> None:
 def test_more_than_there_is_cannot_be_kept() -> None:
     with pytest.raises(RuleError, match="has no 6 to keep"):
         one_op(Case(KeepTop(6, "d"), (("d",),)), {"d": 4})
+
+
+HASHED = """{query: {linear: {to: d_k}}, directions: {random_weight: [d_k, half]},
+  turned: {contract: {from: query, by: directions, over: d_k}}, opposite: {scale: -1},
+  sides: {join: {from: turned, by: opposite, to: buckets}}, bucket: {argmax: buckets}, bucket_of_key: as_keys,
+  same: {equal: {from: bucket, by: bucket_of_key}}, keys: {as_keys: {from: query}}, values: {as_keys: {from: x}},
+  scores: {contract: {from: query, by: keys, over: d_k}}, seen: {mask: {causal: true, edges: same}},
+  weights: {softmax: keys}, mixed: {contract: {by: values, over: keys}}}"""
+EXPERTS = """{inner: {linear: {to: [experts, d_k]}}, gate: {linear: {from: x, to: experts}},
+  top: {keep_top: {count: 2, over: experts}}, share: {softmax: experts}, weighted: {times: {from: inner, by: share}},
+  output: {linear: {over: [experts, d_k], to: d_model}}}"""
+
+
+def test_positions_that_hash_alike_are_steps_with_a_cache_of_hashes(tmp_path: Path) -> None:
+    graph = language_graph(tmp_path, " ".join(HASHED.split()), "d_k: 4, half: 1, buckets: 2")
+    decoder = assert_steps_are_the_training_form(graph, tmp_path)
+    assert sorted(str(state.past.type) for state in decoder.states) == [
+        "float32[batch, past, d_k=4]",
+        "float32[batch, past, d_model=6]",
+        "int64[batch, past]",
+    ]
+    (drawn,) = (parameter for parameter in graph.parameters if not parameter.trained)
+    assert drawn.name == "body/directions/weight"
+
+
+def test_mixture_of_experts_is_its_own_step(tmp_path: Path) -> None:
+    graph = language_graph(tmp_path, " ".join(EXPERTS.split()), "d_k: 3, experts: 4")
+    assert not assert_steps_are_the_training_form(graph, tmp_path).states
+
+
+REFUSED = {
+    "[keep_top: {count: 0.5, over: d_model}]": "a whole number of scores is kept, found 0.5",
+    "[keep_top: {count: 9, over: d_model}]": "keep_top: the axis d_model of "
+    "float32[batch, text, d_model=6] has no 9 to keep",
+    "[argmax: heads]": "start: float32[batch, text, d_model=6] has no axis 'heads'",
+    "{best: {argmax: d_model}, same: {equal: x}}": "equal: needs int64 values, found int64[batch, text] and "
+    "float32[batch, text, d_model=6]",
+    "[equal: text]": "equal is applied to tokens, found start: float32[batch, text, d_model=6]",
+}
+
+
+@pytest.mark.parametrize("steps", REFUSED)
+def test_wrong_selection_is_refused(tmp_path: Path, steps: str) -> None:
+    with pytest.raises(SpecError) as error:
+        language_graph(tmp_path, steps)
+    (problem,) = error.value.problems
+    assert (problem.message, problem.span.line) == (REFUSED[steps], 6)
