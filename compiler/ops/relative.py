@@ -199,18 +199,18 @@ def _alibi(site: Site, x: Value, heads: Axis) -> Value:
 
 
 @primitive(
-    "relative_bias", heads="axis", buckets="axis", max_distance=optional("number"), bidirectional=optional("flag")
+    "relative_bias", heads="axis", buckets="axis", max_distance=optional("number"), causal=optional("flag")
 )
 def _relative_bias(
-    site: Site, x: Value, heads: Axis, buckets: Axis, max_distance: float = 128, bidirectional: bool = True
+    site: Site, x: Value, heads: Axis, buckets: Axis, max_distance: float = 128, causal: bool = False
 ) -> Value:
     """Scores plus a learned number for each head and bucket of distances.
 
     The buckets of near keys hold one distance each, those of far ones more and more up to `max_distance`. Later keys
-    have buckets of their own if `bidirectional`.
+    have buckets of their own, unless `causal` hides them anyway.
     """
     distance = _distance(site, x, heads)
-    op = _buckets(site, buckets, max_distance, bidirectional)
+    op = _buckets(site, buckets, max_distance, not causal)
     rows = site.parameter("weight", (buckets, heads), Initial("normal", (heads.size or 1) ** -0.5))
     bias = site.emit(Embedding(), site.emit(op, distance, name="buckets"), rows, name="bias")
     return site.emit(Add(), x, bias, name="sum")

@@ -105,7 +105,7 @@ BIASES = {
     "alibi": ("near: {alibi: heads}, ", ""),
     "relative_bias": ("near: {relative_bias: {heads: heads, buckets: buckets, max_distance: 5}}, ", ", buckets: 6"),
     "one-sided": (
-        "near: {relative_bias: {heads: heads, buckets: buckets, max_distance: 5, bidirectional: false}}, ",
+        "near: {relative_bias: {heads: heads, buckets: buckets, max_distance: 5, causal: true}}, ",
         ", buckets: 6",
     ),
 }
@@ -186,7 +186,7 @@ REFUSED = {
         None,
     ),
     "{q: {linear: {to: [heads, odd]}}, k: as_keys, s: {contract: {from: q, by: k, over: odd}}, "
-    "b: {relative_bias: {heads: heads, buckets: odd, max_distance: 2, bidirectional: false}}}": (
+    "b: {relative_bias: {heads: heads, buckets: odd, max_distance: 2, causal: true}}}": (
         "the distance of the last bucket is a whole number of positions, more than 2 and at most 65,536, found 2",
         None,
     ),
