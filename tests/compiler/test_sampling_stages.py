@@ -1,0 +1,46 @@
+"""The certificate of a language model passes what samples rightly, and finds what does not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.task_specs import write_task
+from xformc.compiler.backends.initializers import save_model
+from xformc.compiler.backends.models import sampling_model
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.certify.certificate import Stage
+from xformc.compiler.certify.sampling_stages import sampling_stages
+from xformc.compiler.certify.subject import Subject
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.search import uniform
+
+
+def stages_of(folder: Path, *, engine_seed: int = 1) -> dict[str, Stage]:
+    """The stages of an engine of these weights, held against the training form of the weights of seed 1."""
+    compiled = compile_engine(write_task(folder, "language_model"))
+    module = TorchModule(compiled.graph, seed=1).eval()
+    other = TorchModule(compiled.graph, seed=engine_seed).eval()
+    weights = Subject(compiled, other, folder, fused=False).initializers()
+    save_model(sampling_model(compiled.decoder, weights, compiled.sampling, None, fused=False), weights, folder)
+    return {stage.name: stage for stage in sampling_stages(Subject(compiled, module, folder, fused=False), print)}
+
+
+def test_stages_pass_what_samples_rightly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stages = stages_of(tmp_path)
+    assert all(stage.passed for stage in stages.values())
+    assert list(stages) == ["greedy", "sample", "batch"]
+    assert capsys.readouterr().out.splitlines() == [f"certify: {name}" for name in stages]
+    assert "beyond rounding" in stages["sample"].detail and "(0 ends)" not in stages["sample"].detail
+
+
+def test_stages_find_other_weights(tmp_path: Path) -> None:
+    stages = stages_of(tmp_path, engine_seed=2)
+    assert not stages["greedy"].passed and not stages["sample"].passed
+    assert stages["greedy"].detail.startswith("token ")
+
+
+def test_stages_find_other_random_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uniform, "LAST_SHIFT", 30)
+    stages = stages_of(tmp_path)
+    assert stages["greedy"].passed and stages["batch"].passed
+    assert not stages["sample"].passed
