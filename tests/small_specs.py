@@ -1,0 +1,67 @@
+"""Every shipped spec with small sizes: the same architecture, quick to build."""
+
+from pathlib import Path
+
+import yaml
+
+from xformc.compiler.spec import Spec, load_spec
+from xformc.compiler.spec.load import SHIPPED, shipped_specs
+
+SMALL = {
+    "layers": 2,
+    "sets": 1,
+    "d_model": 16,
+    "d_ff": 24,
+    "d_a": 8,
+    "heads": 4,
+    "d_k": 4,
+    "d_v": 4,
+    "groups": 2,
+    "group_heads": 2,
+    "experts": 4,
+    "window": 3,
+    "buckets": 8,
+    "max_distance": 6,
+    "random_features": 8,
+    "rank": 6,
+    "features": 6,
+    "height": 32,
+    "width": 32,
+    "labels": 5,
+    "vocabulary": 60,
+    "source_vocabulary": 60,
+    "target_vocabulary": 50,
+    "max_positions": 40,
+    "half": 8,
+}
+"""Sizes by name; a size that a spec computes from others stays computed."""
+
+KERNELS = {"width": 3}
+"""The sizes of a spec without an image, where `width` is that of a convolution."""
+
+
+def names() -> list[str]:
+    """The shipped specs but the rows of Table 3, which differ from the base model in sizes only."""
+    paths = (path.relative_to(SHIPPED).with_suffix("") for path in shipped_specs())
+    return [str(path) for path in paths if path.parts[0] != "table3"]
+
+
+def small(name: str, folder: Path) -> Spec:
+    """The spec with small sizes, in a file of this folder."""
+    document = yaml.safe_load(load_spec(SHIPPED / f"{name}.yaml").resolved_yaml())
+    wanted = SMALL if "height" in document["sizes"] else SMALL | KERNELS
+    sizes = {key: value for key, value in document["sizes"].items()}
+    sizes |= {key: wanted[key] for key, value in sizes.items() if key in wanted and not isinstance(value, str)}
+    if "layers" in sizes:
+        document["tie"] = [paths for group in document["tie"] if len(paths := _kept(group, sizes["layers"])) > 1]
+    document["sizes"] = sizes
+    if "max_length" in document["train"]:
+        document["train"]["max_length"] = 32
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    return load_spec(path)
+
+
+def _kept(group: list[str], layers: int) -> list[str]:
+    """The paths of a tie that are there when there are only so many layers."""
+    return [path for path in group if not any(part.isdigit() and int(part) >= layers for part in path.split("/"))]

@@ -1,0 +1,21 @@
+"""Every shipped spec builds: its engine is certified, and what can be decoded is decoded step by step."""
+
+from pathlib import Path
+
+import pytest
+from small_specs import names, small
+
+from xformc.compiler.build import build_engine
+
+NAMES = names()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_spec_is_certified(name: str, tmp_path: Path) -> None:
+    spec = small(name, tmp_path)
+    target = ("cpu", "portable")[NAMES.index(name) % 2]
+    certificate = build_engine(spec, None, None, target, tmp_path / "engine")
+    assert certificate.passed
+    stages = {stage.name for stage in certificate.stages}
+    decoded = {"translation": {"step", "greedy", "beam"}, "language_model": {"step", "greedy", "sample"}}
+    assert stages >= {"forward", "batch"} | decoded.get(spec.task, set())
