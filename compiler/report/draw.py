@@ -23,11 +23,12 @@ FILLS = {
     "embedding": "#FBDEE2",
     "positions": "#FDF0F2",
     "linear": "#DCDFF1",
+    "softmax": "#CFE8D3",
     "function": "#FFFFFF",
     "recurrent": "#CDEBDD",
     "convolution": "#E6D9F2",
 }
-"""The pastel of each kind of box; the first six are those of the paper's figure 1."""
+"""The pastel of each kind of box; the first seven are those of the paper's figure 1."""
 SHAPES = {
     "stage": ("#FFFFFF", "#B9BDC4", 0.6, 7.0),
     "repeat": ("#F2F3F5", "#6F757E", 0.8, 8.0),
@@ -51,10 +52,8 @@ INK, HEAD = "#3C4047", 3.4
 def draw_spec(spec: Spec, path: Path, depth: int) -> None:
     """Write the picture of a spec to `path`, in the format of its name (svg, pdf or png), `depth` levels deep."""
     trace = trace_spec(spec)
-    types = {value.name: value.type for node in trace.graph.nodes for value in node.outputs}
-    types |= {value.name: value.type for value in trace.graph.inputs}
     sketch = outline(trace, depth)
-    save(render(lay_page(sketch, types, measure), tuple(sketch.tied)), path)
+    save(render(lay_page(sketch, measure), tuple(sketch.tied)), path)
 
 
 @cache

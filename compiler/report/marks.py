@@ -110,12 +110,15 @@ def type_text(type: Type) -> str:
 class Settings:
     """What all parts of a column share. `outer` is the side of sums (-1 left, 1 right), the other one is for axes.
 
-    `types` has the type of every value, `far` the values of other stages, `tied` the parameters that boxes share.
+    `types` has the type of every value, `far` are the values of other stages, `results` those whose axes the page
+    shows, `states` those of recurrences, `tied` the parameters that boxes share.
     """
 
     measure: Measure
     types: Mapping[str, Type]
     far: frozenset[str]
+    results: frozenset[str]
+    states: frozenset[str]
     tied: Sequence[str]
     outer: int
 

@@ -11,6 +11,7 @@ from itertools import groupby
 
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Graph, Node, Value
+from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.report.trace import Frame, Trace
 
 _NAMES = {
@@ -28,12 +29,12 @@ _NAMES = {
 }
 _SMALL_WORDS = {"of", "and", "the", "to", "over", "in", "on"}
 _KINDS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("attention", frozenset({"attention", "contract", "softmax"})),
-    ("recurrent", frozenset({"scan", "recur", "recurrence"})),
-    ("convolution", frozenset({"convolution", "conv", "depthwise"})),
+    ("attention", frozenset({"attention", "contract"})),
+    ("recurrent", frozenset({"recurrence", "linear_recurrence"})),
+    ("convolution", frozenset({"convolution"})),
     ("positions", frozenset({"positions", "sinusoid"})),
     ("embedding", frozenset({"embedding"})),
-    ("norm", frozenset({"layer_norm", "rms_norm", "batch_norm"})),
+    ("norm", frozenset({"layer_norm", "rms_norm"})),
 )
 """What a box is, by the first row of which it has an op; else by whether it has linear maps and functions."""
 _UNSEEN = frozenset({"padding_mask", "positions"})
@@ -81,11 +82,16 @@ Item = Box | Group | Sum
 
 @dataclass(frozen=True)
 class Outline:
-    """The stages of a model as groups, its inputs, and the parameters that several boxes share."""
+    """The stages of a model as groups, its inputs, and the parameters that several boxes share.
+
+    `types` has the type of every value, `states` are those that a recurrence carries from one position to the next.
+    """
 
     inputs: tuple[Value, ...]
     stages: tuple[Group, ...]
     tied: dict[str, Type]
+    types: dict[str, Type]
+    states: frozenset[str]
 
 
 def outline(trace: Trace, depth: int) -> Outline:
@@ -97,7 +103,7 @@ def outline(trace: Trace, depth: int) -> Outline:
         for name in box.parameters:
             counts[name] = counts.get(name, 0) + 1
     tied = {one.name: one.type for one in trace.graph.parameters if counts.get(one.name, 0) > 1}
-    return Outline(trace.graph.inputs, stages, tied)
+    return Outline(trace.graph.inputs, stages, tied, sketch.types, frozenset(sketch.states))
 
 
 def boxes(item: Item) -> Iterator[Box]:
@@ -123,9 +129,39 @@ class _Sketch:
     same: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        self.producers = self.graph.producers()
+        self.producers: dict[str, Node] = {}
+        self.types: dict[str, Type] = {}
+        self.states = set[str]()
         self.parameters = {parameter.name for parameter in self.graph.parameters}
-        self.visible = {value.name for value in self.graph.inputs if not value.name.endswith("_mask")}
+        self._enter(self.graph)
+        self.visible = self.states | {value.name for value in self.graph.inputs if not value.name.endswith("_mask")}
+
+    def _enter(self, graph: Graph) -> None:
+        """Know the nodes of a graph, and those of the cells in it, whose inputs stand for what they are given."""
+        self.producers |= graph.producers()
+        values = (*graph.inputs, *(value for node in graph.nodes for value in node.outputs))
+        self.types |= {value.name: value.type for value in values}
+        for node in graph.nodes:
+            if not isinstance(node.op, Recurrence):
+                continue
+            inner = [value.name for value in node.op.body.inputs]
+            first, last = node.op.sequences, node.op.sequences + node.op.states
+            outer = [value.name for value in node.inputs]
+            given = [
+                *zip(inner[:first], outer, strict=False),
+                *zip(inner[last:], outer[first + node.op.started :], strict=True),
+            ]
+            self.same.update(given)
+            if node.op.started:
+                self.same[inner[first]] = self._origin(outer[first])
+            self.states |= set(inner[first:last])
+            self._enter(node.op.body)
+
+    def _origin(self, name: str) -> str:
+        """The value of which this one only has the axes rearranged."""
+        while name in self.producers and self.producers[name].op.kind in ("align", "expand"):
+            name = self.producers[name].inputs[0].name
+        return name
 
     def group(self, frame: Frame, depth: int, label: str, times: int | None) -> Group:
         items = self.inside(frame, depth)
@@ -141,7 +177,7 @@ class _Sketch:
             self.same[frame.result.name] = frame.x.name
             return []
         self.visible.add(frame.result.name)
-        found = self._items(frame, depth)
+        found = [item for item in self._items(frame, depth) if not isinstance(item, Group) or item.items]
         if not found:
             self.same[frame.result.name] = frame.x.name
         return found
@@ -161,14 +197,18 @@ class _Sketch:
     def primitive(self, frame: Frame, depth: int) -> Item:
         if frame.name in ("residual", "add"):
             return self.sum(frame, depth)
-        if frame.children and depth > 1:
+        if frame.children and depth > 2:
             return self.group(frame, depth - 1, pretty(frame.name), None)
         return self.box(frame)
 
     def single(self, frame: Frame, inner: Frame, depth: int) -> list[Item]:
         """A block that only calls another goes by its own name; one that only calls a primitive, by that one's."""
-        name = frame.name if inner.kind == "block" and not inner.given else inner.name
-        return self.items(replace(inner, name=name, step=frame.step or inner.step, result=frame.result), depth)
+        named = replace(inner, step=frame.step or inner.step, result=frame.result)
+        if inner.name in ("residual", "add") and not self.sum(inner, depth).beside:
+            return [self.group(frame, depth - 1, pretty(frame.name), None) if depth > 1 else self.box(frame)]
+        if inner.name in ("residual", "add") or inner.given == (inner.kind == "block"):
+            return self.items(named, depth)
+        return self.items(replace(named, name=frame.name, numbers=frame.numbers or inner.numbers), depth)
 
     def sum(self, frame: Frame, depth: int) -> Sum:
         items = self.inside(frame, depth)
@@ -187,12 +227,16 @@ class _Sketch:
         label = _factor(frame.written) if frame.name == "scale" else pretty(frame.name)
         note = "" if frame.step in (None, frame.name) else str(frame.step).replace("_", " ")
         inputs = self.inputs(frame)
-        return Box(label, note or self.inner_axes(frame, nodes), _kind(nodes), inputs, frame.result, parameters)
+        note = note or ", ".join(text for text in (frame.numbers, self.inner_axes(frame, nodes)) if text)
+        return Box(label, note, _kind(nodes), inputs, frame.result, parameters)
 
     def inner_axes(self, frame: Frame, nodes: list[Node]) -> str:
         """The axes that only the inside of a block has: `d_ff=2048`, or for neighbours of one size `d_k=d_v=64`."""
         outside = {axis for value in (frame.x, frame.result) for axis in value.type.axes}
-        inside = [axis for node in nodes for axis in node.outputs[0].type.axes if axis not in outside and axis.size]
+        inside = [
+            axis for node in nodes for axis in node.outputs[0].type.axes if axis not in outside and (axis.size or 0) > 1
+        ]
+        inside = [axis for axis in inside if not axis.name.endswith("_keys")]
         parts: list[str] = []
         for size, axes in groupby(dict.fromkeys(inside), key=lambda axis: axis.size):
             parts.append("=".join([*(axis.name for axis in axes), str(size)]))
@@ -204,6 +248,8 @@ class _Sketch:
     def inputs(self, frame: Frame) -> tuple[str, ...]:
         """The values outside a frame that its nodes look at."""
         made = set(frame.made)
+        cells = [node.op.body for node in self.nodes(frame) if isinstance(node.op, Recurrence)]
+        made |= {value.name for cell in cells for value in cell.inputs if value.name in self.states}
         read = [value.name for node in self.nodes(frame) if node.op.kind not in _UNSEEN for value in node.inputs]
         outside = [name for name in read if name not in made and name not in self.parameters]
         return tuple(dict.fromkeys(self.name(name) for name in outside if self.seen(name)))
@@ -246,7 +292,7 @@ def _kind(nodes: list[Node]) -> str:
             return kind
     if "linear" in kinds:
         return "feed_forward" if kinds - {"linear", "add", "align", "dropout"} else "linear"
-    return "function"
+    return "softmax" if "softmax" in kinds else "function"
 
 
 def _factor(written: str) -> str:

@@ -1,6 +1,5 @@
 """The stages of a model beside and above each other, with their inputs, their result and the lines between them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from xformc.compiler.graph.axes import Type
@@ -24,15 +23,16 @@ class _Column:
     x: float = 0.0
 
 
-def lay_page(outline: Outline, types: Mapping[str, Type], measure: Measure) -> Part:
+def lay_page(outline: Outline, measure: Measure) -> Part:
     """All marks of the picture; its lower left corner is (0, 0), `right` its width and `height` its height."""
-    return _Page(outline, types, measure).page
+    return _Page(outline, measure).page
 
 
 class _Page:
-    def __init__(self, outline: Outline, types: Mapping[str, Type], measure: Measure) -> None:
-        self.outline, self.types, self.measure, self.page = outline, types, measure, Part()
+    def __init__(self, outline: Outline, measure: Measure) -> None:
+        self.outline, self.types, self.measure, self.page = outline, outline.types, measure, Part()
         stages = {stage.result.name for stage in outline.stages}
+        self.results = frozenset(stages)
         self.far = frozenset(stages | {value.name for value in outline.inputs})
         self.columns: list[_Column] = []
         for stage in outline.stages:
@@ -62,7 +62,9 @@ class _Page:
 
     def _new_column(self, stage: Group) -> _Column:
         outer = 1 if self.columns else -1
-        layout = Layout(self.measure, self.types, self.far, tuple(self.outline.tied), outer)
+        layout = Layout(
+            self.measure, self.types, self.far, self.results, self.outline.states, tuple(self.outline.tied), outer
+        )
         column = _Column(Part(), layout, stage.x)
         self.columns.append(column)
         given = next((value for value in self.outline.inputs if value.name == stage.x), None)
@@ -157,14 +159,17 @@ class _Page:
         """From where a value is made to the lane beside the column that takes it."""
         if start < 0:
             self.page.texts.append(Text(name, lane, 16, "name"))
+            width = max(self.measure(name, "name"), self.measure(type_text(self.types[name]), "type"))
+            self.page.reach(lane - width / 2, lane + width / 2)
             self.page.texts.append(Text(type_text(self.types[name]), lane, 6, "type"))
             return [(lane, 22.0)]
         column = self.columns[start]
         exit = column.exits[name]
         points = [(column.x, exit), (column.x, exit + BUS)]
+        self.page.height = max(self.page.height, exit + BUS + 2)
         between = self.columns[start + 1 : end]
         if between:
-            above = max(one.part.height for one in between) + BUS
+            above = max(one.part.height for one in between) + 2.2 * BUS
             first = between[0].x - between[0].part.left - LANE
             points += [(first, exit + BUS), (first, above), (lane, above)]
             self.page.height = max(self.page.height, above + 4)

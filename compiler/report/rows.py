@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from xformc.compiler.report.marks import BESIDE, GAP, LANE, Door, Part, Settings, Text, type_text, wrap
 from xformc.compiler.report.outline import Box, Group, Item, Sum, boxes
 
-TRACK, TYPE_ROW, TYPE_WIDTH = 5.0, 7.0, 50.0
-"""Between horizontal lines of one gap; height of a row of a value's axes; its width beside other items."""
+TRACK, TYPE_ROW, TYPE_WIDTH, PORT = 5.0, 7.0, 50.0, 10.0
+"""Between horizontal lines of one gap; height of a row of axes, and its width beside other items; between values that
+come in from the side."""
 
 
 @dataclass
@@ -63,7 +64,9 @@ class Rows:
 
     def _port(self, name: str, far: bool) -> Part:
         stage, _, rest = name.partition("/")
-        text = stage if far else rest.rpartition("/")[2]
+        text = stage if far else rest.rpartition("/")[2] or stage
+        if name in self.settings.states:
+            text = f"previous {text}"
         width = self.settings.measure(text, "note") + 8
         port = Part(width / 2, width / 2, 11)
         port.texts.append(Text(text, 0, 5.5, "note"))
@@ -98,13 +101,15 @@ class Rows:
     def _shown_axes(self, item: Item, alone: bool) -> tuple[str, ...]:
         """The axes of a result that are not those of what went in, nor of what came into the body if it leaves it."""
         types, text = self.settings.types, type_text(item.result.type)
+        if item.result.name in self.settings.results:
+            return ()
         known = {type_text(types[name]) for name in item.inputs if name in types}
         if item is self.places[len(self.makers) - 1].item or not self._used(item):
             known |= {type_text(types[self.x])} if self.x in types else set()
         known |= {type_text(box.result.type) for box in boxes(item) if box is not item}
         if text in known:
             return ()
-        return (text,) if alone else tuple(wrap(text, TYPE_WIDTH, self.settings.measure, "type"))
+        return tuple(wrap(text, TYPE_WIDTH if not alone else 2 * TYPE_WIDTH, self.settings.measure, "type"))
 
     def _used(self, item: Item) -> bool:
         return any(item.result.name in self._near(place) for place in self.places)
@@ -146,8 +151,8 @@ class Rows:
             gap = room + 7 if tracks else room + 5 if below else 0.0
             y += max(gap, *(self._least_gap(place, row) for place in self._row(row)))
             self.bases.append(y)
-            for place in self._row(row):
-                place.y = y
+            for index, place in enumerate(sorted(self._row(row), key=lambda one: one.x)):
+                place.y = y + PORT * index * bool(place.part.sides and not place.item)
             y = max(place.top for place in self._row(row))
         self.part.height = y
         wide = self.settings.outer * LANE * len(self.lanes)
@@ -224,7 +229,7 @@ class Rows:
             low, high = self._track(first, name), self._track(place.row, name)
             points = [start, (start[0], low), (lane, low), (lane, high), (end[0], high), end]
         elif abs(start[0] - end[0]) < 0.5:
-            points = [start, end]
+            points = [start, (start[0], end[1])]
         else:
             middle = self._track(place.row, name)
             points = [start, (start[0], middle), (end[0], middle), end]

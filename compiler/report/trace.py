@@ -24,14 +24,16 @@ class Frame:
     """One step that was applied to `x` and gave `result`.
 
     `name` is its block's, its primitive's or its stage's; `step` what the spec calls this step of a body, if it says
-    so; `written` its first argument as it stands in the spec; `given` the blocks that it was given. `made` are the
-    names of all values that were written in it, `children` the steps in it: of a repetition, those of the first time.
+    so; `written` its first argument as it stands in the spec, `numbers` those that are numbers; `given`: it was given a
+    block. `made` are the names of all values that were written in it, `children` the steps in it: of a repetition,
+    those of the first time.
     """
 
     kind: Kind
     name: str
     step: str | None
     written: str
+    numbers: str
     given: bool
     x: Value
     result: Value
@@ -76,6 +78,7 @@ class _Label:
     name: str
     step: str | None = None
     written: str = ""
+    numbers: str = ""
     given: bool = False
     times: int = 1
     start: int = field(default=0)
@@ -123,6 +126,7 @@ class _Watched(Elaborator):
                 label.name,
                 label.step,
                 label.written,
+                label.numbers,
                 label.given,
                 x,
                 result,
@@ -139,4 +143,11 @@ def _called(kind: Kind, call: Call) -> _Label:
     step = call.level if call.level != call.name and not given else None
     first = next(iter(call.arguments.values()), None)
     written = str(first.value) if isinstance(first, Tree) and not isinstance(first.value, dict | tuple) else ""
-    return _Label(kind, call.name, step, written, given)
+    numbers = [
+        f"{name}={argument.value}"
+        for name, argument in call.arguments.items()
+        if isinstance(argument, Tree)
+        and isinstance(argument.value, int | float)
+        and not isinstance(argument.value, bool)
+    ]
+    return _Label(kind, call.name, step, written, ", ".join(numbers), given)

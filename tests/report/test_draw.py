@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine, mistake
+
 from xformc.compiler.report.draw import draw_spec, measure
 from xformc.compiler.report.marks import Part, Rectangle, Text
 from xformc.compiler.report.outline import Box, Group, Outline, boxes, outline, pretty
@@ -33,9 +34,7 @@ blocks:
 def sketch_of(spec: Spec, depth: int) -> tuple[Outline, Part]:
     trace = trace_spec(spec)
     sketch = outline(trace, depth)
-    types = {value.name: value.type for node in trace.graph.nodes for value in node.outputs}
-    types |= {value.name: value.type for value in trace.graph.inputs}
-    return sketch, lay_page(sketch, types, measure)
+    return sketch, lay_page(sketch, measure)
 
 
 def labels(group: Group) -> list[str]:
@@ -170,9 +169,7 @@ def test_draw_command_refuses_other_formats(xformc: CommandLine, tmp_path: Path)
         (["numbers", "transformer_base", "--positions", "--weights", "run"], "--weights belong to one spec"),
     ],
 )
-def test_draw_command_refuses_options_that_do_nothing(
-    xformc: CommandLine, arguments: list[str], message: str
-) -> None:
+def test_draw_command_refuses_options_that_do_nothing(xformc: CommandLine, arguments: list[str], message: str) -> None:
     assert mistake(xformc("draw", *arguments)).startswith(message)
 
 
