@@ -134,3 +134,12 @@ def stepwise_model(
     ]
     inputs = [(value.name, value.type) for value in (*fixed, target)]
     return model(emitter, "stepwise", inputs, outputs)
+
+
+def step_model(decoder: Decoder, weights: Initializers, *, fused: bool) -> onnx.ModelProto:
+    """One step alone: the inputs of `Decoder.step` in their order, to its results `output.0`, `output.1`, ..."""
+    emitter = Emitter(weights, fused=fused)
+    results = emitter.graph(decoder.step, {value.name: value.name for value in decoder.step.inputs})
+    names = [emitter.op("Identity", name, name=f"output.{index}") for index, name in enumerate(results)]
+    outputs = [(name, value.type) for name, value in zip(names, decoder.step.outputs, strict=True)]
+    return model(emitter, "step", [(value.name, value.type) for value in decoder.step.inputs], outputs)

@@ -1,4 +1,4 @@
-"""What a spec costs, block by block: parameters, operations, bytes, states, complexity, and the paths of information."""
+"""What a spec costs, block by block: parameters, operations, bytes, states, complexity, paths of information."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from xformc.compiler.graph.cost import ONE, Cost, Reach, size_in_bytes, total
 from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.graph.rules import RuleError, cost_of
 from xformc.compiler.ops.keys import Append
+from xformc.compiler.ops.positions import Positions
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import PAST, Decoder, derive_step
 from xformc.compiler.report.blocks import ELSEWHERE, Blocks
@@ -17,9 +18,13 @@ from xformc.compiler.report.complexity import Symbols, all_nodes, symbols
 from xformc.compiler.report.paths import Path, longest_paths, path_formula
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS, Task
+from xformc.errors import UserError
 
 BACKWARD = 2
 """The backward pass costs so many forward passes: each product has a gradient for each of its two factors."""
+
+LENGTH = 64
+"""How many positions costs are given for, if nothing else is said."""
 
 Sizes = Mapping[str, int]
 
@@ -94,16 +99,22 @@ class Report:
     refusal: str | None
 
 
-def report(spec: Spec, length: int, depth: int) -> Report:
-    """Count the costs of a spec. Raises: SpecError; RuleError naming an op that does not say what it costs."""
+def report(spec: Spec, length: int | None, depth: int) -> Report:
+    """Count the costs of a spec at `length` positions, or as many of LENGTH as it has.
+
+    Raises: SpecError; UserError for more positions than the model has; RuleError for an op without a cost.
+    """
     graph, task = compile_spec(spec), TASKS[spec.task]
-    decoder, refusal = _decoder(graph, task.time)
+    length = checked_length(graph, length)
+    decoder, refusal = find_decoder(graph, task.time)
     sequences = any(item.is_sequence for item in spec.inputs.values())
     examples = max(1, spec.train.batch_tokens // (length if sequences else 1))
     units = examples * (length if task.positions else 1)
     names = Blocks(spec.model.stages, depth)
     groups = _groups(graph, decoder, names)
-    count = _Counting(symbols(graph), _sizes(graph, length) | {"batch": examples}, units, _step_sizes(decoder, length))
+    batch = run_sizes(graph, length) | {"batch": examples}
+    step = None if decoder is None else step_sizes(decoder, length)
+    count = _Counting(symbols(graph), batch, units, step)
     blocks = [count.block(names.label(key), group) for key, group in groups.items()]
     paths = tuple(longest_paths(graph, length))
     whole = count.block("total", _everything(graph, decoder))
@@ -122,13 +133,23 @@ def report(spec: Spec, length: int, depth: int) -> Report:
     )
 
 
+def checked_length(graph: Graph, length: int | None) -> int:
+    """The length, or LENGTH, bounded by the positions that the model has. Raises: UserError where it has fewer."""
+    operations = (node.op for node in graph.nodes)
+    limits = [op.limit for op in operations if isinstance(op, Positions) and op.limit is not None]
+    limit = min(limits, default=LENGTH if length is None else length)
+    if length is not None and length > limit:
+        raise UserError(f"the model has {limit:,} positions, not {length:,}", hint=f"ask for {limit:,} at most")
+    return min(limit, length or LENGTH)
+
+
 def _unit(task: Task) -> str:
     if not task.positions:
         return "example"
     return "position" if task.time is None else f"token of {task.time}"
 
 
-def _decoder(graph: Graph, time: str | None) -> tuple[Decoder | None, str | None]:
+def find_decoder(graph: Graph, time: str | None) -> tuple[Decoder | None, str | None]:
     """The decoder of a task that decodes, or why there is none."""
     if time is None:
         return None, None
@@ -161,7 +182,7 @@ def _groups(graph: Graph, decoder: Decoder | None, names: Blocks) -> dict[str, _
     for node in graph.nodes:
         groups[names.of(node.outputs[0].name)].nodes.append(node)
     for parameter in graph.parameters:
-        groups[names.of(parameter.name)].parameters += parameter.count if parameter.trained else 0
+        groups[names.of(parameter.name.rpartition("/")[0])].parameters += parameter.count if parameter.trained else 0
     for node in () if decoder is None else decoder.step.nodes:
         groups[names.of(node.outputs[0].name)].steps.append(node)
     for state in () if decoder is None else decoder.states:
@@ -222,23 +243,21 @@ def _usage(cost: Cost, sizes: Sizes, units: int) -> Usage:
 
 
 def _decoding(decoder: Decoder, length: int) -> Decoding:
-    sizes = _sizes(decoder.prepare, length)
+    sizes = run_sizes(decoder.prepare, length)
     once = _usage(total(cost_of(node) for node in decoder.prepare.nodes), sizes, 1)
     return Decoding(once, sum(size_in_bytes(value.type).at(sizes) for value in decoder.prepared))
 
 
-def _sizes(graph: Graph, length: int) -> dict[str, int]:
+def run_sizes(graph: Graph, length: int) -> dict[str, int]:
     """The sizes of all axes that only the run knows: one example, `length` positions."""
     values = (*graph.inputs, *(value for node in all_nodes(graph.nodes) for value in node.outputs))
     names = {axis.name for value in values for axis in value.type.axes if axis.size is None}
     return {name: 1 if name == "batch" else length for name in names}
 
 
-def _step_sizes(decoder: Decoder | None, length: int) -> dict[str, int] | None:
+def step_sizes(decoder: Decoder, length: int) -> dict[str, int]:
     """Those of a step after which `length` tokens are known: its caches hold the ones before."""
-    if decoder is None:
-        return None
-    sizes = _sizes(decoder.prepare, length) | _sizes(decoder.step, length)
+    sizes = run_sizes(decoder.prepare, length) | run_sizes(decoder.step, length)
     for node in decoder.step.nodes:
         if isinstance(node.op, Append):
             seen = min(length, node.op.window or length)

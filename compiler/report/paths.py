@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, inf
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import Reach
@@ -10,59 +13,48 @@ from xformc.compiler.graph.graph import Graph, Node, Value
 from xformc.compiler.graph.rules import cost_of
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.ops.recurrence import Recurrence
+from xformc.compiler.ops.reshape import Merge
 from xformc.compiler.report.complexity import position_axes
 
+Ways = NDArray[np.float32]
+"""The fewest operations in which information moves so many positions on: from n - 1 back to n - 1 on.
 
-@dataclass(frozen=True)
-class _Way:
-    """Information has gone `distance` (1 is from the first position to the last) in `hops` operations.
-
-    Each further one takes it `pace` on, where it may go on like that; else 0.
-    """
-
-    hops: int
-    distance: float
-    pace: float = 0.0
-
-    def arrival(self) -> float:
-        """The operations that it takes to the last position; infinite if it does not get there."""
-        if self.distance > 1 - 1e-9:
-            return self.hops
-        return self.hops + ceil((1 - self.distance) / self.pace - 1e-9) if self.pace else inf
-
-    def beats(self, other: "_Way") -> bool:
-        return self.hops <= other.hops and self.distance >= other.distance and self.pace >= other.pace
-
-
-_Ways = tuple[_Way, ...]
-"""The ways of which none beats another."""
+Infinite where it does not get there.
+"""
 
 
 @dataclass(frozen=True)
 class Path:
-    """The most operations between a position of `source` and one of the result, by the shortest way.
+    """The most operations between a position of the input `source` and one of the result, by the shortest way.
 
-    `hops` is None where not every position of the result depends on every one of the input: then `seen` tells how
-    many neighbouring positions a position depends on, those on one side and itself.
+    Only those count that mix positions. A causal graph has ways in one direction, and then that one counts. `hops` is
+    None where not every one of the `positions` of the result depends on every one of the input in such a direction;
+    `seen` tells on how many it depends.
     """
 
     source: str
+    positions: int
     hops: int | None
     seen: int
 
 
 def longest_paths(graph: Graph, length: int) -> list[Path]:
     """The path of each input of the graph that carries information, where each has `length` positions."""
-    inputs = [value for value in graph.inputs if value.type.dtype != "bool"]
-    return [_path(graph, value, length) for value in inputs]
-
-
-def _path(graph: Graph, source: Value, length: int) -> Path:
     walk = _Walk(graph, length)
-    found = walk.run(source)
-    hops = _arrival(found)
-    furthest = max((way.distance for way in found), default=0.0)
-    return Path(source.name, None if hops == inf else int(hops), round(min(furthest, 1) * (length - 1)) + 1)
+    inputs = [value for value in graph.inputs if value.type.dtype != "bool"]
+    return [_path(value.name, walk.run(value)) for value in inputs]
+
+
+def _path(source: str, ways: Ways) -> Path:
+    worst = _worst(ways)
+    return Path(source, len(ways) // 2 + 1, None if np.isinf(worst) else int(worst), int(np.isfinite(ways).sum()))
+
+
+def _worst(ways: Ways) -> float:
+    """The longest of the ways in the directions that there are."""
+    length = len(ways) // 2
+    sides = (ways[: length + 1], ways[length:])
+    return float(max((side.max() for side in sides if np.isfinite(side).sum() > 1), default=ways[length]))
 
 
 class _Walk:
@@ -70,70 +62,103 @@ class _Walk:
 
     def __init__(self, graph: Graph, length: int) -> None:
         self.graph = graph
-        self.axes = position_axes(graph)
-        self.keys = {name for node in graph.nodes for name in (getattr(node.op, "keys", None),) if name}
         self.length = length
+        self.axes = position_axes(graph)
+        self.reaches = {id(node): self.reach(node) for node in graph.nodes}
 
-    def run(self, source: Value) -> _Ways:
-        ways: dict[str, _Ways] = {source.name: (_Way(0, 0.0),)}
-        for node in self.graph.nodes:
-            found = self.node(node, [ways.get(value.name, ()) for value in node.inputs])
-            ways.update((value.name, () if value.type.dtype == "bool" else found) for value in node.outputs)
-        return ways.get(self.graph.outputs[0].name, ())
-
-    def node(self, node: Node, given: Sequence[_Ways]) -> _Ways:
-        if not any(given) or isinstance(node.op, Positions):
-            return ()
-        result = node.outputs[0].type
-        gathered = [
-            _gathered(ways) if self.placed(result) and not self.placed(value.type) else ways
-            for ways, value in zip(given, node.inputs, strict=True)
-        ]
+    def reach(self, node: Node) -> Reach | None:
         reach = cost_of(node).reach
-        if reach is None or reach.axis not in self.axes:
-            return _best(way for ways in gathered for way in ways)
-        moved = [self.moved(ways, reach, node.inputs[index].type) for index, ways in enumerate(gathered)]
-        if isinstance(node.op, Recurrence) and node.op.started:
-            start = gathered[node.op.sequences]
-            moved[node.op.sequences] = tuple(_Way(way.hops, 0.0, self.pace(result, reach)) for way in start)
-        return _best(way for ways in moved for way in ways)
+        return reach if reach is not None and reach.axis in self.axes else None
 
-    def moved(self, ways: _Ways, reach: Reach, type: Type) -> _Ways:
-        """The ways after an op that mixes positions, for an input that has this axis of them."""
-        if reach.axis not in type.names:
-            return ways
-        pace = self.pace(type, reach)
-        if reach.kind == "serial":
-            return tuple(_Way(way.hops, way.distance, pace) for way in ways)
-        step = 1.0 if reach.kind == "all" else reach.span * pace
-        further = (_Way(way.hops + 1, min(1.0, way.distance + step), way.pace) for way in ways)
-        return (*ways, *further)
+    def run(self, source: Value) -> Ways:
+        start = np.full(2 * self.size(source.type) - 1, np.inf, np.float32)
+        start[len(start) // 2] = 0
+        ways: dict[str, Ways] = {source.name: start}
+        for node in self.graph.nodes:
+            given = [(value, ways[value.name]) for value in node.inputs if value.name in ways]
+            if given and not isinstance(node.op, Positions) and node.outputs[0].type.dtype != "bool":
+                found = self.node(node, given)
+                ways.update((value.name, found) for value in node.outputs)
+        return ways.get(self.graph.outputs[0].name, start)
 
-    def pace(self, type: Type, reach: Reach) -> float:
-        """One position as a part of the distance from the first to the last."""
-        size = type.axis(reach.axis).size or self.length
-        return 1 / max(size - 1, 1)
+    def node(self, node: Node, given: Sequence[tuple[Value, Ways]]) -> Ways:
+        reach, result = self.reaches[id(node)], node.outputs[0].type
+        count = 2 * self.size(result) - 1 if self.positions(result) else None
+        starts = node.inputs[node.op.sequences :][:1] if isinstance(node.op, Recurrence) and node.op.started else ()
+        found: list[Ways] = []
+        for value, ways in given:
+            arriving = _placed(ways, count) if isinstance(node.op, Merge) else _spread(ways, count)
+            if reach is not None and value in starts:
+                found.append(_moved(_entering(arriving, reach), reach))
+            else:
+                found.append(
+                    _moved(arriving, reach) if reach is not None and reach.axis in value.type.names else arriving
+                )
+        return _shortest(found)
 
-    def placed(self, type: Type) -> bool:
-        return any(name in self.axes or name in self.keys for name in type.names)
+    def positions(self, type: Type) -> str | None:
+        """The axis of positions that a value has."""
+        return next((name for name in type.names if name in self.axes), None)
+
+    def size(self, type: Type) -> int:
+        """How many positions a value has along it; 1 without such an axis."""
+        name = self.positions(type)
+        return 1 if name is None else type.axis(name).size or self.length
 
 
-def _gathered(ways: _Ways) -> _Ways:
-    """What a value without positions tells to every position: only what has come all the way."""
-    hops = _arrival(ways)
-    return () if hops == inf else (_Way(int(hops), 1.0),)
+def _spread(ways: Ways, count: int | None) -> Ways:
+    """The ways to a value with so many of them. From other positions than its own, all must have arrived."""
+    if count is None or len(ways) == count:
+        return ways
+    return np.full(count, _worst(ways), np.float32)
 
 
-def _arrival(ways: Iterable[_Way]) -> float:
-    return min((way.arrival() for way in ways), default=inf)
+def _placed(ways: Ways, count: int | None) -> Ways:
+    """The ways to positions that are made of axes that were none before: each knows of itself."""
+    if count is None or len(ways) > 1:
+        return _spread(ways, count)
+    placed = np.full(count, np.inf, np.float32)
+    placed[count // 2] = ways[0]
+    return placed
 
 
-def _best(ways: Iterable[_Way]) -> _Ways:
-    kept: list[_Way] = []
-    for way in sorted(set(ways), key=lambda way: (way.hops, -way.distance, -way.pace)):
-        if not any(other.beats(way) for other in kept):
-            kept.append(way)
-    return tuple(kept)
+def _entering(ways: Ways, reach: Reach) -> Ways:
+    """What is known before the first position (the last one, for what goes backwards)."""
+    first = np.full_like(ways, np.inf)
+    first[len(ways) // 2] = ways.min()
+    return first
+
+
+def _moved(ways: Ways, reach: Reach) -> Ways:
+    """The ways after an op that mixes positions: as before, or moved once more."""
+    if reach.kind == "all":
+        return np.minimum(ways, ways.min() + 1)
+    if reach.kind == "serial":
+        return _serial(ways) if reach.before else _serial(ways[::-1])[::-1]
+    steps = [*range(-reach.after, 0, reach.dilation), *range(reach.dilation, reach.before + 1, reach.dilation)]
+    return _shortest([ways, *(_shifted(ways, step) + 1 for step in steps if abs(step) < len(ways))])
+
+
+def _serial(ways: Ways) -> Ways:
+    """Any number of positions further, with an operation for each."""
+    places = np.arange(len(ways), dtype=np.float32)
+    return np.minimum.accumulate(ways - places) + places
+
+
+def _shifted(ways: Ways, step: int) -> Ways:
+    moved = np.full_like(ways, np.inf)
+    if step > 0:
+        moved[step:] = ways[:-step]
+    else:
+        moved[:step] = ways[-step:]
+    return moved
+
+
+def _shortest(found: Iterable[Ways]) -> Ways:
+    first, *others = found
+    for ways in others:
+        first = first if ways is first else np.minimum(first, ways)
+    return first
 
 
 def path_formula(reaches: Sequence[Reach]) -> str | None:
@@ -152,7 +177,5 @@ def path_formula(reaches: Sequence[Reach]) -> str | None:
         return "O(n)"
     name = local[0].width.name if local[0].width is not None else "k"
     dilations = sorted({reach.dilation for reach in local})
-    grows = len(dilations) > 1 and all(
-        later >= 2 * earlier for earlier, later in zip(dilations, dilations[1:], strict=False)
-    )
+    grows = len(dilations) > 1 and all(later >= 2 * earlier for earlier, later in pairwise(dilations))
     return f"O(log_{name}(n))" if grows else f"O(n/{name})"

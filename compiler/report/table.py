@@ -1,8 +1,13 @@
 """A report as text: a table of costs by block, the paper's Table 1 for this model, and what both add up to."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from xformc.compiler.report.cost import BACKWARD, Block, Report, Usage
+from xformc.compiler.report.paths import Path
+
+if TYPE_CHECKING:
+    from xformc.compiler.report.measure import Point
 
 Row = Sequence[str]
 
@@ -12,6 +17,25 @@ def report_text(report: Report) -> str:
     parts = [_costs(report), _mixing(report), _lines(report)]
     head = f"{report.name}: {report.task}, {report.length:,} positions in every input"
     return "\n\n".join([head, *("\n".join(part) for part in parts if part)])
+
+
+def points_text(points: "Sequence[Point]") -> str:
+    """What was measured, a line for each length."""
+    head = ["positions", "forward", "kept for backward", "step", "states and constants"]
+    rows = [[f"{point.length:,}", *_cells(point)] for point in points]
+    return "\n".join(columns([head, *rows], left=frozenset()))
+
+
+def _cells(point: "Point") -> list[str]:
+    return [
+        "" if value is None else short(value, unit)
+        for value, unit in (
+            (point.forward_seconds, "s"),
+            (point.forward_bytes, "B"),
+            (point.step_seconds, "s"),
+            (point.step_bytes, "B"),
+        )
+    ]
 
 
 def columns(rows: Sequence[Row], left: frozenset[int] = frozenset({0})) -> list[str]:
@@ -27,34 +51,26 @@ def columns(rows: Sequence[Row], left: frozenset[int] = frozenset({0})) -> list[
 
 
 def short(number: float, unit: str = "") -> str:
-    """A number with three digits and k, M, G, T, P or E."""
-    for prefix in ("", "k", "M", "G", "T", "P"):
-        if abs(number) < 999.5:
-            digits = f"{number:.3g}" if prefix or number != int(number) else f"{number:.0f}"
-            return f"{digits} {prefix}{unit}" if unit else f"{digits}{prefix}"
+    """A number with three digits and a prefix: m, µ or k, M, G, T, P."""
+    space = " " if unit else ""
+    if unit and 0 < number < 1:
+        prefix, factor = ("m", 1e3) if number >= 1e-3 else ("µ", 1e6)
+        return f"{number * factor:.3g} {prefix}{unit}"
+    for prefix in ("", "k", "M", "G", "T"):
+        if number < 999.5:
+            return f"{number:.3g}{space}{prefix}{unit}"
         number /= 1000
-    return f"{number:.3g}E{unit}"
+    return f"{number:.3g}{space}P{unit}"
 
 
 def _costs(report: Report) -> list[str]:
     decodes = report.decoding is not None
-    head = [["block", "parameters", "FLOPs", "bytes"], ["", "", f"forward, a {report.unit}", ""]]
+    head = ["block", "parameters", "FLOPs", "bytes"]
     if decodes:
-        head[0] += ["FLOPs", "bytes", "grows", "fixed"]
-        head[1] += [f"step {report.length}", "", "state bytes", ""]
-    body = [_cost_row(block, decodes) for block in (*report.blocks, report.total)]
-    lines = columns([head[0], *body])
-    return [_over(lines[0], head), *lines]
-
-
-def _over(line: str, head: list[list[str]]) -> str:
-    """What stands above several columns, beginning where the first of them does."""
-    result, start = "", 0
-    for name, over in zip(*head, strict=True):
-        start = line.index(name, start) + len(name)
-        if over:
-            result = result.ljust(start - len(name)) + over
-    return result
+        head += ["step FLOPs", "step bytes", "state a token", "fixed state"]
+    lines = columns([head, *(_cost_row(block, decodes) for block in (*report.blocks, report.total))])
+    step = f"; a decoding step: at position {report.length:,}" * decodes
+    return [f"FLOPs and bytes: forward, {_article(report.unit)} of a batch{step}", *lines]
 
 
 def _cost_row(block: Block, decodes: bool) -> list[str]:
@@ -88,12 +104,12 @@ def _mixing(report: Report) -> list[str]:
 
 def _lines(report: Report) -> list[str]:
     training, passes = report.training, 1 + BACKWARD
-    lines = [_path_line(path.source, path.hops, path.seen, report.length) for path in report.paths]
+    lines = [_path_line(path) for path in report.paths]
     lines.append(
-        f"training  {training.flops:.2g} FLOPs: {passes} x forward x {training.units:,} units of a step, each a "
-        f"{report.unit}, x {training.steps:,} steps"
+        f"training  {training.flops:.2g} FLOPs: {passes} x forward x {training.units:,} units of a step, each "
+        f"{_article(report.unit)}, x {training.steps:,} steps"
     )
-    if report.decoding is not None:
+    if report.decoding is not None and report.decoding.constants:
         once, kept = report.decoding.once, report.decoding.constants
         lines.append(f"decoding  once: {short(once.flops)} FLOPs; the steps use {short(kept)} bytes of its results")
     if report.refusal is not None:
@@ -101,7 +117,12 @@ def _lines(report: Report) -> list[str]:
     return lines
 
 
-def _path_line(source: str, hops: int | None, seen: int, length: int) -> str:
-    if hops is None:
-        return f"path      {source}: none from end to end; a position sees {seen:,} of {length:,}"
-    return f"path      {source}: {hops:,} operation{'s' * (hops != 1)} between any two of {length:,} positions"
+def _article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def _path_line(path: Path) -> str:
+    if path.hops is None:
+        return f"path      {path.source}: none from end to end; a position depends on {path.seen:,} positions"
+    count = f"{path.hops:,} operation{'s' * (path.hops != 1)}"
+    return f"path      {path.source}: at most {count} between two of {path.positions:,} positions"

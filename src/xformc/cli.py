@@ -23,6 +23,7 @@ from xformc.commands.evaluate import evaluate
 from xformc.commands.generate import generate
 from xformc.commands.inspect_engine import inspect
 from xformc.commands.predict import predict
+from xformc.commands.report import report
 from xformc.commands.train import average, train
 from xformc.commands.translate import translate
 from xformc.errors import UserError
@@ -103,6 +104,7 @@ for command in (
     predict,
     evaluate,
     draw,
+    report,
 ):
     app.command()(command)
 
