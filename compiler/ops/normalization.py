@@ -65,7 +65,8 @@ def _layer_norm_onnx(op: LayerNorm, node: Node, onnx: OnnxEmitter, inputs: tuple
 def _rms_norm_torch(op: RMSNorm, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
     sizes = node.inputs[1].type.sizes()
     normalize, epsilon = torch.functional.rms_norm, op.epsilon
-    return lambda x, gain: normalize(x, sizes, gain, epsilon)
+    # Autocast leaves the root mean square in half precision, and layer normalisation not.
+    return lambda x, gain: normalize(x.to(gain.dtype), sizes, gain, epsilon)
 
 
 @to_onnx.rule(RMSNorm)

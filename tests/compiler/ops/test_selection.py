@@ -50,6 +50,13 @@ def test_rms_norm_makes_the_mean_square_one() -> None:
     torch.testing.assert_close(result.square().mean(-1), torch.ones(5))
 
 
+def test_rms_norm_is_in_full_precision_under_autocast() -> None:
+    module = TorchModule(one_op(Case(RMSNorm(1e-6), (("a", "d"),), (("d",),)), {"a": 1, "d": 8}))
+    x = torch.randn(5, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert module(x).dtype == torch.float32
+
+
 def test_more_than_there_is_cannot_be_kept() -> None:
     with pytest.raises(RuleError, match="has no 6 to keep"):
         one_op(Case(KeepTop(6, "d"), (("d",),)), {"d": 4})
