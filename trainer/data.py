@@ -64,8 +64,8 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
     ):
         empty = split.empty if isinstance(split, Texts) else 0
         dropped = [
-            f"{empty:,} with an empty side" if empty else "",
-            f"{examples.too_long:,} longer than {examples.longest} tokens" if examples.too_long else "",
+            f"{empty:,} with an empty column" if empty else "",
+            f"{examples.too_long:,} longer than {examples.longest} positions" if examples.too_long else "",
         ]
         reasons = " and ".join(reason for reason in dropped if reason)
         yield f"{name}: {len(examples):,} examples" + (f" (dropped: {reasons})" if reasons else "")
@@ -91,7 +91,7 @@ def _encode(split: Split, corpus: Corpus, form: Form, tokenizer: Tokenizer | Non
         examples = encode_texts(split, form, tokenizer, names)
     if not len(examples):
         raise UserError(
-            f"every example is longer than {form.longest} tokens",
+            f"every example is longer than {form.longest} positions",
             place=str(split.path),
             hint="raise train.max_length or train.batch_tokens, or split the data into shorter parts",
         )

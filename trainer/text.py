@@ -32,7 +32,7 @@ def encode_texts(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequenc
 
     Raises: UserError if labels and words do not go together, with the line.
     """
-    return without_long(_ENCODERS[form.task](texts, form, tokenizer, labels))
+    return _ENCODERS[form.task](texts, form, tokenizer, labels)
 
 
 def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
@@ -60,7 +60,7 @@ def _language_model(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequ
 def _classification(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
     inputs = {name: pack(ids, after=[END]) for name, ids in _encode(texts, tokenizer).items()}
     ids = [row[0] for row in label_ids(texts, labels, each=False)]
-    return Examples(inputs, Values(np.array(ids), whole=True), IGNORE, form.longest)
+    return without_long(Examples(inputs, Values(np.array(ids), whole=True), IGNORE, form.longest))
 
 
 def _tagging(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
@@ -68,7 +68,7 @@ def _tagging(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[st
     words = tokenizer.vocabularies[name].encode_words(texts.columns[name])
     tags = label_ids(texts, labels, each=True)
     require_one_each(texts, {"words": list(map(len, words)), "labels": list(map(len, tags))})
-    return Examples({name: pack(words)}, replace(pack(tags), fill=IGNORE), IGNORE, form.longest)
+    return without_long(Examples({name: pack(words)}, replace(pack(tags), fill=IGNORE), IGNORE, form.longest))
 
 
 _ENCODERS: Mapping[str, Callable[[Texts, Form, Tokenizer, Sequence[str]], Examples]] = {

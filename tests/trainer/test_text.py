@@ -11,6 +11,7 @@ from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.errors import UserError
 from xformc.trainer.batches import Batch, Examples, make_batch, plan_batches
 from xformc.trainer.corpus import Texts, read_texts
+from xformc.trainer.data import describe_corpus, encode_corpus, find_corpus, read_corpus
 from xformc.trainer.form import Form
 from xformc.trainer.text import encode_texts, load_for, pair_examples, text_examples, train_on
 from xformc.trainer.tokenizer import save_tokenizer
@@ -117,3 +118,26 @@ def test_batches_of_every_kind_hold_all_examples(tmp_path: Path) -> None:
     plan = plan_batches(examples, 40, 1, 0)
     assert sorted(np.concatenate(plan).tolist()) == list(range(60))
     assert all(tensor.numel() <= 40 for rows in plan for tensor in make_batch(examples, rows).inputs.values())
+
+
+def test_describe_corpus_counts_what_was_left_out(tmp_path: Path) -> None:
+    for name, content in (("train.tsv", "a b c d\te\n\nf\tg h\n\t\ni\t\n"), ("valid.tsv", "a\te\n")):
+        (tmp_path / name).write_text(content)
+    wanted = form("translation", "source", "target", longest=4)
+    corpus = read_corpus(find_corpus(tmp_path, wanted), wanted)
+    assert isinstance(corpus.train, Texts)
+    encoded = encode_corpus(corpus, wanted, train_on(corpus.train, wanted, WORDS))
+    assert list(describe_corpus(corpus, encoded)) == [
+        "training: 1 examples (dropped: 3 with an empty column and 1 longer than 4 positions)",
+        "validation: 1 examples",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("classification", "a b c d\tno\n"), ("tagging", "a b c d e\tno no no no no\n")]
+)
+def test_long_examples_with_labels_are_counted(tmp_path: Path, name: str, line: str) -> None:
+    wanted = form(name, "text", longest=4, positions="text" if name == "tagging" else None)
+    texts = read(tmp_path, line + "a\tno\n", wanted)
+    examples = encode_texts(texts, wanted, train_on(texts, wanted, WORDS), ("no",))
+    assert (len(examples), examples.too_long) == (1, 1)

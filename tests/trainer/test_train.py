@@ -131,7 +131,7 @@ def test_train_says_when_every_pair_is_too_long(folder: Path, tmp_path: Path) ->
         lines = (folder / "data" / name).read_text().splitlines()
         pairs = [line.split("\t") for line in lines]
         (tmp_path / name).write_text("".join(f"{source} {source} {source}\t{target}\n" for source, target in pairs))
-    with pytest.raises(UserError, match="every example is longer than 3 tokens"):
+    with pytest.raises(UserError, match="every example is longer than 3 positions"):
         train_tiny(spec, tmp_path, tmp_path / "run", Options())
     assert not (tmp_path / "run").exists()
 
