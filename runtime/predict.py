@@ -48,7 +48,7 @@ def encode_example(
     texts, names = [example] if isinstance(example, str) else list(example), list(manifest.inputs)
     if len(texts) != len(names):
         raise UserError(
-            f"needs {len(names)} texts, {', '.join(names)}, found {len(texts)}",
+            f"needs a text for each of {', '.join(names)}, found {len(texts)}",
             place=f"line {line}",
             hint="in a line they are separated by tabs",
         )

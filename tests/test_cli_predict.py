@@ -72,7 +72,7 @@ def test_predict_reads_columns_and_prints_a_label_a_line(xformc: CommandLine, pa
 def test_predict_names_the_line_with_too_few_columns(xformc: CommandLine, pairs: Path) -> None:
     result = xformc("predict", pairs, stdin="hello world\ttwo dogs\nhello\n")
     assert result.code == 2
-    assert result.err.startswith("error: line 2: needs 2 texts, premise, claim, found 1\nhint: ")
+    assert result.err.startswith("error: line 2: needs a text for each of premise, claim, found 1\nhint: ")
 
 
 def test_predict_labels_words_with_spaces_between(xformc: CommandLine, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_predict_refuses_one_text_in_place_of_a_list(tagger: Engine) -> None:
 
 
 def test_predict_refuses_more_texts_than_inputs(tagger: Engine) -> None:
-    with pytest.raises(UserError, match="needs 1 texts, words, found 2") as error:
+    with pytest.raises(UserError, match="needs a text for each of words, found 2") as error:
         tagger.predict([("two dogs", "a cat")])
     assert error.value.place == "line 1"
 
