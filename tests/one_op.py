@@ -1,5 +1,6 @@
 """Graphs of one op, and what PyTorch and ONNX Runtime make of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +51,23 @@ def one_op(case: Case, sizes: dict[str, int]) -> Graph:
     return verify(builder.finish(builder.emit_all(case.op, values, "y")))
 
 
-def run_onnx(
-    graph: Graph, module: TorchModule, inputs: list[np.ndarray], folder: Path, *, fused: bool
-) -> list[np.ndarray]:
-    """The outputs of a graph in ONNX Runtime, with the parameters of the module."""
+def open_onnx(
+    graph: Graph, module: TorchModule, folder: Path, *, fused: bool
+) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
+    """The outputs of a graph for its inputs in ONNX Runtime, with the parameters of the module."""
     initializers = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
     save_model(forward_model(graph, initializers, fused=fused), initializers, folder)
     session = open_session(folder / "model.onnx")
-    return session.run(None, {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)})
+    return lambda inputs: session.run(
+        None, {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)}
+    )
+
+
+def run_onnx(
+    graph: Graph, module: TorchModule, inputs: list[np.ndarray], folder: Path, *, fused: bool
+) -> list[np.ndarray]:
+    """What `open_onnx` gives for these inputs."""
+    return open_onnx(graph, module, folder, fused=fused)(inputs)
 
 
 def assert_same_everywhere(case: Case, data: st.DataObject, folder: Path, sizes: dict[str, int] | None = None) -> None:

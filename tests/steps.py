@@ -1,11 +1,11 @@
 """Small models around the steps of a test: their derived steps beside the training form, and their padding."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from one_op import run_onnx
+from one_op import open_onnx, run_onnx
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
@@ -68,20 +68,28 @@ def assert_steps_are_the_training_form(graph: Graph, folder: Path, time: str = "
     tokens = np.random.default_rng(0).integers(4, 20, (4, length))
     with torch.no_grad():
         expected = module(torch.from_numpy(tokens)).numpy()
-    for run in (_torch_run, _onnx_run):
-        found = _steps(decoder, run, module, tokens, folder)
+    for run in (torch_run, onnx_run):
+        found = run_steps(decoder, run, module, tokens, folder)
         np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4)
-        found = _steps(with_beam(decoder), run, module, tokens.reshape(2, 2, length), folder)
+        found = run_steps(with_beam(decoder), run, module, tokens.reshape(2, 2, length), folder)
         np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-5, rtol=1e-4)
     return decoder
 
 
-def _steps(
-    decoder: Decoder, run: Callable[..., Run], module: TorchModule, tokens: np.ndarray, folder: Path
+def run_steps(
+    decoder: Decoder,
+    run: Callable[..., Run],
+    module: TorchModule,
+    tokens: np.ndarray,
+    folder: Path,
+    inputs: Sequence[np.ndarray] = (),
 ) -> np.ndarray:
-    """The logits of one step after another, along the time axis. Tokens: [batch, time] or [batch, beam, time]."""
+    """The logits of one step after another, along the time axis. Tokens: [batch, time] or [batch, beam, time].
+
+    `run` is `torch_run` or `onnx_run`; `inputs` are those of `prepare`.
+    """
     verify(decoder.prepare), verify(decoder.step)
-    prepared = run(decoder.prepare, module, folder / "prepare")([]) if decoder.prepare.outputs else []
+    prepared = run(decoder.prepare, module, folder / "prepare")([*inputs]) if decoder.prepare.outputs else []
     known = dict(zip((value.name for value in decoder.prepared), prepared, strict=True))
     constants = prepared[: len(decoder.constants)]
     states = [_initial(state, known, tokens.shape) for state in decoder.states]
@@ -103,7 +111,8 @@ def _initial(state: State, known: dict[str, np.ndarray], shape: tuple[int, ...])
     return np.broadcast_to(np.expand_dims(known[state.initial.name], missing), sizes)
 
 
-def _torch_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
+def torch_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
+    """The graph's outputs for its inputs in PyTorch, with the parameters of the module."""
     compiled = TorchModule(graph).eval()
     compiled.load_arrays(module.state_dict())
 
@@ -115,6 +124,7 @@ def _torch_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
     return run
 
 
-def _onnx_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
+def onnx_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
+    """The same in ONNX Runtime."""
     folder.mkdir(exist_ok=True)
-    return lambda inputs: run_onnx(graph, module, inputs, folder, fused=False)
+    return open_onnx(graph, module, folder, fused=False)
