@@ -63,7 +63,8 @@ zoo: setup  ## train, certify and score every architecture on a small task; QUIC
 bench: setup  ## list the benchmarks; each says what it measures
 	@grep -Hm1 '^"""' benchmarks/[a-z]*.py benchmarks/zoo/__main__.py | sed 's/:"""/: /; s/"""$$//'
 
-docs: setup  ## write the JSON schema of the spec language to build/schema.json
+docs: setup  ## write docs/reference.md, and the JSON schema of the spec language to build/schema.json
+	$(BIN)/python -m xformc.compiler.report.reference docs/reference.md
 	mkdir -p build
 	$(XFORMC) schema > build/schema.json
 

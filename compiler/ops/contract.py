@@ -59,7 +59,7 @@ def _contract_hidden(op: Contract, node: Node, inputs: tuple[Hidden, ...], keys:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The orders of axes in which a contraction is a batch of matrix products [batch.., rows, over] x [.., over, columns]."""
+    """The orders of axes in which it is a batch of matrix products [batch.., rows, over] x [.., over, columns]."""
 
     first: Type
     second: Type

@@ -14,6 +14,7 @@ from xformc.compiler.graph.rules import (
     TorchNamespace,
     cost,
     cost_of,
+    mixed_axes,
     mixes,
     require,
     to_onnx,
@@ -188,6 +189,8 @@ def _recurrence(
         return (result, *news)
 
     body, captured = site.trace({**inputs, **{f"state/{name}": type for name, type in held.items()}}, trace)
+    if any(positions in mixed_axes(node) for node in body.nodes):
+        raise site.refuse(f"the cell sees one position of {positions} at a time", "look along the positions outside it")
     if positions not in body.outputs[0].type.names:
         raise site.refuse("the cell's result does not depend on its position or its states")
     begin = () if start is None else (_start(site, start, positions, next(iter(held.values()))),)

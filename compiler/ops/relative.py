@@ -198,9 +198,7 @@ def _alibi(site: Site, x: Value, heads: Axis) -> Value:
     return site.emit(Add(), x, site.emit(Slopes(heads.name, heads.size or 1), distance, name="bias"), name="sum")
 
 
-@primitive(
-    "relative_bias", heads="axis", buckets="axis", max_distance=optional("number"), causal=optional("flag")
-)
+@primitive("relative_bias", heads="axis", buckets="axis", max_distance=optional("number"), causal=optional("flag"))
 def _relative_bias(
     site: Site, x: Value, heads: Axis, buckets: Axis, max_distance: float = 128, causal: bool = False
 ) -> Value:
