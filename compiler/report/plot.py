@@ -25,6 +25,7 @@ def draw_points(name: str, points: Sequence[Point], path: Path) -> None:
             _line(axes, label, [(point.length, getattr(point, field)) for point in points], colour)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
+        axes.set_xticks([point.length for point in points], [f"{point.length:,}" for point in points])
         axes.set_xlabel("positions", fontproperties=font(9))
         axes.set_title(f"{name}: {unit}", fontproperties=font(10))
         axes.grid(visible=True, color="#dddddd", linewidth=0.6)

@@ -106,8 +106,8 @@ def _lines(report: Report) -> list[str]:
     training, passes = report.training, 1 + BACKWARD
     lines = [_path_line(path) for path in report.paths]
     lines.append(
-        f"training  {training.flops:.2g} FLOPs: {passes} x forward x {training.units:,} units of a step, each "
-        f"{_article(report.unit)}, x {training.steps:,} steps"
+        f"training  {training.flops:.2g} FLOPs: {passes} x forward x {training.units:,} {_plural(report.unit)} a step x "
+        f"{training.steps:,} steps"
     )
     if report.decoding is not None and report.decoding.constants:
         once, kept = report.decoding.once, report.decoding.constants
@@ -115,6 +115,11 @@ def _lines(report: Report) -> list[str]:
     if report.refusal is not None:
         lines.append(f"decoding  refused: {report.refusal}")
     return lines
+
+
+def _plural(noun: str) -> str:
+    first, space, rest = noun.partition(" ")
+    return f"{first}s{space}{rest}"
 
 
 def _article(noun: str) -> str:
