@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from xformc.compiler.graph.primitives import PRIMITIVES, Kind
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.schema import NAME, Document
-from xformc.compiler.graph.primitives import PRIMITIVES, Kind
 from xformc.compiler.spec.signature import TAKEN_KINDS, Signature, signature_of, signature_of_primitive
 from xformc.compiler.spec.tree import Plain
 
@@ -33,6 +33,7 @@ def json_schema() -> Schema:
     definitions = schema["$defs"]
     assert isinstance(definitions, dict)
     definitions.update(_bodies())
+    del _at(definitions, "Stage")["required"]  # a stage of what is extended has the rest
     _at(definitions, "Stage", "properties")["do"] = {"$ref": "#/$defs/body"}
     _at(schema, "properties", "blocks", "patternProperties")[NAME] = {"$ref": "#/$defs/block"}
     for section in ("sizes", "choices", "inputs", "blocks", "model"):
