@@ -63,11 +63,14 @@ def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim
     fits = weights.keys() == parameters.keys() and all(
         weights[name].shape == parameter.shape for name, parameter in parameters.items()
     )
-    if not fits or moments.keys() != {f"{kind}/{name}" for kind in _MOMENTS for name in parameters}:
+    learned = {name for name, parameter in parameters.items() if parameter.requires_grad}
+    if not fits or moments.keys() != {f"{kind}/{name}" for kind in _MOMENTS for name in learned}:
         raise UserError("does not hold this spec's parameters", place=str(folder))
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
+        for name in learned:
+            parameter = parameters[name]
             optimizer.state[parameter] = {
                 kind: moments[f"{kind}/{name}"].to(parameter.device if kind != "step" else "cpu", copy=True)
                 for kind in _MOMENTS
@@ -133,6 +136,7 @@ def _optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer)
     return {
         f"{kind}/{name}": optimizer.state[parameter][kind]
         for name, parameter in model.named_parameters()
+        if parameter.requires_grad
         for kind in _MOMENTS
     }
 

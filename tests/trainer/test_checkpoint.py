@@ -25,8 +25,8 @@ from xformc.trainer.loop import fit
 STATE = State(step=3, epoch=1, batch=2, seconds=4.5, tokens=60, best_loss=1.25, best_step=2)
 
 
-def trained() -> tuple[TinyModel, torch.optim.Optimizer]:
-    model = TinyModel()
+def trained(model: TinyModel | None = None) -> tuple[TinyModel, torch.optim.Optimizer]:
+    model = model or TinyModel()
     optimizer = make_adam(model)
     fit(
         model,
@@ -65,6 +65,23 @@ def test_load_checkpoint_restores_state_weights_and_optimizer(tmp_path: Path) ->
     assert torch.equal(model.embedding, saved.embedding)
     for kind in ("step", "exp_avg", "exp_avg_sq"):
         assert torch.equal(optimizer.state[model.embedding][kind], saved_optimizer.state[saved.embedding][kind])
+
+
+def test_parameter_that_is_not_trained_has_weights_but_no_moments(tmp_path: Path) -> None:
+    def model_with_random_weights() -> TinyModel:
+        model = TinyModel()
+        model.random = torch.nn.Parameter(torch.randn(3), requires_grad=False)
+        return model
+
+    model, optimizer = trained(model_with_random_weights())
+    folder = save_checkpoint(tmp_path, STATE, model, optimizer, {})
+    again = model_with_random_weights()
+    assert load_checkpoint(folder, again, make_adam(again)) == STATE
+    assert torch.equal(again.random, model.random)
+    assert {name.partition("/")[2] for name in load_file(folder / "optimizer.safetensors")} == {
+        "embedding",
+        "projection",
+    }
 
 
 def test_load_checkpoint_refuses_another_model(tmp_path: Path) -> None:
