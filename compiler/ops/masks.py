@@ -113,7 +113,7 @@ def _local_mask_mixes(op: LocalMask, node: Node) -> frozenset[str]:
 
 @hidden.rule(Fill)
 def _fill_hidden(op: Fill, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return inputs[0] if op.value in (0.0, MASKED) else "open"
+    return inputs[0] if (inputs[0], op.value) in (("zero", 0.0), ("masked", MASKED)) else "open"
 
 
 @hidden.rule(LocalMask)
