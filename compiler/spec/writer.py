@@ -74,7 +74,8 @@ class Writer:
             real = self.mask(keys.positions, span)
             if real is None:
                 return None
-            self._masks[axis] = self._at_root(AsKeys(keys.positions, keys.name), (real,), f"{axis}/mask", span)
+            op = AsKeys(keys.positions, keys.name, keys.window)
+            self._masks[axis] = self._at_root(op, (real,), f"{axis}/mask", span)
         elif axis not in self._masks:
             tokens = next(value for value in self._root.inputs if value.name == axis)
             self._masks[axis] = self._at_root(PaddingMask(PAD), (tokens,), f"{axis}/mask", span)

@@ -1,0 +1,210 @@
+"""The steps that random specs are made of: each takes [batch, positions, d_model] and gives the same axes."""
+
+from hypothesis import strategies as st
+from laws.specs import Step, Steps, named
+
+Strategy = st.SearchStrategy[Step]
+HEADS = ["heads", "d_k"]
+
+
+def body(**steps: Step) -> Step:
+    """A step of steps with names."""
+    return {"do": steps}
+
+
+def _cell(states: dict[str, Step], **steps: Step) -> Step:
+    return {"recurrence": {"state": states, "cell": body(**steps)}}
+
+
+POINTWISE: list[Step] = [
+    {"linear": "d_model"},
+    "layer_norm",
+    "rms_norm",
+    "relu",
+    "gelu",
+    "silu",
+    "tanh",
+    "sigmoid",
+    "elu",
+    {"scale": -0.5},
+    {"shift": 0.25},
+    {"dropout": 0.1},
+    {"softmax": "d_model"},
+    "zero_padding",
+    "feed_forward",
+    {"sublayer": "feed_forward"},
+    body(top={"keep_top": {"count": 5, "over": "d_model"}}, share={"softmax": "d_model"}),
+    body(gate={"linear": "d_model"}, opened="sigmoid", product={"times": {"by": "x"}}),
+    body(vector={"weight": "d_model"}, product={"times": {"from": "x", "by": "vector"}}),
+    body(parts={"split": {"axis": "d_model", "into": HEADS}}, whole={"merge": {"axes": HEADS, "to": "d_model"}}),
+    body(
+        parts={"split": {"axis": "d_model", "into": HEADS}},
+        normal="layer_norm",
+        turned={"merge": {"axes": HEADS[::-1], "to": "d_model"}},
+    ),
+    body(other="tanh", wide={"join": {"by": "x", "to": "both"}}, narrow={"linear": "d_model"}),
+    body(
+        inner={"linear": ["experts", "d_ff"]},
+        active="relu",
+        gate={"linear": {"from": "x", "to": "experts", "bias": False}},
+        top={"keep_top": {"count": 2, "over": "experts"}},
+        share={"softmax": "experts"},
+        weighted={"times": {"from": "active", "by": "share"}},
+        output={"linear": {"over": ["experts", "d_ff"], "to": "d_model"}},
+    ),
+]
+"""What works on each position alone."""
+
+CARRIED: list[Step] = [
+    "cumulative_sum",
+    "rnn",
+    "gru",
+    "lstm",
+    {"add": "sinusoid"},
+    {"add": {"learned_positions": "max_positions"}},
+    {"add": "recurrent_positions"},
+    "causal_self_attention",
+    {"sublayer": "causal_self_attention"},
+    {"sublayer": "causal_linear_attention"},
+    body(
+        sums="cumulative_sum",
+        nothing={"scale": {"from": "x", "factor": 0}},
+        ones={"shift": 1},
+        count="cumulative_sum",
+        mean={"divide": {"from": "sums", "by": "count"}},
+    ),
+    _cell({"total": "d_model"}, half={"scale": {"from": "total", "factor": 0.5}}, total={"plus": {"by": "x"}}),
+    _cell(
+        {"memory": HEADS, "count": "heads"},
+        new={"linear": HEADS},
+        memory={"plus": {"by": "memory"}},
+        size={"contract": {"by": "new", "over": "d_k"}},
+        squashed="tanh",
+        count={"plus": {"by": "count"}},
+        weighted={"times": {"from": "memory", "by": "squashed"}},
+        output={"linear": {"over": HEADS, "to": "d_model"}},
+    ),
+    _cell(
+        {"memory": ["d_model", "d_state"]},
+        rate={"weight": ["d_model", "d_state"]},
+        fading="sigmoid",
+        entrance={"weight": {"from": "x", "axes": ["d_model", "d_state"]}},
+        kept={"times": {"from": "memory", "by": "fading"}},
+        new={"times": {"from": "x", "by": "entrance"}},
+        memory={"plus": {"by": "kept"}},
+        result={"sum": {"over": "d_state"}},
+    ),
+]
+"""What sees the positions up to its own."""
+
+CROSSED: list[Step] = [
+    {"sublayer": {"cross_attention": {"memory": "encoder"}}},
+    {"cross_attention": {"memory": "encoder"}},
+    {"plus": {"by": "vector"}},
+    {"gru_from": {"start": "vector"}},
+    body(
+        near={"linear": {"from": "vector", "to": "d_model"}},
+        opened="sigmoid",
+        product={"times": {"from": "x", "by": "opened"}},
+    ),
+    _cell(
+        {"hidden": "d_model"},
+        query={"linear": {"from": "hidden", "to": "d_k"}},
+        key={"linear": {"from": "encoder", "to": "d_k"}},
+        context={"attend": {"query": "query", "key": "key", "value": "encoder", "width": "d_k"}},
+        both={"plus": {"by": "x"}},
+        hidden={"gru_cell": {"hidden": "hidden", "size": "d_model"}},
+    ),
+]
+"""What a decoder sees of an encoder."""
+
+BACKWARD: list[Step] = [
+    "self_attention",
+    {"sublayer": "self_attention"},
+    {"sublayer": "linear_attention"},
+    {"rnn": {"reverse": True}},
+    {"gru": {"reverse": True}},
+    {"lstm": {"reverse": True}},
+    {"convolution": {"width": 3}},
+    {"convolution": {"width": 3, "dilation": 2, "depthwise": True}},
+    body(mean="mean", sum={"plus": {"from": "x", "by": "mean"}}),
+    body(most="max", sum={"times": {"from": "x", "by": "most"}}),
+    body(end="last", sum={"plus": {"from": "x", "by": "end"}}),
+    body(all="sum", part={"divide": {"from": "x", "by": "all"}}, small="tanh"),
+]
+"""What sees positions after its own."""
+
+NORMALIZERS: dict[str, dict[str, Step]] = {
+    "softmax": {"weights": {"softmax": "keys"}},
+    "relu": {"weights": "relu"},
+    "sigmoid": {"weights": "sigmoid"},
+    "exp": {
+        "positive": "exp",
+        "total": {"sum": {"over": "keys"}},
+        "more": {"shift": 1},
+        "weights": {"divide": {"from": "positive", "by": "more"}},
+    },
+}
+
+
+@st.composite
+def attentions(draw: st.DrawFn, causal: bool, memory: str = "x") -> Step:
+    """Attention that is written out, its parts in any order, within a window or with a bias."""
+    axes = draw(st.sampled_from([["heads"], [], ["groups"]]))
+    window = draw(st.sampled_from([{}, {"window": "window"}])) if memory == "x" else {}
+    swapped, turned = draw(st.booleans()), draw(st.booleans())
+    bias = draw(st.sampled_from([None, *axes]))
+    query, key = ("keys", "query") if swapped else ("query", "keys")
+    steps: dict[str, Step] = {
+        "normal": "layer_norm",
+        "query": {"linear": [*axes, "d_k"]},
+        "key": {"linear": {"from": "normal" if memory == "x" else memory, "to": [*axes, "d_k"]}},
+        "keys": {"as_keys": window},
+        "value": {"linear": {"from": memory, "to": [*(axes if draw(st.booleans()) else []), "d_v"]}},
+        "values": {"as_keys": window},
+        "scores": {"contract": {"from": query, "by": key, "over": "d_k"}},
+        "scaled": {"scale": "1 / sqrt(d_k)"},
+    }
+    if bias:
+        steps |= {"bias": {"weight": bias}, "biased": {"plus": {"from": "scaled", "by": "bias"}}}
+    steps |= {"seen": {"mask": {"causal": causal}}, **NORMALIZERS[draw(st.sampled_from(list(NORMALIZERS)))]}
+    mixed = {"from": "values", "by": "weights"} if turned else {"by": "values"}
+    steps |= {"mixed": {"contract": {**mixed, "over": "keys"}}}
+    return {"do": {**steps, "output": {"linear": {"over": [*axes, "d_v"], "to": "d_model"}}}}
+
+
+CONVOLUTIONS: Strategy = st.fixed_dictionaries(
+    {"width": st.integers(1, 3)},
+    optional={"dilation": st.integers(1, 3), "depthwise": st.just(True), "bias": st.booleans()},
+).map(lambda given: {"convolution": {**given, "causal": True}})
+
+
+def _nested(inner: Strategy) -> Strategy:
+    several = st.lists(inner, min_size=1, max_size=2)
+    return st.one_of(
+        several.map(lambda steps: {"residual": {"do": named(steps)}}),
+        several.map(lambda steps: {"sublayer": {"do": named(steps)}}),
+        several.map(lambda steps: {"repeat": 2, "do": named(steps)}),
+        several.map(lambda steps: {"do": {**named(steps), "sum": {"plus": {"by": "x"}}}}),
+    )
+
+
+def _steps(one: Strategy, most: int) -> Steps:
+    return st.lists(st.recursive(one, _nested, max_leaves=3), max_size=most)
+
+
+_causal = st.one_of(st.sampled_from(POINTWISE), st.sampled_from(CARRIED), attentions(True), CONVOLUTIONS)
+_crossed = st.one_of(st.sampled_from(CROSSED), attentions(False, "encoder"))
+_backward = st.one_of(st.sampled_from(BACKWARD), attentions(False))
+
+CAUSAL_STEPS = _steps(_causal, 4)
+"""Steps of a language model."""
+
+DECODER_STEPS = _steps(st.one_of(_crossed, _causal), 4)
+"""Steps of the decoder of a translation."""
+
+ENCODER_STEPS = _steps(st.one_of(_backward, _causal), 3)
+"""Steps of what sees all of its sequence."""
+
+BACKWARD_STEP = _backward
+"""One step that is not causal."""

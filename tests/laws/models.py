@@ -1,0 +1,99 @@
+"""Random specs, compiled and with weights: their inputs, what they give, and how exactly that can be known."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from hypothesis import assume, event
+from laws.specs import Sample
+
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.verify import verify
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.spec import Spec, load_spec
+
+TOLERANCE = 1e-4
+"""Of results: relative to the largest where that is above 1."""
+
+ILL_CONDITIONED = 1e-3
+"""Where the last bits of the weights change results by this share of the tolerance's scale, nothing is compared."""
+
+PADDING = 2
+"""How many positions of each second row are padding, in inputs that are not decoded."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A sample as a graph without dropout, and a module with weights for it."""
+
+    sample: Sample
+    spec: Spec
+    graph: Graph
+    module: TorchModule
+
+    def tokens(self, length: int = 6, seed: int = 0) -> list[np.ndarray]:
+        """Random ids for each input: 4 rows. What is decoded has no padding, rows 1 and 3 of the others end in it."""
+        random = np.random.default_rng(seed)
+        arrays = {value.name: random.integers(4, 20, (4, length)) for value in self.graph.inputs}
+        for name, array in arrays.items():
+            if name != self.sample.time or self.sample.task in ("tagging", "classification"):
+                array[1::2, -PADDING:] = 0
+        return list(arrays.values())
+
+    def run(self, inputs: list[np.ndarray]) -> np.ndarray:
+        """What PyTorch gives."""
+        with torch.no_grad():
+            return self.module(*map(torch.from_numpy, inputs)).numpy()
+
+    def known(self, inputs: list[np.ndarray]) -> tuple[np.ndarray, float]:
+        """What PyTorch gives, and how far from it another right computation may be."""
+        expected = self.run(inputs)
+        scale = max(1.0, float(np.abs(expected).max()))
+        other = float(np.abs(self._nudged().run(inputs) - expected).max())
+        assume(np.isfinite(scale) and other < ILL_CONDITIONED * scale)
+        return expected, TOLERANCE * scale + 10 * other
+
+    def _nudged(self) -> "Model":
+        """The same with weights that differ in their last bits."""
+        random = np.random.default_rng(1)
+        module = TorchModule(self.graph).eval()
+        arrays = {name: value.numpy() for name, value in self.module.state_dict().items()}
+        module.load_arrays(
+            {name: value * (1 + 1e-7 * random.standard_normal(value.shape)) for name, value in arrays.items()}
+        )
+        return Model(self.sample, self.spec, self.graph, module)
+
+
+def read(sample: Sample, folder: Path) -> Spec:
+    """The spec of a sample, from a file."""
+    path = folder / "model.yaml"
+    path.write_text(sample.yaml(), encoding="utf-8")
+    return load_spec(path)
+
+
+def make_model(sample: Sample, folder: Path) -> Model:
+    """The model, with weights of which none is zero."""
+    spec = read(sample, folder)
+    graph = verify(inference(compile_spec(spec)))
+    for node in graph.nodes:
+        event(node.op.kind)
+    return Model(sample, spec, graph, random_module(graph))
+
+
+def random_module(graph: Graph, seed: int = 3) -> TorchModule:
+    """A module of which weights that begin as constants are random, too."""
+    module = TorchModule(graph, seed).eval()
+    random = np.random.default_rng(seed)
+    arrays = {name: value.numpy() for name, value in module.state_dict().items()}
+    module.load_arrays(
+        {name: value + 0.1 * random.standard_normal(value.shape).astype(np.float32) for name, value in arrays.items()}
+    )
+    return module
+
+
+def assert_close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+    """Fail where two results are further apart, or are not numbers."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)

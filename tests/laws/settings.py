@@ -1,0 +1,16 @@
+"""How many examples a law gets: few, and always the same, unless LAWS says how many times as many, at random."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+TIMES = int(os.environ.get("LAWS", "0"))
+
+
+def examples(count: int) -> Callable[[Any], Any]:
+    """Settings for a law: so many examples."""
+    health = list(HealthCheck)
+    few = settings(max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=health)
+    return settings(few, max_examples=count * TIMES, derandomize=False) if TIMES else few

@@ -1,0 +1,127 @@
+"""Laws of every model: its steps are its training form, ONNX is PyTorch, a row is what it is alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laws.building_blocks import BACKWARD_STEP, CAUSAL_STEPS, DECODER_STEPS, ENCODER_STEPS
+from laws.models import assert_close, make_model, random_module, read
+from laws.settings import examples
+from laws.specs import Sample, Step, samples
+from one_op import open_onnx
+from steps import onnx_run, run_steps, torch_run
+
+from xformc.compiler.graph import text
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.graph.verify import verify
+from xformc.compiler.passes.fuse import fuse_attention
+from xformc.compiler.passes.hoist import hoist
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.step import derive_step, with_beam
+
+LANGUAGE_MODELS = samples("language_model", CAUSAL_STEPS)
+TRANSLATIONS = samples("translation", DECODER_STEPS, ENCODER_STEPS)
+DECODED = st.one_of(LANGUAGE_MODELS, TRANSLATIONS)
+LABELLED = st.one_of(samples("tagging", ENCODER_STEPS), samples("classification", ENCODER_STEPS))
+MODELS = st.one_of(DECODED, LABELLED)
+
+
+@examples(20)
+@given(DECODED)
+def test_steps_are_the_training_form(tmp_path: Path, sample: Sample) -> None:
+    model = make_model(sample, tmp_path)
+    inputs = model.tokens()
+    *sources, tokens = inputs
+    expected, tolerance = model.known(inputs)
+    decoder = derive_step(model.graph, sample.time)
+    beamed, beams = with_beam(decoder), tokens.reshape(2, 2, -1)
+    halves = [source[::2] for source in sources]
+    pairs = model.run([*(source.repeat(2, 0) for source in halves), tokens])
+    for run in (torch_run, onnx_run):
+        found = run_steps(decoder, run, model.module, tokens, tmp_path, sources)
+        assert_close(found, expected, tolerance)
+        found = run_steps(beamed, run, model.module, beams, tmp_path, halves)
+        assert_close(found.reshape(pairs.shape), pairs, tolerance)
+
+
+@examples(25)
+@given(MODELS)
+def test_onnx_is_pytorch(tmp_path: Path, sample: Sample) -> None:
+    model = make_model(sample, tmp_path)
+    inputs = model.tokens()
+    expected, tolerance = model.known(inputs)
+    for fused in (False, True):
+        (found,) = open_onnx(model.graph, model.module, tmp_path, fused=fused)(inputs)
+        assert_close(found, expected, tolerance)
+
+
+@examples(25)
+@given(MODELS)
+def test_a_row_is_what_it_is_alone(tmp_path: Path, sample: Sample) -> None:
+    model = make_model(sample, tmp_path)
+    inputs = model.tokens()
+    expected, tolerance = model.known(inputs)
+    labelled = sample.task in ("tagging", "classification")
+    for row in (1, 2):
+        alone = [array[row : row + 1] for array in inputs]
+        real = [array[:, array[0] != 0] for array in alone]
+        found = model.run(real)
+        wanted = expected[row : row + 1]
+        assert_close(found, wanted[:, : found.shape[1]] if labelled and wanted.ndim == 3 else wanted, tolerance)
+
+
+@examples(25)
+@given(DECODED)
+def test_a_later_token_changes_nothing(tmp_path: Path, sample: Sample) -> None:
+    model = make_model(sample, tmp_path)
+    assert_causal(model.run, model.tokens(), *model.known(model.tokens()))
+
+
+def assert_causal(run, inputs: list[np.ndarray], expected: np.ndarray, tolerance: float) -> None:
+    """Changing the last input's token t changes no result before t."""
+    *sources, tokens = inputs
+    for position in range(1, tokens.shape[1]):
+        changed = tokens.copy()
+        changed[:, position] = 4 + (tokens[:, position] - 4 + 7) % 16
+        assert_close(run([*sources, changed])[:, :position], expected[:, :position], tolerance)
+
+
+@examples(25)
+@given(MODELS)
+def test_every_graph_is_legal_and_its_text_reads_back(tmp_path: Path, sample: Sample) -> None:
+    raw = read(sample, tmp_path).graph()
+    graphs: list[Graph] = [raw, fuse_attention(raw), hoist(raw), hoist(fuse_attention(raw))]
+    graphs.append(inference(graphs[-1]))
+    if sample.task in ("translation", "language_model"):
+        for decoder in (derive_step(graphs[-1], sample.time), with_beam(derive_step(graphs[-1], sample.time))):
+            graphs += [decoder.prepare, decoder.step]
+    for graph in graphs:
+        assert text.parse(text.format(verify(graph))) == graph
+
+
+@examples(25)
+@given(MODELS)
+def test_fusing_and_hoisting_change_no_value(tmp_path: Path, sample: Sample) -> None:
+    model = make_model(sample, tmp_path)
+    inputs = model.tokens()
+    expected, tolerance = model.known(inputs)
+    raw = inference(model.spec.graph())
+    for graph in (raw, fuse_attention(raw), hoist(raw)):
+        module = random_module(graph)
+        module.load_arrays(model.module.state_dict())
+        with_torch = torch_run(graph, module, tmp_path)(inputs)
+        assert_close(with_torch[0], expected, tolerance)
+
+
+@examples(25)
+@given(LANGUAGE_MODELS, BACKWARD_STEP, st.integers(0, 4))
+def test_what_is_not_causal_is_refused_with_its_place(tmp_path: Path, sample: Sample, step: Step, at: int) -> None:
+    steps = [*sample.steps]
+    steps.insert(at, step)
+    model = make_model(sample.with_steps(steps), tmp_path)
+    with pytest.raises(RuleError, match="cannot be decoded step by step") as error:
+        derive_step(model.graph, sample.time)
+    assert error.value.place is not None
