@@ -129,7 +129,7 @@ def _unary_hidden(op: Unary, node: Node, inputs: tuple[Hidden, ...], keys: froze
 
 @hidden.rule(Scale)
 def _scale_hidden(op: Scale, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return inputs[0] if inputs[0] == "zero" or op.factor >= 0.01 else "open"
+    return inputs[0] if inputs[0] == "zero" or op.factor >= 1 else "open"
 
 
 @hidden.rule(Shift)
