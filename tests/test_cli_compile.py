@@ -52,6 +52,17 @@ def test_check_counts_the_papers_parameters(xformc: CommandLine, name: str) -> N
     assert found["sizes"]["vocabulary"] == 37_000
 
 
+@pytest.mark.parametrize("command", ["check", "train"])
+def test_what_cannot_be_decoded_is_refused_before_training(xformc: CommandLine, tmp_path: Path, command: str) -> None:
+    spec = tmp_path / "sees_all.yaml"
+    spec.write_text("extends: gpt\nmodel: {decoder: {do: [embed, self_attention]}}\ntie: []\n", encoding="utf-8")
+    options = ("--data", tmp_path, "--out", tmp_path / "run") if command == "train" else ()
+    found = mistake(xformc(command, spec, *options))
+    assert "cannot be decoded step by step: every position sees the ones after it" in found
+    assert "sees_all.yaml:2:" in found
+    assert listing(tmp_path) == ["sees_all.yaml"]
+
+
 def test_schema_is_a_json_schema(xformc: CommandLine) -> None:
     assert "properties" in json.loads(xformc("schema").out)
 

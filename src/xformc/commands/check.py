@@ -24,14 +24,15 @@ def check(
     xformc check specs/transformer_base.yaml
     xformc check transformer_big --json
 
-    Mistakes are shown with their line, all at once, and the exit code is 2.
+    Mistakes are shown with their line, all at once, and the exit code is 2. A model that writes text, and cannot
+    do so step by step, is a mistake too.
     """
     path = find_spec(spec)
-    from xformc.compiler import compile_spec
+    from xformc.compiler.pipeline import compile_engine
     from xformc.compiler.spec import load_spec
 
     checked = load_spec(path)
-    graph = compile_spec(checked)
+    graph = compile_engine(checked).graph
     counts = _parameters_by_stage(graph)
     total = sum(counts.values())
     if as_json:
