@@ -53,7 +53,7 @@ def run_row(row: Row, folder: Path) -> Outcome:
 
 
 def _run(row: Row, folder: Path) -> Outcome:
-    data, own = _data(row.task, folder), folder / row.name
+    data, own = _data(row.task, folder), folder / row.spec["name"]
     own.mkdir()
     spec, run, engine = own / "spec.yaml", own / "run", own / "engine"
     spec.write_text(yaml.safe_dump(dict(row.spec), sort_keys=False), encoding="utf-8")

@@ -10,7 +10,7 @@ import yaml
 from benchmarks.zoo.tasks import TASKS
 
 FILE = Path(__file__).parent / "rows.yaml"
-SECTIONS = ("sizes", "choices", "train", "decode")
+SECTIONS = ("sizes", "choices", "tie", "train", "decode")
 LOWER_IS_BETTER = frozenset({"perplexity"})
 Settings = dict[str, Any]
 
@@ -50,7 +50,11 @@ def _row(name: str, row: Settings, table: Settings) -> Row:
     task = table["tasks"][row["task"]]
     assert row["task"] in TASKS, row["task"]
     merged = merge(merge({"train": table["recipe"]}, task), row)
-    spec = {"name": name, "extends": row.get("spec", name), **{key: merged[key] for key in SECTIONS if key in merged}}
+    spec = {
+        "name": name.replace("/", "_"),
+        "extends": row.get("spec", name),
+        **{key: merged[key] for key in SECTIONS if key in merged},
+    }
     return Row(name, row["task"], spec, merged["needed"], merged["minutes"], merged.get("quick", False))
 
 

@@ -23,7 +23,13 @@ rows:
 
 
 def row(**changes: object) -> Row:
-    settings = {"name": "tiny", "task": "tagging", "spec": {}, "needed": {"accuracy": 0.9}, "minutes": 1.0}
+    settings = {
+        "name": "tiny",
+        "task": "tagging",
+        "spec": {"name": "tiny"},
+        "needed": {"accuracy": 0.9},
+        "minutes": 1.0,
+    }
     return Row(**{**settings, **changes})  # type: ignore[arg-type]
 
 
@@ -79,7 +85,7 @@ def test_ci_has_a_row_for_itself() -> None:
 
 
 def test_row_that_fails_says_which_command_and_why(tmp_path: Path) -> None:
-    outcome = run_row(row(spec={"extends": "transformer_bass"}), tmp_path)
+    outcome = run_row(row(spec={"name": "tiny", "extends": "transformer_bass"}), tmp_path)
     assert outcome.mistake is not None and outcome.mistake.startswith("xformc check: ")
     assert "there is no spec 'transformer_bass'" in outcome.mistake
     assert not outcome.reached and not outcome.certificate
