@@ -37,6 +37,10 @@ class Tokenizer:
         pieces = [self.vocabularies[name].encode(word) for word in text.split()]
         return [ids[0] if len(ids) == 1 else self.tokens.unknown for ids in pieces]
 
+    def pieces(self, name: str, ids: Sequence[int]) -> list[str]:
+        """What each id is in the vocabulary of the input `name`: ▁ is a space; <unk>, <s> and </s> are special."""
+        return self.vocabularies[name].pieces(ids)
+
     def decode(self, name: str, ids: Sequence[int]) -> str:
         """The text of ids; special tokens leave no trace, not even two spaces around an unknown."""
         special = (self.tokens.pad, self.tokens.unknown, self.tokens.begin, self.tokens.end)
@@ -87,6 +91,9 @@ class _Vocabulary:
     def encode(self, text: str) -> list[int]:
         text.encode()  # raises what a caller expects for a lone surrogate; SentencePiece would not
         return cast(list[int], self._processor.EncodeAsIds(text))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [str(self._processor.IdToPiece(one)) if one < self._size else "" for one in ids]
 
     def decode(self, ids: list[int]) -> str:
         known = [identifier for identifier in ids if identifier < self._size]

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from xformc import __version__
+from xformc.commands.attention import attention
 from xformc.commands.build import build, verify
 from xformc.commands.check import check, schema
 from xformc.commands.corpus import corpus
@@ -104,6 +105,7 @@ for command in (
     predict,
     evaluate,
     draw,
+    attention,
     report,
 ):
     app.command()(command)
