@@ -21,11 +21,11 @@ class Polynomial:
     terms: tuple[tuple[Monomial, int], ...] = ()
 
     def __add__(self, other: "Polynomial") -> "Polynomial":
-        return _collect([*self.terms, *other.terms])
+        return _merge((self, other))
 
     def __mul__(self, other: "Polynomial | int") -> "Polynomial":
         factors: Iterable[tuple[Monomial, int]] = [((), other)] if isinstance(other, int) else other.terms
-        return _collect([(a + b, m * n) for a, m in self.terms for b, n in factors])
+        return _merge(_product(a + b, m * n) for a, m in self.terms for b, n in factors)
 
     def at(self, sizes: Mapping[str, int]) -> int:
         """The number, given the sizes that only the run knows. Raises: KeyError for one that is missing."""
@@ -41,14 +41,18 @@ ONE = Polynomial((((), 1),))
 
 def count(axes: Iterable[Axis]) -> Polynomial:
     """How many numbers a value with these axes has. An axis of size 1 is no factor."""
-    return _collect([(tuple(axis for axis in axes if axis.size != 1), 1)])
+    return _product((axis for axis in axes if axis.size != 1), 1)
 
 
-def _collect(terms: Iterable[tuple[Monomial, int]]) -> Polynomial:
+def _product(axes: Iterable[Axis], times: int) -> Polynomial:
+    return Polynomial(((tuple(sorted(axes, key=lambda axis: (axis.name, axis.size or 0))), times),))
+
+
+def _merge(polynomials: Iterable[Polynomial]) -> Polynomial:
     sums: dict[Monomial, int] = {}
-    for axes, times in terms:
-        key = tuple(sorted(axes, key=lambda axis: (axis.name, axis.size or 0)))
-        sums[key] = sums.get(key, 0) + times
+    for polynomial in polynomials:
+        for axes, times in polynomial.terms:
+            sums[axes] = sums.get(axes, 0) + times
     return Polynomial(tuple((axes, times) for axes, times in sums.items() if times))
 
 
@@ -95,15 +99,6 @@ class Cost:
         """All bytes that are moved."""
         return self.read + self.written
 
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.products + other.products,
-            self.others + other.others,
-            self.read + other.read,
-            self.written + other.written,
-            self.sequential + other.sequential,
-        )
-
     def times(self, factor: Polynomial) -> "Cost":
         """The cost of so many of it, one after another."""
         return Cost(
@@ -116,8 +111,15 @@ class Cost:
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """The cost of all of them together."""
-    return sum(costs, start=Cost(sequential=ZERO))
+    """The cost of all of them together, one after another."""
+    every = list(costs)
+    return Cost(
+        _merge(cost.products for cost in every),
+        _merge(cost.others for cost in every),
+        _merge(cost.read for cost in every),
+        _merge(cost.written for cost in every),
+        _merge(cost.sequential for cost in every),
+    )
 
 
 FREE = Cost(sequential=ZERO)
@@ -140,7 +142,4 @@ def per_result(times: int) -> Callable[[Any, Node], Cost]:
 
 
 def _bytes(values: Iterable[Value]) -> Polynomial:
-    total = ZERO
-    for value in values:
-        total += size_in_bytes(value.type)
-    return total
+    return _merge(size_in_bytes(value.type) for value in values)

@@ -1,12 +1,12 @@
 """Polynomials in axes as the paper writes complexity: n positions, d the width of a vector, k and r other widths."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from xformc.compiler.graph.axes import Axis
-from xformc.compiler.graph.cost import Polynomial
+from xformc.compiler.graph.cost import Cost, Polynomial
 from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.graph.rules import cost_of
 from xformc.compiler.ops.embedding import Embedding
@@ -69,9 +69,24 @@ def _product(term: "Counter[str]") -> str:
     return "·".join(name + (str(term[name]).translate(_SUPERSCRIPTS) if term[name] > 1 else "") for name in names)
 
 
-def symbols(graph: Graph) -> Symbols:
-    """The symbols of a graph's axes."""
-    nodes, positions = list(all_nodes(graph.nodes)), position_axes(graph)
+CostOf = Callable[[Node], Cost]
+
+
+def remembered() -> CostOf:
+    """`cost_of`, which computes the cost of each node once."""
+    known: dict[int, tuple[Node, Cost]] = {}
+
+    def of(node: Node) -> Cost:
+        if id(node) not in known:
+            known[id(node)] = node, cost_of(node)
+        return known[id(node)][1]
+
+    return of
+
+
+def symbols(graph: Graph, positions: frozenset[str]) -> Symbols:
+    """The symbols of a graph's axes, of which these have positions."""
+    nodes = list(all_nodes(graph.nodes))
     looking = [node.op for node in nodes if isinstance(node.op, AsKeys)]
     keys = {op.keys: POSITIONS if op.window is None else WINDOW for op in looking}
     classes = {node.inputs[1].type.names[0] for node in nodes if isinstance(node.op, Embedding)}
@@ -85,11 +100,11 @@ def symbols(graph: Graph) -> Symbols:
     return Symbols(positions, keys, tuple(sorted(kept, key=lambda width: (-len(width), width))))
 
 
-def position_axes(graph: Graph) -> frozenset[str]:
+def position_axes(graph: Graph, costs: CostOf) -> frozenset[str]:
     """The axes along which positions stand: those that only the run knows, and those that an op looks along."""
     found = {axis.name for value in graph.inputs for axis in value.type.axes if axis.size is None}
     for node in all_nodes(graph.nodes):
-        reach = cost_of(node).reach
+        reach = costs(node).reach
         if reach is not None and (reach.kind != "all" or isinstance(node.op, AsKeys)):
             found.add(reach.axis)
     return frozenset(found - {"batch"})

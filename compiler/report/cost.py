@@ -14,7 +14,7 @@ from xformc.compiler.ops.positions import Positions
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import PAST, Decoder, derive_step
 from xformc.compiler.report.blocks import ELSEWHERE, Blocks
-from xformc.compiler.report.complexity import Symbols, all_nodes, symbols
+from xformc.compiler.report.complexity import CostOf, Symbols, all_nodes, position_axes, remembered, symbols
 from xformc.compiler.report.paths import Path, longest_paths, path_formula
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS, Task
@@ -114,9 +114,11 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
     groups = _groups(graph, decoder, names)
     batch = run_sizes(graph, length) | {"batch": examples}
     step = None if decoder is None else step_sizes(decoder, length)
-    count = _Counting(symbols(graph), batch, units, step)
+    costs = remembered()
+    positions = position_axes(graph, costs)
+    count = _Counting(costs, symbols(graph, positions), batch, units, step)
     blocks = [count.block(names.label(key), group) for key, group in groups.items()]
-    paths = tuple(longest_paths(graph, length))
+    paths = tuple(longest_paths(graph, length, positions, costs))
     whole = count.block("total", _everything(graph, decoder))
     flops = (1 + BACKWARD) * whole.forward.flops * units * spec.train.accumulate * spec.train.steps
     return Report(
@@ -194,13 +196,14 @@ def _groups(graph: Graph, decoder: Decoder | None, names: Blocks) -> dict[str, _
 class _Counting:
     """Makes blocks of groups. `sizes` and `units` are those of a batch of training, `step` those of a step."""
 
+    costs: CostOf
     symbols: Symbols
     sizes: Sizes
     units: int
     step: Sizes | None
 
     def block(self, name: str, group: _Group) -> Block:
-        forward = total(cost_of(node) for node in group.nodes)
+        forward = total(self.costs(node) for node in group.nodes)
         growing = [type for type in group.states if PAST in type.names]
         fixed = [type for type in group.states if PAST not in type.names]
         return Block(
@@ -215,7 +218,7 @@ class _Counting:
         )
 
     def stepping(self, nodes: list[Node]) -> Usage | None:
-        return _usage(total(cost_of(node) for node in nodes), self.step, 1) if self.step and nodes else None
+        return _usage(total(self.costs(node) for node in nodes), self.step, 1) if self.step and nodes else None
 
     def bytes(self, types: list[Type], sizes: Sizes) -> int:
         return sum(size_in_bytes(type).at({**(self.step or {}), **sizes}) for type in types)
@@ -226,11 +229,11 @@ class _Counting:
         path = path_formula(reaches)
         if path is None:
             return None
-        cost = total(cost_of(node) for node in nodes if self.reach(node) is not None or self.sees_keys(node))
+        cost = total(self.costs(node) for node in nodes if self.reach(node) is not None or self.sees_keys(node))
         return Mixing(self.symbols.order(cost.flops), self.symbols.order(cost.sequential + ONE), path)
 
     def reach(self, node: Node) -> Reach | None:
-        reach = None if node.outputs[0].type.dtype == "bool" else cost_of(node).reach
+        reach = None if node.outputs[0].type.dtype == "bool" else self.costs(node).reach
         return reach if reach is not None and reach.axis in self.symbols.positions else None
 
     def sees_keys(self, node: Node) -> bool:

@@ -1,6 +1,6 @@
 """How many operations lie between two positions: the shortest way of information through a graph."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import Reach
 from xformc.compiler.graph.graph import Graph, Node, Value
-from xformc.compiler.graph.rules import cost_of
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.reshape import Merge
-from xformc.compiler.report.complexity import position_axes
+from xformc.compiler.report.complexity import CostOf
 
 Ways = NDArray[np.float32]
 """The fewest operations in which information moves so many positions on: from n - 1 back to n - 1 on.
@@ -38,9 +37,13 @@ class Path:
     seen: int
 
 
-def longest_paths(graph: Graph, length: int) -> list[Path]:
-    """The path of each input of the graph that carries information, where each has `length` positions."""
-    walk = _Walk(graph, length)
+def longest_paths(graph: Graph, length: int, positions: frozenset[str], costs: CostOf) -> list[Path]:
+    """The path of each input of the graph that carries information, where each has `length` positions.
+
+    `positions` are the axes along which they stand.
+    """
+    reaches = {id(node): reach for node in graph.nodes if (reach := costs(node).reach) and reach.axis in positions}
+    walk = _Walk(graph, length, positions, reaches)
     inputs = [value for value in graph.inputs if value.type.dtype != "bool"]
     return [_path(value.name, walk.run(value)) for value in inputs]
 
@@ -57,18 +60,14 @@ def _worst(ways: Ways) -> float:
     return float(max((side.max() for side in sides if np.isfinite(side).sum() > 1), default=ways[length]))
 
 
+@dataclass(frozen=True)
 class _Walk:
-    """Carries the ways from one input through the nodes of a graph."""
+    """Carries the ways from one input through the nodes of a graph. `reaches` is by the ids of nodes."""
 
-    def __init__(self, graph: Graph, length: int) -> None:
-        self.graph = graph
-        self.length = length
-        self.axes = position_axes(graph)
-        self.reaches = {id(node): self.reach(node) for node in graph.nodes}
-
-    def reach(self, node: Node) -> Reach | None:
-        reach = cost_of(node).reach
-        return reach if reach is not None and reach.axis in self.axes else None
+    graph: Graph
+    length: int
+    axes: frozenset[str]
+    reaches: Mapping[int, Reach]
 
     def run(self, source: Value) -> Ways:
         start = np.full(2 * self.size(source.type) - 1, np.inf, np.float32)
@@ -82,7 +81,7 @@ class _Walk:
         return ways.get(self.graph.outputs[0].name, start)
 
     def node(self, node: Node, given: Sequence[tuple[Value, Ways]]) -> Ways:
-        reach, result = self.reaches[id(node)], node.outputs[0].type
+        reach, result = self.reaches.get(id(node)), node.outputs[0].type
         count = 2 * self.size(result) - 1 if self.positions(result) else None
         starts = node.inputs[node.op.sequences :][:1] if isinstance(node.op, Recurrence) and node.op.started else ()
         found: list[Ways] = []

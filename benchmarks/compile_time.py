@@ -1,0 +1,104 @@
+"""How long compiling takes as a model gets deeper: the seconds of each pass, and how they grow with the layers.
+
+python -m benchmarks.compile_time [--layers 6 12 24 48] [--extends transformer_base]
+
+Narrow layers, so that passes are measured and not the drawing of weights. Seconds of one processor, the best of three
+rounds. The last column is x in seconds ~ nodes^x, fitted to all columns: 1 is linear.
+"""
+
+import argparse
+import gc
+import tempfile
+import time
+from collections.abc import Callable
+from math import log
+from pathlib import Path
+from statistics import linear_regression
+from typing import TypeVar
+
+from xformc.compiler.backends.initializers import Initializers
+from xformc.compiler.backends.models import engine_model
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.verify import verify
+from xformc.compiler.passes.fuse import fuse_attention
+from xformc.compiler.passes.hoist import hoist
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.step import derive_step, with_beam
+from xformc.compiler.report.cost import report
+from xformc.compiler.spec import Spec, load_spec
+from xformc.runtime.options import SearchOptions
+
+T = TypeVar("T")
+OPTIONS = SearchOptions(4, 1, 0.6, 1.0, 50)
+SIZES = "d_model: 16, d_ff: 16, heads: 2, vocabulary: 50"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, nargs="+", default=[6, 12, 24, 48])
+    parser.add_argument("--extends", default="transformer_base")
+    arguments = parser.parse_args()
+    stages: dict[str, list[float]] = {}
+    nodes: list[int] = []
+    for layers in arguments.layers:
+        seconds, count = best_of(arguments.extends, layers)
+        nodes.append(count)
+        for name, taken in seconds.items():
+            stages.setdefault(name, []).append(taken)
+    stages["in all"] = [sum(column) for column in zip(*stages.values(), strict=True)]
+    print(f"{'layers':12}" + "".join(f"{layers:9}" for layers in arguments.layers) + "   growth")
+    print(f"{'nodes':12}" + "".join(f"{count:9,}" for count in nodes))
+    for name, taken in stages.items():
+        print(f"{name:12}" + "".join(f"{second:7.3f} s" for second in taken) + growth(nodes, taken))
+
+
+def growth(nodes: list[int], seconds: list[float]) -> str:
+    if len(nodes) < 2:
+        return ""
+    slope, _ = linear_regression([log(count) for count in nodes], [log(taken) for taken in seconds])
+    return f"{slope:9.2f}"
+
+
+def best_of(extends: str, layers: int, rounds: int = 3) -> tuple[dict[str, float], int]:
+    """The shortest of several times of each stage, and the nodes of the graph as it is written."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "deep.yaml"
+        path.write_text(f"extends: {extends}\nsizes: {{{SIZES}, layers: {layers}}}\n")
+        found = [compile_once(path) for _ in range(rounds)]
+    return {name: min(seconds[name] for seconds, _ in found) for name in found[0][0]}, found[0][1]
+
+
+def compile_once(path: Path) -> tuple[dict[str, float], int]:
+    """The seconds of each stage."""
+    clock = Clock()
+    spec: Spec = clock.run("load", lambda: load_spec(path))
+    written: Graph = clock.run("elaborate", spec.graph)
+    graph = clock.run("fuse", lambda: hoist(fuse_attention(written)))
+    clock.run("verify", lambda: verify(graph))
+    plain = clock.run("inference", lambda: inference(graph))
+    decoder = clock.run("step", lambda: derive_step(plain))
+    beam = clock.run("beam", lambda: with_beam(decoder))
+    module = clock.run("torch", lambda: TorchModule(plain))
+    weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
+    clock.run("onnx", lambda: engine_model(beam, weights, OPTIONS, None, fused=True))
+    clock.run("report", lambda: report(spec, 64, 2))
+    return clock.seconds, len(written.nodes)
+
+
+class Clock:
+    """Runs stages and remembers how long each took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def run(self, name: str, stage: Callable[[], T]) -> T:
+        gc.collect()
+        began = time.process_time()
+        result = stage()
+        self.seconds[name] = time.process_time() - began
+        return result
+
+
+if __name__ == "__main__":
+    main()
