@@ -28,7 +28,11 @@ def encode_arrays(arrays: Arrays, form: Form, names: Sequence[str]) -> Examples:
     for name in sorted(arrays.arrays.keys() - reader.known):
         reader.problems.append(f"'{name}' is none of the arrays {', '.join(sorted(reader.known))}")
     if reader.problems:
-        raise UserError("\n  ".join(reader.problems), place=str(arrays.path), hint="n is the number of examples; rows are counted from 0")
+        raise UserError(
+            "\n  ".join(reader.problems),
+            place=str(arrays.path),
+            hint="n is the number of examples; rows are counted from 0",
+        )
     inputs = {name: reader.columns[name] for name in form.inputs}
     return without_long(Examples(inputs, reader.columns[COLUMN], IGNORE, form.longest))
 
