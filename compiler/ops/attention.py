@@ -22,7 +22,7 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned
-from xformc.compiler.ops.masks import MASKED, emit_visible, visible
+from xformc.compiler.ops.masks import MASKED, NEVER, emit_visible, visible
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,11 @@ class Attention(Op):
     """`softmax(scale * q . k + bias, masked) . v` (Vaswani et al. 2017, equation 1).
 
     Inputs: query [.., queries, d_k], key [.., keys, d_k], value [.., keys, d_v], then `masks` bool values (true where
-    a key may be seen) and any number of biases, both with axes of the scores. Axes that query and key share are
-    batched over; axes that the query alone has (a beam over one source, the heads of a group) become further rows of
-    the same product. `causal`: a query sees the keys up to its own position; `window`: only those less than so many
-    positions away. `dropout` acts on the weights.
+    a key may be seen) and any number of biases, both with axes of the scores. The last `edges` of the masks add MASKED
+    where they are false, the others NEVER. Axes that query and key share are batched over; axes that the query alone
+    has (a beam over one source, the heads of a group) become further rows of the same product. `causal`: a query sees
+    the keys up to its own position; `window`: only those less than so many positions away. `dropout` acts on the
+    weights.
     """
 
     kind: ClassVar[str] = "attention"
@@ -43,12 +44,17 @@ class Attention(Op):
     causal: bool = False
     window: int | None = None
     masks: int = 0
+    edges: int = 0
     dropout: float = 0.0
 
     @property
     def local(self) -> bool:
         """Whether what a query sees depends on where it stands."""
         return self.causal or self.window is not None
+
+    def hides(self, mask: int) -> float:
+        """What is added to the scores where this mask is false."""
+        return NEVER if mask < self.masks - self.edges else MASKED
 
 
 @types.rule(Attention)
@@ -138,18 +144,22 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
     plain = op.causal and op.window is None and not extras and not plan.folded
     local = aligner(Type("bool", (plan.scores.axes[at], plan.scores.axes[-1])), plan.scores)
 
+    def hiding(seen: Any, score: float) -> Any:
+        return torch.torch.zeros((), device=seen.device).masked_fill(~seen, score)
+
     def mask_of(query: Any, key: Any, given: tuple[Any, ...]) -> Any:
         if plain or not (op.local or given):
             return None
         aligned = [align(extra) for align, extra in zip(extras, given, strict=True)]
-        masks, mask = aligned[: op.masks], None
+        firm, mask = aligned[: op.masks - op.edges], None
         if op.local:
-            masks.append(local(visible(op, torch, query.shape[at], query.device)))
-        for seen in masks:
+            firm.append(local(visible(op, torch, query.shape[at], query.device)))
+        for seen in firm:
             mask = seen if mask is None else mask & seen
-        for bias in aligned[op.masks :]:
+        soft = [hiding(seen, MASKED) for seen in aligned[len(firm) - op.local : op.masks]] + aligned[op.masks :]
+        for bias in soft:
             if mask is not None and mask.dtype == torch.torch.bool:
-                mask = torch.torch.zeros((), device=query.device).masked_fill(~mask, MASKED)
+                mask = hiding(mask, NEVER)
             mask = bias if mask is None else mask + bias
         if not plan.folded or mask is None:
             return mask
@@ -212,11 +222,11 @@ def _added(op: Attention, node: Node, onnx: OnnxEmitter, extras: tuple[str, ...]
     added: list[str] = []
     for index, (name, value) in enumerate(zip(extras, node.inputs[3:], strict=True)):
         aligned = emit_aligned(onnx, name, value.type, scores) if index >= op.masks else ""
-        added.append(aligned or _masked(onnx, name, value.type, scores))
+        added.append(aligned or _masked(onnx, name, value.type, scores, op.hides(index)))
     if op.local:
         seen = Type("bool", (scores.axis(op.queries), scores.axes[-1]))
         axis = scores.axis(op.queries)
-        added.append(_masked(onnx, emit_visible(op, onnx, axis), seen, scores))
+        added.append(_masked(onnx, emit_visible(op, onnx, axis), seen, scores, NEVER))
     return added
 
 
@@ -228,11 +238,11 @@ def _scores(onnx: OnnxEmitter, query: str, key: str, scale: float, rank: int) ->
     return onnx.op("MatMul", scaled, onnx.op("Transpose", key, perm=order))
 
 
-def _masked(onnx: OnnxEmitter, mask: str, found: Type, scores: Type) -> str:
+def _masked(onnx: OnnxEmitter, mask: str, found: Type, scores: Type, hidden: float) -> str:
     def make() -> str:
-        return emit_aligned(onnx, onnx.op("Where", mask, 0.0, MASKED), found, scores)
+        return emit_aligned(onnx, onnx.op("Where", mask, 0.0, hidden), found, scores)
 
-    return onnx.once(f"bias of {mask} over {scores}", make)
+    return onnx.once(f"bias {hidden} of {mask} over {scores}", make)
 
 
 @cost.rule(Attention)

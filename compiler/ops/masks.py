@@ -25,7 +25,10 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.layout import aligner, emit_aligned
 
 MASKED = -1e9
-"""The score of what may not be seen; its softmax is exactly zero in float32."""
+"""The score of what may not be seen; its softmax is exactly zero in float32, unless nothing else is there."""
+
+NEVER = 2 * MASKED
+"""The score of padding, of what comes later, and of what is out of the window: zero even if edges hide all others."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Select(Op):
 
 @dataclass(frozen=True)
 class LocalMask(Op):
-    """Scores [.., queries, .., keys, ..] with MASKED where a query may not see a key.
+    """Scores [.., queries, .., keys, ..] with NEVER where a query may not see a key.
 
     `causal`: a query sees no key after its own position. `window`: it sees only keys less than so many positions
     away. `queries` and `keys` are the same positions.
@@ -113,7 +116,8 @@ def _local_mask_mixes(op: LocalMask, node: Node) -> frozenset[str]:
 
 @hidden.rule(Fill)
 def _fill_hidden(op: Fill, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return inputs[0] if (inputs[0], op.value) in (("zero", 0.0), ("masked", MASKED)) else "open"
+    """A key that comes later must stay below those that edges hide."""
+    return inputs[0] if (inputs[0], op.value) in (("zero", 0.0), ("masked", NEVER)) else "open"
 
 
 @hidden.rule(LocalMask)
@@ -169,7 +173,7 @@ def _local_mask_torch(op: LocalMask, node: Node, torch: TorchNamespace) -> Calla
     x = node.inputs[0].type
     align = aligner(_local(op, x), Type("bool", x.axes))
     index = x.names.index(op.queries)
-    return lambda x: x.masked_fill(~align(visible(op, torch, x.shape[index], x.device)), MASKED)
+    return lambda x: x.masked_fill(~align(visible(op, torch, x.shape[index], x.device)), NEVER)
 
 
 def visible(op: Any, torch: TorchNamespace, size: int, device: Any) -> Any:
@@ -185,7 +189,7 @@ def visible(op: Any, torch: TorchNamespace, size: int, device: Any) -> Any:
 def _local_mask_onnx(op: LocalMask, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     x = node.inputs[0].type
     seen = emit_visible(op, onnx, x.axis(op.queries))
-    return (onnx.op("Where", emit_aligned(onnx, seen, _local(op, x), x), *inputs, MASKED),)
+    return (onnx.op("Where", emit_aligned(onnx, seen, _local(op, x), x), *inputs, NEVER),)
 
 
 def emit_visible(op: Any, onnx: OnnxEmitter, axis: Axis) -> str:
@@ -222,14 +226,16 @@ def _mask(site: Site, x: Value, causal: bool = False, edges: Value | None = None
     """Scores over keys, with those hidden that a query may not see.
 
     Padding always is, and what is out of the window of the keys; with `causal` what comes later, and with `edges`
-    what no edge leads to.
+    what no edge leads to. A query without any edge sees all of the rest alike.
     """
     keys = site.keys(x)
-    if causal or keys.window is not None:
-        if keys.positions not in x.type.names:
-            raise site.refuse(f"{x.type} has no queries at {keys.positions}, the positions of its keys")
-        x = site.emit(LocalMask(keys.positions, keys.name, causal, keys.window), x, name="local")
+    if edges is not None:
+        x = site.emit(Fill(MASKED), x, edges, name="edges")
     padding = None if causal else site.mask(keys.name)
     if padding is not None:
-        x = site.emit(Fill(MASKED), x, padding, name="padding")
-    return x if edges is None else site.emit(Fill(MASKED), x, edges, name="edges")
+        x = site.emit(Fill(NEVER), x, padding, name="padding")
+    if not causal and keys.window is None:
+        return x
+    if keys.positions not in x.type.names:
+        raise site.refuse(f"{x.type} has no queries at {keys.positions}, the positions of its keys")
+    return site.emit(LocalMask(keys.positions, keys.name, causal, keys.window), x, name="local")

@@ -9,7 +9,7 @@ from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import Add, Dropout, Scale
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.layout import Align
-from xformc.compiler.ops.masks import MASKED, Fill, LocalMask
+from xformc.compiler.ops.masks import MASKED, NEVER, Fill, LocalMask
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.softmax import Softmax
 
@@ -36,6 +36,7 @@ class _Found:
     dropout: float = 0.0
     local: LocalMask | None = None
     masks: list[Value] = field(default_factory=list[Value])
+    edges: list[Value] = field(default_factory=list[Value])
     biases: list[Value] = field(default_factory=list[Value])
 
 
@@ -106,8 +107,8 @@ class _Reader:
             found.scale *= node.op.factor
         elif isinstance(node.op, LocalMask) and node.op.keys == found.keys and found.local is None:
             found.local = node.op
-        elif isinstance(node.op, Fill) and node.op.value == MASKED:
-            found.masks.append(node.inputs[1])
+        elif isinstance(node.op, Fill) and node.op.value in (MASKED, NEVER):
+            (found.edges if node.op.value == MASKED else found.masks).append(node.inputs[1])
         elif isinstance(node.op, Add) and found.scale == 1.0:
             return self._biased(found, node)
         else:
@@ -118,7 +119,8 @@ class _Reader:
         """One side of a sum is the scores, the other a bias with no more axes than they have."""
         for scores, bias in (node.inputs, node.inputs[::-1]):
             if set(scores.type.names) == set(node.outputs[0].type.names):
-                trial = replace(found, inner=[*found.inner], masks=[*found.masks], biases=[*found.biases, bias])
+                kept = {"inner": [*found.inner], "masks": [*found.masks], "edges": [*found.edges]}
+                trial = replace(found, **kept, biases=[*found.biases, bias])
                 if (done := self._scores(trial, scores)) is not None:
                     return done
         return None
@@ -176,14 +178,15 @@ def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reade
         found.scale,
         found.local is not None and found.local.causal,
         None if found.local is None else found.local.window,
-        len(found.masks),
+        len(found.masks) + len(found.edges),
+        len(found.edges),
         found.dropout,
     )
     inputs = (
         aligned(values[found.query.value.name], (*((queries,) if queries in free else ()), depth), "query"),
         laid_out(found.key.value, depth, "key"),
         laid_out(found.value, width, "value"),
-        *(values[item.name] for item in (*found.masks, *found.biases)),
+        *(values[item.name] for item in (*found.masks, *found.edges, *found.biases)),
     )
     result = builder.emit(op, inputs, f"{name}/mixed", place)
     wanted = found.last.outputs[0].type.names

@@ -1,5 +1,6 @@
 """Random specs, compiled and with weights: their inputs, what they give, and how exactly that can be known."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,3 +98,14 @@ def random_module(graph: Graph, seed: int = 3) -> TorchModule:
 def assert_close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
     """Fail where two results are further apart, or are not numbers."""
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+def assert_causal(
+    run: Callable[[list[np.ndarray]], np.ndarray], inputs: list[np.ndarray], expected: np.ndarray, tolerance: float
+) -> None:
+    """Changing token t of the last input changes no result before t."""
+    *sources, tokens = inputs
+    for position in range(1, tokens.shape[1]):
+        changed = tokens.copy()
+        changed[:, position] = 4 + (tokens[:, position] - 4 + 7) % 16
+        assert_close(run([*sources, changed])[:, :position], expected[:, :position], tolerance)

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laws.building_blocks import BACKWARD_STEP, CAUSAL_STEPS, DECODER_STEPS, ENCODER_STEPS
-from laws.models import assert_close, make_model, random_module, read
+from laws.models import assert_causal, assert_close, make_model, random_module, read
 from laws.settings import examples
 from laws.specs import Sample, Step, samples
 from one_op import open_onnx
@@ -78,15 +77,6 @@ def test_a_row_is_what_it_is_alone(tmp_path: Path, sample: Sample) -> None:
 def test_a_later_token_changes_nothing(tmp_path: Path, sample: Sample) -> None:
     model = make_model(sample, tmp_path)
     assert_causal(model.run, model.tokens(), *model.known(model.tokens()))
-
-
-def assert_causal(run, inputs: list[np.ndarray], expected: np.ndarray, tolerance: float) -> None:
-    """Changing the last input's token t changes no result before t."""
-    *sources, tokens = inputs
-    for position in range(1, tokens.shape[1]):
-        changed = tokens.copy()
-        changed[:, position] = 4 + (tokens[:, position] - 4 + 7) % 16
-        assert_close(run([*sources, changed])[:, :position], expected[:, :position], tolerance)
 
 
 @examples(25)

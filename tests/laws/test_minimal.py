@@ -2,18 +2,64 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from one_op import run_onnx
 from steps import assert_steps_are_the_training_form, language_graph
 
-SIZES = "heads: 2, d_k: 3, window: 3"
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.spec import load_spec
+
+ALONG_EDGES = """{mine: {argmax: d_model}, other: {linear: {from: x, to: d_model}}, its: {argmax: d_model},
+  seen: as_keys, same: {equal: {from: mine, by: seen}}, keys: {as_keys: {from: x}},
+  scores: {contract: {from: x, by: keys, over: d_model}}, masked: {mask: {causal: true, edges: same}},
+  BETWEEN share: {softmax: keys}, output: {contract: {by: keys, over: keys}}}"""
 STEPS = {
-    "a sum over the keys of a window": "{keys: {as_keys: {window: window}}, "
-    "scores: {contract: {from: x, by: keys, over: d_model}}, seen: {mask: {causal: true}}, positive: exp, "
-    "total: {sum: {over: keys}}, output: {times: {by: x}}}"
+    "a sum over the keys of a window": """{keys: {as_keys: {window: window}},
+  scores: {contract: {from: x, by: keys, over: d_model}}, seen: {mask: {causal: true}}, positive: exp,
+  total: {sum: {over: keys}}, output: {times: {by: x}}}""",
+    "edges that may lead to nothing, fused": ALONG_EDGES.replace("BETWEEN", ""),
+    "edges that may lead to nothing": ALONG_EDGES.replace("BETWEEN", "more: {shift: 1},"),
 }
+EDGES = """\
+task: tagging
+sizes: {d_model: 6, vocabulary: 20, labels: 3}
+inputs: {text: {tokens: vocabulary}, links: {edges: text}}
+model:
+  start: {from: text, do: [embedding: d_model]}
+  body:
+    from: start
+    do:
+      keys: as_keys
+      scores: {contract: {from: x, by: keys, over: d_model}}
+      masked: {mask: {edges: links}}
+      BETWEEN
+      share: {softmax: keys}
+      output: {contract: {by: keys, over: keys}}
+  result: {from: body, do: [linear: labels]}
+"""
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_the_training_form(tmp_path: Path, name: str) -> None:
-    sizes = ", ".join(item for item in SIZES.split(", ") if item.split(":")[0] in STEPS[name])
-    assert_steps_are_the_training_form(language_graph(tmp_path, STEPS[name], sizes), tmp_path)
+    steps = " ".join(STEPS[name].split())
+    graph = language_graph(tmp_path, steps, "window: 3" if "window" in steps else "")
+    assert_steps_are_the_training_form(graph, tmp_path)
+
+
+@pytest.mark.parametrize("between", ["", "more: {shift: 1}"], ids=["fused", "written"])
+def test_a_node_without_edges_sees_no_padding(tmp_path: Path, between: str) -> None:
+    (tmp_path / "model.yaml").write_text(EDGES.replace("BETWEEN", between))
+    graph = compile_spec(load_spec(tmp_path / "model.yaml"))
+    module = TorchModule(graph, seed=3).eval()
+    tokens, links = np.array([[4, 5, 6, 0, 0], [7, 8, 9, 10, 11]]), np.eye(5, dtype=np.bool_)[None].repeat(2, 0)
+    links[:, 1] = False
+    with torch.no_grad():
+        alone = module(torch.tensor(tokens[:1, :3]), torch.tensor(links[:1, :3, :3])).numpy()
+        together = module(torch.tensor(tokens), torch.tensor(links)).numpy()
+    np.testing.assert_allclose(together[:1, :3], alone, atol=1e-6)
+    for fused in (False, True):
+        (found,) = run_onnx(graph, module, [tokens, links], tmp_path, fused=fused)
+        np.testing.assert_allclose(found[0, :3], alone[0], atol=1e-5)
