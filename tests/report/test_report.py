@@ -229,3 +229,27 @@ def test_report_options_that_do_not_fit_are_mistakes(xformc: CommandLine, argume
 )
 def test_numbers_have_three_digits(number: float, unit: str, text: str) -> None:
     assert short(number, unit) == text
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_spec_has_a_report(path: Path) -> None:
+    found = report(load_spec(path), 8, 1)
+    assert found.total.forward.flops > found.total.forward.products > 0
+    assert found.refusal is None and found.training.flops > 0
+    assert all(item.hops is None or item.hops >= 1 for item in found.paths)
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    printed = report_text(shipped("transformer_base"))
+    assert "\n".join(f"    {line}".rstrip() for line in printed.split("\n")) in page
+
+
+@pytest.mark.parametrize(
+    ("spec", "counted", "paper"), [("transformer_base", "9.6e17", 3.3e18), ("transformer_big", "9.7e18", 2.3e19)]
+)
+def test_the_page_has_the_training_costs_beside_the_papers(spec: str, counted: str, paper: float) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    flops = shipped(spec).training.flops
+    assert f"{flops:.1e}".replace("+", "") == counted
+    assert f"| {counted} | {paper:.1e} | {flops / paper:.0%} |".replace("+", "") in page
