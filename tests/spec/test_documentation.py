@@ -1,25 +1,74 @@
-"""The page that teaches the language is right: its examples run, its paths exist, its tables are complete."""
+"""The page that teaches the language is right: its examples compile, its errors are the real ones, its paths exist."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from xformc.compiler.spec import elaborate, tree
+from xformc.compiler import compile_spec
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.spec import elaborate, load_spec, tree
 from xformc.compiler.spec.load import SHIPPED, load_tree
-from xformc.compiler.graph.primitives import PRIMITIVES
 from xformc.compiler.spec.signature import TAKEN_KINDS
+from xformc.compiler.spec.tasks import TASKS
 from xformc.compiler.spec.writer import MAX_PARAMETERS
+from xformc.errors import UserError
 
-from .conftest import Build, Problems
+from .conftest import Build
 
-PAGE = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "language.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(.*?)```\n+((?:    [^\n]*\n)*)", PAGE, re.DOTALL)
+"""Each spec of the page, and the indented lines that follow it: its error, if it has one."""
+
+RIGHT = [spec for spec, after in EXAMPLES if not after.startswith("    error: ")]
+WRONG = [(spec, after) for spec, after in EXAMPLES if after.startswith("    error: ")]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[str(index) for index in range(len(EXAMPLES))])
-def test_example_is_a_spec(build: Build, example: str) -> None:
-    assert build(example).parameter_count() > 0
+def model_file(folder: Path, text: str) -> Path:
+    path = folder / "model.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("example", RIGHT, ids=[str(index) for index in range(len(RIGHT))])
+def test_example_compiles_and_decodes(example: str, tmp_path: Path) -> None:
+    assert compile_engine(load_spec(model_file(tmp_path, example))).graph.parameter_count() > 0
+
+
+@pytest.mark.parametrize(("example", "error"), WRONG, ids=[str(index) for index in range(len(WRONG))])
+def test_error_is_as_the_page_shows(example: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model_file(tmp_path, example)
+    with pytest.raises(UserError) as caught:
+        compile_engine(load_spec(Path("model.yaml")))
+    assert f"error: {caught.value}\n" == error.replace("\n    ", "\n").removeprefix("    ")
+
+
+def test_page_shows_a_mistake_and_a_refusal() -> None:
+    assert len(RIGHT) == 6
+    assert sorted("step by step" in error for _, error in WRONG) == [False, True]
+
+
+def test_axes_that_the_page_writes_beside_steps_are_theirs(tmp_path: Path) -> None:
+    (example,) = (spec for spec in RIGHT if "# [batch, text" in spec)
+    graph = load_spec(model_file(tmp_path, example)).graph()
+    axes = {value.name.removesuffix("/weight"): list(value.type.names) for value in graph.parameters}
+    axes |= {value.name: list(value.type.names) for node in graph.nodes for value in node.outputs}
+    written = dict(re.findall(r"^      (\w+): .*# \[(.*)\]$", example, re.MULTILINE))
+    assert len(written) == 7
+    for name, listed in written.items():
+        assert axes[f"decoder/0/causal_self_attention/{name}"] == listed.split(", ")
+
+
+def test_shipped_attention_is_fused_and_another_form_is_not(tmp_path: Path) -> None:
+    (example,) = (spec for spec in RIGHT if "# [batch, text" in spec)
+    kinds = [
+        {node.op.kind for node in compile_spec(load_spec(path)).nodes}
+        for path in (SHIPPED / "gpt.yaml", model_file(tmp_path, example))
+    ]
+    assert ["attention" in found for found in kinds] == [True, False]
+    assert ["softmax" in found for found in kinds] == [False, True]
 
 
 def test_parameter_paths_of_the_page_exist(build: Build) -> None:
@@ -28,29 +77,28 @@ def test_parameter_paths_of_the_page_exist(build: Build) -> None:
     assert len(listed) == 5 and set(listed) <= names
 
 
-def test_table_of_primitives_has_all_with_their_arguments() -> None:
-    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", PAGE.split("## Primitives")[1].split("##")[0], re.MULTILINE)
-    table = {name: arguments for names, arguments in rows for name in re.findall(r"`(\w+)`", names)}
-    assert table.keys() == PRIMITIVES.keys()
-    for name, primitive in PRIMITIVES.items():
-        written = re.findall(r"`(\w+)`", table[name])
-        assert written == [] if primitive.transparent else written == list(primitive.takes)
-
-
 def test_page_names_every_kind_of_argument() -> None:
     assert all(f"`{kind}`" in PAGE for kind in TAKEN_KINDS)
 
 
-def test_page_shows_the_error_as_it_is(problems: Problems) -> None:
-    (problem,) = problems("extends: transformer_base\nsizes: {heads: -8}\n")
-    text = f"error: {problem}"
-    assert "\n".join(f"    {line}" for line in text.split("\n")) in PAGE
+def test_page_names_every_task_and_its_settings_of_decoding() -> None:
+    for name, task in TASKS.items():
+        settings = ", ".join(f"`{key}`" for key in task.decode) or "none"
+        assert f"| `{name}` | {settings} |" in PAGE
 
 
 def test_page_states_the_bounds() -> None:
     bounds = f"{tree.MAX_BYTES // 1024} KiB, {tree.MAX_NODES:,} values after aliases, {tree.MAX_DEPTH} levels, "
     bounds += f"{elaborate.MAX_STEPS:,} steps, {MAX_PARAMETERS:,} parameters"
     assert bounds in " ".join(PAGE.split())
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
+def test_links_lead_to_files(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_base_spec_fits_one_screen() -> None:
