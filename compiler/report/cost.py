@@ -1,32 +1,23 @@
 """What a spec costs, block by block: parameters, operations, bytes, states, complexity, paths of information."""
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from xformc.compiler import compile_spec
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import ONE, Cost, Reach, size_in_bytes, total
 from xformc.compiler.graph.graph import Graph, Node
-from xformc.compiler.graph.rules import RuleError, cost_of
-from xformc.compiler.ops.keys import Append
-from xformc.compiler.ops.positions import Positions
-from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import PAST, Decoder, derive_step
+from xformc.compiler.graph.rules import cost_of
+from xformc.compiler.passes.step import PAST, Decoder
 from xformc.compiler.report.blocks import ELSEWHERE, Blocks
-from xformc.compiler.report.complexity import CostOf, Symbols, all_nodes, position_axes, remembered, symbols
+from xformc.compiler.report.complexity import CostOf, Symbols, position_axes, remembered, symbols
 from xformc.compiler.report.paths import Path, longest_paths, path_formula
+from xformc.compiler.report.sizes import Sizes, checked_length, find_decoder, run_sizes, step_sizes
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS, Task
-from xformc.errors import UserError
 
 BACKWARD = 2
 """The backward pass costs so many forward passes: each product has a gradient for each of its two factors."""
-
-LENGTH = 64
-"""How many positions costs are given for, if nothing else is said."""
-
-Sizes = Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -83,14 +74,16 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Report:
-    """The costs of a spec where every input has `length` positions. `unit` is what costs are given for: a token, or an
-    example. `refusal` says why there is no decoder, of a task that decodes.
+    """The costs of a spec where every input has `length` positions (None: their sizes are the spec's).
+
+    `unit` is what costs are given for: a token, a position or an example. `refusal` says why there is no decoder, of a
+    task that decodes.
     """
 
     name: str
     task: str
     unit: str
-    length: int
+    length: int | None
     blocks: tuple[Block, ...]
     total: Block
     paths: tuple[Path, ...]
@@ -100,16 +93,15 @@ class Report:
 
 
 def report(spec: Spec, length: int | None, depth: int) -> Report:
-    """Count the costs of a spec at `length` positions, or as many of LENGTH as it has.
+    """Count the costs of a spec at `length` positions; see `checked_length`.
 
-    Raises: SpecError; UserError for more positions than the model has; RuleError for an op without a cost.
+    Raises: SpecError; UserError for another length than the model can have; RuleError for an op without a cost.
     """
     graph, task = compile_spec(spec), TASKS[spec.task]
-    length = checked_length(graph, length)
+    length = checked_length(spec, graph, length)
     decoder, refusal = find_decoder(graph, task.time)
-    sequences = any(item.is_sequence for item in spec.inputs.values())
-    examples = max(1, spec.train.batch_tokens // (length if sequences else 1))
-    units = examples * (length if task.positions else 1)
+    examples = max(1, spec.train.batch_tokens // (length or 1))
+    units = examples * ((length or 1) if task.positions else 1)
     names = Blocks(spec.model.stages, depth)
     groups = _groups(graph, decoder, names)
     batch = run_sizes(graph, length) | {"batch": examples}
@@ -118,7 +110,7 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
     positions = position_axes(graph, costs)
     count = _Counting(costs, symbols(graph, positions), batch, units, step)
     blocks = [count.block(names.label(key), group) for key, group in groups.items()]
-    paths = tuple(longest_paths(graph, length, positions, costs))
+    paths = tuple(longest_paths(graph, length or 1, positions, costs))
     whole = count.block("total", _everything(graph, decoder))
     flops = (1 + BACKWARD) * whole.forward.flops * units * spec.train.accumulate * spec.train.steps
     return Report(
@@ -135,30 +127,10 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
     )
 
 
-def checked_length(graph: Graph, length: int | None) -> int:
-    """The length, or LENGTH, bounded by the positions that the model has. Raises: UserError where it has fewer."""
-    operations = (node.op for node in graph.nodes)
-    limits = [op.limit for op in operations if isinstance(op, Positions) and op.limit is not None]
-    limit = min(limits, default=LENGTH if length is None else length)
-    if length is not None and length > limit:
-        raise UserError(f"the model has {limit:,} positions, not {length:,}", hint=f"ask for {limit:,} at most")
-    return min(limit, length or LENGTH)
-
-
 def _unit(task: Task) -> str:
     if not task.positions:
         return "example"
     return "position" if task.time is None else f"token of {task.time}"
-
-
-def find_decoder(graph: Graph, time: str | None) -> tuple[Decoder | None, str | None]:
-    """The decoder of a task that decodes, or why there is none."""
-    if time is None:
-        return None, None
-    try:
-        return derive_step(inference(graph), time), None
-    except RuleError as error:
-        return None, f"{error.place}: {error.message}" if error.place else error.message
 
 
 @dataclass
@@ -245,24 +217,7 @@ def _usage(cost: Cost, sizes: Sizes, units: int) -> Usage:
     return Usage(flops, products, moved)
 
 
-def _decoding(decoder: Decoder, length: int) -> Decoding:
+def _decoding(decoder: Decoder, length: int | None) -> Decoding:
     sizes = run_sizes(decoder.prepare, length)
     once = _usage(total(cost_of(node) for node in decoder.prepare.nodes), sizes, 1)
     return Decoding(once, sum(size_in_bytes(value.type).at(sizes) for value in decoder.prepared))
-
-
-def run_sizes(graph: Graph, length: int) -> dict[str, int]:
-    """The sizes of all axes that only the run knows: one example, `length` positions."""
-    values = (*graph.inputs, *(value for node in all_nodes(graph.nodes) for value in node.outputs))
-    names = {axis.name for value in values for axis in value.type.axes if axis.size is None}
-    return {name: 1 if name == "batch" else length for name in names}
-
-
-def step_sizes(decoder: Decoder, length: int) -> dict[str, int]:
-    """Those of a step after which `length` tokens are known: its caches hold the ones before."""
-    sizes = run_sizes(decoder.prepare, length) | run_sizes(decoder.step, length)
-    for node in decoder.step.nodes:
-        if isinstance(node.op, Append):
-            seen = min(length, node.op.window or length)
-            sizes |= {node.op.past: min(length - 1, seen), node.op.seen: seen}
-    return sizes

@@ -22,7 +22,7 @@ from xformc.compiler.certify.subject import open_session
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.report.cost import checked_length, find_decoder, run_sizes, step_sizes
+from xformc.compiler.report.sizes import checked_length, find_decoder, run_sizes, step_sizes
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
 
@@ -59,10 +59,10 @@ def lengths_up_to(longest: int) -> list[int]:
 def measure(spec: Spec, longest: int, progress: Callable[[str], None] = lambda _: None) -> list[Point]:
     """Time the training form in PyTorch and the derived step in ONNX Runtime, with fresh weights, at each length.
 
-    Raises: SpecError; UserError for more positions than the model has.
+    Raises: SpecError; UserError for a length that the model cannot have.
     """
     graph = compile_spec(spec)
-    checked_length(graph, longest)
+    checked_length(spec, graph, longest)
     module = TorchModule(graph, spec.train.seed)
     decoder, _ = find_decoder(graph, TASKS[spec.task].time)
     random = np.random.default_rng(spec.train.seed)

@@ -15,7 +15,8 @@ Row = Sequence[str]
 def report_text(report: Report) -> str:
     """All tables and lines of a report."""
     parts = [_costs(report), _mixing(report), _lines(report)]
-    head = f"{report.name}: {report.task}, {report.length:,} positions in every input"
+    at = "" if report.length is None else f", {report.length:,} positions in every input"
+    head = f"{report.name}: {report.task}{at}"
     return "\n\n".join([head, *("\n".join(part) for part in parts if part)])
 
 
@@ -69,7 +70,7 @@ def _costs(report: Report) -> list[str]:
     if decodes:
         head += ["step FLOPs", "step bytes", "state a token", "fixed state"]
     lines = columns([head, *(_cost_row(block, decodes) for block in (*report.blocks, report.total))])
-    step = f"; a decoding step: at position {report.length:,}" * decodes
+    step = f"; a decoding step: at position {report.length:,}" if decodes else ""
     return [f"FLOPs and bytes: forward, {_article(report.unit)} of a batch{step}", *lines]
 
 
@@ -106,8 +107,8 @@ def _lines(report: Report) -> list[str]:
     training, passes = report.training, 1 + BACKWARD
     lines = [_path_line(path) for path in report.paths]
     lines.append(
-        f"training  {training.flops:.2g} FLOPs: {passes} x forward x {training.units:,} {_plural(report.unit)} a step x "
-        f"{training.steps:,} steps"
+        f"training  {training.flops:.2g} FLOPs: {passes} x forward x {training.units:,} {_plural(report.unit)} a step "
+        f"x {training.steps:,} steps"
     )
     if report.decoding is not None and report.decoding.constants:
         once, kept = report.decoding.once, report.decoding.constants

@@ -19,7 +19,8 @@ from xformc.compiler.graph.graph import Graph, Op
 from xformc.compiler.graph.rules import cost, cost_of
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import Decoder, derive_step
-from xformc.compiler.report.cost import BACKWARD, step_sizes
+from xformc.compiler.report.cost import BACKWARD
+from xformc.compiler.report.sizes import step_sizes
 from xformc.compiler.spec import Spec, load_spec
 
 assert _ops, "importing the ops fills the rule tables"

@@ -22,7 +22,7 @@ sizes: {layers: 3, d_model: 8, d_ff: 16, heads: 2, vocabulary: 30}
 """
 
 
-def shipped(name: str, length: int = 64, depth: int = 2) -> Report:
+def shipped(name: str, length: int | None = None, depth: int = 2) -> Report:
     return report(load_spec(SHIPPED / f"{name}.yaml"), length, depth)
 
 
@@ -179,6 +179,13 @@ def test_more_positions_than_the_model_has_are_refused(xformc: CommandLine, writ
     assert "20 positions in every input" in xformc("report", path).out
 
 
+def test_a_length_for_inputs_without_one_is_a_mistake(xformc: CommandLine) -> None:
+    message = "the inputs of vit have no length: their sizes are the spec's"
+    assert mistake(xformc("report", "vit", "--length", "8")) == message
+    assert mistake(xformc("report", "vit", "--measure", "64")) == message
+    assert xformc("report", "vit", "--depth", "1").out.startswith("vit: classification\n\nFLOPs")
+
+
 def test_report_as_json_has_what_the_table_has(xformc: CommandLine, written: Callable[[str], Path]) -> None:
     path = written(TRANSFORMER)
     found = json.loads(xformc("report", path, "--length", "10", "--json").out)
@@ -233,7 +240,7 @@ def test_numbers_have_three_digits(number: float, unit: str, text: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_spec_has_a_report(path: Path) -> None:
-    found = report(load_spec(path), 8, 1)
+    found = report(load_spec(path), None, 1)
     assert found.total.forward.flops > found.total.forward.products > 0
     assert found.refusal is None and found.training.flops > 0
     assert all(item.hops is None or item.hops >= 1 for item in found.paths)
