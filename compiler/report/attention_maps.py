@@ -66,7 +66,7 @@ def attention_maps(graph: Graph, weights: Mapping[str, Any], inputs: Sequence[to
     with torch.no_grad():
         values = module.values(*inputs)
     positions = _positions_of_keys(exposed)
-    names = _short_names([one.value.name for one in found])
+    names = short_names([one.value.name for one in found])
     return [
         AttentionMap(name, one.rows, positions[one.keys], _ordered(values[one.value.name], one))
         for name, one in zip(names, found, strict=True)
@@ -133,7 +133,7 @@ def _ordered(weights: torch.Tensor, found: _Found) -> npt.NDArray[np.float32]:
     return first.reshape(-1, rows, first.shape[-1]).numpy()
 
 
-def _short_names(names: Sequence[str]) -> list[str]:
+def short_names(names: Sequence[str]) -> list[str]:
     """The paths without the end that all of them share."""
     parts = [name.split("/") for name in names]
     shared = 0

@@ -12,6 +12,7 @@ from xformc.errors import UserError
 
 if TYPE_CHECKING:
     from xformc.compiler.report.position_images import Encoding
+    from xformc.compiler.spec import Spec
 
 DEPTH, LENGTH = 2, 100
 
@@ -75,19 +76,16 @@ def _draw_positions(specs: list[str], out: Path | None, length: int, weights: Pa
     from xformc.compiler.spec import load_spec
 
     loaded = [load_spec(path) for path in paths]
-    found = [encoding for spec in loaded for encoding in _encodings(spec, length, weights, several=len(loaded) > 1)]
+    found = [encoding for spec in loaded for encoding in _encodings(spec, length, weights)]
     picture = out or Path(f"{loaded[0].name}_positions.svg")
     draw_encodings(found, picture)
     print(picture)
 
 
-def _encodings(spec: Any, length: int, weights: Path | None, *, several: bool) -> list["Encoding"]:
-    from dataclasses import replace
-
+def _encodings(spec: "Spec", length: int, weights: Path | None) -> list["Encoding"]:
     from xformc.compiler.report.position_images import find_encodings
     from xformc.compiler.weights import load_weights
 
     graph = spec.graph()
     arrays: Mapping[str, Any] | None = None if weights is None else load_weights(weights, graph)
-    found = find_encodings(graph, length, spec.train.seed, arrays)
-    return [replace(one, name=f"{spec.name}: {one.name}" if several else one.name) for one in found]
+    return find_encodings(graph, length, spec.train.seed, arrays)
