@@ -20,6 +20,8 @@ STEPS = {
     "a sum over the keys of a window": """{keys: {as_keys: {window: window}},
   scores: {contract: {from: x, by: keys, over: d_model}}, seen: {mask: {causal: true}}, positive: exp,
   total: {sum: {over: keys}}, output: {times: {by: x}}}""",
+    "dropout in a cell": """[recurrence: {state: {sum: d_model}, cell: {do: {part: {dropout: 0.5},
+  sum: {plus: {by: sum}}}}}]""",
     "edges that may lead to nothing, fused": ALONG_EDGES.replace("BETWEEN", ""),
     "edges that may lead to nothing": ALONG_EDGES.replace("BETWEEN", "more: {shift: 1},"),
 }
