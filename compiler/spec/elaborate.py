@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.primitives import PRIMITIVES
+from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Span, SpecError, listed, suggest
 from xformc.compiler.spec.scope import Binder, Bound, Closure, Quantity, Scope
@@ -16,6 +17,7 @@ MAX_STEPS = 100_000
 MAX_DEPTH = 64
 OTHERWISE = "otherwise"
 """The branch of a choice for every word that has none, and for no word at all."""
+NOT_WORDS = (OTHERWISE, "doc", "takes", "choose")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Elaborator:
         self.depth = 0
 
     def run(self, task: str) -> Elaborated:
+        """Elaborate all stages in order."""
         values = {name: self.writer.input(name) for name in self.model.inputs}
         for name, stage in self.model.stages.items():
             scope = Scope(values, {}, (), stage.span)
@@ -56,15 +59,18 @@ class Elaborator:
         return Elaborated(graph, frozenset(self.binder.used), frozenset(self.choices))
 
     def check_result(self, task: str, result: Value, stage: Inline) -> None:
+        """Raises: SpecError unless the last stage gives what the task needs."""
         if not TASKS[task].fits(result.type, self.model.inputs):
             wanted = TASKS[task].wanted(self.model.inputs)
             message = f"the last stage of a {task} model gives {wanted}, this gives {result.type}"
             raise SpecError.at(stage.span, message)
 
     def body(self, body: Body, scope: Scope, x: Value, path: str) -> Value:
+        """The result of a body that is applied to `x`."""
         return self.named_body(body, scope, x, path)[0]
 
     def named_body(self, body: Body, scope: Scope, x: Value, path: str) -> tuple[Value, Scope]:
+        """The result of a body, and the scope at its end."""
         if self.depth >= MAX_DEPTH:
             raise scope.problem(body.span, f"blocks nested deeper than {MAX_DEPTH} levels")
         self.depth += 1
@@ -77,6 +83,7 @@ class Elaborator:
         return x, scope
 
     def step(self, step: Step, scope: Scope, x: Value, path: str) -> Value:
+        """The result of one step."""
         scope = scope.at(step.span)
         self.count(step.span, scope)
         if step.source is not None:
@@ -92,6 +99,7 @@ class Elaborator:
         return self.primitive(step, scope, x, path)
 
     def inline(self, step: Inline, scope: Scope, x: Value, path: str) -> Value:
+        """The result of `do`, perhaps several times."""
         if step.repeat is None:
             return self.body(step.body, scope, x, path)
         times = self.binder.number(step.repeat, scope)
@@ -103,6 +111,7 @@ class Elaborator:
         return x
 
     def block(self, block: Block, call: Call, scope: Scope, x: Value, path: str) -> Value:
+        """The result of a block with its arguments bound."""
         if block.name in scope.blocks:
             chain = " -> ".join((*scope.blocks[scope.blocks.index(block.name) :], block.name))
             raise scope.problem(call.span, f"a block contains itself: {chain}")
@@ -116,6 +125,7 @@ class Elaborator:
         return self.body(self.chosen(block, inner), inner, x, path)
 
     def chosen(self, block: Block, scope: Scope) -> Body:
+        """The body of a block that its choice picks."""
         if block.choice is None:
             return block.bodies["do"]
         name = str(block.choice.value)
@@ -130,19 +140,25 @@ class Elaborator:
             raise scope.problem(block.choice.span, f"no choice '{name}' is made", hint)
         else:
             word, span = str(choice.value), choice.span
-            self.choices.add(name)
-        known = self.words(name) if OTHERWISE in block.bodies else set(block.bodies)
+        known = {*self.words(name), OTHERWISE} if OTHERWISE in block.bodies else set(block.bodies)
         if word not in known:
             message = f"{name} is {listed(sorted(known))}, found '{word}'"
             raise scope.problem(span, message, suggest(word, known))
-        return block.bodies[word if word in block.bodies else OTHERWISE]
+        if word not in block.bodies:
+            return block.bodies[OTHERWISE]
+        self.choices.add(name)
+        return block.bodies[word]
 
     def words(self, name: str) -> set[str]:
-        """The words that a choice may be: those of all blocks that choose by it."""
-        blocks = (block for block in self.model.blocks.values() if block.choice and block.choice.word == name)
-        return {word for block in blocks for word in block.bodies if word != OTHERWISE}
+        """The words that a choice may be: those of all blocks that choose by it, shipped or of the spec."""
+        trees = [entry.tree for entry in shipped_blocks().values()]
+        words = {word for tree in trees if (tree.get("choose") or tree).word == name for word in tree.entries}
+        for block in self.model.blocks.values():
+            words.update(block.bodies if block.choice and block.choice.word == name else ())
+        return words.difference(NOT_WORDS)
 
     def primitive(self, call: Call, scope: Scope, x: Value, path: str) -> Value:
+        """The result of the nodes that a primitive writes."""
         primitive = PRIMITIVES[call.name]
         site = Site(self.writer, self.binder, call, scope, path)
         bound = {
@@ -163,11 +179,13 @@ class Elaborator:
         return bound.value if isinstance(bound, Quantity) else bound
 
     def apply(self, closure: Closure, path: str, x: Value) -> Value:
+        """The result of a block that was given as an argument."""
         return self.body(closure.body, closure.scope, x, path)
 
     def apply_named(
         self, closure: Closure, path: str, x: Value, names: Mapping[str, Value]
     ) -> tuple[Value, Mapping[str, Value]]:
+        """The result of such a block that knows more names, and what each name means at its end."""
         body = closure.body
         if len(body.steps) == 1 and isinstance(inline := body.steps[0][1], Inline) and inline.plain:
             body = inline.body
@@ -176,6 +194,7 @@ class Elaborator:
         return result, after.values
 
     def count(self, span: Span, scope: Scope) -> None:
+        """Raises: SpecError at one step too many."""
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise scope.problem(span, f"the model has more than {MAX_STEPS:,} steps")

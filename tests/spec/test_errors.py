@@ -49,7 +49,7 @@ def test_errors_are_all_reported_in_the_order_of_the_file(problems: Problems) ->
 def test_error_in_a_shipped_block_says_which_step_used_it(problems: Problems) -> None:
     (problem,) = problems(BASE.replace("  d_ff: 2048\n", ""))
     assert problem.message == "unknown size 'd_ff'"
-    assert problem.span.place == "xformc/specs/blocks/transformer.yaml:37:26"
+    assert problem.span.place == "xformc/specs/blocks/transformer.yaml:63:26"
     assert problem.user is not None and problem.user.place == "model.yaml:30:23"
     assert "\n  used at model.yaml:30:23\n" in str(problem)
 
@@ -62,7 +62,7 @@ def test_learned_positions_without_a_limit_say_what_to_add(problems: Problems) -
 def test_choice_that_is_not_made_lists_its_words(problems: Problems) -> None:
     (problem,) = problems(BASE.replace("  activation: relu\n", ""))
     assert problem.message == "no choice 'activation' is made"
-    assert problem.hint == "add 'activation: ' and one of 'relu', 'gelu' or 'silu' to choices"
+    assert problem.hint == "add 'activation: ' and one of 'relu', 'gelu', 'silu' or 'sigmoid' to choices"
 
 
 def test_shared_tokenizer_of_two_vocabularies_is_refused(problems: Problems) -> None:
