@@ -1,0 +1,58 @@
+"""The README says what is so: its specs exist and are all there, its commands run, its example compiles."""
+
+import re
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from xformc.cli import app
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.spec import load_spec
+from xformc.compiler.spec.load import shipped_specs
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ROWS = re.findall(r"^\| (.+?) \| (\[.+?) \| (.+?) \|$", README, re.MULTILINE)
+"""The rows of the table of architectures: system, links to specs, tasks."""
+
+
+def linked(text: str) -> set[Path]:
+    """The specs that a text links to, those of a folder included."""
+    found = {ROOT / link for link in re.findall(r"\]\((specs/[^)]+)\)", text)}
+    return {path for link in found for path in (link.rglob("*.yaml") if link.is_dir() else [link])}
+
+
+def test_every_row_names_specs_of_its_tasks() -> None:
+    assert len(ROWS) >= 20
+    for system, specs, tasks in ROWS:
+        assert {load_spec(path).task for path in linked(specs)} == set(tasks.split(", ")), system
+
+
+def test_every_shipped_spec_is_in_the_table() -> None:
+    named = set[Path]().union(*(linked(specs) for _, specs, _ in ROWS))
+    assert {path.resolve() for path in shipped_specs()} - {path.resolve() for path in named} == set()
+
+
+def test_example_compiles_and_decodes(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(example, encoding="utf-8")
+    assert compile_engine(load_spec(tmp_path / "mine.yaml")).steps is not None
+
+
+def test_check_prints_what_the_readme_shows(xformc: CommandLine) -> None:
+    shown = README.partition("    $ xformc check transformer_big\n")[2].partition("\n\n")[0]
+    assert xformc("check", "transformer_big").out == "".join(f"{line[4:]}\n" for line in shown.splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_commands_of_the_pages_exist(page: Path) -> None:
+    known = {(item.name or getattr(item.callback, "__name__", "")) for item in app.registered_commands}
+    named = set(re.findall(r"(?:`|^    |\$ |\| )xformc ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named - known == set()
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(re.findall(r"(?:`|^    )make ([a-z]+)", README, re.MULTILINE)) <= set(targets)
