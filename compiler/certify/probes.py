@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.subject import Feeds
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.ops.convolution import Convolution
+from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.pipeline import Compiled
 from xformc.compiler.spec.tasks import TASKS
 from xformc.runtime.manifest import Input
@@ -16,6 +19,10 @@ from xformc.tokens import BEGIN, END
 
 LENGTHS = ((1, 4, 9, 17), (5, 2, 11, 7), (3, 12, 1, 6))
 """How many tokens or vectors the examples have, before the end token: of the first input, of the second, and so on."""
+
+
+FARTHEST = 64
+"""Windows and convolutions that see farther than this are not looked beyond."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,8 @@ def make_probes(compiled: Compiled, seed: int = 0) -> Probes:
     random = np.random.default_rng(seed)
     time = TASKS[compiled.task].time
     sequences = [name for name, item in compiled.inputs.items() if item.kind in ("tokens", "vectors")]
-    lengths = {name: LENGTHS[index % len(LENGTHS)] for index, name in enumerate(sequences)}
+    beyond = min(_reach(compiled.graph), FARTHEST) + 2
+    lengths = {name: _stretched(LENGTHS[index % len(LENGTHS)], beyond) for index, name in enumerate(sequences)}
     rows: list[Row] = []
     for index in range(len(LENGTHS[0])):
         row: dict[str, NDArray[Any]] = {}
@@ -47,6 +55,19 @@ def sentence(random: np.random.Generator, length: int, declared: Input) -> NDArr
     """So many real pieces, or fewer where the model takes fewer, and the end token."""
     length = length if declared.longest is None else min(length, declared.longest - 1)
     return np.append(random.integers(END + 1, declared.pieces, length), END)
+
+
+def _reach(graph: Graph) -> int:
+    """How many positions the widest window or convolution sees; 0 where there is none."""
+    windows = [node.op.window or 0 for node in graph.nodes if isinstance(node.op, AsKeys)]
+    convolutions = [node.op.reach(node.inputs[1].type) + 1 for node in graph.nodes if isinstance(node.op, Convolution)]
+    return max([*windows, *convolutions], default=0)
+
+
+def _stretched(lengths: tuple[int, ...], beyond: int) -> tuple[int, ...]:
+    """The same lengths, the longest of them at least `beyond`."""
+    longest = max(lengths)
+    return tuple(max(length, beyond) if length == longest else length for length in lengths)
 
 
 def _length(lengths: Mapping[str, tuple[int, ...]], name: str, index: int, compiled: Compiled) -> int:

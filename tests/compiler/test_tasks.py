@@ -14,6 +14,8 @@ from xformc.compiler.certify import verify_engine
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.graph.rules import to_onnx
 from xformc.compiler.pipeline import compile_engine, print_stage
+from xformc.compiler.spec import load_spec
+from xformc.compiler.spec.load import SHIPPED
 from xformc.errors import UserError
 from xformc.runtime import read_manifest
 
@@ -141,7 +143,12 @@ def test_stop_after_knows_the_passes_of_the_task(tmp_path: Path) -> None:
 def test_inputs_may_have_the_names_of_anything_in_onnx(tmp_path: Path) -> None:
     text = SPECS["images"].replace("image", "Softmax_1")
     (tmp_path / "names.yaml").write_text(text)
-    from xformc.compiler.spec import load_spec
-
     build_engine(load_spec(tmp_path / "names.yaml"), None, None, "portable", tmp_path / "engine")
     assert np.all([item == "Softmax_1" for item in read_manifest(tmp_path / "engine").inputs])
+
+
+@pytest.mark.parametrize(("name", "seen"), [("local_attention", 32), ("bytenet", 33), ("gpt", 0)])
+def test_probes_go_beyond_what_a_window_sees(name: str, seen: int) -> None:
+    compiled = compile_engine(load_spec(SHIPPED / f"{name}.yaml"))
+    feeds = make_probes(compiled).feeds
+    assert all(array.shape[1] >= max(seen + 2, 11) for array in feeds.values())
