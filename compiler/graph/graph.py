@@ -100,6 +100,7 @@ class GraphBuilder:
     parameters: dict[str, Parameter] = field(default_factory=dict[str, Parameter])
     nodes: list[Node] = field(default_factory=list[Node])
     names: set[str] = field(default_factory=set[str])
+    _numbers: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
     def input(self, name: str, type: Type) -> Value:
         """Declare an input. Raises: ValueError where the name is taken."""
@@ -145,9 +146,10 @@ class GraphBuilder:
         return name
 
     def _unique(self, name: str) -> str:
-        candidate, number = name, 2
+        candidate, number = name, self._numbers.get(name, 2)
         while candidate in self.names:
             candidate, number = f"{name}~{number}", number + 1
+        self._numbers[name] = number
         return self._claim(candidate)
 
 

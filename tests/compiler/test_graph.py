@@ -10,6 +10,7 @@ from xformc.compiler.graph import text
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Value
 from xformc.compiler.graph.verify import GraphError, verify
+from xformc.compiler.ops.elementwise import Scale
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.passes.inference import inference
@@ -99,3 +100,19 @@ def test_parameter_of_one_path_is_shared() -> None:
     assert builder.parameter("p", kind, Initial("constant", 1.0)) is first
     with pytest.raises(ValueError, match="cannot also be"):
         builder.parameter("p", Type("float32", (Axis("a", 3),)), Initial("constant", 0.0))
+
+
+def test_names_are_made_unique_in_a_time_that_grows_with_the_values_alone() -> None:
+    class Counting(set[str]):
+        lookups = 0
+
+        def __contains__(self, item: object) -> bool:
+            self.lookups += 1
+            return super().__contains__(item)
+
+    names = Counting({"x~3"})
+    builder = GraphBuilder("many", names=names)
+    x = builder.input("x", Type("float32", (Axis("batch"),)))
+    made = [builder.emit(Scale(2.0), [x], "x").name for _ in range(100)]
+    assert made == [f"x~{number}" for number in (2, *range(4, 103))]
+    assert names.lookups < 4 * len(made)
