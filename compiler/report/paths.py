@@ -45,7 +45,8 @@ def longest_paths(graph: Graph, length: int, positions: frozenset[str], costs: C
     reaches = {id(node): reach for node in graph.nodes if (reach := costs(node).reach) and reach.axis in positions}
     walk = _Walk(graph, length, positions, reaches)
     inputs = [value for value in graph.inputs if value.type.dtype != "bool"]
-    return [_path(value.name, walk.run(value)) for value in inputs]
+    found = [(value.name, walk.run(value)) for value in inputs]
+    return [_path(name, ways) for name, ways in found if len(ways) > 1]
 
 
 def _path(source: str, ways: Ways) -> Path:

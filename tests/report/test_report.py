@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine, mistake
+from task_specs import write_task
 
 from xformc.compiler.graph.cost import Reach
 from xformc.compiler.report.cost import Report, report
@@ -184,6 +185,11 @@ def test_a_length_for_inputs_without_one_is_a_mistake(xformc: CommandLine) -> No
     assert mistake(xformc("report", "vit", "--length", "8")) == message
     assert mistake(xformc("report", "vit", "--measure", "64")) == message
     assert xformc("report", "vit", "--depth", "1").out.startswith("vit: classification\n\nFLOPs")
+
+
+def test_inputs_without_positions_have_no_path(tmp_path: Path) -> None:
+    found = report(write_task(tmp_path, "images"), None, 2)
+    assert found.paths == () and all(block.mixing is None for block in found.blocks)
 
 
 def test_report_as_json_has_what_the_table_has(xformc: CommandLine, written: Callable[[str], Path]) -> None:
