@@ -63,8 +63,9 @@ zoo: setup  ## train, certify and score every architecture on a small task; QUIC
 bench: setup  ## list the benchmarks; each says what it measures
 	@grep -Hm1 '^"""' benchmarks/[a-z]*.py benchmarks/zoo/__main__.py | sed 's/:"""/: /; s/"""$$//'
 
-docs: setup  ## write docs/reference.md, and the JSON schema of the spec language to build/schema.json
+docs: setup  ## write docs/reference.md, the README's picture, and the JSON schema of specs to build/schema.json
 	$(BIN)/python -m xformc.compiler.report.reference docs/reference.md
+	$(XFORMC) draw transformer_base --out docs/transformer_base.svg
 	mkdir -p build
 	$(XFORMC) schema > build/schema.json
 
