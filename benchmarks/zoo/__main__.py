@@ -2,7 +2,8 @@
 
 python -m benchmarks.zoo [--quick] [--only NAME ...] [--out FOLDER]
 
-The last table says what was reached, and FOLDER/results.json too. The exit code is 1 if a row misses its score.
+The table says what was reached, and FOLDER/results.json too, which keeps the rows of earlier runs into the same FOLDER.
+The exit code is 1 if a row misses its score.
 """
 
 import argparse
@@ -29,8 +30,7 @@ def main() -> int:
     for row in rows:
         outcomes.append(run_row(row, out))
         print(line(outcomes[-1]), flush=True)
-        results = json.dumps(list(map(as_json, outcomes)), indent=2)
-        (out / "results.json").write_text(f"{results}\n", encoding="utf-8")
+        record(outcomes[-1], out / "results.json")
     missed = [outcome for outcome in outcomes if not outcome.reached]
     print(f"{len(outcomes) - len(missed)} of {len(outcomes)} reached; the runs are in {out}")
     return bool(missed)
@@ -50,6 +50,13 @@ def choose(rows: Sequence[Row], only: Sequence[str] | None, *, quick: bool) -> l
     if unknown:
         raise SystemExit(f"no row {', '.join(sorted(unknown))}; there are {', '.join(row.name for row in rows)}")
     return [row for row in rows if (not only or row.name in only) and (row.quick or not quick)]
+
+
+def record(outcome: Outcome, path: Path) -> None:
+    """Put the row among those of the file, in the place of an older one."""
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    rows = {row["name"]: row for row in kept} | {outcome.row.name: as_json(outcome)}
+    path.write_text(json.dumps(list(rows.values()), indent=2) + "\n", encoding="utf-8")
 
 
 def line(outcome: Outcome) -> str:

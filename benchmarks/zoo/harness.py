@@ -1,6 +1,7 @@
 """One row of the zoo: data, training, the engine with its certificate, and its score on the test set."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -45,7 +46,7 @@ class CommandFailed(Exception):
 
 
 def run_row(row: Row, folder: Path) -> Outcome:
-    """Run the row in a folder of its own below `folder`, which must be new; the data is shared by the rows."""
+    """Run the row in a folder of its own below `folder`, in the place of an earlier run; the rows share the data."""
     try:
         return _run(row, folder)
     except CommandFailed as error:
@@ -54,6 +55,8 @@ def run_row(row: Row, folder: Path) -> Outcome:
 
 def _run(row: Row, folder: Path) -> Outcome:
     data, own = _data(row.task, folder), folder / row.spec["name"]
+    if (own / "spec.yaml").exists():
+        shutil.rmtree(own)
     own.mkdir()
     spec, run, engine = own / "spec.yaml", own / "run", own / "engine"
     spec.write_text(yaml.safe_dump(dict(row.spec), sort_keys=False), encoding="utf-8")

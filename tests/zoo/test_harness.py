@@ -1,11 +1,12 @@
 """The zoo's table and harness: what a row trains, what its line says, and how a row fails."""
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
-from benchmarks.zoo.__main__ import as_json, choose, line
+from benchmarks.zoo.__main__ import as_json, choose, line, record
 from benchmarks.zoo.harness import Outcome, run_row
 from benchmarks.zoo.rows import Row, merge, read_rows
 from benchmarks.zoo.tasks import TASKS
@@ -100,3 +101,10 @@ def test_line_and_json_say_what_was_reached_and_missed() -> None:
     assert line(bad).endswith("passed, score MISSED")
     assert not as_json(bad)["reached"]
     assert not Outcome(row(), 1234, 5.0, {"accuracy": 0.95}, certificate=False).reached
+
+
+def test_results_keep_other_rows_and_replace_the_same(tmp_path: Path) -> None:
+    for name, score in (("a", 0.5), ("b", 0.6), ("a", 0.95)):
+        record(Outcome(row(name=name), 1234, 5.0, {"accuracy": score}, certificate=True), tmp_path / "results.json")
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert [(item["name"], item["scores"]["accuracy"]) for item in found] == [("a", 0.95), ("b", 0.6)]
