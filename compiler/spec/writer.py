@@ -157,7 +157,10 @@ class Site:
         return value
 
     def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial, *, trained: bool = True) -> Value:
-        """Declare a parameter of this step."""
+        """Declare a parameter of this step. Raises: SpecError where only the run knows the size of an axis."""
+        unknown = [axis.name for axis in axes if axis.size is None]
+        if unknown:
+            raise self.refuse(f"its weights would need the size of {', '.join(unknown)}, which only the run knows")
         return self.writer.parameter(f"{self.path}/{name}", axes, initial, self, trained=trained)
 
     def positions(self, value: Value) -> str:

@@ -17,11 +17,19 @@ Holder = dict[str, Document] | list[Document]
 
 
 def _read(text: str) -> Document:
-    """The document, with as few layers as a mistake in one needs."""
+    """The document, with one layer where that is enough."""
     document = yaml.safe_load(text)
-    if isinstance(document.get("sizes", {}).get("layers"), int):
-        document["sizes"]["layers"] = 1
+    if _has_layers(document) and "/1/" not in text:
+        document["sizes"] = {**document.get("sizes", {}), "layers": 1}
     return document
+
+
+def _has_layers(document: Document) -> bool:
+    """Whether it, or what it extends, has layers."""
+    if "layers" in document.get("sizes", {}):
+        return True
+    base = document.get("extends")
+    return base is not None and _has_layers(yaml.safe_load((SHIPPED / f"{base}.yaml").read_text()))
 
 
 def _with_blocks(name: str) -> Document:

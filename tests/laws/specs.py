@@ -138,7 +138,15 @@ def samples(task: str, steps: Steps, encoder: Steps | None = None) -> st.SearchS
         task=st.just(task),
         steps=steps,
         encoder=st.just([]) if encoder is None else encoder,
-        choices=choices.map(lambda made: {name: word for name, word in made.items() if word is not None}),
+        choices=choices.map(_possible),
         tied=st.booleans(),
         reduction=st.sampled_from(REDUCTIONS),
     )
+
+
+def _possible(choices: dict[str, str | None]) -> dict[str, str]:
+    """The choices that are made; biases by distance are for each of the heads, which have no groups then."""
+    made = {name: word for name, word in choices.items() if word is not None}
+    if made["positions"] in ("alibi", "relative") and made.get("key_value_heads") == "grouped":
+        del made["key_value_heads"]
+    return made

@@ -10,7 +10,7 @@ from steps import assert_steps_are_the_training_form, language_graph
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.spec import load_spec
+from xformc.compiler.spec import SpecError, load_spec
 
 ALONG_EDGES = """{mine: {argmax: d_model}, other: {linear: {from: x, to: d_model}}, its: {argmax: d_model},
   seen: as_keys, same: {equal: {from: mine, by: seen}}, keys: {as_keys: {from: x}},
@@ -49,6 +49,14 @@ def test_steps_are_the_training_form(tmp_path: Path, name: str) -> None:
     steps = " ".join(STEPS[name].split())
     graph = language_graph(tmp_path, steps, "window: 3" if "window" in steps else "")
     assert_steps_are_the_training_form(graph, tmp_path)
+
+
+def test_weights_over_positions_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        language_graph(tmp_path, "[sum: {over: d_model}]")
+    (problem,) = error.value.problems
+    assert problem.message == "its weights would need the size of text, which only the run knows"
+    assert problem.span.place.endswith("model.yaml:7:29")
 
 
 @pytest.mark.parametrize("between", ["", "more: {shift: 1}"], ids=["fused", "written"])
