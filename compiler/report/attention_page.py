@@ -24,7 +24,11 @@ NARROW, WIDE, PIECE, LONGEST = 1.1, 2.4, 0.075, 60
 
 @dataclass(frozen=True)
 class MapGroup:
-    """The maps of one attention in all layers, and the pieces of text along their sides."""
+    """The maps of one attention in all layers, and the pieces of text along their sides.
+
+    Where a target looks at something else, its rows are the pieces being written; where it looks at itself, they are
+    those that have been read, and `writes` has what is written next.
+    """
 
     title: str
     maps: tuple[AttentionMap, ...]
@@ -45,12 +49,13 @@ def _group(looked: Looked, name: str, maps: Sequence[AttentionMap]) -> MapGroup:
     first = maps[0]
     rows, columns = first.weights.shape[1:]
     words = [pretty(part) for part in name.split("/")]
+    writing, aside = first.rows is not None and first.rows == looked.writer, first.columns != looked.writer
     return MapGroup(
         ": ".join([words[0], " ".join(words[1:]).lower()]) if words[1:] else words[0],
         tuple(maps),
-        _labels(looked, first.rows, rows),
+        looked.written if writing and aside else _labels(looked, first.rows, rows),
         _labels(looked, first.columns, columns),
-        looked.written if first.rows == looked.writer else None,
+        looked.written if writing and not aside else None,
     )
 
 
@@ -64,7 +69,12 @@ def _labels(looked: Looked, axis: str | None, count: int) -> tuple[str, ...]:
 def write_page(looked: Looked, path: Path) -> None:
     """Write the page: it holds its style, its script and its numbers, and loads nothing."""
     data = json.dumps(
-        {"name": looked.name, "texts": looked.texts, "groups": [_as_json(group) for group in group_maps(looked)]},
+        {
+            "name": looked.name,
+            "texts": looked.texts,
+            "translated": looked.writer == "target",
+            "groups": [_as_json(group) for group in group_maps(looked)],
+        },
         ensure_ascii=False,
     )
     template = resources.files("xformc.compiler.report").joinpath("attention_page.html").read_text(encoding="utf-8")

@@ -34,9 +34,9 @@ _KINDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("convolution", frozenset({"convolution"})),
     ("positions", frozenset({"positions", "sinusoid"})),
     ("embedding", frozenset({"embedding"})),
-    ("norm", frozenset({"layer_norm", "rms_norm"})),
 )
-"""What a box is, by the first row of which it has an op; else by whether it has linear maps and functions."""
+_PLAIN = (("norm", frozenset({"layer_norm", "rms_norm"})), ("softmax", frozenset({"softmax"})))
+"""What a box is, by the first row of which it has an op: of _KINDS first, and of _PLAIN if it has no linear map."""
 _UNSEEN = frozenset({"padding_mask", "positions"})
 """Ops that read the shape or the padding of a value, not its content."""
 
@@ -292,7 +292,7 @@ def _kind(nodes: list[Node]) -> str:
             return kind
     if "linear" in kinds:
         return "feed_forward" if kinds - {"linear", "add", "align", "dropout"} else "linear"
-    return "softmax" if "softmax" in kinds else "function"
+    return next((kind for kind, ops in _PLAIN if kinds & ops), "function")
 
 
 def _factor(written: str) -> str:

@@ -25,7 +25,7 @@ def attention(
 
     The weights are those of the engine's model, computed from its graph. The page is one file that needs no network:
     choose a layer and a head, and point at a cell to read its weight. A row is the position that looks, a column is
-    what it looks at; the rows of a target begin with the token that begins every sentence.
+    what it looks at. Where a target looks at its source, a row is the piece that is being written.
     """
     from xformc.compiler.report.attention_engine import look
     from xformc.compiler.report.attention_page import draw_maps, write_page
