@@ -25,6 +25,7 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.report.sizes import checked_length, find_decoder, run_sizes, step_sizes
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
+from xformc.errors import UserError
 
 SHORTEST = 64
 RUNS, ENOUGH_SECONDS = 5, 10.0
@@ -61,13 +62,10 @@ def measure(spec: Spec, longest: int, progress: Callable[[str], None] = lambda _
 
     Raises: SpecError; UserError for a length that the model cannot have.
     """
-    graph = compile_spec(spec)
+    graph, fill = compile_spec(spec), _filler(spec)
     checked_length(spec, graph, longest)
     module = TorchModule(graph, spec.train.seed)
     decoder, _ = find_decoder(graph, TASKS[spec.task].time)
-    random = np.random.default_rng(spec.train.seed)
-    vocabularies = {name: item.vocabulary for name, item in spec.inputs.items() if item.kind == "tokens"}
-    fill = partial(_random, random=random, vocabularies=vocabularies)
     points: list[Point] = []
     with _step_session(decoder, module) as session:
         for length in lengths_up_to(longest):
@@ -75,6 +73,31 @@ def measure(spec: Spec, longest: int, progress: Callable[[str], None] = lambda _
             seconds, kept = _forward(module, [fill(value, run_sizes(graph, length)) for value in graph.inputs])
             points.append(Point(length, seconds, kept, *_step(decoder, session, length, fill)))
     return points
+
+
+def measure_step(spec: Spec, length: int) -> tuple[float, int]:
+    """Median seconds of one decoding step at `length` positions, and the bytes of its states and constants.
+
+    Raises: UserError for a spec that is not decoded, or a length that it cannot have.
+    """
+    graph = compile_spec(spec)
+    checked_length(spec, graph, length)
+    decoder, reason = find_decoder(graph, TASKS[spec.task].time)
+    if decoder is None:
+        raise UserError(f"{spec.name} has no decoding step: {reason or 'it gives labels'}")
+    with _step_session(decoder, TorchModule(graph, spec.train.seed)) as session:
+        seconds, held = _step(decoder, session, length, _filler(spec))
+    assert seconds is not None and held is not None
+    return seconds, held
+
+
+_Fill = Callable[[Value, Mapping[str, int]], Array]
+
+
+def _filler(spec: Spec) -> _Fill:
+    """What makes random values of the spec's inputs."""
+    vocabularies = {name: item.vocabulary for name, item in spec.inputs.items() if item.kind == "tokens"}
+    return partial(_random, random=np.random.default_rng(spec.train.seed), vocabularies=vocabularies)
 
 
 def _random(
@@ -111,9 +134,7 @@ def _forward(module: TorchModule, inputs: list[Array]) -> tuple[float, int]:
     return _seconds(lambda: module(*tensors)), held
 
 
-def _step(
-    decoder: Decoder | None, session: Any, length: int, fill: Callable[[Value, Mapping[str, int]], Array]
-) -> tuple[float | None, int | None]:
+def _step(decoder: Decoder | None, session: Any, length: int, fill: _Fill) -> tuple[float | None, int | None]:
     if decoder is None:
         return None, None
     sizes = step_sizes(decoder, length)
