@@ -2,8 +2,8 @@
 
 python -m benchmarks.step_growth [--longest 4096] [--out docs/images/step_growth.png]
 
-The same language model, once with each attention, fresh weights, one text: its derived step in ONNX Runtime when so many
-tokens are there already. The models take turns at each length; times are medians.
+The same language model, once with each attention, fresh weights, one text: its derived step in ONNX Runtime, when so
+many tokens are there already. The models take turns at each length; times are medians.
 """
 
 import argparse
