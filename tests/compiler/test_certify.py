@@ -41,7 +41,7 @@ def test_verify_refuses_a_manifest_that_is_not_of_its_spec(tiny_spec: Spec, tmp_
     manifest["inputs"]["source"]["vocabulary"] = 90
     manifest["checksum"] = manifest_checksum(manifest)
     path.write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="inputs is .*vocabulary=90.* in engine.json, .*vocabulary=40.* by the spec"):
+    with pytest.raises(UserError, match=r"inputs is .*vocabulary=90.* in engine.json, .*vocabulary=40.* by the spec"):
         verify_engine(tmp_path / "engine")
 
 
@@ -101,7 +101,6 @@ def test_search_that_does_not_end_where_it_should_fails_the_build(
     tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = Session.run
-
 
     def run(self, feeds):
         return right(self, {name: value for name, value in feeds.items() if name != "end_token"})
