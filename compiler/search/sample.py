@@ -93,6 +93,8 @@ class _Sampling:
 
     def _read(self, onnx: OnnxEmitter, trips: str) -> tuple[str, ...]:
         """The states after the first `trips` tokens, which every text has."""
+        if not self.decoder.states:
+            return ()
         batch = onnx.op("Shape", self.inputs.prompt, start=0, end=1)
         initial = emit_states(onnx, self.decoder, {"batch": batch}, self.constants)
         step = self.decoder.step

@@ -10,6 +10,7 @@ from steps import assert_steps_are_the_training_form, language_graph
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.build import build_engine
 from xformc.compiler.spec import SpecError, load_spec
 
 ALONG_EDGES = """{mine: {argmax: d_model}, other: {linear: {from: x, to: d_model}}, its: {argmax: d_model},
@@ -49,6 +50,13 @@ def test_steps_are_the_training_form(tmp_path: Path, name: str) -> None:
     steps = " ".join(STEPS[name].split())
     graph = language_graph(tmp_path, steps, "window: 3" if "window" in steps else "")
     assert_steps_are_the_training_form(graph, tmp_path)
+
+
+def test_a_model_without_states_is_built(tmp_path: Path) -> None:
+    text = "task: language_model\nsizes: {d_model: 6, vocabulary: 20}\ninputs: {text: {tokens: vocabulary}}\n"
+    text += "model: {logits: {from: text, do: [embedding: d_model, linear: vocabulary]}}\n"
+    (tmp_path / "model.yaml").write_text(text)
+    assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, "portable", tmp_path / "engine").passed
 
 
 def test_weights_over_positions_are_refused(tmp_path: Path) -> None:
