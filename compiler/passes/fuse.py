@@ -65,7 +65,10 @@ def _inside(node: Node) -> Node:
 
 
 class _Reader:
-    """Reads attentions in a graph: every value inside one is used by that attention alone."""
+    """Reads attentions in a graph: every value inside one is used by that attention alone.
+
+    Masks add up, and two of edges would hide as much as one of padding: attention with two stays as it is.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.producers = graph.producers()
@@ -107,8 +110,10 @@ class _Reader:
             found.scale *= node.op.factor
         elif isinstance(node.op, LocalMask) and node.op.keys == found.keys and found.local is None:
             found.local = node.op
-        elif isinstance(node.op, Fill) and node.op.value in (MASKED, NEVER):
-            (found.edges if node.op.value == MASKED else found.masks).append(node.inputs[1])
+        elif isinstance(node.op, Fill) and node.op.value == NEVER:
+            found.masks.append(node.inputs[1])
+        elif isinstance(node.op, Fill) and node.op.value == MASKED and not found.edges:
+            found.edges.append(node.inputs[1])
         elif isinstance(node.op, Add) and found.scale == 1.0:
             return self._biased(found, node)
         else:

@@ -57,6 +57,7 @@ LEFT = {
     "a bias that is scaled": PLAIN.replace(
         "scaled:", "bias: {weight: heads}\nbiased: {plus: {from: scores, by: bias}}\nscaled:"
     ),
+    "edges are given twice": PLAIN.replace("weights:", "again: {mask: {edges: links}}\nweights:"),
     "weights by relu": PLAIN.replace("{softmax: keys}", "relu"),
     "softmax over the heads": PLAIN.replace("{softmax: keys}", "{softmax: heads}"),
 }
