@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from laws.building_blocks import BACKWARD_STEP, CAUSAL_STEPS, DECODER_STEPS, ENCODER_STEPS
@@ -11,11 +12,15 @@ from laws.settings import examples
 from laws.specs import Sample, Step, samples
 from one_op import open_onnx
 from steps import onnx_run, run_steps, torch_run
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from xformc.compiler.graph import text
+from xformc.compiler.graph.cost import total
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.graph.rules import RuleError, cost_of
 from xformc.compiler.graph.verify import verify
+from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
@@ -115,3 +120,19 @@ def test_what_is_not_causal_is_refused_with_its_place(tmp_path: Path, sample: Sa
     with pytest.raises(RuleError, match="cannot be decoded step by step") as error:
         derive_step(model.graph, sample.time)
     assert error.value.place is not None
+
+
+@examples(25)
+@given(MODELS)
+def test_products_are_counted_as_they_are_executed(tmp_path: Path, sample: Sample) -> None:
+    model = make_model(sample, tmp_path)
+    inputs = [torch.from_numpy(array) for array in model.tokens()]
+    with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model.module(*inputs)
+    sizes = {
+        axis.name: size
+        for value, array in zip(model.graph.inputs, inputs, strict=True)
+        for axis, size in zip(value.type.axes, array.shape, strict=True)
+    }
+    sizes |= {node.op.keys: sizes[node.op.positions] for node in model.graph.nodes if isinstance(node.op, AsKeys)}
+    assert total(map(cost_of, model.graph.nodes)).products.at(sizes) == counter.get_total_flops()
