@@ -54,7 +54,7 @@ def run_row(row: Row, folder: Path) -> Outcome:
 
 
 def _run(row: Row, folder: Path) -> Outcome:
-    data, own = _data(row.task, folder), folder / row.spec["name"]
+    source, own = data(row.task, folder), folder / row.spec["name"]
     if (own / "spec.yaml").exists():
         shutil.rmtree(own)
     own.mkdir()
@@ -62,36 +62,39 @@ def _run(row: Row, folder: Path) -> Outcome:
     spec.write_text(yaml.safe_dump(dict(row.spec), sort_keys=False), encoding="utf-8")
     _xformc("check", spec)
     began = time.monotonic()
-    _xformc("train", spec, "--data", data, "--out", run, "--minutes", row.minutes, "--seed", SEED)
+    _xformc("train", spec, "--data", source, "--out", run, "--minutes", row.minutes, "--seed", SEED)
     seconds = time.monotonic() - began
     _xformc("build", spec, "--weights", run, "--out", engine, "--target", "cpu")
     return Outcome(
         row,
         parameters=compile_spec(load_spec(spec)).parameter_count(),
         training_seconds=round(seconds, 1),
-        scores=_scores(row, engine, data),
+        scores=_scores(row, engine, source),
         certificate=json.loads((engine / "certificate.json").read_text(encoding="utf-8"))["passed"],
     )
 
 
-def _scores(row: Row, engine: Path, data: Path) -> dict[str, float]:
+def _scores(row: Row, engine: Path, source: Path) -> dict[str, float]:
     brackets = [] if "bracket_f1" not in row.needed else ["--metric", "brackets"]
-    measured = json.loads(_xformc("evaluate", engine, *_test_set(data), *brackets, "--json"))
+    measured = json.loads(_xformc("evaluate", engine, *_test_set(source), *brackets, "--json"))
     if "grammatical" in row.needed:
         written = _xformc("generate", engine, "--seed", SEED, stdin="\n" * TEXTS).splitlines()
         measured["grammatical"] = sum(map(is_sentence, written)) / TEXTS
     return {name: measured[name] for name in row.needed}
 
 
-def _data(task: str, folder: Path) -> Path:
-    data = folder / "data" / task
-    if not data.exists():
-        TASKS[task](data, SEED)
-    return data
+def data(task: str, folder: Path) -> Path:
+    """The folder of a task's data below `folder`; it is made if it is not there."""
+    found = folder / "data" / task
+    if not found.exists():
+        TASKS[task](found, SEED)
+    return found
 
 
-def _test_set(data: Path) -> list[Path]:
-    return next([data / name for name in names] for names in TEST_SETS if all((data / name).exists() for name in names))
+def _test_set(folder: Path) -> list[Path]:
+    return next(
+        [folder / name for name in names] for names in TEST_SETS if all((folder / name).exists() for name in names)
+    )
 
 
 def _xformc(*arguments: object, stdin: str = "") -> str:
