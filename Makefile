@@ -57,7 +57,6 @@ demo: setup  ## train, build, certify and use a small Transformer: numbers in En
 	@echo '  xformc train --help'
 
 zoo: setup  ## train, certify and score every architecture on a small task; QUICK=1 for a few of them
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks.zoo $(if $(QUICK),--quick)
 
 bench: setup  ## list the benchmarks; each says what it measures
