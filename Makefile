@@ -64,7 +64,7 @@ bench: setup  ## list the benchmarks; each says what it measures
 
 docs: setup  ## write docs/reference.md, the README's picture, and the JSON schema of specs to build/schema.json
 	$(BIN)/python -m xformc.compiler.report.reference docs/reference.md
-	$(XFORMC) draw transformer_base --out docs/transformer_base.svg
+	$(XFORMC) draw transformer_base --out docs/images/transformer_base.svg
 	mkdir -p build
 	$(XFORMC) schema > build/schema.json
 
