@@ -143,6 +143,7 @@ class _Page:
 
     def _connect_columns(self) -> None:
         used: dict[int, int] = {}
+        taken: list[tuple[int, str, float]] = []
         for name, start, end in self._crossings():
             gutter = self._lane_gutter(start, end)
             used[gutter] = used.get(gutter, 0) + 1
@@ -151,8 +152,11 @@ class _Page:
                 lane = column.x - column.part.left - LANE * used[gutter]
             else:
                 lane = column.x + column.part.right + LANE * used[gutter]
-            for height, left, right in column.part.sides[name]:
-                target = column.x + (left if gutter == end else right)
+            for entry, left, right in column.part.sides[name]:
+                target, height = column.x + (left if gutter == end else right), entry
+                while any(to == end and other != name and abs(height - at) < 2.5 for to, other, at in taken):
+                    height += 3.0
+                taken.append((end, name, height))
                 self.page.line(*self._way(name, start, end, lane), (lane, height), (target, height))
 
     def _way(self, name: str, start: int, end: int, lane: float) -> list[tuple[float, float]]:
@@ -165,17 +169,23 @@ class _Page:
             return [(lane, 22.0)]
         column = self.columns[start]
         exit = column.exits[name]
-        points = [(column.x, exit), (column.x, exit + BUS)]
-        self.page.height = max(self.page.height, exit + BUS + 2)
+        bus = exit + next((rise for rise in (BUS, BUS - 5, BUS + 5) if self._free(exit + rise)), BUS)
+        points = [(column.x, exit), (column.x, bus)]
+        self.page.height = max(self.page.height, bus + 2)
         between = self.columns[start + 1 : end]
         if between:
             above = max(one.part.height for one in between) + 2.2 * BUS
             first = between[0].x - between[0].part.left - LANE
-            points += [(first, exit + BUS), (first, above), (lane, above)]
+            points += [(first, bus), (first, above), (lane, above)]
             self.page.height = max(self.page.height, above + 4)
         else:
-            points.append((lane, exit + BUS))
+            points.append((lane, bus))
         return points
+
+    def _free(self, height: float) -> bool:
+        """Whether no line enters a column at about this height."""
+        sides = [end for column in self.columns for ends in column.part.sides.values() for end in ends]
+        return all(abs(height - entry) >= 4 for entry, _, _ in sides)
 
     def _legend(self) -> None:
         for index, (name, type) in enumerate(self.outline.tied.items()):

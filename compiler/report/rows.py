@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from xformc.compiler.report.marks import BESIDE, GAP, LANE, Door, Part, Settings, Text, type_text, wrap
 from xformc.compiler.report.outline import Box, Group, Item, Sum, boxes
+from xformc.compiler.report.tracks import order_tracks
 
 TRACK, TYPE_ROW, TYPE_WIDTH, PORT = 5.0, 7.0, 50.0, 10.0
 """Between horizontal lines of one gap; height of a row of axes, and its width beside other items; between values that
@@ -64,7 +65,7 @@ class Rows:
 
     def _port(self, name: str, far: bool) -> Part:
         stage, _, rest = name.partition("/")
-        text = stage if far else rest.rpartition("/")[2] or stage
+        text = stage if name in self.settings.results else rest.rpartition("/")[2] or stage
         if name in self.settings.states:
             text = f"previous {text}"
         width = self.settings.measure(text, "note") + 8
@@ -122,12 +123,19 @@ class Rows:
             for place in places:
                 place.x = x + place.part.left
                 x += place.part.left + place.part.right + BESIDE
-            middle = (places[0].x + places[-1].x) / 2
+            middle = self._center(row, places)
             if self._only_ports(row):
                 middle = x / 2 + self.settings.outer * (x / 2 + BESIDE)
             for place in places:
                 place.x -= middle
                 self.part.reach(place.x - place.part.left, place.x + place.part.right)
+
+    def _center(self, row: int, places: Sequence[_Place]) -> float:
+        """What of a row stands on the axis: its middle; beside values from outside, what is entered from below."""
+        users = [place.x for place in places if self.x in self._near(place)]
+        if row == 0 and users and any(place.item is None for place in places):
+            return sum(users) / len(users)
+        return (places[0].x + places[-1].x) / 2
 
     def _only_ports(self, row: int) -> bool:
         """Whether a row has only values from outside; they stand beside the line from the bottom, not on it."""
@@ -143,6 +151,8 @@ class Rows:
         self.tracks = [self._turns(row) for row in range(self.count)]
         lanes = [name for tracks in self.tracks for name in tracks if self._has_lane(name)]
         self.lanes = {name: index + 1 for index, name in enumerate(dict.fromkeys(lanes))}
+        self.inner = self.part.left if self.settings.outer < 0 else self.part.right
+        self.tracks = [self._ordered(row, tracks) for row, tracks in enumerate(self.tracks)]
         self.bases: list[float] = []
         y = 0.0
         for row, tracks in enumerate(self.tracks):
@@ -155,11 +165,26 @@ class Rows:
                 place.y = y + PORT * index * bool(place.part.sides and not place.item)
             y = max(place.top for place in self._row(row))
         self.part.height = y
-        wide = self.settings.outer * LANE * len(self.lanes)
-        self.inner = self.part.left if self.settings.outer < 0 else self.part.right
-        if wide:
-            edge = self.settings.outer * self.inner + wide
-            self.part.reach(min(edge, 0), max(edge, 0))
+        lanes = [self._lane(name) for name in self.lanes]
+        self.part.reach(min(lanes, default=0.0), max(lanes, default=0.0))
+
+    def _lane(self, name: str) -> float:
+        return self.settings.outer * (self.inner + LANE * self.lanes[name])
+
+    def _ordered(self, row: int, names: Sequence[str]) -> Sequence[str]:
+        """The values with a horizontal line in the gap below this row, in the order of their lines from the top."""
+        starts: dict[str, float] = {}
+        ends: dict[str, list[float]] = {name: [] for name in names}
+        for name in names:
+            maker = self._maker(name)
+            first = maker.row + 1 if maker else self.lowest
+            starts[name] = self._lane(name) if row > first else maker.x if maker else 0.0
+            if row == first and name in self.lanes:
+                ends[name].append(self._lane(name))
+            for place in self._row(row):
+                if name in self._near(place):
+                    ends[name] += [place.x + door.x for door in self._doors(place, name)]
+        return order_tracks(names, starts, ends)
 
     @staticmethod
     def _least_gap(place: _Place, row: int) -> float:
@@ -225,7 +250,7 @@ class Rows:
         end = (place.x + door.x, place.y + door.y)
         first = maker.row + 1 if maker else self.lowest
         if place.row > first:
-            lane = self.settings.outer * (self.inner + LANE * self.lanes[name])
+            lane = self._lane(name)
             low, high = self._track(first, name), self._track(place.row, name)
             points = [start, (start[0], low), (lane, low), (lane, high), (end[0], high), end]
         elif abs(start[0] - end[0]) < 0.5:
