@@ -55,7 +55,7 @@ VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=3)
 )
 
-NAMES = st.sampled_from(["x"] * 8 + ["encoder", "decoder", "a", "target", "text"])
+NAMES = st.sampled_from(["x"] * 8 + ["encoder", "target", "parts", "keys", "scores", "weights", "b0"])
 SIZES = st.sampled_from(["d_model", "heads", "d_k", "d_v", "vocabulary", "d_ff"])
 ARGUMENTS: dict[str, st.SearchStrategy[Document]] = {
     "value": NAMES,
