@@ -134,9 +134,12 @@ def _ordered(weights: torch.Tensor, found: _Found) -> npt.NDArray[np.float32]:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """The paths without the end that all of them share."""
+    """The paths without the end that all of them share, but with what they name in a stage, or in a layer of it."""
     parts = [name.split("/") for name in names]
+    least = [2 + max((at for at, part in enumerate(path) if part.isdigit()), default=0) for path in parts]
     shared = 0
-    while all(len(part) > shared + 1 for part in parts) and len({part[-1 - shared] for part in parts}) == 1:
+    while len({tuple(path[len(path) - shared - 1 :]) for path in parts}) == 1 and all(
+        len(path) - shared > kept for path, kept in zip(parts, least, strict=True)
+    ):
         shared += 1
-    return ["/".join(part[: len(part) - shared]) for part in parts]
+    return ["/".join(path[: len(path) - shared]) for path in parts]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import CommandLine, mistake
+from small_specs import small
 from tiny_engine import train_tokenizer
 
 from xformc.compiler.backends.torch import TorchModule
@@ -79,6 +80,47 @@ def test_maps_inside_a_recurrence_have_a_row_for_each_position(tmp_path: Path) -
     assert (one.rows, one.columns, one.weights.shape) == ("target", "source", (1, 4, 5))
     np.testing.assert_allclose(one.weights.sum(-1), 1, atol=1e-5)
     assert np.abs(one.weights[0, 0] - one.weights[0, 3]).max() > 1e-6
+
+
+def test_maps_of_every_model_with_weights_sum_to_one(tmp_path: Path) -> None:
+    graph = small("memory_network", tmp_path).graph()
+    arrays = {name: value.detach().numpy() for name, value in TorchModule(graph, seed=3).named_parameters()}
+    maps = attention_maps(graph, arrays, [torch.tensor([row]) for row in (SOURCE, TARGET)])
+    assert {(one.rows, one.columns, one.weights.shape) for one in maps} == {(None, "story", (1, 1, 5))}
+    np.testing.assert_allclose([one.weights.sum() for one in maps], 1, atol=1e-5)
+
+
+def test_maps_of_arrays_leave_out_padding(tmp_path: Path, xformc: CommandLine) -> None:
+    from xformc.compiler.report.attention_engine import look_at_arrays
+
+    spec = small("conformer", tmp_path)
+    build_engine(spec, None, None, "portable", tmp_path / "engine")
+    frames = np.random.default_rng(0).normal(size=(2, 7, 6)).astype(np.float32)
+    arrays = {"frames": frames, "frames_lengths": np.array([7, 4])}
+    looked = look_at_arrays(tmp_path / "engine", arrays, 2)
+    assert {one.weights.shape for one in looked.maps} == {(4, 4, 4)}
+    np.savez(tmp_path / "two.npz", **arrays)  # type: ignore[arg-type]
+    given = ("attention", tmp_path / "engine", "--input", tmp_path / "two.npz")
+    assert xformc(*given, "--example", "2", "--out", tmp_path / "a.html").code == 0
+    rows: list[dict[str, list[str]]] = data_of(tmp_path / "a.html")["groups"]  # type: ignore[assignment]
+    assert rows[0]["rows"] == ["1", "2", "3", "4"]
+    assert mistake(xformc(*given, "--example", "3")) == "there is no example 3, there are 2"
+    assert mistake(xformc("attention", tmp_path / "engine", "text")).startswith(
+        "the engine conformer takes more than text"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give it one example: a sentence, or --input with arrays"),
+        (["a", "--input", "b.npz"], "give it one example: a sentence, or --input with arrays"),
+        (["--input", "b.npz", "--target", "c"], "--target is about a sentence, not about --input"),
+        (["a", "--example", "2"], "--example is about --input"),
+    ],
+)
+def test_attention_refuses_options_that_do_nothing(xformc: CommandLine, arguments: list[str], message: str) -> None:
+    assert mistake(xformc("attention", "engine", *arguments)).startswith(message)
 
 
 def test_a_model_without_attention_has_no_maps(tmp_path: Path, xformc: CommandLine) -> None:
