@@ -170,6 +170,10 @@ class _Derivation:
         return self.builder.emit(op, inputs, name, self.node.place)
 
     def state(self, name: str, type: Type, initial: Value | None = None) -> Value:
+        if grown := self.keys.intersection(type.names):
+            raise self.refuse(
+                f"it would carry a number for each of {', '.join(sorted(grown))}, of which each step adds one"
+            )
         state = self.builder.input(name, type)
         self._pending[state.name] = (state, initial)
         return state

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from hypothesis import assume, event
+from hypothesis import assume
 from laws.specs import Sample
 
 from xformc.compiler import compile_spec
@@ -79,8 +79,6 @@ def make_model(sample: Sample, folder: Path) -> Model:
     """The model, with weights of which none is zero."""
     spec = read(sample, folder)
     graph = verify(inference(compile_spec(spec)))
-    for node in graph.nodes:
-        event(node.op.kind)
     return Model(sample, spec, graph, random_module(graph))
 
 

@@ -11,6 +11,9 @@ from steps import assert_steps_are_the_training_form, language_graph
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.build import build_engine
+from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.step import derive_step
 from xformc.compiler.spec import SpecError, load_spec
 
 ALONG_EDGES = """{mine: {argmax: d_model}, other: {linear: {from: x, to: d_model}}, its: {argmax: d_model},
@@ -50,6 +53,14 @@ def test_steps_are_the_training_form(tmp_path: Path, name: str) -> None:
     steps = " ".join(STEPS[name].split())
     graph = language_graph(tmp_path, steps, "window: 3" if "window" in steps else "")
     assert_steps_are_the_training_form(graph, tmp_path)
+
+
+def test_a_state_that_would_grow_is_refused(tmp_path: Path) -> None:
+    steps = "{keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}}, sums: cumulative_sum, "
+    steps += "seen: {mask: {causal: true}}, weights: relu, output: {contract: {by: keys, over: keys}}}"
+    with pytest.raises(RuleError, match="a number for each of text_keys, of which each step adds one") as error:
+        derive_step(inference(language_graph(tmp_path, steps)), "text")
+    assert error.value.place is not None
 
 
 def test_a_model_without_states_is_built(tmp_path: Path) -> None:
