@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from xformc.compiler.report.attention_engine import Looked
 from xformc.compiler.report.attention_maps import AttentionMap
+from xformc.compiler.report.captions import pretty
 from xformc.compiler.report.figure import font, save
-from xformc.compiler.report.outline import pretty
 from xformc.files import atomic_write
 
 NARROW, WIDE, PIECE, LONGEST = 1.1, 2.4, 0.075, 60

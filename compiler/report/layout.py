@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xformc.compiler.report.items import Box, Group, Item, Sum
 from xformc.compiler.report.marks import (
     GAP,
     HEAD,
@@ -20,7 +21,6 @@ from xformc.compiler.report.marks import (
     Text,
     wrap,
 )
-from xformc.compiler.report.outline import Box, Group, Item, Sum
 from xformc.compiler.report.rows import Rows
 
 

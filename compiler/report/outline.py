@@ -4,7 +4,6 @@ Down to a depth only; blocks that merely wrap what they are given are left out, 
 the function that the model computes.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -12,86 +11,12 @@ from itertools import groupby
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Graph, Node, Value
 from xformc.compiler.ops.recurrence import Recurrence
+from xformc.compiler.report.captions import factor, kind_of, pretty
+from xformc.compiler.report.items import Box, Group, Item, Outline, Sum, boxes
 from xformc.compiler.report.trace import Frame, Trace
 
-_NAMES = {
-    "relu": "ReLU",
-    "gelu": "GELU",
-    "silu": "SiLU",
-    "gru": "GRU",
-    "lstm": "LSTM",
-    "rnn": "RNN",
-    "cls": "CLS",
-    "glu": "GLU",
-    "rope": "RoPE",
-    "alibi": "ALiBi",
-    "rms": "RMS",
-}
-_SMALL_WORDS = {"of", "and", "the", "to", "over", "in", "on"}
-_KINDS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("attention", frozenset({"attention", "contract"})),
-    ("recurrent", frozenset({"recurrence", "linear_recurrence"})),
-    ("convolution", frozenset({"convolution"})),
-    ("positions", frozenset({"positions", "sinusoid"})),
-    ("embedding", frozenset({"embedding"})),
-)
-_PLAIN = (("norm", frozenset({"layer_norm", "rms_norm"})), ("softmax", frozenset({"softmax"})))
-"""What a box is, by the first row of which it has an op: of _KINDS first, and of _PLAIN if it has no linear map."""
 _UNSEEN = frozenset({"padding_mask", "positions"})
 """Ops that read the shape or the padding of a value, not its content."""
-
-
-@dataclass(frozen=True)
-class Box:
-    """One rounded box: its text, a smaller second line, what it is, and the parameters inside."""
-
-    label: str
-    note: str
-    kind: str
-    inputs: tuple[str, ...]
-    result: Value
-    parameters: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Group:
-    """Items around which a line is drawn; `x` is what comes in from below. `times`: how often they are repeated."""
-
-    label: str
-    times: int | None
-    x: str
-    items: "tuple[Item, ...]"
-    inputs: tuple[str, ...]
-    result: Value
-
-
-@dataclass(frozen=True)
-class Sum:
-    """`x + items(x)`; with `norm`, the norm that follows, in the same box. `beside`: the items do not look at x."""
-
-    x: str
-    items: "tuple[Item, ...]"
-    norm: str
-    beside: bool
-    inputs: tuple[str, ...]
-    result: Value
-
-
-Item = Box | Group | Sum
-
-
-@dataclass(frozen=True)
-class Outline:
-    """The stages of a model as groups, its inputs, and the parameters that several boxes share.
-
-    `types` has the type of every value, `states` are those that a recurrence carries from one position to the next.
-    """
-
-    inputs: tuple[Value, ...]
-    stages: tuple[Group, ...]
-    tied: dict[str, Type]
-    types: dict[str, Type]
-    states: frozenset[str]
 
 
 def outline(trace: Trace, depth: int) -> Outline:
@@ -104,21 +29,6 @@ def outline(trace: Trace, depth: int) -> Outline:
             counts[name] = counts.get(name, 0) + 1
     tied = {one.name: one.type for one in trace.graph.parameters if counts.get(one.name, 0) > 1}
     return Outline(trace.graph.inputs, stages, tied, sketch.types, frozenset(sketch.states))
-
-
-def boxes(item: Item) -> Iterator[Box]:
-    """Every box in an item."""
-    if isinstance(item, Box):
-        yield item
-    else:
-        for inner in item.items:
-            yield from boxes(inner)
-
-
-def pretty(name: str) -> str:
-    """A name of the spec as a title: `causal_self_attention` is Causal Self Attention."""
-    words = [_NAMES.get(word, word if word in _SMALL_WORDS else word.capitalize()) for word in name.split("_")]
-    return " ".join(words)
 
 
 @dataclass
@@ -224,11 +134,11 @@ class _Sketch:
     def box(self, frame: Frame) -> Box:
         nodes = self.nodes(frame)
         parameters = frozenset(value.name for node in nodes for value in node.inputs) & self.parameters
-        label = _factor(frame.written) if frame.name == "scale" else pretty(frame.name)
+        label = factor(frame.written) if frame.name == "scale" else pretty(frame.name)
         note = "" if frame.step in (None, frame.name) else str(frame.step).replace("_", " ")
         inputs = self.inputs(frame)
         note = note or ", ".join(text for text in (frame.numbers, self.inner_axes(frame, nodes)) if text)
-        return Box(label, note, _kind(nodes), inputs, frame.result, parameters)
+        return Box(label, note, kind_of(nodes), inputs, frame.result, parameters)
 
     def inner_axes(self, frame: Frame, nodes: list[Node]) -> str:
         """The axes that only the inside of a block has: `d_ff=2048`, or for neighbours of one size `d_k=d_v=64`."""
@@ -283,19 +193,3 @@ def _with_norms(items: list[Item]) -> Iterator[Item]:
             yield item
     if waiting is not None:
         yield waiting
-
-
-def _kind(nodes: list[Node]) -> str:
-    kinds = {node.op.kind for node in nodes}
-    for kind, ops in _KINDS:
-        if kinds & ops:
-            return kind
-    if "linear" in kinds:
-        return "feed_forward" if kinds - {"linear", "add", "align", "dropout"} else "linear"
-    return next((kind for kind, ops in _PLAIN if kinds & ops), "function")
-
-
-def _factor(written: str) -> str:
-    """The factor of a scale as it stands in the spec, with a sign for the root."""
-    text = re.sub(r"sqrt\((\w+)\)", "\N{SQUARE ROOT}\\1", written)
-    return f"\N{MULTIPLICATION SIGN} {text}"

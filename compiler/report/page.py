@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 
 from xformc.compiler.graph.axes import Type
+from xformc.compiler.report.items import Box, Group, Outline
 from xformc.compiler.report.layout import Layout
 from xformc.compiler.report.marks import GAP, LANE, PAD, Measure, Part, Rectangle, Text, type_text
-from xformc.compiler.report.outline import Box, Group, Outline
 
 MARGIN, STAGE_GAP, BUS, INPUT = 6.0, 22.0, 11.5, 36.0
 """Around the page; between a stage and the one above it; from a result to the line that takes it elsewhere; of the name

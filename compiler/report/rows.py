@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xformc.compiler.report.items import Box, Group, Item, Sum, boxes
 from xformc.compiler.report.marks import BESIDE, GAP, LANE, Door, Part, Settings, Text, type_text, wrap
-from xformc.compiler.report.outline import Box, Group, Item, Sum, boxes
 from xformc.compiler.report.tracks import order_tracks
 
 TRACK, TYPE_ROW, TYPE_WIDTH, PORT = 5.0, 7.0, 50.0, 10.0

@@ -52,6 +52,7 @@ class Trace:
 
 def trace_spec(spec: Spec) -> Trace:
     """Elaborate the spec and keep how its steps nest. Raises: SpecError, as `Spec.graph` does."""
+    spec.graph()  # which refuses what the elaborator alone does not see
     watched = _Watched(spec.name, spec.model)
     graph = watched.run(spec.task).graph
     return Trace(graph, tuple(watched.open[0]))

@@ -13,9 +13,11 @@ from laws.building_blocks import CAUSAL_STEPS, DECODER_STEPS, ENCODER_STEPS
 from laws.settings import examples
 from laws.specs import Sample, samples
 
+from xformc.compiler.report.captions import pretty
 from xformc.compiler.report.draw import draw_spec, measure
+from xformc.compiler.report.items import Box, Group, Outline, boxes
 from xformc.compiler.report.marks import Line, Part, Rectangle, Text
-from xformc.compiler.report.outline import Box, Group, Outline, boxes, outline, pretty
+from xformc.compiler.report.outline import outline
 from xformc.compiler.report.page import lay_page
 from xformc.compiler.report.trace import trace_spec
 from xformc.compiler.spec import Spec, load_spec
@@ -209,6 +211,14 @@ def test_draw_command_refuses_options_that_do_nothing(xformc: CommandLine, argum
     assert mistake(xformc("draw", *arguments)).startswith(message)
 
 
-def test_box_is_a_box() -> None:
+def test_draw_command_shows_the_mistakes_of_a_spec(xformc: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("extends: transformer_base\nsizes: {idle: 3}\n", encoding="utf-8")
+    message = mistake(xformc("draw", path, "--out", tmp_path / "a.svg"))
+    assert f"{path}:2:9: the size 'idle' is not used" in message
+    assert not (tmp_path / "a.svg").exists()
+
+
+def test_depth_1_has_boxes_alone() -> None:
     sketch, _ = sketch_of(load_spec(SPECS / "numbers.yaml"), 1)
     assert all(isinstance(item, Box) for stage in sketch.stages for item in stage.items)

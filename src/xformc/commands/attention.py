@@ -13,7 +13,7 @@ from xformc.runtime.arrays import read_npz
 
 def attention(
     engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
-    texts: Annotated[list[str] | None, Argument(help="A sentence; one for each input of text.")] = None,
+    texts: Annotated[list[str] | None, Argument(help="A sentence; one for each input of text.", metavar="TEXT")] = None,
     *,
     target: Annotated[str | None, Option(help="The translation to look at; the engine's own if left out.")] = None,
     arrays: Annotated[Path | None, Option("--input", help=INPUT_HELP, metavar="NPZ")] = None,
