@@ -134,6 +134,13 @@ BACKWARD: list[Step] = [
 ]
 """What sees positions after its own."""
 
+UNMASKED: list[Step] = [
+    {"softmax": "positions"},
+    body(start="first", sum={"plus": {"from": "x", "by": "start"}}),
+    body(products={"contract": {"by": "x", "over": "positions"}}, sum={"plus": {"from": "x", "by": "products"}}),
+]
+"""What sees all positions, padding included."""
+
 NORMALIZERS: dict[str, dict[str, Step]] = {
     "softmax": {"weights": {"softmax": "keys"}},
     "relu": {"weights": "relu"},
@@ -206,5 +213,5 @@ DECODER_STEPS = _steps(st.one_of(_crossed, _causal), 4)
 ENCODER_STEPS = _steps(st.one_of(_backward, _causal), 3)
 """Steps of what sees all of its sequence."""
 
-BACKWARD_STEP = _backward
+BACKWARD_STEP = st.one_of(_backward, st.sampled_from(UNMASKED))
 """One step that is not causal."""

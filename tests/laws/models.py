@@ -11,7 +11,7 @@ from laws.specs import Sample
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.spec import Spec, load_spec
@@ -35,14 +35,25 @@ class Model:
     graph: Graph
     module: TorchModule
 
-    def tokens(self, length: int = 6, seed: int = 0) -> list[np.ndarray]:
-        """Random ids for each input: 4 rows. What is decoded has no padding, rows 1 and 3 of the others end in it."""
+    def inputs(self, length: int = 6, seed: int = 0) -> list[np.ndarray]:
+        """Random arrays of 4 rows for each input; rows 1 and 3 end in padding, but for what is decoded."""
         random = np.random.default_rng(seed)
-        arrays = {value.name: random.integers(4, 20, (4, length)) for value in self.graph.inputs}
-        for name, array in arrays.items():
-            if name != self.sample.time or self.sample.task in ("tagging", "classification"):
-                array[1::2, -PADDING:] = 0
-        return list(arrays.values())
+        return [self._input(value, random, length) for value in self.graph.inputs]
+
+    def alone(self, inputs: list[np.ndarray], row: int) -> list[np.ndarray]:
+        """One row of the inputs, without its padding."""
+        rows = [array[row : row + 1] for array in inputs]
+        padded = [row % 2 and value.name != self.sample.decoded for value in self.graph.inputs]
+        return [array[:, :-PADDING] if cut else array for array, cut in zip(rows, padded, strict=True)]
+
+    def _input(self, value: Value, random: np.random.Generator, length: int) -> np.ndarray:
+        shape = [4, length, *(axis.size or 0 for axis in value.type.axes[2:])]
+        if value.type.dtype == "float32":
+            return random.standard_normal(shape, np.float32)
+        array = random.integers(4, 20, shape)
+        if value.name != self.sample.decoded:
+            array[1::2, -PADDING:] = 0
+        return array if value.type.dtype == "int64" else array > 0
 
     def run(self, inputs: list[np.ndarray]) -> np.ndarray:
         """What PyTorch gives."""

@@ -33,6 +33,7 @@ SIZES = {
     "dropout": 0.1,
     "vocabulary": 20,
     "labels": 3,
+    "features": 4,
 }
 CHOICES = {
     "norm": ["post", "pre", "pre_rms"],
@@ -53,7 +54,10 @@ INPUTS = {
     "language_model": {"text": {"tokens": "vocabulary"}},
     "tagging": {"text": {"tokens": "vocabulary"}},
     "classification": {"text": {"tokens": "vocabulary"}},
+    "frames": {"frames": {"vectors": "features"}},
 }
+"""The inputs of each task; `frames` stands for tagging of vectors."""
+
 REDUCTIONS = ["mean", "max", "first", "last", "sum"]
 
 
@@ -72,8 +76,13 @@ class Sample:
 
     @property
     def time(self) -> str:
-        """The axis that is decoded."""
-        return "target" if self.task == "translation" else "text"
+        """The axis of the last sequence."""
+        return list(INPUTS[self.task])[-1]
+
+    @property
+    def decoded(self) -> str | None:
+        """The input that is decoded token by token, if one is."""
+        return self.time if self.task in ("translation", "language_model") else None
 
     def with_steps(self, steps: Sequence[Step]) -> "Sample":
         """The same with other steps."""
@@ -84,27 +93,28 @@ class Sample:
         return yaml.safe_dump(self._document(), sort_keys=False, default_flow_style=None, width=110)
 
     def _document(self) -> dict[str, object]:
-        vocabulary = "vocabulary" if self.task in ("translation", "language_model") else "labels"
+        vocabulary = "vocabulary" if self.decoded else "labels"
         choices = {"positions": "none", **self.choices}
         model: dict[str, object] = {}
         if self.task == "translation":
-            model["encoder"] = {"from": "source", "do": _embedded(self.encoder, choices)}
+            model["encoder"] = {"from": "source", "do": _embedded("embedding", self.encoder, choices)}
             model["vector"] = {"from": "encoder", "do": ["mean"]}
-        model["decoder"] = {"from": self.time, "do": _embedded(_using(self.steps, self.task), choices)}
+        table, steps = "linear" if self.task == "frames" else "embedding", _using(self.steps, self.task)
+        model["decoder"] = {"from": self.time, "do": _embedded(table, steps, choices)}
         if self.task == "classification":
             model["vector"] = {"from": "decoder", "do": [self.reduction]}
         bias = not self.tied
         last = list(model)[-1]
         model["logits"] = {"from": last, "do": {"scores": {"linear": {"to": vocabulary, "bias": bias}}}}
         document: dict[str, object] = {
-            "task": self.task,
+            "task": "tagging" if self.task == "frames" else self.task,
             "sizes": SIZES,
             "choices": choices,
             "inputs": INPUTS[self.task],
             "model": model,
             "blocks": {f"{name}_made": {"choose": name, word: [], "otherwise": []} for name, word in choices.items()},
         }
-        if self.tied and vocabulary == "vocabulary":
+        if self.tied and self.decoded:
             document["tie"] = [["decoder/start/table/weight", "logits/scores/weight"]]
         tokenizer: dict[str, object] = {"tokenizer": {"kind": "word"}} if self.task == "tagging" else {}
         document["train"] = {"max_length": 16, **tokenizer}
@@ -116,9 +126,9 @@ def _using(steps: Sequence[Step], task: str) -> list[Step]:
     return [*steps, {"plus": {"by": "vector"}}] if task == "translation" else [*steps]
 
 
-def _embedded(steps: Sequence[Step], choices: Iterable[str]) -> dict[str, Step]:
+def _embedded(table: str, steps: Sequence[Step], choices: Iterable[str]) -> dict[str, Step]:
     """The embedding, positions, and the steps by name; every size and choice is used, whatever the steps are."""
-    start: dict[str, Step] = {"table": {"embedding": "d_model"}}
+    start: dict[str, Step] = {"table": {table: "d_model"}}
     names = list(SIZES)
     start |= {f"sizes_{at}": {"shift": f"0 * ({' + '.join(names[at : at + 7])})"} for at in range(0, len(names), 7)}
     start |= {f"{name}_made": f"{name}_made" for name in choices}

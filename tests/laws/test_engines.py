@@ -25,7 +25,7 @@ PROMPTS = [Prompt([5, 6, 7], 1), Prompt([], 2), Prompt([8, 4, 9, 10, 11], 3)]
 def engines(made: Sample, folder: Path, interface: Interface) -> list[Session]:
     """The engines for both targets, certified."""
     model = make_model(made, folder)
-    assume(model.known(model.tokens())[1] < 2 * TOLERANCE)
+    assume(model.known(model.inputs())[1] < 2 * TOLERANCE)
     weights = {name: value.numpy() for name, value in model.module.state_dict().items()}
     sessions: list[Session] = []
     for target in ("portable", "cpu"):

@@ -99,7 +99,7 @@ def test_what_is_derived_is_causal(tmp_path: Path, sample: Sample) -> None:
         assert error.place is not None
         event("refused")
         return
-    (tokens,) = model.tokens()
+    (tokens,) = model.inputs()
     expected, tolerance = model.known([tokens])
     assume(np.abs(expected).max() < LARGEST)
     event("derived")
