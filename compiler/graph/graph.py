@@ -102,9 +102,9 @@ class GraphBuilder:
     names: set[str] = field(default_factory=set[str])
     _numbers: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
-    def input(self, name: str, type: Type) -> Value:
-        """Declare an input. Raises: ValueError where the name is taken."""
-        value = Value(self._claim(name), type)
+    def input(self, name: str, type: Type, *, renamed: bool = False) -> Value:
+        """Declare an input. Raises: ValueError where the name is taken, unless it may be `renamed` then."""
+        value = Value(self._unique(name) if renamed else self._claim(name), type)
         self.inputs.append(value)
         return value
 

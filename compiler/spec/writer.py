@@ -54,7 +54,7 @@ class Writer:
     ) -> tuple[Graph, tuple[Value, ...]]:
         """The graph of what `make` writes, and the values of its surroundings that it uses: its further inputs."""
         outer, inner = self._builder, GraphBuilder(path, names=self._root.names)
-        values = tuple(inner.input(f"{path}/{name}", type) for name, type in inputs.items())
+        values = tuple(inner.input(f"{path}/{name}", type, renamed=True) for name, type in inputs.items())
         self._builder = inner
         results = make(values)
         self._builder = outer

@@ -24,6 +24,8 @@ STEPS = {
     "a sum over the keys of a window": """{keys: {as_keys: {window: window}},
   scores: {contract: {from: x, by: keys, over: d_model}}, seen: {mask: {causal: true}}, positive: exp,
   total: {sum: {over: keys}}, output: {times: {by: x}}}""",
+    "two cells without a name": """[recurrence: {state: {sum: d_model}, cell: {do: {sum: {plus: {by: sum}}}}},
+  recurrence: {state: {sum: d_model}, cell: {do: {sum: {plus: {by: sum}}}}}]""",
     "dropout in a cell": """[recurrence: {state: {sum: d_model}, cell: {do: {part: {dropout: 0.5},
   sum: {plus: {by: sum}}}}}]""",
     "edges that may lead to nothing, fused": ALONG_EDGES.replace("BETWEEN", ""),
@@ -68,6 +70,14 @@ def test_a_model_without_states_is_built(tmp_path: Path) -> None:
     text += "model: {logits: {from: text, do: [embedding: d_model, linear: vocabulary]}}\n"
     (tmp_path / "model.yaml").write_text(text)
     assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, "portable", tmp_path / "engine").passed
+
+
+def test_two_layers_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        language_graph(tmp_path, "[gru, gru]")
+    (problem,) = error.value.problems
+    assert problem.message == "two parameters would be called 'body/gru/hidden/update/mixture/new/weight'"
+    assert problem.hint == "write the body as a mapping, so that each step has a name of its own"
 
 
 def test_weights_over_positions_are_refused(tmp_path: Path) -> None:
