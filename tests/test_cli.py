@@ -8,7 +8,7 @@ from tiny_engine import SENTENCES
 from xformc import __version__
 
 COMMANDS = ["check", "schema", "corpus", "train", "average", "build", "verify", "inspect"]
-COMMANDS += ["translate", "predict", "evaluate"]
+COMMANDS += ["translate", "generate", "predict", "evaluate", "report", "draw", "attention"]
 
 
 def test_help_lists_every_command(xformc: CommandLine) -> None:
