@@ -162,7 +162,8 @@ class _Sketch:
         made |= {value.name for cell in cells for value in cell.inputs if value.name in self.states}
         read = [value.name for node in self.nodes(frame) if node.op.kind not in _UNSEEN for value in node.inputs]
         outside = [name for name in read if name not in made and name not in self.parameters]
-        return tuple(dict.fromkeys(self.name(name) for name in outside if self.seen(name)))
+        seen = dict.fromkeys(self.name(name) for name in outside if self.seen(name))
+        return tuple(name for name in seen if name not in made)
 
     def value(self, value: Value) -> Value:
         return Value(self.name(value), value.type)

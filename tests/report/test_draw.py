@@ -163,6 +163,16 @@ def test_every_box_is_reached() -> None:
     assert all(box.inputs or box.label == "Sinusoid" for stage in sketch.stages for box in boxes(stage))
 
 
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(SPECS)))
+def test_what_a_stage_takes_is_made_elsewhere(path: Path) -> None:
+    sketch, _ = sketch_of(load_spec(path), 2)
+    far = {stage.result.name for stage in sketch.stages} | {value.name for value in sketch.inputs}
+    for stage in sketch.stages:
+        assert set(stage.inputs) <= far
+        made = {item.result.name for item in stage.items} | {stage.x}
+        assert {name for item in stage.items for name in item.inputs} <= far | made
+
+
 def test_pretty_is_a_title() -> None:
     assert [pretty(name) for name in ("causal_self_attention", "relu", "mean_over_time")] == [
         "Causal Self Attention",
