@@ -33,7 +33,7 @@ class Difficulty:
 
 
 SHORT = Difficulty(words=(4, 10), depth=2, arguments=2, train=40_000)
-LONG = Difficulty(words=(20, 60), depth=3, arguments=5, train=20_000)
+LONG = Difficulty(words=(11, 20), depth=2, arguments=3, train=40_000)
 
 
 def write(folder: Path, seed: int, difficulty: Difficulty = SHORT) -> None:
