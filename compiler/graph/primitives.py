@@ -111,6 +111,10 @@ class Site(Protocol):
         """True where there is a real position along this axis; None where all are."""
         ...
 
+    def padding(self, axis: str) -> Value | None:
+        """The same for an axis of positions; None for one of keys, whose scores `mask` hides."""
+        ...
+
     def vocabulary(self, tokens: Value) -> Axis:
         """The axis of the vocabulary of an input of tokens."""
         ...

@@ -20,6 +20,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
+from xformc.compiler.ops.masks import NEVER, Fill
 
 
 @dataclass(frozen=True)
@@ -66,5 +67,9 @@ def _softmax_cost(op: Softmax, node: Node) -> Cost:
 
 @primitive("softmax", over=optional("name"))
 def _softmax(site: Site, x: Value, over: str | None = None) -> Value:
-    """Positive numbers that sum to 1 over an axis, the last unless another is named."""
-    return site.emit(Softmax(x.type.names[-1] if over is None else site.axis(x, over).name), x)
+    """Positive numbers that sum to 1 over an axis, the last unless another is named; over positions, 0 at padding."""
+    axis = x.type.names[-1] if over is None else site.axis(x, over).name
+    real = site.padding(axis)
+    if real is not None:
+        x = site.emit(Fill(NEVER), x, real, name="real")
+    return site.emit(Softmax(axis), x)

@@ -206,6 +206,10 @@ class Site:
         """True where there is a real position along `axis`; None where all are."""
         return self.writer.mask(axis, self.scope.user)
 
+    def padding(self, axis: str) -> Value | None:
+        """The same for an axis of positions; None for one of keys, whose scores `mask` hides."""
+        return self.mask(axis) if axis in self.writer.inputs else None
+
     def vocabulary(self, tokens: Value) -> Axis:
         """The axis of the input's vocabulary; the value must be an input of tokens."""
         found = self.writer.inputs.get(tokens.name)

@@ -130,12 +130,19 @@ BACKWARD: list[Step] = [
     body(mean="mean", sum={"plus": {"from": "x", "by": "mean"}}),
     body(most="max", sum={"times": {"from": "x", "by": "most"}}),
     body(end="last", sum={"plus": {"from": "x", "by": "end"}}),
+    {"softmax": "positions"},
+    body(
+        score={"linear": "heads"},
+        share={"softmax": "positions"},
+        pooled={"contract": {"by": "x", "over": "positions"}},
+        mixed={"linear": {"over": ["heads", "d_model"], "to": "d_model"}},
+        sum={"plus": {"by": "x"}},
+    ),
     body(all="sum", part={"divide": {"from": "x", "by": "all"}}, small="tanh"),
 ]
 """What sees positions after its own."""
 
 UNMASKED: list[Step] = [
-    {"softmax": "positions"},
     body(start="first", sum={"plus": {"from": "x", "by": "start"}}),
     body(products={"contract": {"by": "x", "over": "positions"}}, sum={"plus": {"from": "x", "by": "products"}}),
 ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from one_op import run_onnx
-from steps import assert_steps_are_the_training_form, language_graph
+from steps import assert_padding_does_not_matter, assert_steps_are_the_training_form, language_graph, tagging_graph
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
@@ -102,3 +102,10 @@ def test_a_node_without_edges_sees_no_padding(tmp_path: Path, between: str) -> N
     for fused in (False, True):
         (found,) = run_onnx(graph, module, [tokens, links], tmp_path, fused=fused)
         np.testing.assert_allclose(found[0, :3], alone[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("task", ["tagging", "classification"])
+def test_a_softmax_over_positions_sees_no_padding(tmp_path: Path, task: str) -> None:
+    end = "sum: {plus: {by: x}}" if task == "tagging" else "active: tanh"
+    steps = f"{{share: {{softmax: positions}}, pooled: {{contract: {{by: x, over: positions}}}}, {end}}}"
+    assert_padding_does_not_matter(tagging_graph(tmp_path, steps, task=task), tmp_path)
