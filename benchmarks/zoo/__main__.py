@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.zoo.harness import Outcome, data, run_row
 from benchmarks.zoo.rows import Row, read_rows
+from xformc.files import atomic_write
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """A small model is as fast on one core as on several, so the rows share the cores: one each."""
@@ -66,7 +67,8 @@ def record(outcome: Outcome, path: Path) -> None:
     """Put the row among those of the file, in the place of an older one."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     rows = {row["name"]: row for row in kept} | {outcome.row.name: as_json(outcome)}
-    path.write_text(json.dumps(list(rows.values()), indent=2) + "\n", encoding="utf-8")
+    with atomic_write(path) as part:
+        part.write_text(json.dumps(list(rows.values()), indent=2) + "\n", encoding="utf-8")
 
 
 def line(outcome: Outcome) -> str:
