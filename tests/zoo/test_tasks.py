@@ -85,6 +85,22 @@ def test_listops_labels_are_what_a_stack_machine_finds(data: Path, task: str, di
     assert len(counts) == 10 and max(counts.values()) < 1.3 * min(counts.values())
 
 
+@pytest.mark.parametrize(("task", "most"), [("listops", 0.4), ("listops_long", 0.3)])
+def test_listops_needs_more_than_the_outer_operator_and_its_own_digits(data: Path, task: str, most: float) -> None:
+    seen: dict[tuple[object, ...], Counter[str]] = {}
+    for text, label in rows(data, task, "train"):
+        seen.setdefault(surface(text.split()), Counter())[label] += 1
+    found = rows(data, task, "test")
+    guesses = [seen.get(surface(text.split()), Counter("0")).most_common(1)[0][0] for text, _ in found]
+    assert 0.2 < sum(guess == label for guess, (_, label) in zip(guesses, found, strict=True)) / len(found) < most
+
+
+def surface(words: list[str]) -> tuple[object, ...]:
+    depth = np.cumsum([word.startswith("[") - (word == "]") for word in words])
+    digits = [word for word, level in zip(words, depth, strict=True) if level == 1 and word.isdecimal()]
+    return words[0], max(digits, default=""), min(digits, default="")
+
+
 def run_stack(words: list[str]) -> int:
     stack: list[str | int] = []
     for word in words:
