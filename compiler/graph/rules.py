@@ -208,6 +208,11 @@ def cost_of(node: Node) -> Cost:
     return cost.of(node.op, node.place)(node.op, node)
 
 
+def mixes_nothing(op: Op, node: Node) -> frozenset[str]:
+    """The `mixes` rule of every op that works on each position alone."""
+    return frozenset()
+
+
 def mixed_axes(node: Node) -> frozenset[str]:
     """The axes whose positions this node lets see each other; all its other axes are carried through."""
     return mixes.of(node.op, node.place)(node.op, node)

@@ -15,6 +15,7 @@ from xformc.compiler.graph.rules import (
     cost,
     hidden,
     mixes,
+    mixes_nothing,
     require,
     to_onnx,
     to_torch,
@@ -109,16 +110,12 @@ def _binary_types(op: Op, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (Type(first.dtype, union(first.axes, second.axes)),)
 
 
-def _nothing_mixed(op: Op, node: Node) -> frozenset[str]:
-    return frozenset()
-
-
 for _op in (Unary, Scale, Shift, Dropout):
     types.rule(_op)(_same)
 for _op in (Add, Multiply, Divide):
     types.rule(_op)(_binary_types)
 for _op in (Unary, Add, Multiply, Divide, Scale, Shift, Dropout):
-    mixes.rule(_op)(_nothing_mixed)
+    mixes.rule(_op)(mixes_nothing)
     cost.rule(_op)(per_result(1))
 
 
@@ -170,7 +167,9 @@ def _unary_onnx(op: Unary, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
     return (onnx.op(UNARY[op.function][1], *inputs),)
 
 
-def _binary_torch(function: Callable[[Any, Any], Any]) -> Callable[[Any, Node, TorchNamespace], Callable[..., Any]]:
+def matched_torch(function: Callable[[Any, Any], Any]) -> Callable[[Any, Node, TorchNamespace], Callable[..., Any]]:
+    """The `to_torch` rule of a function of two values whose axes are matched by name."""
+
     def compile(op: Op, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
         first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
         return lambda a, b: function(first(a), second(b))
@@ -178,7 +177,9 @@ def _binary_torch(function: Callable[[Any, Any], Any]) -> Callable[[Any, Node, T
     return compile
 
 
-def _binary_onnx(kind: str) -> Callable[[Any, Node, OnnxEmitter, tuple[str, ...]], tuple[str, ...]]:
+def matched_onnx(kind: str) -> Callable[[Any, Node, OnnxEmitter, tuple[str, ...]], tuple[str, ...]]:
+    """The `to_onnx` rule of an operator of two values whose axes are matched by name."""
+
     def emit(op: Op, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
         operands = [
             emit_aligned(onnx, name, value.type, node.outputs[0].type)
@@ -196,8 +197,8 @@ _ARITHMETIC: dict[type[Op], tuple[str, Callable[[Any, Any], Any]]] = {
 }
 
 for _op, (_kind, _function) in _ARITHMETIC.items():
-    to_torch.rule(_op)(_binary_torch(_function))
-    to_onnx.rule(_op)(_binary_onnx(_kind))
+    to_torch.rule(_op)(matched_torch(_function))
+    to_onnx.rule(_op)(matched_onnx(_kind))
 
 
 @to_torch.rule(Scale)

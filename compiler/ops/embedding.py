@@ -8,7 +8,17 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import Cost, size_in_bytes
 from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    TorchNamespace,
+    cost,
+    mixes,
+    mixes_nothing,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
 
 
 @dataclass(frozen=True)
@@ -25,9 +35,7 @@ def _embedding_types(op: Embedding, inputs: tuple[Type, ...]) -> tuple[Type, ...
     return (Type(table.dtype, (*ids.axes, *table.axes[1:])),)
 
 
-@mixes.rule(Embedding)
-def _embedding_mixes(op: Embedding, node: Node) -> frozenset[str]:
-    return frozenset()
+mixes.rule(Embedding)(mixes_nothing)
 
 
 @to_torch.rule(Embedding)

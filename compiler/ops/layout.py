@@ -7,7 +7,17 @@ from typing import Any, ClassVar
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import FREE
 from xformc.compiler.graph.graph import Node, Op
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    TorchNamespace,
+    cost,
+    mixes,
+    mixes_nothing,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
 
 
 @dataclass(frozen=True)
@@ -26,9 +36,7 @@ def _align_types(op: Align, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (Type(x.dtype, (*x.without(op.last), *(x.axis(name) for name in op.last))),)
 
 
-@mixes.rule(Align)
-def _align_mixes(op: Align, node: Node) -> frozenset[str]:
-    return frozenset()
+mixes.rule(Align)(mixes_nothing)
 
 
 @to_torch.rule(Align)
@@ -55,9 +63,7 @@ def _expand_types(op: Expand, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (Type(x.dtype, (*x.axes, Axis(op.axis, 1))),)
 
 
-@mixes.rule(Expand)
-def _expand_mixes(op: Expand, node: Node) -> frozenset[str]:
-    return frozenset()
+mixes.rule(Expand)(mixes_nothing)
 
 
 @to_torch.rule(Expand)

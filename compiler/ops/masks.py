@@ -16,6 +16,7 @@ from xformc.compiler.graph.rules import (
     cost,
     hidden,
     mixes,
+    mixes_nothing,
     require,
     to_onnx,
     to_step,
@@ -100,13 +101,9 @@ def _local_mask_types(op: LocalMask, inputs: tuple[Type, ...]) -> tuple[Type, ..
     return (x,)
 
 
-def _nothing_mixed(op: Op, node: Node) -> frozenset[str]:
-    return frozenset()
-
-
-mixes.rule(PaddingMask)(_nothing_mixed)
-mixes.rule(Fill)(_nothing_mixed)
-mixes.rule(Select)(_nothing_mixed)
+mixes.rule(PaddingMask)(mixes_nothing)
+mixes.rule(Fill)(mixes_nothing)
+mixes.rule(Select)(mixes_nothing)
 
 
 @mixes.rule(LocalMask)

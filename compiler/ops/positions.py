@@ -14,6 +14,7 @@ from xformc.compiler.graph.rules import (
     TorchNamespace,
     cost,
     mixes,
+    mixes_nothing,
     require,
     to_onnx,
     to_step,
@@ -102,9 +103,7 @@ def _sinusoid_types(op: Sinusoid, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (Type("float32", (*positions.axes, Axis(op.axis, op.width))),)
 
 
-@mixes.rule(Sinusoid)
-def _sinusoid_mixes(op: Sinusoid, node: Node) -> frozenset[str]:
-    return frozenset()
+mixes.rule(Sinusoid)(mixes_nothing)
 
 
 @to_torch.rule(Sinusoid)

@@ -15,6 +15,7 @@ from xformc.compiler.graph.rules import (
     TorchNamespace,
     cost,
     mixes,
+    mixes_nothing,
     require,
     to_onnx,
     to_step,
@@ -125,12 +126,8 @@ def _distance_mixes(op: Distance, node: Node) -> frozenset[str]:
     return frozenset({op.queries})
 
 
-def _nothing_mixed(op: Op, node: Node) -> frozenset[str]:
-    return frozenset()
-
-
 for _op in (Buckets, Slopes):
-    mixes.rule(_op)(_nothing_mixed)
+    mixes.rule(_op)(mixes_nothing)
 for _op in (Distance, Buckets, Slopes):
     cost.rule(_op)(per_result(1))
 

@@ -2,14 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import eq
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
-from xformc.compiler.ops.layout import aligner, emit_aligned, union
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    TorchNamespace,
+    cost,
+    mixes,
+    mixes_nothing,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
+from xformc.compiler.ops.elementwise import matched_onnx, matched_torch
+from xformc.compiler.ops.layout import union
 from xformc.compiler.ops.masks import MASKED
 
 
@@ -60,9 +72,7 @@ def _keep_top_types(op: KeepTop, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (x,)
 
 
-@mixes.rule(Equal)
-def _equal_mixes(op: Equal, node: Node) -> frozenset[str]:
-    return frozenset()
+mixes.rule(Equal)(mixes_nothing)
 
 
 @mixes.rule(ArgMax)
@@ -86,17 +96,8 @@ def _argmax_onnx(op: ArgMax, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     return (onnx.op("ArgMax", *inputs, axis=node.inputs[0].type.names.index(op.over), keepdims=0),)
 
 
-@to_torch.rule(Equal)
-def _equal_torch(op: Equal, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
-    first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
-    return lambda a, b: first(a) == second(b)
-
-
-@to_onnx.rule(Equal)
-def _equal_onnx(op: Equal, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    result = node.outputs[0].type
-    sides = [emit_aligned(onnx, name, value.type, result) for name, value in zip(inputs, node.inputs, strict=True)]
-    return (onnx.op("Equal", *sides),)
+to_torch.rule(Equal)(matched_torch(eq))
+to_onnx.rule(Equal)(matched_onnx("Equal"))
 
 
 @to_torch.rule(KeepTop)
