@@ -27,7 +27,7 @@ from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import derive_step, with_beam
 from xformc.compiler.report.cost import report
 from xformc.compiler.spec import Spec, load_spec
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import SearchOptions
 
 T = TypeVar("T")
 OPTIONS = SearchOptions(4, 1, 0.6, 1.0, 50)

@@ -13,8 +13,7 @@ from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
-from xformc.runtime.manifest import Input, SampleDefaults
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import Input, SampleOptions, SearchOptions
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,10 @@ class Compiled:
         return SearchOptions(decode.beam_width, decode.n_best, decode.length_penalty, longest.factor, longest.offset)
 
     @property
-    def sampling(self) -> SampleDefaults:
+    def sampling(self) -> SampleOptions:
         """The defaults of sampling, from the spec."""
         sample = self.spec.decode.sample
-        return SampleDefaults(sample.temperature, sample.top_k, sample.top_p, sample.max_new_tokens)
+        return SampleOptions(sample.temperature, sample.top_k, sample.top_p, sample.max_new_tokens)
 
     @property
     def defaults(self) -> dict[str, float] | None:

@@ -10,10 +10,10 @@ print(best.text, best.score)
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import Continuation
-from xformc.runtime.manifest import Manifest
-from xformc.runtime.options import SearchArguments, SearchOptions
+from xformc.runtime.manifest import Manifest, SampleOptions, SearchOptions
+from xformc.runtime.options import SearchArguments
 from xformc.runtime.predict import Prediction
-from xformc.runtime.sampling import SampleArguments, SampleOptions
+from xformc.runtime.sampling import SampleArguments
 from xformc.runtime.search import SearchResult
 from xformc.runtime.translate import Hypothesis
 

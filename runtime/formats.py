@@ -19,8 +19,8 @@ from xformc.runtime.manifest import (
     FileRecord,
     Input,
     Manifest,
-    SampleDefaults,
-    SearchDefaults,
+    SampleOptions,
+    SearchOptions,
     Tokens,
     manifest_checksum,
 )
@@ -153,9 +153,9 @@ def _read_tokens(document: Document) -> Tokens:
     return ids
 
 
-def _read_search(document: Document) -> SearchDefaults:
+def _read_search(document: Document) -> SearchOptions:
     beam_width = document.integer("beam_width", 1)
-    return SearchDefaults(
+    return SearchOptions(
         beam_width=beam_width,
         n_best=document.integer("n_best", 1, beam_width),
         length_penalty=document.number("length_penalty", -MAX_PENALTY, MAX_PENALTY),
@@ -164,8 +164,8 @@ def _read_search(document: Document) -> SearchDefaults:
     )
 
 
-def _read_sampling(document: Document) -> SampleDefaults:
-    return SampleDefaults(
+def _read_sampling(document: Document) -> SampleOptions:
+    return SampleOptions(
         temperature=document.number("temperature", 0, 100),
         top_k=document.integer("top_k", 0),
         top_p=document.number("top_p", 0, 1),
@@ -173,7 +173,7 @@ def _read_sampling(document: Document) -> SampleDefaults:
     )
 
 
-_DEFAULTS: dict[str, Callable[[Document], SearchDefaults | SampleDefaults]] = {
+_DEFAULTS: dict[str, Callable[[Document], SearchOptions | SampleOptions]] = {
     "translation": _read_search,
     "language_model": _read_sampling,
 }

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.runtime.batches import batches_by_length
-from xformc.runtime.sampling import SampleOptions
+from xformc.runtime.manifest import SampleOptions
 from xformc.runtime.session import Interface, Session
 from xformc.runtime.texts import MAX_TOKENS, encode_line
 from xformc.runtime.tokenizer import Tokenizer

@@ -29,8 +29,8 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class SearchDefaults:
-    """What the search does unless a call says otherwise; the meanings are in `options.SearchArguments`."""
+class SearchOptions:
+    """What the search does, complete and checked; the fields are those of `options.SearchArguments`."""
 
     beam_width: int
     n_best: int
@@ -40,8 +40,8 @@ class SearchDefaults:
 
 
 @dataclass(frozen=True)
-class SampleDefaults:
-    """How a language model goes on unless a call says otherwise; the meanings are in `sampling.SampleArguments`."""
+class SampleOptions:
+    """How a language model goes on, complete and checked; the fields are those of `sampling.SampleArguments`."""
 
     temperature: float
     top_k: int
@@ -99,21 +99,21 @@ class Manifest:
     inputs: Mapping[str, Input]
     labels: tuple[str, ...] | None
     positions: str | None
-    defaults: SearchDefaults | SampleDefaults | None
+    defaults: SearchOptions | SampleOptions | None
     parameters: int
     weights: str
     files: Mapping[str, FileRecord]
 
     @property
-    def search(self) -> SearchDefaults:
+    def search(self) -> SearchOptions:
         """The defaults of the search; for translation only."""
-        assert isinstance(self.defaults, SearchDefaults), f"{self.task} is not searched"
+        assert isinstance(self.defaults, SearchOptions), f"{self.task} is not searched"
         return self.defaults
 
     @property
-    def sampling(self) -> SampleDefaults:
+    def sampling(self) -> SampleOptions:
         """The defaults of sampling; for language_model only."""
-        assert isinstance(self.defaults, SampleDefaults), f"{self.task} is not sampled"
+        assert isinstance(self.defaults, SampleOptions), f"{self.task} is not sampled"
         return self.defaults
 
     @property

@@ -1,10 +1,9 @@
 """The options of the search: what a call may set, and which values make sense for an engine."""
 
-from dataclasses import dataclass
 from typing import TypedDict
 
 from xformc.errors import UserError
-from xformc.runtime.manifest import MAX_FACTOR, MAX_OFFSET, MAX_PENALTY, Manifest
+from xformc.runtime.manifest import MAX_FACTOR, MAX_OFFSET, MAX_PENALTY, Manifest, SearchOptions
 
 
 class SearchArguments(TypedDict, total=False):
@@ -24,17 +23,6 @@ class SearchArguments(TypedDict, total=False):
     length_penalty: float | None
     max_length_factor: float | None
     max_length_offset: int | None
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """Checked options, complete; the fields are those of `SearchArguments`."""
-
-    beam_width: int
-    n_best: int
-    length_penalty: float
-    max_length_factor: float
-    max_length_offset: int
 
 
 def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOptions:

@@ -1,9 +1,8 @@
 """The options of sampling: what a call may set, and which values make sense."""
 
-from dataclasses import dataclass
 from typing import TypedDict
 
-from xformc.runtime.manifest import SampleDefaults
+from xformc.runtime.manifest import SampleOptions
 from xformc.runtime.options import checked_integer, checked_number
 
 MAX_NEW_TOKENS, MAX_TEMPERATURE, MAX_TOP_K = 100_000, 100.0, 10**6
@@ -24,17 +23,7 @@ class SampleArguments(TypedDict, total=False):
     max_new_tokens: int | None
 
 
-@dataclass(frozen=True)
-class SampleOptions:
-    """Checked options, complete; the fields are those of `SampleArguments`."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    max_new_tokens: int
-
-
-def resolve_sample_options(defaults: SampleDefaults, arguments: SampleArguments) -> SampleOptions:
+def resolve_sample_options(defaults: SampleOptions, arguments: SampleArguments) -> SampleOptions:
     """Fill what `arguments` leaves open with the defaults, and check the whole.
 
     Raises: UserError naming the option, what it must be, and what it is.

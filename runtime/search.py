@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.session import Interface, Session
 from xformc.tokens import END
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xformc.runtime.batches import batches_by_length
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session

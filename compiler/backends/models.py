@@ -13,8 +13,7 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import SearchInputs, emit_search
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.states import emit_states
-from xformc.runtime.manifest import SampleDefaults
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import SampleOptions, SearchOptions
 from xformc.tokens import END
 
 
@@ -50,7 +49,7 @@ def engine_model(
 
 
 def sampling_model(
-    decoder: Decoder, weights: Initializers, defaults: SampleDefaults, longest: int | None, *, fused: bool
+    decoder: Decoder, weights: Initializers, defaults: SampleOptions, longest: int | None, *, fused: bool
 ) -> onnx.ModelProto:
     """Prompts and seeds in, their continuations out; the options of sampling are inputs that have default values.
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import SearchOptions
 from xformc.tokens import BEGIN, END
 
 Scorer = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.runtime.sampling import SampleOptions
+from xformc.runtime.manifest import SampleOptions
 from xformc.tokens import BEGIN, END
 
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]

@@ -10,7 +10,7 @@ from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.sampling import Followed, follow
 from xformc.compiler.certify.subject import Subject
 from xformc.runtime.generate import Prompt, SampleResult, sample
-from xformc.runtime.sampling import SampleOptions
+from xformc.runtime.manifest import SampleOptions
 from xformc.tokens import END
 
 SCORE_BOUND = 1e-4

@@ -22,7 +22,7 @@ from xformc.compiler.graph.graph import Value
 from xformc.compiler.pipeline import Compiled
 from xformc.errors import UserError
 from xformc.runtime.interfaces import interface
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session
 from xformc.tokens import END

@@ -11,7 +11,7 @@ from xformc.compiler.certify.forward import forward_stage, step_stage
 from xformc.compiler.certify.probes import make_probes, sentence
 from xformc.compiler.certify.reference import Found, rescore, search
 from xformc.compiler.certify.subject import Ids, Subject
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult
 from xformc.tokens import END

@@ -16,8 +16,7 @@ from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
 from xformc.compiler.pipeline import print_stage
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
-from xformc.runtime.manifest import manifest_checksum
-from xformc.runtime.options import SearchOptions
+from xformc.runtime.manifest import SearchOptions, manifest_checksum
 from xformc.runtime.session import Session
 
 STAGES = ["forward", "step", "greedy", "beam", "batch"]

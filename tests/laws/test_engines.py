@@ -12,8 +12,7 @@ from laws.test_laws import LABELLED, LANGUAGE_MODELS, TRANSLATIONS
 
 from xformc.compiler.build import build_engine
 from xformc.runtime.generate import SAMPLING, Prompt, sample
-from xformc.runtime.options import SearchOptions
-from xformc.runtime.sampling import SampleOptions
+from xformc.runtime.manifest import SampleOptions, SearchOptions
 from xformc.runtime.search import SEARCH, search
 from xformc.runtime.session import Interface, Session
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from tiny_engine import DEFAULTS, write_manifest
 
 from xformc.runtime import load, read_manifest
-from xformc.runtime.manifest import FileRecord, Input, SampleDefaults, SearchDefaults
+from xformc.runtime.manifest import FileRecord, Input, SampleOptions, SearchOptions
 
 FORMATS = Path(__file__).parent / "formats"
 
@@ -19,7 +19,7 @@ def test_format_1_says_the_same_in_todays_words() -> None:
         "target": Input("tokens", vocabulary=600, longest=None, tokenizer="target.model"),
     }
     assert (manifest.labels, manifest.positions) == (None, None)
-    assert manifest.search == SearchDefaults(4, 1, 0.6, 1.0, 50)
+    assert manifest.search == SearchOptions(4, 1, 0.6, 1.0, 50)
     assert (manifest.parameters, manifest.weights) == (420_096, "trained")
     assert manifest.files["model.onnx"] == FileRecord(101, f"{1:064x}")
 
@@ -68,4 +68,4 @@ def test_format_2_records_how_a_language_model_samples(own_engine: Path) -> None
     changes = {"task": "language_model", "inputs": {"text": content["inputs"]["source"]}, "defaults": sampling}
     rest = {key: value for key, value in content.items() if key not in ("files", "checksum")}
     write_manifest(own_engine, {**rest, **changes})
-    assert read_manifest(own_engine).sampling == SampleDefaults(0.8, 0, 0.9, 20)
+    assert read_manifest(own_engine).sampling == SampleOptions(0.8, 0, 0.9, 20)
