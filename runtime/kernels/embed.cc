@@ -1,0 +1,2 @@
+#include "kernel.h"
+namespace xformc { void add_embed(Ort::CustomOpDomain&) {} }

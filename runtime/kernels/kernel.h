@@ -1,0 +1,86 @@
+// What every operator of docs/kernels.md is built from.
+#pragma once
+
+#define ORT_API_MANUAL_INIT
+#include <onnxruntime_cxx_api.h>
+#undef ORT_API_MANUAL_INIT
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace xformc {
+
+using Shape = std::vector<int64_t>;
+
+inline int64_t product(const Shape& shape, size_t first, size_t last) {
+  int64_t result = 1;
+  for (size_t i = first; i < last; ++i) result *= shape[i];
+  return result;
+}
+
+inline Shape shape_of(const Ort::ConstValue& value) { return value.GetTensorTypeAndShapeInfo().GetShape(); }
+
+// Runs work(i) for i in 0..count-1 on ONNX Runtime's own threads, in any order.
+template <typename Work>
+void parallel(Ort::KernelContext& context, size_t count, const Work& work) {
+  if (count == 1) {
+    work(size_t{0});
+  } else if (count > 1) {
+    context.ParallelFor([](void* data, size_t i) { (*static_cast<const Work*>(data))(i); }, count, 0,
+                        const_cast<Work*>(&work));
+  }
+}
+
+[[noreturn]] inline void fail(const std::string& message) { throw Ort::Exception(message, ORT_INVALID_ARGUMENT); }
+
+inline void require(bool condition, const char* message) {
+  if (!condition) fail(message);
+}
+
+using Element = ONNXTensorElementDataType;
+constexpr Element FLOAT = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+constexpr Element INT64 = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
+constexpr Element BOOL = ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
+constexpr Element ANY = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+
+// An operator whose kernel class is Kernel: Kernel(const OrtKernelInfo*) reads the attributes, Compute(OrtKernelContext*)
+// does the work. `inputs` and `outputs` list the element types; the inputs from `optional` on may be left out; with
+// `variadic` the last input (and the last output) may come any number of times.
+template <typename Kernel>
+struct Operator : Ort::CustomOpBase<Operator<Kernel>, Kernel> {
+  Operator(const char* name, std::vector<Element> inputs, std::vector<Element> outputs, size_t optional = SIZE_MAX,
+           bool variadic_inputs = false, bool variadic_outputs = false)
+      : name_(name), inputs_(std::move(inputs)), outputs_(std::move(outputs)), optional_(optional),
+        variadic_inputs_(variadic_inputs), variadic_outputs_(variadic_outputs) {}
+
+  void* CreateKernel(const OrtApi&, const OrtKernelInfo* info) const { return new Kernel(info); }
+  const char* GetName() const { return name_; }
+  size_t GetInputTypeCount() const { return inputs_.size(); }
+  Element GetInputType(size_t i) const { return inputs_[i]; }
+  size_t GetOutputTypeCount() const { return outputs_.size(); }
+  Element GetOutputType(size_t i) const { return outputs_[i]; }
+  OrtCustomOpInputOutputCharacteristic GetInputCharacteristic(size_t i) const {
+    if (variadic_inputs_ && i + 1 == inputs_.size()) return INPUT_OUTPUT_VARIADIC;
+    return i >= optional_ ? INPUT_OUTPUT_OPTIONAL : INPUT_OUTPUT_REQUIRED;
+  }
+  OrtCustomOpInputOutputCharacteristic GetOutputCharacteristic(size_t i) const {
+    return variadic_outputs_ && i + 1 == outputs_.size() ? INPUT_OUTPUT_VARIADIC : INPUT_OUTPUT_REQUIRED;
+  }
+  bool GetVariadicInputHomogeneity() const { return false; }
+  bool GetVariadicOutputHomogeneity() const { return true; }
+
+ private:
+  const char* name_;
+  std::vector<Element> inputs_, outputs_;
+  size_t optional_;
+  bool variadic_inputs_, variadic_outputs_;
+};
+
+void add_project(Ort::CustomOpDomain& domain);
+void add_embed(Ort::CustomOpDomain& domain);
+void add_attention(Ort::CustomOpDomain& domain);
+void add_search(Ort::CustomOpDomain& domain);
+
+}  // namespace xformc

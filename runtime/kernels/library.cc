@@ -1,0 +1,23 @@
+// The entry point that ONNX Runtime calls when the library is registered with a session.
+#include "kernel.h"
+
+extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
+                                                                               const OrtApiBase* base) {
+  const OrtApi* api = base->GetApi(ORT_API_VERSION);
+  if (api == nullptr) return base->GetApi(1)->CreateStatus(ORT_FAIL, "xformc's kernels need a newer ONNX Runtime");
+  Ort::InitApi(api);
+  try {
+    static Ort::CustomOpDomain* domain = [] {
+      auto* made = new Ort::CustomOpDomain("xformc");
+      xformc::add_project(*made);
+      xformc::add_embed(*made);
+      xformc::add_attention(*made);
+      xformc::add_search(*made);
+      return made;
+    }();
+    Ort::UnownedSessionOptions(options).Add(*domain);
+  } catch (const std::exception& error) {
+    return api->CreateStatus(ORT_FAIL, error.what());
+  }
+  return nullptr;
+}
