@@ -1,0 +1,70 @@
+"""Small models of xformc's own operators, run in ONNX Runtime with the library of runtime/kernels/.
+
+The library is found through the environment variable XFORMC_KERNELS; without it the tests that need it are skipped.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import DTypeLike, NDArray
+from onnx import helper
+
+Array = NDArray[Any]
+_FATAL_ONLY = 4
+
+
+def kernel_library() -> Path:
+    """The compiled library. Skips the test if XFORMC_KERNELS is not set; fails if it names no file."""
+    name = os.environ.get("XFORMC_KERNELS")
+    if not name:
+        pytest.skip("XFORMC_KERNELS does not name the compiled library of runtime/kernels/")
+    assert Path(name).is_file(), f"XFORMC_KERNELS={name} is no file"
+    return Path(name)
+
+
+def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> onnx.NodeProto:
+    """A node of the domain `xformc`; the empty name stands for an optional input that is left out."""
+    return helper.make_node(operator, list(inputs), list(outputs), domain="xformc", **attributes)
+
+
+def kernel_session(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, DTypeLike],
+    outputs: Mapping[str, DTypeLike],
+    constants: Mapping[str, Array] | None = None,
+    threads: int = 1,
+) -> onnxruntime.InferenceSession:
+    """A session of a model of these nodes, with `constants` as initializers; inputs and outputs have any shape."""
+
+    def values(types: Mapping[str, DTypeLike]) -> list[onnx.ValueInfoProto]:
+        element = helper.np_dtype_to_tensor_dtype
+        return [helper.make_tensor_value_info(name, element(np.dtype(kind)), None) for name, kind in types.items()]
+
+    initializers = [onnx.numpy_helper.from_array(value, name) for name, value in (constants or {}).items()]
+    graph = helper.make_graph(list(nodes), "kernels", values(inputs), values(outputs), initializers)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("xformc", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    options = cast(Any, onnxruntime).SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _FATAL_ONLY
+    options.register_custom_ops_library(str(kernel_library()))
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def run_node(
+    operator: str, inputs: Sequence[Array | None], outputs: Sequence[DTypeLike], *, threads: int = 1, **attributes: Any
+) -> list[Array]:
+    """The outputs, of these dtypes, of one operator for these inputs, all of them fed; None is an input left out."""
+    feeds = {f"x{i}": value for i, value in enumerate(inputs) if value is not None}
+    names = ["" if value is None else f"x{i}" for i, value in enumerate(inputs)]
+    results = {f"y{i}": kind for i, kind in enumerate(outputs)}
+    one = node(operator, names, list(results), **attributes)
+    session = kernel_session([one], {name: value.dtype for name, value in feeds.items()}, results, threads=threads)
+    return cast(Any, session).run(list(results), feeds)
