@@ -103,7 +103,7 @@ def decoding(graph: Graph, folder: Path) -> Callable[[], None]:
     folder.mkdir()
     graph = inference(graph)
     weights = Initializers({name: value.numpy() for name, value in TorchModule(graph).state_dict().items()})
-    save_model(stepwise_model(derive_step(graph), weights, fused=True), weights, folder)
+    save_model(stepwise_model(derive_step(graph), weights, target="cpu"), weights, folder)
     session, random = open_session(folder / "model.onnx"), np.random.default_rng(0)
     feeds = {
         name: random.integers(4, 37000, (ROWS, length)) for name, length in (("source", SOURCE), ("target", TARGET))

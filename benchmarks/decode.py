@@ -50,7 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         initializers = Initializers(weights)
-        model = engine_model(with_beam(compiled.decoder), initializers, options, None, fused=arguments.target == "cpu")
+        model = engine_model(with_beam(compiled.decoder), initializers, options, None, target=arguments.target)
         save_model(model, initializers, folder)
         export(spec, weights, folder / "ctranslate2")
         ours = Session(folder, arguments.threads, SEARCH)

@@ -22,7 +22,7 @@ from xformc.compiler.pipeline import Compiled, compile_engine
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.files import atomic_directory
-from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, manifest_checksum
+from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, Target, manifest_checksum
 from xformc.tokens import BEGIN, END, PAD, UNKNOWN
 
 
@@ -30,7 +30,7 @@ def build_engine(
     spec: Spec,
     weights: Mapping[str, Any] | None,
     tokenizers: Mapping[str, Path] | None,
-    target: str,
+    target: Target,
     out: Path,
     progress: Callable[[str], None] = lambda _: None,
     *,
@@ -53,7 +53,7 @@ def build_engine(
         module.load_arrays(weights)
     with atomic_directory(out) as folder:
         progress("emit")
-        subject = Subject(compiled, module, folder, fused=target == "cpu")
+        subject = Subject(compiled, module, folder, target=target)
         _write_model(subject)
         (folder / SPEC).write_text(spec.resolved_yaml(), encoding="utf-8")
         files = _copy_tokenizers(tokenizers, folder)
@@ -70,7 +70,7 @@ def build_engine(
 
 def _write_model(subject: Subject) -> None:
     folder, initializers = subject.engine, subject.initializers()
-    model = _MODELS[subject.compiled.task](subject.compiled, initializers, subject.fused)
+    model = _MODELS[subject.compiled.task](subject.compiled, initializers, subject.target)
     try:
         save_model(model, initializers, folder)
     except (EncodeError, ValueError) as error:
@@ -79,26 +79,26 @@ def _write_model(subject: Subject) -> None:
     checker.check_model(str(folder / MODEL), full_check=True)
 
 
-def _search_model(compiled: Compiled, weights: Initializers, fused: bool) -> onnx.ModelProto:
+def _search_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
     decoder, longest = with_beam(compiled.decoder), compiled.inputs["target"].longest
-    return engine_model(decoder, weights, compiled.options, longest, fused=fused)
+    return engine_model(decoder, weights, compiled.options, longest, target=target)
 
 
-def _sampling_model(compiled: Compiled, weights: Initializers, fused: bool) -> onnx.ModelProto:
-    return sampling_model(compiled.decoder, weights, compiled.sampling, compiled.inputs["text"].longest, fused=fused)
+def _sampling_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
+    return sampling_model(compiled.decoder, weights, compiled.sampling, compiled.inputs["text"].longest, target=target)
 
 
-def _label_model(compiled: Compiled, weights: Initializers, fused: bool) -> onnx.ModelProto:
-    return label_model(compiled.graph, weights, fused=fused)
+def _label_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
+    return label_model(compiled.graph, weights, target=target)
 
 
-_MODELS: dict[str, Callable[[Compiled, Initializers, bool], onnx.ModelProto]] = {
+_MODELS: dict[str, Callable[[Compiled, Initializers, Target], onnx.ModelProto]] = {
     "translation": _search_model,
     "language_model": _sampling_model,
     "tagging": _label_model,
     "classification": _label_model,
 }
-"""The model of an engine of each task: of what was compiled, with these weights, fused for cpu or not."""
+"""The model of an engine of each task: of what was compiled, with these weights, for a target."""
 
 
 def _name_labels(compiled: Compiled, labels: Sequence[str] | None) -> list[str] | None:

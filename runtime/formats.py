@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import cast, get_args
 
 from xformc.errors import UserError
 from xformc.runtime.document import Document, read_document
@@ -21,6 +22,7 @@ from xformc.runtime.manifest import (
     Manifest,
     SampleOptions,
     SearchOptions,
+    Target,
     Tokens,
     manifest_checksum,
 )
@@ -75,7 +77,7 @@ def _read_format_1(document: Document) -> Manifest:
         xformc=document.text("xformc"),
         name=document.text("name"),
         task=document.text("task", ("translation",)),
-        target=document.text("target"),
+        target=cast(Target, document.text("target", get_args(Target))),
         precision=document.text("precision"),
         tokens=_read_tokens(document.section("tokens")),
         inputs=inputs,
@@ -101,7 +103,7 @@ def _read_format_2(document: Document) -> Manifest:
         xformc=document.text("xformc"),
         name=document.text("name"),
         task=task,
-        target=document.text("target"),
+        target=cast(Target, document.text("target", get_args(Target))),
         precision=document.text("precision"),
         tokens=_read_tokens(document.section("tokens")),
         inputs=inputs,

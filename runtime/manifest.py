@@ -6,8 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from xformc.errors import UserError
+
+Target = Literal["portable", "cpu", "native"]
+"""Which operators a model may have: standard ONNX; ONNX Runtime's own, too; those of docs/kernels.md, too."""
 
 MANIFEST_NAME = "engine.json"
 MODEL_NAME = "model.onnx"
@@ -93,7 +97,7 @@ class Manifest:
     xformc: str
     name: str
     task: str
-    target: str
+    target: Target
     precision: str
     tokens: Tokens
     inputs: Mapping[str, Input]

@@ -52,11 +52,11 @@ def one_op(case: Case, sizes: dict[str, int]) -> Graph:
 
 
 def open_onnx(
-    graph: Graph, module: TorchModule, folder: Path, *, fused: bool
+    graph: Graph, module: TorchModule, folder: Path, *, target: Target
 ) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
     """The outputs of a graph for its inputs in ONNX Runtime, with the parameters of the module."""
     initializers = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
-    save_model(forward_model(graph, initializers, fused=fused), initializers, folder)
+    save_model(forward_model(graph, initializers, target=target), initializers, folder)
     session = open_session(folder / "model.onnx")
     return lambda inputs: session.run(
         None, {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)}
@@ -64,10 +64,10 @@ def open_onnx(
 
 
 def run_onnx(
-    graph: Graph, module: TorchModule, inputs: list[np.ndarray], folder: Path, *, fused: bool
+    graph: Graph, module: TorchModule, inputs: list[np.ndarray], folder: Path, *, target: Target
 ) -> list[np.ndarray]:
     """What `open_onnx` gives for these inputs."""
-    return open_onnx(graph, module, folder, fused=fused)(inputs)
+    return open_onnx(graph, module, folder, target=target)(inputs)
 
 
 def assert_same_everywhere(case: Case, data: st.DataObject, folder: Path, sizes: dict[str, int] | None = None) -> None:
@@ -82,8 +82,8 @@ def assert_same_everywhere(case: Case, data: st.DataObject, folder: Path, sizes:
     module = TorchModule(graph, seed=1)
     with torch.no_grad():
         expected = module(*map(torch.from_numpy, inputs)).numpy()
-    for fused in (False, True):
-        (found,) = run_onnx(graph, module, inputs, folder, fused=fused)
+    for target in ("portable", "cpu"):
+        (found,) = run_onnx(graph, module, inputs, folder, target=target)
         assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
         np.testing.assert_allclose(found, expected, atol=1e-5)
 

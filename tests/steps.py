@@ -55,7 +55,7 @@ def assert_padding_does_not_matter(graph: Graph, folder: Path) -> None:
     tokens[0, 4:] = 0
     with torch.no_grad():
         alone, padded = (module(torch.from_numpy(rows)).numpy() for rows in (tokens[:1, :4], tokens))
-    (found,) = run_onnx(graph, module, [tokens], folder, fused=False)
+    (found,) = run_onnx(graph, module, [tokens], folder, target="portable")
     real = 4 if alone.ndim == 3 else None
     np.testing.assert_allclose(padded[0, :real], alone[0], atol=1e-5)
     np.testing.assert_allclose(found[0, :real], alone[0], atol=1e-5)
@@ -127,4 +127,4 @@ def torch_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
 def onnx_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
     """The same in ONNX Runtime."""
     folder.mkdir(exist_ok=True)
-    return open_onnx(graph, module, folder, fused=False)
+    return open_onnx(graph, module, folder, target="portable")

@@ -13,19 +13,19 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import SearchInputs, emit_search
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.states import emit_states
-from xformc.runtime.manifest import SampleOptions, SearchOptions
+from xformc.runtime.manifest import SampleOptions, SearchOptions, Target
 from xformc.tokens import END
 
 
 def engine_model(
-    decoder: Decoder, weights: Initializers, defaults: SearchOptions, longest: int | None, *, fused: bool
+    decoder: Decoder, weights: Initializers, defaults: SearchOptions, longest: int | None, *, target: Target
 ) -> onnx.ModelProto:
     """Source tokens in, n-best targets out; the search's options are inputs that have default values.
 
     `decoder` has the axis `beam`; `longest` is the most tokens that it can decode, or None. Inputs and outputs are
     those of docs/engine.md.
     """
-    emitter = Emitter(weights, fused=fused)
+    emitter = Emitter(weights, target=target)
     (source,) = decoder.prepare.inputs
     emitter.bind(source, source.name)
     options = {
@@ -49,13 +49,13 @@ def engine_model(
 
 
 def sampling_model(
-    decoder: Decoder, weights: Initializers, defaults: SampleOptions, longest: int | None, *, fused: bool
+    decoder: Decoder, weights: Initializers, defaults: SampleOptions, longest: int | None, *, target: Target
 ) -> onnx.ModelProto:
     """Prompts and seeds in, their continuations out; the options of sampling are inputs that have default values.
 
     `longest` is the most positions of the model, or None. Inputs and outputs are those of docs/engine.md.
     """
-    emitter = Emitter(weights, fused=fused)
+    emitter = Emitter(weights, target=target)
     options = {name: emitter.default(name, value) for name, value in asdict(defaults).items()}
     options["end_token"] = emitter.default("end_token", END)
     result = emit_sampling(
@@ -70,9 +70,11 @@ def sampling_model(
     return model(emitter, "engine", inputs, [("tokens", tokens), ("lengths", rows), ("scores", scores)])
 
 
-def forward_model(graph: Graph, weights: Initializers, *, fused: bool, show: Sequence[Value] = ()) -> onnx.ModelProto:
+def forward_model(
+    graph: Graph, weights: Initializers, *, target: Target, show: Sequence[Value] = ()
+) -> onnx.ModelProto:
     """The training graph as it is: its inputs in, its result out, then the values of `show`."""
-    emitter = Emitter(weights, fused=fused)
+    emitter = Emitter(weights, target=target)
     emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     shown = [*graph.outputs, *show]
     outputs = [
@@ -82,9 +84,9 @@ def forward_model(graph: Graph, weights: Initializers, *, fused: bool, show: Seq
     return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
 
 
-def label_model(graph: Graph, weights: Initializers, *, fused: bool) -> onnx.ModelProto:
+def label_model(graph: Graph, weights: Initializers, *, target: Target) -> onnx.ModelProto:
     """The graph's inputs in, the probabilities of the labels out: the softmax over the last axis of its result."""
-    emitter = Emitter(weights, fused=fused)
+    emitter = Emitter(weights, target=target)
     (logits,) = emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     name = emitter.op("Softmax", logits, name="probabilities", axis=-1)
     inputs = [(value.name, value.type) for value in graph.inputs]
@@ -92,27 +94,27 @@ def label_model(graph: Graph, weights: Initializers, *, fused: bool) -> onnx.Mod
 
 
 def stepwise_model(
-    decoder: Decoder, weights: Initializers, *, fused: bool, show: Sequence[Value] = ()
+    decoder: Decoder, weights: Initializers, *, target: Target, show: Sequence[Value] = ()
 ) -> onnx.ModelProto:
     """The derived decoder fed with given tokens along the time axis, one a step.
 
     The graph's inputs in; out come the logits of every step and the values of `show`, stacked along a first axis.
     """
-    emitter = Emitter(weights, fused=fused)
+    emitter = Emitter(weights, target=target)
     token, fixed = decoder.token, decoder.prepare.inputs
-    target = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
+    given = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
     constants = emitter.graph(decoder.prepare, {value.name: value.name for value in fixed})
     for value, name in zip(decoder.prepared, constants, strict=True):
         emitter.bind(value, name)
-    emitter.bind(target, target.name)
-    steps = emitter.op("Squeeze", emitter.shape(target.type.axes[1:]))
+    emitter.bind(given, given.name)
+    steps = emitter.op("Squeeze", emitter.shape(given.type.axes[1:]))
     batch = emitter.merged(token.type.axes[:1])
     prepared = dict(zip((value.name for value in decoder.prepared), constants, strict=True))
     states = emit_states(emitter, decoder, {"batch": batch}, prepared)
     shown = [decoder.logits, *show]
 
     def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
-        newest = scope.op("Gather", target.name, scope.op("Unsqueeze", iteration, [0]), axis=1)
+        newest = scope.op("Gather", given.name, scope.op("Unsqueeze", iteration, [0]), axis=1)
         names = {value.name: scope.name_of(value) for value in decoder.constants}
         names |= {token.name: newest, "position": iteration}
         names |= {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
@@ -131,13 +133,13 @@ def stepwise_model(
         )
         for index, (value, name) in enumerate(zip(shown, stacked, strict=True))
     ]
-    inputs = [(value.name, value.type) for value in (*fixed, target)]
+    inputs = [(value.name, value.type) for value in (*fixed, given)]
     return model(emitter, "stepwise", inputs, outputs)
 
 
-def step_model(decoder: Decoder, weights: Initializers, *, fused: bool) -> onnx.ModelProto:
+def step_model(decoder: Decoder, weights: Initializers, *, target: Target) -> onnx.ModelProto:
     """One step alone: the inputs of `Decoder.step` in their order, to its results `output.0`, `output.1`, ..."""
-    emitter = Emitter(weights, fused=fused)
+    emitter = Emitter(weights, target=target)
     results = emitter.graph(decoder.step, {value.name: value.name for value in decoder.step.inputs})
     names = [emitter.op("Identity", name, name=f"output.{index}") for index, name in enumerate(results)]
     outputs = [(name, value.type) for name, value in zip(names, decoder.step.outputs, strict=True)]

@@ -13,11 +13,11 @@ from xformc.compiler.backends.initializers import Initializers
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import Operand, to_onnx
+from xformc.runtime.manifest import Target
 
 assert ops, "importing the ops fills the rule tables"
 
 OPSET = 23
-MICROSOFT = "com.microsoft"
 DTYPES: dict[DType, int] = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
 
 
@@ -31,13 +31,14 @@ class Emitter:
         self,
         weights: Initializers,
         *,
-        fused: bool = False,
+        target: Target = "portable",
         parent: "Emitter | None" = None,
         keeps: frozenset[str] = frozenset(),
     ) -> None:
-        """`keeps`: the axes whose sizes are the parent's. `fused`: ONNX Runtime's own operators may be used."""
+        """`keeps`: the axes whose sizes are the parent's."""
         self.weights = weights
-        self.fused = fused
+        self.target: Target = target
+        self.fused = target != "portable"
         self.parent = parent
         self.keeps = keeps
         self.nodes: list[onnx.NodeProto] = []
@@ -48,6 +49,7 @@ class Emitter:
         if parent is None:
             self._count = 0
             self._constants: dict[bytes, str] = {}
+            self.domains: set[str] = set()
             self.initializers: list[onnx.TensorProto] = []
 
     def fresh(self, hint: str) -> str:
@@ -58,13 +60,13 @@ class Emitter:
     def op(self, kind: str, *inputs: Operand, domain: str = "", name: str | None = None, **attributes: Any) -> str:
         """Write one node with one output and return the output's name."""
         output, names = name or self.fresh(kind), [self.operand(value) for value in inputs]
-        self.nodes.append(helper.make_node(kind, names, [output], domain=domain, **attributes))
+        self._write(kind, names, [output], domain, attributes)
         return output
 
-    def ops(self, kind: str, count: int, *inputs: Operand, **attributes: Any) -> tuple[str, ...]:
+    def ops(self, kind: str, count: int, *inputs: Operand, domain: str = "", **attributes: Any) -> tuple[str, ...]:
         """Write one node with `count` outputs and return their names."""
         outputs, names = tuple(self.fresh(kind) for _ in range(count)), [self.operand(value) for value in inputs]
-        self.nodes.append(helper.make_node(kind, names, list(outputs), **attributes))
+        self._write(kind, names, list(outputs), domain, attributes)
         return outputs
 
     def default(self, name: str, value: float) -> Type:
@@ -130,7 +132,7 @@ class Emitter:
         """Write a Loop. `body(scope, iteration, carried)` returns the condition, the new carried values and what is
         collected; the results are the last carried values and the collected ones, stacked along a new first axis.
         `keeps` names the axes whose sizes do not change from outside the loop to inside it."""
-        scope = Emitter(self.weights, fused=self.fused, parent=self, keeps=keeps)
+        scope = Emitter(self.weights, target=self.target, parent=self, keeps=keeps)
         iteration, alive = scope.fresh("iteration"), scope.fresh("alive")
         entering = [scope.fresh("carried") for _ in carried]
         condition_out, leaving, collected = body(scope, iteration, entering)
@@ -170,6 +172,10 @@ class Emitter:
             root._constants[key] = self.fresh("constant")
             root.initializers.append(onnx.numpy_helper.from_array(array, root._constants[key]))
         return root._constants[key]
+
+    def _write(self, kind: str, inputs: list[str], outputs: list[str], domain: str, attributes: dict[str, Any]) -> None:
+        self._root.domains.add(domain)
+        self.nodes.append(helper.make_node(kind, inputs, outputs, domain=domain, **attributes))
 
     def _scope_of(self, symbols: Sequence[str]) -> "Emitter":
         """The innermost scope that knows the size of one of the symbols: the others are known there too."""
@@ -212,9 +218,8 @@ def model(
         [_info(item, type) for item, type in outputs],
         emitter.initializers,
     )
-    domains = [helper.make_opsetid("", OPSET)]
-    if emitter.fused:
-        domains.append(helper.make_opsetid(MICROSOFT, 1))
+    others = sorted(emitter.domains - {""})
+    domains = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in others)]
     return helper.make_model(graph, opset_imports=domains, ir_version=10, producer_name="xformc")
 
 

@@ -60,7 +60,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     _check_claims(folder, manifest, compiled)
     module = TorchModule(compiled.graph).eval()
     module.load_arrays(engine_parameters(compiled.graph, folder / MODEL))
-    return certify(Subject(compiled, module, folder, manifest.target == "cpu"), progress)
+    return certify(Subject(compiled, module, folder, manifest.target), progress)
 
 
 def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:

@@ -22,7 +22,7 @@ from xformc.compiler.graph.graph import Value
 from xformc.compiler.pipeline import Compiled
 from xformc.errors import UserError
 from xformc.runtime.interfaces import interface
-from xformc.runtime.manifest import SearchOptions
+from xformc.runtime.manifest import SearchOptions, Target
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session
 from xformc.tokens import END
@@ -34,12 +34,12 @@ Feeds = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Subject:
-    """The parts that must agree. `engine` is the folder with the model under test, `fused` whether it is for cpu."""
+    """The parts that must agree. `engine` is the folder with the model under test, for `target`."""
 
     compiled: Compiled
     module: TorchModule
     engine: Path
-    fused: bool
+    target: Target
 
     @cached_property
     def session(self) -> Session:
@@ -72,13 +72,13 @@ class Subject:
     def forward(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the training graph: its result, then the values of `show`."""
         initializers = self.initializers()
-        model = forward_model(self.compiled.graph, initializers, fused=self.fused, show=show)
+        model = forward_model(self.compiled.graph, initializers, target=self.target, show=show)
         return self._run(model, initializers, feeds)
 
     def stepwise(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the derived step, token by token; values have a first axis for the steps."""
         initializers = self.initializers()
-        model = stepwise_model(self.compiled.decoder, initializers, fused=self.fused, show=show)
+        model = stepwise_model(self.compiled.decoder, initializers, target=self.target, show=show)
         return self._run(model, initializers, feeds)
 
     def initializers(self) -> Initializers:

@@ -82,7 +82,7 @@ class OnnxEmitter(Protocol):
         """Write one node with one output."""
         ...
 
-    def ops(self, kind: str, count: int, *inputs: Operand, **attributes: Any) -> tuple[str, ...]:
+    def ops(self, kind: str, count: int, *inputs: Operand, domain: str = "", **attributes: Any) -> tuple[str, ...]:
         """Write one node with `count` outputs."""
         ...
 

@@ -152,7 +152,7 @@ def _step_session(decoder: Decoder | None, module: TorchModule) -> Generator[Any
         return
     weights = Initializers({name: value.detach().numpy() for name, value in module.state_dict().items()})
     with tempfile.TemporaryDirectory(prefix="xformc-measure-") as folder:
-        save_model(step_model(decoder, weights, fused=True), weights, Path(folder))
+        save_model(step_model(decoder, weights, target="cpu"), weights, Path(folder))
         yield open_session(Path(folder) / MODEL)
 
 

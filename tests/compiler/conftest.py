@@ -49,11 +49,11 @@ def eager_to_end(module: TorchModule, rank: int) -> TorchModule:
 def make_subject(tiny_spec: Spec, tiny_graph: Graph, tmp_path: Path) -> Callable[..., Subject]:
     """A subject whose engine is in `tmp_path/engine`; nothing is written there yet."""
 
-    def make(seed: int = 0, *, fused: bool = False) -> Subject:
+    def make(seed: int = 0, *, target: Target = "portable") -> Subject:
         module = eager_to_end(TorchModule(tiny_graph, seed=seed).eval(), 2 + seed % 2)
-        folder = tmp_path / f"engine-{seed}-{fused}"
+        folder = tmp_path / f"engine-{seed}-{target}"
         folder.mkdir(exist_ok=True)
-        return Subject(compile_engine(tiny_spec), module, folder, fused)
+        return Subject(compile_engine(tiny_spec), module, folder, target)
 
     return make
 

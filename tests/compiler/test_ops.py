@@ -108,7 +108,7 @@ def test_op_on_tokens_is_the_same_in_torch_and_onnx(graph: Graph, tmp_path) -> N
     tokens = np.array([[1, 5, 0], [8, 0, 0]])
     module = TorchModule(graph)
     expected = module(torch.from_numpy(tokens)).detach().numpy()
-    (found,) = run_onnx(graph, module, [tokens], tmp_path, fused=False)
+    (found,) = run_onnx(graph, module, [tokens], tmp_path, target="portable")
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -128,7 +128,7 @@ def test_attention_does_not_see_what_is_masked(tmp_path) -> None:
     expected = module(*map(torch.from_numpy, (q, k, seen))).numpy()
     np.testing.assert_allclose(module(*map(torch.from_numpy, (q, changed, seen))).numpy(), expected, atol=1e-6)
     for keys in (k, changed):
-        (found,) = run_onnx(graph, module, [q, keys, seen], tmp_path, fused=False)
+        (found,) = run_onnx(graph, module, [q, keys, seen], tmp_path, target="portable")
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -142,7 +142,7 @@ def test_fill_keeps_what_the_mask_shows(tmp_path) -> None:
     expected = np.where(seen[:, None], values, 7.0)
     module = TorchModule(graph)
     np.testing.assert_array_equal(module(torch.from_numpy(values), torch.from_numpy(seen)).numpy(), expected)
-    (found,) = run_onnx(graph, module, [values, seen], tmp_path, fused=False)
+    (found,) = run_onnx(graph, module, [values, seen], tmp_path, target="portable")
     np.testing.assert_array_equal(found, expected)
 
 

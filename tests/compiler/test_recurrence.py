@@ -61,7 +61,7 @@ def test_backwards_the_padding_changes_nothing(tmp_path: Path) -> None:
         expected = module(torch.from_numpy(tokens)).numpy()
         alone = module(torch.from_numpy(tokens[:1, :3])).numpy()
     np.testing.assert_allclose(expected[:1, :3], alone, atol=1e-6)
-    (found,) = run_onnx(graph, module, [tokens], tmp_path, fused=False)
+    (found,) = run_onnx(graph, module, [tokens], tmp_path, target="portable")
     np.testing.assert_allclose(found, expected, atol=1e-6)
     with pytest.raises(RuleError, match="from the last position to the first") as error:
         derive_step(graph, "text")

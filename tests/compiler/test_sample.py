@@ -101,7 +101,7 @@ def spec_with(block: str) -> str:
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
     def build(
-        seed: int = 0, *, longest: int | None = None, fused: bool = False, decoder: str = "cache"
+        seed: int = 0, *, longest: int | None = None, target: Target = "portable", decoder: str = "cache"
     ) -> LanguageModel:
         path = tmp_path / f"{decoder}.yaml"
         path.write_text(spec_with(DECODERS[decoder]), encoding="utf-8")
@@ -110,7 +110,7 @@ def make(tmp_path: Path) -> Make:
         with torch.no_grad():
             dict(module.named_parameters())["logits/bias"][END] = 1.0
         weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
-        engine = sampling_model(derive_step(graph, "text"), weights, ALL, longest, fused=fused)
+        engine = sampling_model(derive_step(graph, "text"), weights, ALL, longest, target=target)
         save_model(engine, weights, tmp_path)
         onnx.checker.check_model(str(tmp_path / MODEL), full_check=True)
         options = onnxruntime.SessionOptions()
@@ -133,9 +133,9 @@ def followed(
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("fused", [False, True])
-def test_sampling_draws_what_the_definition_draws(make: Make, name: str, fused: bool) -> None:
-    lm = make(5, fused=fused)
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+def test_sampling_draws_what_the_definition_draws(make: Make, name: str, target: Target) -> None:
+    lm = make(5, target=target)
     seeds = (0, 100, -(2**63), 2**63 - 9)
     results = [one for seed in seeds for one in followed(lm, OPTIONS[name], range(seed, seed + len(PROMPTS)))]
     assert [one.problem for one in results] == [""] * len(results)

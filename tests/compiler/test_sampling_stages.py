@@ -20,9 +20,9 @@ def stages_of(folder: Path, *, engine_seed: int = 1) -> dict[str, Stage]:
     compiled = compile_engine(write_task(folder, "language_model"))
     module = TorchModule(compiled.graph, seed=1).eval()
     other = TorchModule(compiled.graph, seed=engine_seed).eval()
-    weights = Subject(compiled, other, folder, fused=False).initializers()
-    save_model(sampling_model(compiled.decoder, weights, compiled.sampling, None, fused=False), weights, folder)
-    return {stage.name: stage for stage in sampling_stages(Subject(compiled, module, folder, fused=False), print)}
+    weights = Subject(compiled, other, folder, target="portable").initializers()
+    save_model(sampling_model(compiled.decoder, weights, compiled.sampling, None, target="portable"), weights, folder)
+    return {stage.name: stage for stage in sampling_stages(Subject(compiled, module, folder, target="portable"), print)}
 
 
 def test_stages_pass_what_samples_rightly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

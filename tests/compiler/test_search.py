@@ -22,7 +22,7 @@ MakeSubject = Callable[..., Subject]
 def write_engine(subject: Subject, longest: int | None = None) -> Subject:
     compiled, initializers = subject.compiled, subject.initializers()
     decoder = with_beam(compiled.decoder)
-    model = engine_model(decoder, initializers, compiled.options, longest, fused=subject.fused)
+    model = engine_model(decoder, initializers, compiled.options, longest, target=subject.target)
     save_model(model, initializers, subject.engine)
     return subject
 
@@ -37,10 +37,10 @@ def random_options(seed: int) -> SearchOptions:
     return SearchOptions(width, width, float(random.uniform(0, 1.5)), float(random.uniform(0, 2)), 6)
 
 
-@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("target", ["portable", "cpu"])
 @pytest.mark.parametrize("seed", range(6))
-def test_search_finds_what_the_reference_finds(make_subject: MakeSubject, seed: int, fused: bool) -> None:
-    subject = write_engine(make_subject(seed, fused=fused))
+def test_search_finds_what_the_reference_finds(make_subject: MakeSubject, seed: int, target: Target) -> None:
+    subject = write_engine(make_subject(seed, target=target))
     options = random_options(seed)
     sources = random_sources(seed, 8, 9)
     result = subject.search(pad(sources), options)

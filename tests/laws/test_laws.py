@@ -57,8 +57,8 @@ def test_onnx_is_pytorch(tmp_path: Path, sample: Sample) -> None:
     model = make_model(sample, tmp_path)
     inputs = model.inputs()
     expected, tolerance = model.known(inputs)
-    for fused in (False, True):
-        (found,) = open_onnx(model.graph, model.module, tmp_path, fused=fused)(inputs)
+    for target in ("portable", "cpu"):
+        (found,) = open_onnx(model.graph, model.module, tmp_path, target=target)(inputs)
         assert_close(found, expected, tolerance)
 
 

@@ -27,6 +27,7 @@ class Target(StrEnum):
 
     portable = "portable"
     cpu = "cpu"
+    native = "native"
 
 
 def build(
@@ -34,7 +35,10 @@ def build(
     *,
     weights: Annotated[Path | None, Option(help=WEIGHTS_HELP)] = None,
     target: Annotated[
-        Target, Option(help="portable: standard ONNX only; cpu: ONNX Runtime's fused operators too.")
+        Target,
+        Option(
+            help="portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too (see xformc kernels)."
+        ),
     ] = Target.portable,
     out: Annotated[Path | None, Option(help="The engine's folder; engines/NAME if left out.")] = None,
     stop_after: Annotated[
