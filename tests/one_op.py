@@ -15,6 +15,7 @@ from xformc.compiler.certify.subject import open_session
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Op
 from xformc.compiler.graph.verify import verify
+from xformc.runtime.manifest import Target
 
 SAME = {"u": "t"}
 """Axes that are as long as another."""

@@ -14,6 +14,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec, load_spec
+from xformc.runtime.manifest import Target
 
 TINY = """\
 extends: transformer_base

@@ -23,7 +23,7 @@ from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import derive_step
 from xformc.compiler.search.uniform import emit_stream, emit_uniform
 from xformc.compiler.spec import load_spec
-from xformc.runtime.manifest import SampleOptions
+from xformc.runtime.manifest import SampleOptions, Target
 
 ALL = SampleOptions(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=12)
 OPTIONS = {
