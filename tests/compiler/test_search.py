@@ -12,8 +12,7 @@ from xformc.compiler.backends.models import engine_model
 from xformc.compiler.certify.reference import search
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.passes.step import with_beam
-from xformc.runtime.manifest import SearchOptions
-from xformc.runtime.manifest import Target
+from xformc.runtime.manifest import SearchOptions, Target
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult
 
