@@ -10,10 +10,10 @@ from xformc.compiler.spec import Spec
 __all__ = ["compile_spec"]
 
 
-def compile_spec(spec: Spec) -> Graph:
+def compile_spec(spec: Spec, *, arranged: bool = True) -> Graph:
     """The training graph of a spec: its inputs, such as source and target, to its logits.
 
-    Nodes alike are one, attention is fused, recurrences are thinned, and the graph is verified.
-    Raises: SpecError with the places in the spec.
+    Nodes alike are one, attention is fused (`arranged`: see `fuse_attention`), recurrences are thinned, and the graph
+    is verified. Raises: SpecError with the places in the spec.
     """
-    return verify(hoist(fuse_attention(share(spec.graph()))))
+    return verify(hoist(fuse_attention(share(spec.graph()), arranged=arranged)))

@@ -29,9 +29,9 @@ from xformc.compiler.ops.masks import MASKED, NEVER, emit_visible, visible
 class Attention(Op):
     """`softmax(scale * q . k + bias, masked) . v` (Vaswani et al. 2017, equation 1).
 
-    Inputs: query [.., queries, d_k], key [.., keys, d_k], value [.., keys, d_v], then `masks` bool values (true where
-    a key may be seen) and any number of biases, both with axes of the scores. The last `edges` of the masks add MASKED
-    where they are false, the others NEVER. Axes that query and key share are batched over; axes that the query alone
+    Inputs: query [.., d_k] with the axis `queries`, key [.., d_k] and value [.., d_v] with the axis `keys`, then `masks`
+    bool values (true where a key may be seen) and any number of biases, both with axes of the scores. The last `edges`
+    of the masks add MASKED where they are false, the others NEVER. Axes that query and key share are batched over; axes that the query alone
     has (a beam over one source, the heads of a group) become further rows of the same product. `causal`: a query sees
     the keys up to its own position; `window`: only those less than so many positions away. `dropout` acts on the
     weights.
@@ -62,10 +62,9 @@ def _attention_types(op: Attention, inputs: tuple[Type, ...]) -> tuple[Type, ...
     query, key, value = inputs[:3]
     require(query.axes[-1] == key.axes[-1], f"query {query} and key {key} must end in the same axis")
     require(op.queries in query.names, f"the query {query} has no axis {op.queries}")
-    for name, type in (("key", key), ("value", value)):
-        require(type.names[-2:-1] == (op.keys,), f"the {name} {type} must have {op.keys} as its last axis but one")
+    require(op.keys in key.names[:-1], f"the key {key} has no axis {op.keys} before its last")
     require(key.axes[:-1] == value.axes[:-1], f"key {key} and value {value} differ before their last axis")
-    only_key = [name for name in key.names[:-2] if name not in query.names]
+    only_key = [name for name in key.names[:-1] if name not in (*query.names, op.keys)]
     require(not only_key, f"the key's axis {', '.join(only_key)} is not in the query {query}")
     scores = (*query.names[:-1], op.keys)
     for index, extra in enumerate(inputs[3:]):
@@ -114,7 +113,7 @@ class _Plan:
 def _plan(op: Attention, node: Node) -> _Plan:
     query, key, value = (item.type for item in node.inputs[:3])
     depth = query.axes[-1]
-    batch = tuple(name for name in key.names[:-2] if name in query.names)
+    batch = tuple(name for name in key.names[:-1] if name != op.keys)
     rows = tuple(name for name in query.names[:-1] if name not in batch)
     leading = tuple(query.axis(name) for name in (*batch, *rows))
     return _Plan(

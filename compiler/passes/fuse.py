@@ -40,8 +40,12 @@ class _Found:
     biases: list[Value] = field(default_factory=list[Value])
 
 
-def fuse_attention(graph: Graph) -> Graph:
-    """The graph with an Attention node for each softmax attention by dot products; anything else stays as it is."""
+def fuse_attention(graph: Graph, *, arranged: bool = True) -> Graph:
+    """The graph with an Attention node for each softmax attention by dot products; anything else stays as it is.
+
+    Where it is `arranged`, the axes of its inputs are brought to the order in which matrix products take them, so that
+    caches are kept in that order; kernels of our own take them as projections make them.
+    """
     reader = _Reader(graph)
     found = {item.last.outputs[0].name: item for node in graph.nodes if (item := reader.read(node)) is not None}
     gone = {id(node) for item in found.values() for node in item.inner}
@@ -49,16 +53,16 @@ def fuse_attention(graph: Graph) -> Graph:
     for node in graph.nodes:
         item = found.get(node.outputs[0].name)
         if item is not None:
-            values[node.outputs[0].name] = _write(builder, values, item, reader)
+            values[node.outputs[0].name] = _write(builder, values, item, reader, arranged)
         elif id(node) not in gone:
-            copy_node(builder, values, _inside(node))
+            copy_node(builder, values, _inside(node, arranged))
     return pruned(builder.finish(values[value.name] for value in graph.outputs))
 
 
-def _inside(node: Node) -> Node:
+def _inside(node: Node, arranged: bool) -> Node:
     """The node, with the attentions in its body fused if it has one."""
     return (
-        replace(node, op=replace(node.op, body=fuse_attention(node.op.body)))
+        replace(node, op=replace(node.op, body=fuse_attention(node.op.body, arranged=arranged)))
         if isinstance(node.op, Recurrence)
         else node
     )
@@ -150,8 +154,10 @@ def _fits(found: _Found) -> bool:
     return len(own) == 1 and shared <= set(value.type.names) & set(query.value.type.names) and bool(queries)
 
 
-def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reader: _Reader) -> Value:
-    """Write the op, its inputs in the orders of axes that it computes in, so that a cache is kept in that order."""
+def _write(
+    builder: GraphBuilder, values: dict[str, Value], found: _Found, reader: _Reader, arranged: bool
+) -> Value:
+    """Write the op, its inputs in the orders of axes that it computes in or, if not `arranged`, with the depth last."""
     assert found.query is not None and found.key is not None
     name, place = found.last.outputs[0].name, found.last.place
     depth = found.key.depth
@@ -177,6 +183,17 @@ def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reade
         in_order = tuple(item for item in value.type.names if item in shared) == shared
         return aligned(value, (*(() if in_order else _after_batch(shared)), positions, width), part)
 
+    def operands() -> tuple[Value, Value, Value]:
+        assert found.query is not None and found.key is not None
+        query, key = values[found.query.value.name], values[found.key.value.name]
+        if arranged:
+            turned = aligned(query, (*((queries,) if queries in free else ()), depth), "query")
+            return turned, laid_out(found.key.value, depth, "key"), laid_out(found.value, width, "value")
+        key, value = aligned(key, (depth,), "key"), values[found.value.name]
+        order = (*key.type.names[:-1], width)
+        value = value if value.type.names == order else aligned(value, _after_batch(order), "value")
+        return aligned(query, (depth,), "query"), key, value
+
     op = Attention(
         queries,
         found.keys,
@@ -187,12 +204,7 @@ def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reade
         len(found.edges),
         found.dropout,
     )
-    inputs = (
-        aligned(values[found.query.value.name], (*((queries,) if queries in free else ()), depth), "query"),
-        laid_out(found.key.value, depth, "key"),
-        laid_out(found.value, width, "value"),
-        *(values[item.name] for item in (*found.masks, *found.edges, *found.biases)),
-    )
+    inputs = (*operands(), *(values[item.name] for item in (*found.masks, *found.edges, *found.biases)))
     result = builder.emit(op, inputs, f"{name}/mixed", place)
     wanted = found.last.outputs[0].type.names
     if result.type.names == wanted:
