@@ -20,11 +20,11 @@ from xformc.compiler import compile_spec
 from xformc.compiler.backends.initializers import Initializers, save_model
 from xformc.compiler.backends.models import stepwise_model
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.certify.subject import open_session
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import derive_step
 from xformc.compiler.spec import load_spec
+from xformc.runtime.session import open_model
 
 NAMED = "extends: transformer_base\nsizes: {layers: 2, dropout: 0.0}\n"
 WRITTEN = f"""{NAMED}
@@ -104,7 +104,7 @@ def decoding(graph: Graph, folder: Path) -> Callable[[], None]:
     graph = inference(graph)
     weights = Initializers({name: value.numpy() for name, value in TorchModule(graph).state_dict().items()})
     save_model(stepwise_model(derive_step(graph), weights, target="cpu"), weights, folder)
-    session, random = open_session(folder / "model.onnx"), np.random.default_rng(0)
+    session, random = open_model(folder / "model.onnx"), np.random.default_rng(0)
     feeds = {
         name: random.integers(4, 37000, (ROWS, length)) for name, length in (("source", SOURCE), ("target", TARGET))
     }

@@ -211,5 +211,5 @@ def load(directory: Path | str, *, threads: int | None = None, verify_hashes: bo
     folder = Path(directory)
     manifest = read_manifest(folder)
     check_files(folder, manifest, verify_hashes=verify_hashes)
-    session = Session(folder, threads, interface(manifest.task, manifest.inputs))
+    session = Session(folder, threads, interface(manifest.task, manifest.inputs), target=manifest.target)
     return Engine(manifest, load_tokenizer(folder, manifest), session)

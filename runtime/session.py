@@ -11,7 +11,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.manifest import MODEL_NAME
+from xformc.runtime.library import library_for
+from xformc.runtime.manifest import MODEL_NAME, Target
 
 MAX_THREADS = 1024
 _FATAL_ONLY = 4
@@ -28,18 +29,18 @@ class Interface:
 class Session:
     """The loaded model. It may be used from several threads at once."""
 
-    def __init__(self, directory: Path, threads: int | None, interface: Interface) -> None:
-        self._place = str(directory / MODEL_NAME)
+    def __init__(
+        self, directory: Path, threads: int | None, interface: Interface, *, target: Target = "portable"
+    ) -> None:
+        path = directory / MODEL_NAME
+        self._place = str(path)
         self._interface = interface
-        options = cast(Any, onnxruntime).SessionOptions()
-        options.intra_op_num_threads = _thread_count(threads)
-        options.inter_op_num_threads = 1
-        options.log_severity_level = _FATAL_ONLY
         try:
-            session = onnxruntime.InferenceSession(self._place, options, providers=["CPUExecutionProvider"])
+            self._session = open_model(path, threads, target)
+        except UserError:
+            raise
         except Exception as error:
             raise self._failure("cannot be loaded", error) from error
-        self._session = cast(Any, session)
         self._check_interface()
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
@@ -75,6 +76,24 @@ class Session:
     def _failure(self, what: str, error: Exception) -> UserError:
         first_line = (str(error).splitlines() or [type(error).__name__])[0][:300]
         return UserError(f"the model {what}: {first_line}", place=self._place, hint=_REBUILD)
+
+
+def open_model(path: Path, threads: int | None = None, target: Target = "portable") -> Any:
+    """An ONNX Runtime session of the model at `path` on the processor, silent unless it fails.
+
+    `threads` is None for one on each core that the process may use. With the `target` native the session knows
+    xformc's operators.
+
+    Raises: UserError for wrong `threads`, or if the library of kernels is needed and cannot be used; ONNX Runtime's own
+    errors for a model that it refuses.
+    """
+    options: Any = cast(Any, onnxruntime).SessionOptions()
+    options.intra_op_num_threads = _thread_count(threads)
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _FATAL_ONLY
+    if target == "native":
+        options.register_custom_ops_library(str(library_for(str(path)).path))
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def _thread_count(threads: int | None) -> int:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from xformc.compiler.backends.initializers import Initializers, save_model
 from xformc.compiler.backends.models import forward_model
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.certify.subject import open_session
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Op
 from xformc.compiler.graph.verify import verify
 from xformc.runtime.manifest import Target
+from xformc.runtime.session import open_model
 
 SAME = {"u": "t"}
 """Axes that are as long as another."""
@@ -58,7 +58,7 @@ def open_onnx(
     """The outputs of a graph for its inputs in ONNX Runtime, with the parameters of the module."""
     initializers = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
     save_model(forward_model(graph, initializers, target=target), initializers, folder)
-    session = open_session(folder / "model.onnx")
+    session = open_model(folder / "model.onnx", target=target)
     return lambda inputs: session.run(
         None, {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)}
     )

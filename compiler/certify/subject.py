@@ -1,9 +1,7 @@
 """What a certificate is about: the training form in PyTorch, and the ONNX models made from the same graph."""
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import torch
 from numpy.typing import NDArray
 
-from xformc.compiler.backends.initializers import DATA, MODEL, Initializers, save_model
+from xformc.compiler.backends.initializers import MODEL, Initializers, save_model
 from xformc.compiler.backends.models import forward_model, stepwise_model
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.graph.graph import Value
@@ -24,7 +21,7 @@ from xformc.errors import UserError
 from xformc.runtime.interfaces import interface
 from xformc.runtime.manifest import SearchOptions, Target
 from xformc.runtime.search import SearchResult, search
-from xformc.runtime.session import Session
+from xformc.runtime.session import Session, open_model
 from xformc.tokens import END
 
 Ids = NDArray[np.int64]
@@ -44,7 +41,7 @@ class Subject:
     @cached_property
     def session(self) -> Session:
         """The engine, as the runtime runs it."""
-        return Session(self.engine, None, interface(self.compiled.task, self.compiled.inputs))
+        return Session(self.engine, None, interface(self.compiled.task, self.compiled.inputs), target=self.target)
 
     def search(self, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
         """What a translation engine finds for padded sources [batch, source], when `end` ends a hypothesis."""
@@ -92,19 +89,11 @@ class Subject:
     def _run(self, model: onnx.ModelProto, initializers: Initializers, feeds: Feeds) -> list[Any]:
         with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
             folder = Path(name)
-            with suppress(OSError):
-                os.link(self.engine / DATA, folder / DATA)
-            save_model(model, initializers, folder)
+            save_model(model, initializers, folder, self.engine)
             try:
-                return open_session(folder / MODEL).run(None, dict(feeds))
+                return open_model(folder / MODEL, target=self.target).run(None, dict(feeds))
+            except UserError:
+                raise
             except Exception as error:
                 reason = str(error).splitlines()[0][:300]
                 raise UserError(f"ONNX Runtime refuses the {model.graph.name} model: {reason}") from error
-
-
-def open_session(path: Path) -> Any:
-    """An ONNX Runtime session on the processor, silent unless it fails."""
-    runtime: Any = onnxruntime
-    options = runtime.SessionOptions()
-    options.log_severity_level = 4
-    return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

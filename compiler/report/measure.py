@@ -18,7 +18,6 @@ from xformc.compiler import compile_spec
 from xformc.compiler.backends.initializers import MODEL, Initializers, save_model
 from xformc.compiler.backends.models import step_model
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.certify.subject import open_session
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.passes.step import Decoder
@@ -26,6 +25,7 @@ from xformc.compiler.report.sizes import checked_length, find_decoder, run_sizes
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
+from xformc.runtime.session import open_model
 
 SHORTEST = 64
 RUNS, SHORT_SECONDS, LONG_SECONDS = 5, 0.3, 10.0
@@ -153,7 +153,7 @@ def _step_session(decoder: Decoder | None, module: TorchModule) -> Generator[Any
     weights = Initializers({name: value.detach().numpy() for name, value in module.state_dict().items()})
     with tempfile.TemporaryDirectory(prefix="xformc-measure-") as folder:
         save_model(step_model(decoder, weights, target="cpu"), weights, Path(folder))
-        yield open_session(Path(folder) / MODEL)
+        yield open_model(Path(folder) / MODEL)
 
 
 def _seconds(run: Callable[[], object]) -> float:

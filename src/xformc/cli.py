@@ -23,6 +23,7 @@ from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
 from xformc.commands.generate import generate
 from xformc.commands.inspect_engine import inspect
+from xformc.commands.kernels import kernels
 from xformc.commands.predict import predict
 from xformc.commands.report import report
 from xformc.commands.train import average, train
@@ -98,6 +99,7 @@ for command in (
     train,
     average,
     build,
+    kernels,
     verify,
     inspect,
     translate,

@@ -1,0 +1,170 @@
+"""Finding the library of kernels, and engines that need it. What needs a compiler skips where there is none."""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import onnx
+import pytest
+from command_line import CommandLine, mistake
+from tiny_engine import copy_model, write_manifest
+
+from xformc import __version__
+from xformc.errors import UserError
+from xformc.runtime import load
+from xformc.runtime.library import SOURCES, VARIABLE, cached_path, find_library, open_library, sources_hash
+
+
+@pytest.fixture
+def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Neither the variable nor the cache has a library; returns the cache's folder."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def native_engine(own_engine: Path) -> Path:
+    """The engine that copies, with one of xformc's own operators beside the rest, and of target native."""
+    model = copy_model()
+    model.graph.node.append(onnx.helper.make_node("Cache", ["one"], ["unused"], domain="xformc", name="cache"))
+    model.opset_import.append(onnx.helper.make_opsetid("xformc", 1))
+    onnx.save(model, own_engine / "model.onnx")
+    manifest = json.loads((own_engine / "engine.json").read_text())
+    del manifest["files"], manifest["checksum"]
+    write_manifest(own_engine, {**manifest, "target": "native"})
+    return own_engine
+
+
+def fake_library(path: Path, version: str) -> Path:
+    """A library that says it is of this version, and has nothing else."""
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = path.with_suffix(".c")
+    source.write_text(
+        f'const char* xformc_kernels_version(void) {{ return "{version}"; }}\n'
+        'const char* xformc_kernels_instructions(void) { return "abacus fingers"; }\n'
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", path, source], check=True)
+    return path
+
+
+def test_the_cache_is_where_the_system_has_caches(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cached_path().parent == no_library / "xformc"
+    assert cached_path().name.startswith(f"kernels-{__version__}-{sources_hash()}-")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cached_path().is_relative_to(Path.home())
+
+
+def test_the_hash_changes_with_any_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copytree(SOURCES, tmp_path / "kernels")
+    monkeypatch.setattr("xformc.runtime.library.SOURCES", tmp_path / "kernels")
+    before = sources_hash()
+    (tmp_path / "kernels" / "notes.txt").write_text("no source")
+    assert sources_hash() == before
+    with (tmp_path / "kernels" / "kernel.h").open("a") as header:
+        header.write("\n")
+    assert sources_hash() != before
+
+
+def test_no_library_is_one_message_that_says_how_to_get_it(no_library: Path) -> None:
+    with pytest.raises(UserError, match="have been built here") as caught:
+        find_library()
+    assert "xformc kernels" in str(caught.value)
+
+
+def test_the_cached_library_is_found(no_library: Path) -> None:
+    fake_library(cached_path(), f"{__version__} {sources_hash()}")
+    found = find_library()
+    assert (found.path, found.instructions) == (cached_path(), ("abacus", "fingers"))
+
+
+def test_the_variable_goes_before_the_cache(
+    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = fake_library(tmp_path / "other.so", f"{__version__} 0123456789ab")
+    monkeypatch.setenv(VARIABLE, str(other))
+    with caplog.at_level(logging.WARNING):
+        assert find_library().path == other
+    assert "compiled from other sources (0123456789ab)" in caplog.text
+
+
+def test_a_variable_that_names_no_library_is_a_mistake(
+    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text.so"
+    monkeypatch.setenv(VARIABLE, str(text))
+    with pytest.raises(UserError, match="no such file"):
+        find_library()
+    text.write_text("not a library")
+    with pytest.raises(UserError, match="not a library of xformc's kernels"):
+        find_library()
+
+
+def test_a_library_of_another_version_is_refused(tmp_path: Path) -> None:
+    old = fake_library(tmp_path / "old.so", "0.0.1 0123456789ab")
+    with pytest.raises(UserError, match=f"are of xformc 0.0.1, and this is xformc {__version__}"):
+        open_library(old)
+
+
+def test_a_native_engine_without_kernels_is_one_message(
+    no_library: Path, native_engine: Path, xformc: CommandLine
+) -> None:
+    message = mistake(xformc("translate", native_engine, stdin="hello world\n"))
+    assert "this engine is of target native and needs xformc's kernels" in message
+    assert "`xformc kernels`, or rebuild the engine with --target cpu" in message
+
+
+def test_kernels_check_says_why_there_are_none(no_library: Path, xformc: CommandLine) -> None:
+    assert "have been built here" in mistake(xformc("kernels", "--check"))
+
+
+def test_kernels_without_headers_says_how_to_get_them(no_library: Path, tmp_path: Path, xformc: CommandLine) -> None:
+    message = mistake(xformc("kernels", "--headers", tmp_path))
+    assert "no onnxruntime_cxx_api.h in this folder" in message
+    assert "apt install libonnxruntime-dev" in message
+
+
+@pytest.mark.parametrize("version", [22, 999])
+def test_kernels_refuses_headers_that_do_not_fit(
+    no_library: Path, tmp_path: Path, xformc: CommandLine, version: int
+) -> None:
+    (tmp_path / "onnxruntime_cxx_api.h").touch()
+    (tmp_path / "onnxruntime_c_api.h").write_text(f"#define ORT_API_VERSION {version}\n")
+    message = mistake(xformc("kernels", "--headers", tmp_path))
+    assert f"these headers are of ONNX Runtime 1.{version}" in message
+
+
+def test_kernels_shows_what_the_compiler_said(no_library: Path, tmp_path: Path, xformc: CommandLine) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("no CMake")
+    (tmp_path / "onnxruntime_cxx_api.h").write_text("#error these are not the headers\n")
+    (tmp_path / "onnxruntime_c_api.h").write_text("#define ORT_API_VERSION 23\n")
+    message = mistake(xformc("kernels", "--headers", tmp_path))
+    assert "could not be built" in message
+    assert not no_library.exists() or not list(no_library.rglob("kernels*"))
+
+
+def test_a_native_engine_runs_with_the_kernels(native_engine: Path) -> None:
+    try:
+        library = find_library()
+    except UserError as error:
+        pytest.skip(f"no kernels: {error}")
+    assert library.sources == sources_hash() or os.environ.get(VARIABLE)
+    [[best]] = load(native_engine, threads=1).translate(["hello world"])
+    assert best.text == "hello world"
+
+
+def test_an_engine_of_another_target_does_without_the_kernels(
+    no_library: Path, native_engine: Path, copy_engine: Path
+) -> None:
+    assert load(copy_engine, threads=1).translate(["hello world"])[0][0].text == "hello world"
+    manifest = json.loads((native_engine / "engine.json").read_text())
+    del manifest["files"], manifest["checksum"]
+    (native_engine / "engine.json").unlink()
+    write_manifest(native_engine, {**manifest, "target": "cpu"})
+    with pytest.raises(UserError, match="cannot be loaded"):
+        load(native_engine)
