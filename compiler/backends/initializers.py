@@ -1,15 +1,21 @@
 """Parameter values on their way into ONNX files: inline in small models, in a data file beside large ones."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto
 
+from xformc.compiler.backends import forms
+from xformc.compiler.backends.forms import BITS, FORMS, SCALE, Form
 from xformc.compiler.graph.graph import Parameter
+from xformc.compiler.graph.precision import Precision
 
 INLINE_BYTES = 64 * 2**20
 """Weights up to this total stay inside model.onnx; protobuf itself ends at 2 GiB."""
@@ -18,91 +24,211 @@ ALIGNMENT = 4096
 """Each tensor of the data file starts at a multiple of this, so that it can be mapped."""
 
 
-MODEL, DATA = "model.onnx", "model.onnx.data"
-"""The two files of a model."""
+MODEL, DATA, OWN_DATA = "model.onnx", "model.onnx.data", "model.onnx.own"
+"""The two files of a model; the third has what a model beside an engine does not share with it."""
 
 
 class Initializers:
-    """The values by path, and the shapes in which a model's nodes take them (rules ask for matrices)."""
+    """The values by path, and the forms in which a model's nodes take them (docs/precision.md).
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
-        """`arrays` holds float32 numpy arrays by parameter path."""
+    A model stores the forms that its nodes use: a parameter that is asked for in two forms is there twice.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], precision: Mapping[str, Precision] | None = None) -> None:
+        """`arrays` holds float32 numpy arrays by parameter path; `precision` those that are rounded."""
         self.arrays = arrays
-        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._precision = precision or {}
+        self._parameters: set[str] = set()
+        self._forms: dict[str, Form] = {}
+
+    def precision_of(self, name: str) -> Precision:
+        """In which numbers the parameter is stored where a rule asks for it in a form that can be rounded."""
+        return self._precision.get(name, "float32")
 
     def use(self, parameter: Parameter) -> None:
         """Say that the model has this parameter."""
-        self.shapes.setdefault(parameter.name, parameter.type.sizes())
+        if parameter.name not in self._parameters:
+            self._parameters.add(parameter.name)
+            self._forms[parameter.name] = self._plain(parameter.name, parameter.type.sizes())
 
     def flatten(self, name: str, shape: tuple[int, ...]) -> bool:
-        """Store the parameter in this shape. False if there is no such parameter, or another shape was asked for."""
-        if name not in self.shapes:
+        """Store the parameter in float32 in this shape. False if there is no such parameter, or another was wanted."""
+        if name not in self._forms or self._forms[name].dtype != TensorProto.FLOAT:
             return False
-        natural = self.arrays[name].shape
-        if self.shapes[name] not in (natural, shape):
+        if self._forms[name].shape not in (self.arrays[name].shape, shape):
             return False
-        self.shapes[name] = shape
+        self._forms[name] = self._plain(name, shape)
         return True
 
-    def attach(self, model: onnx.ModelProto, folder: Path) -> None:
-        """Add the used parameters to the model; large ones go to the file DATA in `folder`, unless it is there."""
-        total = sum(4 * prod(shape) for shape in self.shapes.values())
-        if total <= INLINE_BYTES:
-            for name, shape in self.shapes.items():
-                array = np.ascontiguousarray(self.arrays[name], np.float32).reshape(shape)
-                model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """Store the parameter, a matrix [new, width], in panels; the names of the weight and of its scale (int8 only).
+
+        Its precision may not be int4, which has no panels.
+        """
+        made = forms.panels(name, lambda: self._matrix(name, new, width), new, width, self.precision_of(name))
+        return self._add(made)
+
+    def rows(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """Store the parameter as a matrix [new, width] in its precision; the names of it and its scale (integers)."""
+        made = forms.rows(name, lambda: self._matrix(name, new, width), new, width, self.precision_of(name))
+        return self._add(made)
+
+    def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """Store the int4 parameter, a matrix [new, width], as pairs in bytes; the names of it and of its scale."""
+        assert self.precision_of(name) == "int4", f"{name} is {self.precision_of(name)}"
+        return self._add(forms.blocks(name, lambda: self._matrix(name, new, width), new, width))
+
+    def attach(self, model: onnx.ModelProto, folder: Path, beside: Path | None = None) -> None:
+        """Add the parameters that the model's nodes use; where they are large, they go to a data file in `folder`.
+
+        What the engine in the folder `beside` has in the same form is not written again but linked.
+        """
+        used = self._used(model)
+        if sum(form.size for form in used.values()) <= INLINE_BYTES:
+            for name, form in used.items():
+                tensor = TensorProto(name=name, data_type=form.dtype, dims=form.shape)
+                tensor.raw_data = np.ascontiguousarray(form.make()).tobytes()
+                model.graph.initializer.append(tensor)
             return
-        offsets = self._offsets()
-        if not (folder / DATA).exists():
-            self._write(folder / DATA, offsets)
-        for name, shape in self.shapes.items():
-            model.graph.initializer.append(_external(name, shape, offsets[name]))
+        shared = {} if beside is None else _linked(beside, folder)
+        ready = {name: shared[name] for name, form in used.items() if _same(shared.get(name), form)}
+        location = DATA if beside is None else OWN_DATA
+        written = {name: form for name, form in used.items() if name not in ready}
+        offsets = _write(folder / location, written)
+        for name, form in used.items():
+            model.graph.initializer.append(ready.get(name) or _external(name, form, location, offsets[name]))
 
-    def _offsets(self) -> dict[str, int]:
-        offsets, position = dict[str, int](), 0
-        for name in sorted(self.arrays):
+    def _used(self, model: onnx.ModelProto) -> dict[str, Form]:
+        """The forms that the model's nodes use; a parameter that they use in none is there as it is."""
+        names = _taken(model.graph)
+        idle = {name for name in self._parameters if not any(name + suffix in names for suffix in FORMS)}
+        return {name: self._forms[name] for name in sorted(self._forms) if name in names or name in idle}
+
+    def _add(self, made: Mapping[str, Form]) -> tuple[str, str | None]:
+        self._forms.update(made)
+        weight, *scale = made
+        return weight, scale[0] if scale else None
+
+    def _plain(self, name: str, shape: tuple[int, ...]) -> Form:
+        return forms.plain(lambda: np.asarray(self.arrays[name], np.float32), shape)
+
+    def _matrix(self, name: str, new: int, width: int) -> NDArray[np.float32]:
+        return np.asarray(self.arrays[name], np.float32).reshape(new, width)
+
+
+def save_model(model: onnx.ModelProto, initializers: Initializers, folder: Path, beside: Path | None = None) -> None:
+    """Write the model and its weights into `folder`; see `Initializers.attach`."""
+    initializers.attach(model, folder, beside)
+    (folder / MODEL).write_bytes(model.SerializeToString())
+
+
+def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """The parameters with these names and sizes that a model holds in any form, restored to float32.
+
+    Large ones in plain float32 are mapped from the data file, not read. One that the model lacks is left out.
+
+    Raises: OSError, ValueError, and onnx's own errors, for a file that is not such a model.
+    """
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    wanted = {name + suffix for name in sizes for suffix in (*FORMS, SCALE)}
+    stored = {
+        tensor.name: (tensor.data_type, _read(tensor, path.parent))
+        for tensor in model.graph.initializer
+        if tensor.name in wanted
+    }
+    found: dict[str, Any] = {}
+    for name, shape in sizes.items():
+        with suppress(KeyError):
+            found[name] = forms.restore(name, shape, stored)
+    return found
+
+
+def _taken(graph: onnx.GraphProto) -> set[str]:
+    """Every name that a node of the graph or of a graph inside it takes."""
+    names: set[str] = set()
+    for node in graph.node:
+        names.update(node.input)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                names |= _taken(inner)
+    return names
+
+
+def _write(path: Path, written: Mapping[str, Form]) -> dict[str, int]:
+    """Write the tensors one after the other, each at a multiple of ALIGNMENT, and say where each begins."""
+    offsets, position = dict[str, int](), 0
+    path.unlink(missing_ok=True)
+    with path.open("wb") as file:
+        for name, form in written.items():
             offsets[name] = position
-            size = 4 * self.arrays[name].size
-            position += -(-size // ALIGNMENT) * ALIGNMENT
-        return offsets
-
-    def _write(self, path: Path, offsets: dict[str, int]) -> None:
-        with path.open("wb") as file:
-            for name, offset in offsets.items():
-                file.seek(offset)
-                np.ascontiguousarray(self.arrays[name], np.float32).tofile(file)
+            file.seek(position)
+            np.ascontiguousarray(form.make()).tofile(file)
+            position += -(-form.size // ALIGNMENT) * ALIGNMENT
+    return offsets
 
 
-def _external(name: str, shape: tuple[int, ...], offset: int) -> onnx.TensorProto:
-    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
+def _external(name: str, form: Form, location: str, offset: int) -> TensorProto:
+    tensor = TensorProto(name=name, data_type=form.dtype, dims=form.shape)
     tensor.data_location = TensorProto.EXTERNAL
-    entries = {"location": DATA, "offset": str(offset), "length": str(4 * prod(shape))}
+    entries = {"location": location, "offset": str(offset), "length": str(form.size)}
     for key, value in entries.items():
         tensor.external_data.append(onnx.StringStringEntryProto(key=key, value=value))
     return tensor
 
 
-def save_model(model: onnx.ModelProto, initializers: Initializers, folder: Path) -> None:
-    """Write the model and its weights into `folder`."""
-    initializers.attach(model, folder)
-    (folder / MODEL).write_bytes(model.SerializeToString())
+def _linked(engine: Path, folder: Path) -> dict[str, TensorProto]:
+    """The tensors of the engine's data file, after linking that into `folder`; none where it cannot be linked."""
+    try:
+        os.link(engine / DATA, folder / DATA)
+    except OSError:
+        return {}
+    model = onnx.ModelProto.FromString((engine / MODEL).read_bytes())
+    return {tensor.name: tensor for tensor in _externals(model.graph.initializer)}
 
 
-def read_initializers(path: Path) -> dict[str, Any]:
-    """The float32 initializers of a model by name, large ones mapped from the data file, not read.
+def _externals(tensors: Iterable[TensorProto]) -> Iterable[TensorProto]:
+    return (tensor for tensor in tensors if tensor.data_location == TensorProto.EXTERNAL)
 
-    Raises: OSError, and onnx's own errors, for a file that is not such a model.
-    """
-    model = onnx.ModelProto.FromString(path.read_bytes())
-    arrays: dict[str, Any] = {}
-    for tensor in model.graph.initializer:
-        if tensor.data_type != TensorProto.FLOAT:
-            continue
-        if tensor.data_location == TensorProto.EXTERNAL:
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            arrays[tensor.name] = np.memmap(
-                path.parent / entries["location"], np.float32, "r", int(entries["offset"]), tuple(tensor.dims)
-            )
-        else:
-            arrays[tensor.name] = onnx.numpy_helper.to_array(tensor)
-    return arrays
+
+def _same(stored: TensorProto | None, form: Form) -> bool:
+    """Whether a stored tensor has the form's bytes; plain float32 may have been stored in another shape."""
+    if stored is None or stored.data_type != form.dtype:
+        return False
+    return tuple(stored.dims) == form.shape or (
+        form.dtype == TensorProto.FLOAT and prod(stored.dims) == prod(form.shape)
+    )
+
+
+def _read(tensor: TensorProto, folder: Path) -> NDArray[Any]:
+    """A tensor of a file that somebody sent. Raises: ValueError where it says what cannot be."""
+    kind = _ARRAYS.get(tensor.data_type)
+    if kind is None or any(size < 0 for size in tensor.dims):
+        raise ValueError(f"{tensor.name} is of type {tensor.data_type}, which no parameter is")
+    size = (prod(tensor.dims) * BITS[tensor.data_type] + 7) // 8
+    external = tensor.data_location == TensorProto.EXTERNAL
+    if not external and len(tensor.raw_data) != size:
+        raise ValueError(f"{tensor.name} has {len(tensor.raw_data)} bytes, not {size}")
+    flat = _mapped(tensor, folder, size) if external else np.frombuffer(tensor.raw_data, np.uint8)
+    if tensor.data_type == TensorProto.INT4:
+        return forms.from_nibbles(flat)[: prod(tensor.dims)].reshape(tuple(tensor.dims))
+    return flat.view(kind).reshape(tuple(tensor.dims))
+
+
+_ARRAYS: dict[int, Any] = {
+    TensorProto.FLOAT: np.float32,
+    TensorProto.FLOAT16: np.float16,
+    TensorProto.BFLOAT16: np.uint16,
+    TensorProto.UINT16: np.uint16,
+    TensorProto.INT8: np.int8,
+    TensorProto.UINT8: np.uint8,
+    TensorProto.INT4: np.uint8,
+}
+
+
+def _mapped(tensor: TensorProto, folder: Path, size: int) -> NDArray[np.uint8]:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    offset, length = int(entries.get("offset", 0)), int(entries.get("length", size))
+    path = folder / DATA
+    if entries.get("location") != DATA or length != size or offset < 0 or offset + size > path.stat().st_size:
+        raise ValueError(f"{tensor.name} is not a part of {DATA}")
+    return np.memmap(path, np.uint8, "r", offset, (size,))

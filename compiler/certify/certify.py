@@ -7,14 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import onnxruntime
 import torch
 from google.protobuf.message import DecodeError
 
 from xformc import __version__
-from xformc.compiler.backends.initializers import MODEL, read_initializers
+from xformc.compiler.backends.initializers import MODEL, read_parameters
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify.certificate import Certificate, Stage
 from xformc.compiler.certify.stages import STAGES
@@ -86,18 +85,18 @@ def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:
 
 
 def engine_parameters(graph: Graph, model: Path) -> dict[str, Any]:
-    """The parameters of `graph` that an engine's model holds. Raises: UserError where it lacks one."""
-    try:
-        arrays = read_initializers(model)
-    except (OSError, ValueError, KeyError, DecodeError) as error:
-        raise UserError(f"not a whole ONNX model: {error}", place=str(model)) from error
+    """The parameters of `graph` that an engine's model holds, in float32. Raises: UserError where it lacks one."""
     wanted = {parameter.name: parameter.type.sizes() for parameter in graph.parameters}
-    wrong = [name for name, sizes in wanted.items() if name not in arrays or arrays[name].size != np.prod(sizes)]
-    if wrong:
+    try:
+        arrays = read_parameters(model, wanted)
+    except (OSError, ValueError, DecodeError) as error:
+        raise UserError(f"not a whole ONNX model: {error}", place=str(model)) from error
+    missing = [name for name in wanted if name not in arrays]
+    if missing:
         raise UserError(
-            f"the model lacks parameters of its spec: {', '.join(wrong[:8])}", place=str(model), hint=_REBUILD
+            f"the model lacks parameters of its spec: {', '.join(missing[:8])}", place=str(model), hint=_REBUILD
         )
-    return {name: arrays[name].reshape(sizes) for name, sizes in wanted.items()}
+    return arrays
 
 
 _REBUILD = "rebuild the engine with `xformc build`"

@@ -1,0 +1,124 @@
+"""Rounding a matrix of weights [new, width] to a precision, and its layout in panels of 32 rows (docs/kernels.md).
+
+Rounding what was restored gives the same numbers again: scales have 16 bits, so that a rounded number times its scale
+is exact in float32.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+
+Floats = NDArray[np.float32]
+
+PANEL = 32
+"""Rows of a panel."""
+
+QUAD = 4
+"""Neighbours of a row that int8 panels keep together."""
+
+BLOCK = 32
+"""Neighbours of a row that share one scale in int4."""
+
+ZERO = {8: 128, 4: 8}
+"""What stands for 0 in unsigned integers of so many bits."""
+
+_SCALE_BITS = 16
+
+
+def round_rows(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """int8, symmetric, a scale for each row: `matrix ~ q * scale[:, None]`, q in -127..127."""
+    scale = _usable(np.abs(matrix).max(1, initial=0) / np.float32(127))
+    rounded = np.clip(np.rint(matrix / scale[:, None]), -127, 127)
+    return rounded.astype(np.int8), scale
+
+
+def restore_rows(rounded: NDArray[np.int8], scale: Floats) -> Floats:
+    """The numbers that `round_rows` stands for."""
+    return rounded.astype(np.float32) * scale[:, None]
+
+
+def round_blocks(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """int4, symmetric, a scale for each block of a row: q [new, blocks, BLOCK] in -8..7, scale [new, blocks].
+
+    The number that is largest without its sign becomes -8, so a scale may be negative. The last block ends with zeros.
+    """
+    new, width = matrix.shape
+    blocks = -(-width // BLOCK)
+    parts = np.pad(matrix, ((0, 0), (0, blocks * BLOCK - width))).reshape(new, blocks, BLOCK)
+    largest = np.take_along_axis(parts, np.abs(parts).argmax(2)[..., None], 2)[..., 0]
+    scale = _usable(largest / np.float32(-8))
+    rounded = np.clip(np.rint(parts / scale[..., None]), -8, 7)
+    return rounded.astype(np.int8), scale
+
+
+def restore_blocks(rounded: NDArray[np.int8], scale: Floats, width: int) -> Floats:
+    """The numbers that `round_blocks` stands for: [new, width]."""
+    return (rounded.astype(np.float32) * scale[..., None]).reshape(len(rounded), -1)[:, :width]
+
+
+def pair(rounded: NDArray[np.int8]) -> NDArray[np.uint8]:
+    """Two numbers of -8..7 a byte, as `q + 8`, the first in the lower half: [.., 2 n] -> [.., n]."""
+    shifted = (rounded + ZERO[4]).astype(np.uint8)
+    return np.bitwise_or(shifted[..., 0::2], shifted[..., 1::2] << 4, dtype=np.uint8)
+
+
+def unpair(pairs: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """What `pair` put together."""
+    halves = np.stack((pairs & 15, pairs >> 4), -1).reshape(*pairs.shape[:-1], -1)
+    return halves.astype(np.int8) - np.int8(ZERO[4])
+
+
+def to_float16(matrix: Floats) -> NDArray[np.float16]:
+    """The nearest float16. Raises: UserError for a number that is too large for it."""
+    largest = float(np.abs(matrix).max(initial=0))
+    if largest > float(np.finfo(np.float16).max):
+        raise UserError(f"a weight is {largest:.3g}, and fp16 ends at 65,504", hint="use bf16, which ends with float32")
+    return matrix.astype(np.float16)
+
+
+def to_bfloat16(matrix: Floats) -> NDArray[np.uint16]:
+    """The nearest bfloat16, ties to even, as the upper half of a float32's bits."""
+    bits = np.ascontiguousarray(matrix, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def from_bfloat16(halves: NDArray[np.uint16]) -> Floats:
+    """The same numbers in float32."""
+    return (halves.astype(np.uint32) << 16).view(np.float32)
+
+
+def panels(matrix: NDArray[Any]) -> NDArray[Any]:
+    """[new, width] -> [ceil(new / 32), width, 32], with zeros after the last row."""
+    new, width = matrix.shape
+    count = -(-new // PANEL)
+    padded = np.pad(matrix, ((0, count * PANEL - new), (0, 0)))
+    return np.ascontiguousarray(padded.reshape(count, PANEL, width).transpose(0, 2, 1))
+
+
+def from_panels(stored: NDArray[Any], new: int) -> NDArray[Any]:
+    """The matrix [new, width] of `panels`."""
+    return stored.transpose(0, 2, 1).reshape(-1, stored.shape[1])[:new]
+
+
+def byte_panels(rounded: NDArray[np.int8]) -> NDArray[np.uint8]:
+    """int8 [new, width] -> uint8 [ceil(new / 32), ceil(width / 4), 32, 4] of `q + 128`, which stands for 0 outside."""
+    new, width = rounded.shape
+    count, quads = -(-new // PANEL), -(-width // QUAD)
+    padded = np.pad(rounded, ((0, count * PANEL - new), (0, quads * QUAD - width))).view(np.uint8) ^ np.uint8(ZERO[8])
+    return np.ascontiguousarray(padded.reshape(count, PANEL, quads, QUAD).transpose(0, 2, 1, 3))
+
+
+def from_byte_panels(stored: NDArray[np.uint8], new: int, width: int) -> NDArray[np.int8]:
+    """The matrix [new, width] of `byte_panels`."""
+    flat = stored.transpose(0, 2, 1, 3).reshape(-1, stored.shape[1] * QUAD)[:new, :width]
+    return np.ascontiguousarray(flat ^ np.uint8(ZERO[8])).view(np.int8)
+
+
+def _usable(scale: NDArray[Any]) -> Floats:
+    """The scales to 16 bits; 1 where there is nothing to scale."""
+    mantissa, exponent = np.frexp(scale.astype(np.float32))
+    short = np.ldexp(np.rint(mantissa * np.float32(2**_SCALE_BITS)), exponent - _SCALE_BITS).astype(np.float32)
+    return np.where(short == 0, np.float32(1), short)

@@ -1,0 +1,213 @@
+"""Every form in which a model's file holds a parameter is read back as the same numbers, or refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from xformc.compiler.backends import forms, initializers, rounding
+from xformc.compiler.backends.initializers import DATA, MODEL, OWN_DATA, Initializers, read_parameters, save_model
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Initial, Parameter, Value
+from xformc.compiler.graph.precision import Precision
+from xformc.errors import UserError
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+SIZES = (5, 9, 7)
+NEW, WIDTH = 5, 63
+ASKED = {
+    **{f"{precision} rows": (precision, Initializers.rows) for precision in PRECISIONS},
+    **{f"{precision} panels": (precision, Initializers.packed) for precision in PRECISIONS if precision != "int4"},
+    "int4 blocks": ("int4", Initializers.blocks),
+}
+EXACT = {"float32": 0.0, "float16": 2**-11, "bfloat16": 2**-8}
+
+
+def matrix(new: int = NEW, width: int = WIDTH, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((new, width)).astype(np.float32)
+
+
+def model_of(*names: str) -> onnx.ModelProto:
+    nodes = [helper.make_node("Shape", [name], [f"{name}.shape"]) for name in names]
+    return helper.make_model(helper.make_graph(nodes, "g", [], []))
+
+
+def save(folder: Path, form: str, beside: Path | None = None) -> None:
+    precision, ask = ASKED[form]
+    stored = Initializers({"a/weight": matrix().reshape(SIZES)}, {"a/weight": precision})
+    axes = tuple(Axis(f"a{index}", size) for index, size in enumerate(SIZES))
+    stored.use(Parameter(Value("a/weight", Type("float32", axes)), Initial("normal", 1.0)))
+    weight, scale = ask(stored, "a/weight", NEW, WIDTH)
+    assert (scale is not None) == (precision in ("int8", "int4"))
+    save_model(model_of(weight, *([scale] if scale else [])), stored, folder, beside)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("form", ASKED)
+def test_each_form_restores_the_rounded_weights(
+    tmp_path: Path, form: str, inline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initializers, "INLINE_BYTES", 2**20 if inline else 0)
+    save(tmp_path, form)
+    assert (tmp_path / DATA).exists() != inline
+    restored = read_parameters(tmp_path / MODEL, {"a/weight": SIZES})["a/weight"]
+    assert restored.dtype == np.float32 and restored.shape == SIZES
+    wanted, found = matrix(), restored.reshape(NEW, WIDTH)
+    precision = ASKED[form][0]
+    if precision in EXACT:
+        assert (np.abs(found - wanted) <= EXACT[precision] * np.abs(wanted)).all()
+    else:
+        step = np.abs(wanted).max() / {"int8": 127, "int4": 8}[precision]
+        assert np.abs(found - wanted).max() <= step * 1.01
+        assert len(np.unique(found[0])) <= {"int8": 255, "int4": 16 * 2}[precision]
+
+
+@pytest.mark.parametrize("form", ASKED)
+def test_a_model_beside_an_engine_shares_its_tensors(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initializers, "INLINE_BYTES", 0)
+    for name in ("engine", "same", "other"):
+        (tmp_path / name).mkdir()
+    save(tmp_path / "engine", form)
+    before = (tmp_path / "engine" / DATA).read_bytes()
+    save(tmp_path / "same", form, tmp_path / "engine")
+    assert (tmp_path / "same" / DATA).samefile(tmp_path / "engine" / DATA)
+    assert (tmp_path / "same" / OWN_DATA).stat().st_size == 0
+    other = "float32 rows" if form != "float32 rows" else "int8 rows"
+    save(tmp_path / "other", other, tmp_path / "engine")
+    assert (tmp_path / "other" / OWN_DATA).stat().st_size > 0
+    assert (tmp_path / "engine" / DATA).read_bytes() == before
+
+
+def test_tensors_of_the_data_file_are_aligned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(initializers, "INLINE_BYTES", 0)
+    save(tmp_path, "int8 panels")
+    tensors = onnx.load(tmp_path / MODEL, load_external_data=False).graph.initializer
+    offsets = [int(entry.value) for tensor in tensors for entry in tensor.external_data if entry.key == "offset"]
+    assert len(offsets) == 2 and len(set(offsets)) == 2 and not any(offset % 4096 for offset in offsets)
+
+
+def test_a_parameter_that_no_node_uses_is_there_as_it_is(tmp_path: Path) -> None:
+    stored = Initializers({"a/weight": matrix().reshape(SIZES)}, {"a/weight": "int8"})
+    axes = tuple(Axis(f"a{index}", size) for index, size in enumerate(SIZES))
+    stored.use(Parameter(Value("a/weight", Type("float32", axes)), Initial("normal", 1.0)))
+    save_model(model_of("other"), stored, tmp_path)
+    found = read_parameters(tmp_path / MODEL, {"a/weight": SIZES})["a/weight"]
+    assert np.array_equal(found, matrix().reshape(SIZES))
+
+
+@given(new=st.integers(1, 70), width=st.integers(1, 70), seed=st.integers(0, 99), magnitude=st.integers(-44, 30))
+def test_rounding_what_was_restored_changes_nothing(new: int, width: int, seed: int, magnitude: int) -> None:
+    wanted = np.ldexp(matrix(new, width, seed), magnitude * 3)
+    wanted[seed % new] *= seed % 2
+    rounded, scale = rounding.round_rows(wanted)
+    restored = rounding.restore_rows(rounded, scale)
+    again, scale_again = rounding.round_rows(restored)
+    assert np.array_equal(again, rounded) and np.array_equal(scale_again, scale)
+    packed = rounding.byte_panels(rounded)
+    assert np.array_equal(rounding.from_byte_panels(packed, new, width), rounded)
+    parts, scales = rounding.round_blocks(wanted)
+    restored = rounding.restore_blocks(parts, scales, width)
+    assert np.array_equal(rounding.restore_blocks(*rounding.round_blocks(restored), width), restored)
+    assert np.array_equal(rounding.unpair(rounding.pair(parts)), parts)
+    assert np.array_equal(rounding.from_panels(rounding.panels(wanted), new), wanted)
+
+
+def test_panels_are_those_of_the_kernels_page() -> None:
+    wanted, rounded = matrix(40, 6), rounding.round_rows(matrix(40, 6))[0]
+    packed, bytes_ = rounding.panels(wanted), rounding.byte_panels(rounded)
+    assert packed.shape == (2, 6, 32) and bytes_.shape == (2, 2, 32, 4) and bytes_.dtype == np.uint8
+    for row, column in ((0, 0), (31, 5), (32, 1), (39, 3)):
+        assert packed[row // 32, column, row % 32] == wanted[row, column]
+        assert int(bytes_[row // 32, column // 4, row % 32, column % 4]) - 128 == rounded[row, column]
+    assert not packed[1, :, 8:].any()
+    assert (bytes_[1, :, 8:] == 128).all() and (bytes_[:, 1, :, 2:] == 128).all()
+
+
+def test_bfloat16_is_the_nearest_one() -> None:
+    wanted = matrix(64, 64)
+    nearest = wanted.astype(ml_dtypes.bfloat16)
+    assert np.array_equal(rounding.to_bfloat16(wanted), nearest.view(np.uint16))
+    assert np.array_equal(rounding.from_bfloat16(rounding.to_bfloat16(wanted)), nearest.astype(np.float32))
+
+
+def test_a_weight_beyond_float16_is_refused_with_a_hint() -> None:
+    with pytest.raises(UserError, match="a weight is 7e\\+04, and fp16 ends at 65,504") as error:
+        rounding.to_float16(np.array([[7e4]], np.float32))
+    assert error.value.hint is not None and "bf16" in error.value.hint
+
+
+def _set(key: str, value: str) -> Callable[[TensorProto], None]:
+    def change(tensor: TensorProto) -> None:
+        for entry in tensor.external_data:
+            if entry.key == key:
+                entry.value = value
+
+    return change
+
+
+def _dims(*dims: int) -> Callable[[TensorProto], None]:
+    def change(tensor: TensorProto) -> None:
+        tensor.dims[:] = dims
+
+    return change
+
+
+def _type(kind: int) -> Callable[[TensorProto], None]:
+    return lambda tensor: setattr(tensor, "data_type", kind)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set("location", "../../etc/passwd"),
+        _set("offset", "-1"),
+        _set("offset", "99999999"),
+        _set("offset", "many"),
+        _set("length", "7"),
+        _dims(1, 16, 32, 5),
+        _dims(1, 16, 64, 2),
+        _dims(2**40, 2**40, 32, 4),
+        _dims(-1, 16, 32, 4),
+        _dims(),
+        _type(TensorProto.INT8),
+        _type(TensorProto.FLOAT),
+        _type(TensorProto.STRING),
+        _type(999),
+    ],
+)
+def test_a_file_that_says_what_cannot_be_is_refused(
+    tmp_path: Path, change: Callable[[TensorProto], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initializers, "INLINE_BYTES", 0)
+    save(tmp_path, "int8 panels")
+    model = onnx.ModelProto.FromString((tmp_path / MODEL).read_bytes())
+    change(next(tensor for tensor in model.graph.initializer if tensor.name.endswith(forms.PANELS)))
+    (tmp_path / MODEL).write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError):
+        read_parameters(tmp_path / MODEL, {"a/weight": SIZES})
+
+
+@pytest.mark.parametrize("form", ASKED)
+@given(data=st.data())
+def test_any_shapes_are_restored_or_refused(form: str, data: st.DataObject) -> None:
+    kinds = {TensorProto.FLOAT: np.float32, TensorProto.UINT8: np.uint8, TensorProto.INT8: np.int8}
+    kinds |= {TensorProto.UINT16: np.uint16, TensorProto.FLOAT16: np.float16, TensorProto.INT4: np.int8}
+    shapes = st.lists(st.sampled_from([0, 1, 2, 4, 5, 16, 32, 63]), max_size=4)
+    suffix, kind = data.draw(st.sampled_from(["", ".panels", ".blocks"])), data.draw(st.sampled_from(list(kinds)))
+    stored = {
+        f"w{suffix}": (int(kind), np.zeros(data.draw(shapes), kinds[kind])),
+        "w.scale": (int(TensorProto.FLOAT), np.zeros(data.draw(shapes), np.float32)),
+    }
+    try:
+        assert forms.restore("w", SIZES, stored).shape == SIZES
+    except ValueError as error:
+        assert "which is no form of [5, 9, 7]" in str(error)
