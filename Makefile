@@ -6,8 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
+HEADERS := build/onnxruntime-headers
 
-.PHONY: help setup check test demo zoo bench docs clean
+.PHONY: help setup kernels check test demo zoo bench docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -25,6 +26,14 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
+
+# Where the system has no headers of ONNX Runtime's, they are fetched into a folder here; nothing is installed.
+kernels: setup  ## build what engines of target native need; takes CMake and a C++ compiler
+	@$(XFORMC) kernels 2>/dev/null || \
+		{ $(MAKE) --no-print-directory $(HEADERS) && $(XFORMC) kernels --headers $(HEADERS); }
+
+$(HEADERS):
+	runtime/kernels/fetch_headers.sh $@
 
 check: setup  ## ruff, pyright and pytest
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Small models of xformc's own operators, run in ONNX Runtime with the library of runtime/kernels/.
 
-The library is found through the environment variable XFORMC_KERNELS; without it the tests that need it are skipped.
+The library is the one that native engines use; without one the tests that need it are skipped.
 """
 
 import os
@@ -15,17 +15,21 @@ import pytest
 from numpy.typing import DTypeLike, NDArray
 from onnx import helper
 
+from xformc.errors import UserError
+from xformc.runtime.library import VARIABLE, find_library
+
 Array = NDArray[Any]
 _FATAL_ONLY = 4
 
 
 def kernel_library() -> Path:
-    """The compiled library. Skips the test if XFORMC_KERNELS is not set; fails if it names no file."""
-    name = os.environ.get("XFORMC_KERNELS")
-    if not name:
-        pytest.skip("XFORMC_KERNELS does not name the compiled library of runtime/kernels/")
-    assert Path(name).is_file(), f"XFORMC_KERNELS={name} is no file"
-    return Path(name)
+    """The compiled library. Skips the test if none was built; fails if XFORMC_KERNELS names one that cannot be used."""
+    try:
+        return find_library().path
+    except UserError as error:
+        if VARIABLE in os.environ:
+            raise
+        pytest.skip(f"{error.message}; see `xformc kernels`")
 
 
 def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> onnx.NodeProto:
