@@ -46,7 +46,7 @@ def build_engine(
     gives, or if a stage of the certificate misses its bound.
     """
     progress("compile")
-    compiled = compile_engine(spec)
+    compiled = compile_engine(spec, target)
     named = _name_labels(compiled, labels)
     module = TorchModule(compiled.graph, seed=spec.train.seed).eval()
     if weights is not None:

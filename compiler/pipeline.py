@@ -13,7 +13,7 @@ from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
-from xformc.runtime.manifest import Input, SampleOptions, SearchOptions
+from xformc.runtime.manifest import Input, SampleOptions, SearchOptions, Target
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Compiled:
         return None if chosen is None else asdict(chosen)
 
 
-def compile_engine(spec: Spec) -> Compiled:
-    """Run the passes. Raises: SpecError, or RuleError at what cannot be decoded step by step."""
-    graph, time = inference(compile_spec(spec)), TASKS[spec.task].time
+def compile_engine(spec: Spec, target: Target = "portable") -> Compiled:
+    """Run the passes for engines of this target. Raises: SpecError, or RuleError at what cannot be decoded stepwise."""
+    graph, time = inference(compile_spec(spec, arranged=target != "native")), TASKS[spec.task].time
     inputs = {
         name: Input(
             item.kind,

@@ -9,8 +9,10 @@ from xformc.compiler.backends.initializers import Initializers
 from xformc.compiler.backends.onnx import Emitter, model
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.passes.kernels import lower_decoder, lower_graph
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.beam import SearchInputs, emit_search
+from xformc.compiler.search.beam import BeamSearch, SearchInputs
+from xformc.compiler.search.kernels import KernelSearch, emit_resident
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.states import emit_states
 from xformc.runtime.manifest import SampleOptions, SearchOptions, Target
@@ -26,6 +28,7 @@ def engine_model(
     those of docs/engine.md.
     """
     emitter = Emitter(weights, target=target)
+    decoder = _lowered(decoder, weights, target)
     (source,) = decoder.prepare.inputs
     emitter.bind(source, source.name)
     options = {
@@ -36,7 +39,8 @@ def engine_model(
         "max_length_offset": emitter.default("max_length_offset", defaults.max_length_offset),
         "end_token": emitter.default("end_token", END),
     }
-    result = emit_search(emitter, decoder, SearchInputs(source.name, *options), longest)
+    search = KernelSearch if target == "native" else BeamSearch
+    result = search(emitter, decoder, SearchInputs(source.name, *options), longest).emit()
     names = ("tokens", "lengths", "scores")
     found = (result.tokens, result.lengths, result.scores)
     for name, value in zip(names, found, strict=True):
@@ -58,9 +62,8 @@ def sampling_model(
     emitter = Emitter(weights, target=target)
     options = {name: emitter.default(name, value) for name, value in asdict(defaults).items()}
     options["end_token"] = emitter.default("end_token", END)
-    result = emit_sampling(
-        emitter, decoder, SampleInputs("prompt", "seed", **{name: name for name in options}), longest
-    )
+    given = SampleInputs("prompt", "seed", **{name: name for name in options})
+    result = emit_sampling(emitter, _lowered(decoder, weights, target), given, longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
     batch = Axis("batch")
@@ -75,6 +78,8 @@ def forward_model(
 ) -> onnx.ModelProto:
     """The training graph as it is: its inputs in, its result out, then the values of `show`."""
     emitter = Emitter(weights, target=target)
+    if target == "native" and not show:
+        graph = lower_graph(graph, weights.precision_of)
     emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     shown = [*graph.outputs, *show]
     outputs = [
@@ -87,6 +92,8 @@ def forward_model(
 def label_model(graph: Graph, weights: Initializers, *, target: Target) -> onnx.ModelProto:
     """The graph's inputs in, the probabilities of the labels out: the softmax over the last axis of its result."""
     emitter = Emitter(weights, target=target)
+    if target == "native":
+        graph = lower_graph(graph, weights.precision_of)
     (logits,) = emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     name = emitter.op("Softmax", logits, name="probabilities", axis=-1)
     inputs = [(value.name, value.type) for value in graph.inputs]
@@ -101,6 +108,8 @@ def stepwise_model(
     The graph's inputs in; out come the logits of every step and the values of `show`, stacked along a first axis.
     """
     emitter = Emitter(weights, target=target)
+    if not show:
+        decoder = _lowered(decoder, weights, target)
     token, fixed = decoder.token, decoder.prepare.inputs
     given = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
     constants = emitter.graph(decoder.prepare, {value.name: value.name for value in fixed})
@@ -111,12 +120,13 @@ def stepwise_model(
     batch = emitter.merged(token.type.axes[:1])
     prepared = dict(zip((value.name for value in decoder.prepared), constants, strict=True))
     states = emit_states(emitter, decoder, {"batch": batch}, prepared)
+    resident = emit_resident(emitter, decoder.resident, batch, emitter.shape(given.type.axes[1:]))
     shown = [decoder.logits, *show]
 
     def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
         newest = scope.op("Gather", given.name, scope.op("Unsqueeze", iteration, [0]), axis=1)
         names = {value.name: scope.name_of(value) for value in decoder.constants}
-        names |= {token.name: newest, "position": iteration}
+        names |= {token.name: newest, "position": iteration, **resident}
         names |= {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
         _, *new = scope.graph(decoder.step, names)
         collected = [(value.type, scope.name_of(value)) for value in shown]
@@ -144,3 +154,7 @@ def step_model(decoder: Decoder, weights: Initializers, *, target: Target) -> on
     names = [emitter.op("Identity", name, name=f"output.{index}") for index, name in enumerate(results)]
     outputs = [(name, value.type) for name, value in zip(names, decoder.step.outputs, strict=True)]
     return model(emitter, "step", [(value.name, value.type) for value in decoder.step.inputs], outputs)
+
+
+def _lowered(decoder: Decoder, weights: Initializers, target: Target) -> Decoder:
+    return lower_decoder(decoder, weights.precision_of) if target == "native" else decoder

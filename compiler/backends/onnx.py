@@ -160,6 +160,14 @@ class Emitter:
         """A parameter as a matrix or vector of this shape: stored so if it can be, else reshaped by a node."""
         return name if self.weights.flatten(name, shape) else self.op("Reshape", name, shape)
 
+    def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """A parameter [new, width] in the panels of docs/kernels.md: the names of it and of its scale, if any."""
+        return self.weights.packed(name, new, width)
+
+    def precision_of(self, name: str) -> str:
+        """In which numbers a parameter is stored, by its name in the graph."""
+        return self.weights.precision_of(name)
+
     def operand(self, value: Operand) -> str:
         """The name of an input: itself, or that of the constant, which the model holds once."""
         if isinstance(value, str):

@@ -90,6 +90,14 @@ class OnnxEmitter(Protocol):
         """A parameter as a matrix or vector of this shape."""
         ...
 
+    def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """A parameter [new, width] in the panels of docs/kernels.md: the names of it and of its scale, if any."""
+        ...
+
+    def precision_of(self, name: str) -> str:
+        """In which numbers a parameter is stored, by its name in the graph."""
+        ...
+
     def shape(self, axes: Sequence[Axis]) -> str:
         """The run-time sizes of the axes as an int64 vector."""
         ...

@@ -29,12 +29,12 @@ from xformc.compiler.ops.masks import MASKED, NEVER, emit_visible, visible
 class Attention(Op):
     """`softmax(scale * q . k + bias, masked) . v` (Vaswani et al. 2017, equation 1).
 
-    Inputs: query [.., d_k] with the axis `queries`, key [.., d_k] and value [.., d_v] with the axis `keys`, then `masks`
-    bool values (true where a key may be seen) and any number of biases, both with axes of the scores. The last `edges`
-    of the masks add MASKED where they are false, the others NEVER. Axes that query and key share are batched over; axes that the query alone
-    has (a beam over one source, the heads of a group) become further rows of the same product. `causal`: a query sees
-    the keys up to its own position; `window`: only those less than so many positions away. `dropout` acts on the
-    weights.
+    Inputs: query [.., d_k] with the axis `queries`, key [.., d_k] and value [.., d_v] with the axis `keys`, then
+    `masks` bool values (true where a key may be seen) and any number of biases, both with axes of the scores. The last
+    `edges` of the masks add MASKED where they are false, the others NEVER. Axes that query and key share are batched
+    over; axes that the query alone has (a beam over one source, the heads of a group) become further rows of the same
+    product. `causal`: a query sees the keys up to its own position; `window`: only those less than so many positions
+    away. `dropout` acts on the weights.
     """
 
     kind: ClassVar[str] = "attention"

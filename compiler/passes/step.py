@@ -31,6 +31,25 @@ class State:
 
 
 @dataclass(frozen=True)
+class Resident:
+    """What the kernels of a native step read and write in place (docs/kernels.md): the last inputs of the step.
+
+    `slots` [batch] tells which row of the batch at the start each row is; `ancestors` [batch, beam, past] which beam
+    each hypothesis was in at each earlier position, if there is a beam; `caches` are [slots, capacity, beam, width].
+    """
+
+    slots: Value | None
+    ancestors: Value | None
+    caches: tuple[Value, ...]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """All of them, in the order of the step's inputs."""
+        first = (value for value in (self.slots, self.ancestors) if value is not None)
+        return (*first, *self.caches)
+
+
+@dataclass(frozen=True)
 class Decoder:
     """`prepare` makes the constants; `step(token, position, *constants, *pasts)` gives logits and the new states.
 
@@ -42,6 +61,7 @@ class Decoder:
     prepare: Graph
     step: Graph
     states: tuple[State, ...]
+    resident: Resident | None = None
 
     @property
     def token(self) -> Value:
@@ -51,7 +71,8 @@ class Decoder:
     @property
     def constants(self) -> tuple[Value, ...]:
         """The step's inputs that are the first outputs of `prepare`, in its order."""
-        return self.step.inputs[2 : len(self.step.inputs) - len(self.states)]
+        last = len(self.states) + (len(self.resident.inputs) if self.resident else 0)
+        return self.step.inputs[2 : len(self.step.inputs) - last]
 
     @property
     def prepared(self) -> tuple[Value, ...]:

@@ -4,8 +4,9 @@ Two loops. The inner one decodes a batch of sentences token by token until enoug
 then files what they found, keeps the rows of the others only, and starts the inner loop again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
@@ -50,7 +51,7 @@ class SearchResult:
 
 
 @dataclass(frozen=True)
-class _Live:
+class Live:
     """The sentences that are still being decoded: hypotheses, what they have finished, and their states."""
 
     tokens: str
@@ -64,13 +65,16 @@ class _Live:
 
     @staticmethod
     def types(rows: Sequence[Type]) -> list[Type]:
+        """The types of the fields in their order, with those of `rows` at the end."""
         return [_TOKENS, _SCORES, _TOKENS, _LENGTHS, _SCORES, _PER_SENTENCE, _PER_SENTENCE, *rows]
 
     @staticmethod
-    def of(names: Sequence[str]) -> "_Live":
-        return _Live(*names[:7], rows=list(names[7:]))
+    def of(names: Sequence[str]) -> "Live":
+        """The values of these names, in the order of the fields."""
+        return Live(*names[:7], rows=list(names[7:]))
 
     def names(self) -> list[str]:
+        """The names of the values, in the order of the fields."""
         return [
             self.tokens,
             self.scores,
@@ -84,7 +88,7 @@ class _Live:
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class Candidates:
     """The best continuations of each sentence [batch, 2 * width], best first."""
 
     scores: str
@@ -94,7 +98,7 @@ class _Candidates:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """What the whole batch has found so far, in the order of the sources."""
 
     tokens: str
@@ -102,16 +106,11 @@ class _Found:
     scores: str
 
 
-def emit_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
-    """Write prepare, the search and the choice of the n best.
+class BeamSearch:
+    """Writes prepare, the search and the choice of the n best."""
 
-    `decoder` has the axis `beam` (see `with_beam`); `longest` is the most tokens that it can decode, if there is one.
-    """
-    return _Search(onnx, decoder, inputs, longest).emit()
-
-
-class _Search:
     def __init__(self, onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
+        """`decoder` has the axis `beam` (see `with_beam`); `longest` is the most tokens that it can decode, or None."""
         self.decoder = decoder
         self.inputs = inputs
         self.longest = longest
@@ -122,6 +121,7 @@ class _Search:
         self.candidates = onnx.op("Mul", self.width, [2])
 
     def emit(self) -> SearchResult:
+        """Write everything."""
         onnx, source = self.root, self.inputs.source
         names = {value.name: source for value in self.decoder.prepare.inputs}
         constants = onnx.graph(self.decoder.prepare, names)
@@ -129,23 +129,26 @@ class _Search:
         batch = onnx.op("Shape", source, start=0, end=1)
         live = self._start(onnx, batch)
         rows = onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)
-        found = _Found(live.pool_tokens, live.pool_lengths, live.pool_scores)
-        types = [_PER_SENTENCE, _ID, *_Live.types(self._row_types()), _TOKENS, _LENGTHS, _SCORES]
+        found = Found(live.pool_tokens, live.pool_lengths, live.pool_scores)
+        types = [_PER_SENTENCE, _ID, *Live.types(self._row_types()), _TOKENS, _LENGTHS, _SCORES]
         entering = [rows, 0, *live.names(), found.tokens, found.lengths, found.scores]
         results = onnx.loop("", list(zip(types, entering, strict=True)), self._epoch)
-        return self._best(onnx, _Found(*results[-3:]))
+        return self._best(onnx, Found(*results[-3:]))
 
     def _row_types(self) -> list[Type]:
-        return [value.type for value in (*self.row_constants, *self.states)]
+        return [*(value.type for value in self.row_constants), *self._state_types()]
 
-    def _start(self, onnx: OnnxEmitter, batch: str) -> _Live:
+    def _state_types(self) -> list[Type]:
+        return [value.type for value in self.states]
+
+    def _start(self, onnx: OnnxEmitter, batch: str) -> Live:
         shape = onnx.op("Concat", batch, self.width, axis=0)
         tokens_shape = onnx.op("Concat", shape, [1], axis=0)
         nothing = onnx.op("Expand", NEVER, shape)
         zeros = onnx.op("Expand", 0, shape)
         ranks = onnx.op("Range", 0, onnx.op("Squeeze", self.width), 1)
         first = onnx.op("Where", onnx.op("Equal", ranks, [0]), [0.0], [NEVER])
-        return _Live(
+        return Live(
             tokens=onnx.op("Expand", BEGIN, tokens_shape),
             scores=onnx.op("Expand", first, shape),
             pool_tokens=onnx.op("Expand", PAD, tokens_shape),
@@ -153,11 +156,11 @@ class _Search:
             pool_scores=nothing,
             found=onnx.op("Expand", 0, batch),
             limit=self._limit(onnx),
-            rows=[
-                *(self.constants[value.name] for value in self.row_constants),
-                *emit_states(onnx, self.decoder, {"batch": batch, "beam": self.width}, self.constants),
-            ],
+            rows=[*(self.constants[value.name] for value in self.row_constants), *self._initial_states(onnx, batch)],
         )
+
+    def _initial_states(self, onnx: OnnxEmitter, batch: str) -> list[str]:
+        return emit_states(onnx, self.decoder, {"batch": batch, "beam": self.width}, self.constants)
 
     def _limit(self, onnx: OnnxEmitter) -> str:
         real = onnx.op("Not", onnx.op("Equal", self.inputs.source, PAD))
@@ -170,7 +173,7 @@ class _Search:
     def _epoch(self, onnx: OnnxEmitter, iteration: str, entering: list[str]) -> Turn:
         """Decode until some sentences are finished, file their results and keep the rows of the others."""
         sentences, position = entering[:2]
-        live, found = _Live.of(entering[2:-3]), _Found(*entering[-3:])
+        live, found = Live.of(entering[2:-3]), Found(*entering[-3:])
         constants = len(self.row_constants)
         for value, name in zip(self.row_constants, live.rows[:constants], strict=True):
             onnx.bind(value, name)
@@ -178,34 +181,36 @@ class _Search:
         carried = [
             (_ID, position),
             (_DONE, onnx.op("Less", live.limit, 0)),
-            *zip(_Live.types([])[:6], live.names()[:6], strict=True),
-            *((value.type, name) for value, name in zip(self.states, live.rows[constants:], strict=True)),
+            *zip(Live.types([])[:6], live.names()[:6], strict=True),
+            *zip(self._state_types(), live.rows[constants:], strict=True),
         ]
 
+        self.sentences = sentences
+
         def step(scope: OnnxEmitter, _: str, names: list[str]) -> Turn:
-            now = _Live.of([*names[2:8], live.limit, *names[8:]])
+            now = Live.of([*names[2:8], live.limit, *names[8:]])
             return self._step(scope, names[0], names[1], now)
 
         position, done, *rest = onnx.loop("", carried, step, frozenset({"batch", "beam", "source"}))
-        live = _Live.of([*rest[:6], live.limit, *live.rows[:constants], *rest[6:]])
+        live = Live.of([*rest[:6], live.limit, *live.rows[:constants], *rest[6:]])
         found = self._file(onnx, sentences, live, found)
         kept = onnx.op("Squeeze", onnx.op("NonZero", onnx.op("Not", done)), [0])
         rows = [onnx.op("Gather", name, kept, axis=0) for name in (sentences, *live.names())]
         alive = onnx.op("Greater", onnx.op("Squeeze", onnx.op("Shape", kept)), 0)
         return alive, [rows[0], position, *rows[1:], found.tokens, found.lengths, found.scores], []
 
-    def _file(self, onnx: OnnxEmitter, sentences: str, live: _Live, found: _Found) -> _Found:
+    def _file(self, onnx: OnnxEmitter, sentences: str, live: Live, found: Found) -> Found:
         """Write what the live sentences have found into the rows of the batch that are theirs."""
         place = onnx.op("Unsqueeze", sentences, [1])
         more = onnx.op("Sub", onnx.op("Shape", live.pool_tokens, start=2), onnx.op("Shape", found.tokens, start=2))
         padded = onnx.op("Pad", found.tokens, onnx.op("Concat", [0, 0, 0, 0, 0], more, axis=0))
-        return _Found(
+        return Found(
             onnx.op("ScatterND", padded, place, live.pool_tokens),
             onnx.op("ScatterND", found.lengths, place, live.pool_lengths),
             onnx.op("ScatterND", found.scores, place, live.pool_scores),
         )
 
-    def _step(self, onnx: OnnxEmitter, position: str, done: str, live: _Live) -> Turn:
+    def _step(self, onnx: OnnxEmitter, position: str, done: str, live: Live) -> Turn:
         newest = onnx.op("Slice", live.tokens, [-1], [2**31], [2])
         logits, states = self._decode(onnx, newest, position, live)
         candidates = self._candidates(onnx, logits, live)
@@ -227,15 +232,18 @@ class _Search:
         moved = [self._reorder(onnx, name, rows) for name in states]
         return (self._go_on(onnx, finished), [length, finished, grown, next_scores, *pool, found, *moved], [])
 
-    def _decode(self, onnx: OnnxEmitter, newest: str, position: str, live: _Live) -> tuple[str, list[str]]:
+    def _decode(
+        self, onnx: OnnxEmitter, newest: str, position: str, live: Live, extra: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[str, list[str]]:
         constants = {value.name: self.constants[value.name] for value in self.decoder.constants}
         names = {**constants, self.decoder.token.name: newest, "position": position}
         names |= {value.name: onnx.name_of(value) for value in self.row_constants}
         names |= {value.name: name for value, name in zip(self.states, live.rows, strict=True)}
+        names |= extra
         logits, *states = onnx.graph(self.decoder.step, names)
         return logits, states
 
-    def _candidates(self, onnx: OnnxEmitter, logits: str, live: _Live) -> _Candidates:
+    def _candidates(self, onnx: OnnxEmitter, logits: str, live: Live) -> Candidates:
         best, ids = onnx.ops("TopK", 2, logits, self.candidates, axis=-1)
         normalizer = onnx.op("ReduceLogSumExp", logits, [-1], keepdims=1)
         before = onnx.op("Unsqueeze", live.scores, [2, 3])
@@ -244,14 +252,14 @@ class _Search:
         scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), self.candidates, axis=-1)
         tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
         ended = onnx.op("Equal", tokens, self.inputs.end_token)
-        return _Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
+        return Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
 
     def _finish(
-        self, onnx: OnnxEmitter, live: _Live, candidates: _Candidates, last: str, done: str, length: str
+        self, onnx: OnnxEmitter, live: Live, candidates: Candidates, last: str, done: str, length: str
     ) -> tuple[list[str], str]:
         """Move the candidates among the first `width` that end here into the pool of the `width` best finished."""
         names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
-        top = _Candidates(*(self._first(onnx, name) for name in names))
+        top = Candidates(*(self._first(onnx, name) for name in names))
         ends = onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, [1]))
         ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", done, [1])))
         penalised = onnx.op("Div", onnx.op("Add", onnx.op("Cast", length, to=1), 5.0), 6.0)
@@ -300,7 +308,7 @@ class _Search:
         share = onnx.op("Mul", done, FINISHED_SHARE)
         return onnx.op("Less", share, onnx.op("Size", finished))
 
-    def _best(self, onnx: OnnxEmitter, found: _Found) -> SearchResult:
+    def _best(self, onnx: OnnxEmitter, found: Found) -> SearchResult:
         """The n best of each sentence, without the begin token, cut to the longest."""
         zero, one = [0], [1]
         n_best = onnx.op("Unsqueeze", self.inputs.n_best, zero)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value, pruned
 from xformc.compiler.graph.rules import OnnxEmitter, Turn
+from xformc.compiler.ops.kernels import AttendCached
 from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.kernels import emit_resident
 from xformc.compiler.search.states import emit_states
 from xformc.compiler.search.uniform import emit_stream, emit_uniform
 from xformc.tokens import BEGIN, PAD
@@ -86,6 +88,8 @@ class _Sampling:
         positions = onnx.op("Add", longest, self.inputs.max_new_tokens)
         if self.longest is not None:
             positions = onnx.op("Min", positions, self.longest)
+        batch, capacity = onnx.op("Shape", prompt, start=0, end=1), onnx.op("Unsqueeze", positions, [0])
+        self.resident = emit_resident(onnx, self.decoder.resident, batch, capacity)
         shortest = onnx.op("Sub", onnx.op("ReduceMin", self.given, keepdims=0), 1)
         self.start = onnx.op("Min", shortest, positions)
         states = self._read(onnx, self.start)
@@ -93,16 +97,18 @@ class _Sampling:
 
     def _read(self, onnx: OnnxEmitter, trips: str) -> tuple[str, ...]:
         """The states after the first `trips` tokens, which every text has."""
-        if not self.decoder.states:
+        if not self.decoder.states and self.decoder.resident is None:
             return ()
         batch = onnx.op("Shape", self.inputs.prompt, start=0, end=1)
         initial = emit_states(onnx, self.decoder, {"batch": batch}, self.constants)
         step = self.decoder.step
-        silent = pruned(replace(step, outputs=step.outputs[1:]))
+        written = (node.outputs[0] for node in step.nodes if isinstance(node.op, AttendCached))
+        silent = pruned(replace(step, outputs=(*step.outputs[1:], *written)))
 
         def body(scope: OnnxEmitter, iteration: str, states: list[str]) -> Turn:
             token = scope.op("Gather", self.texts, iteration, axis=1)
-            return scope.op("Identity", True), self._step(scope, silent, token, iteration, states), []
+            results = self._step(scope, silent, token, iteration, states)
+            return scope.op("Identity", True), results[: len(states)], []
 
         return onnx.loop(trips, list(zip(self.state_types, initial, strict=True)), body, frozenset({"batch"}))
 
@@ -143,7 +149,7 @@ class _Sampling:
 
     def _step(self, onnx: OnnxEmitter, step: Graph, token: str, position: str, states: list[str]) -> list[str]:
         names = {value.name: self.constants[value.name] for value in self.decoder.constants}
-        names |= {self.decoder.token.name: onnx.op("Unsqueeze", token, [1]), "position": position}
+        names |= {self.decoder.token.name: onnx.op("Unsqueeze", token, [1]), "position": position, **self.resident}
         names |= {state.past.name: name for state, name in zip(self.decoder.states, states, strict=True)}
         return list(onnx.graph(step, names))
 

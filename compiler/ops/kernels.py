@@ -1,0 +1,201 @@
+"""Ops of the target `native`, each one operator of docs/kernels.md; `passes/kernels.py` writes them."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Node, Op
+from xformc.compiler.graph.rules import OnnxEmitter, require, to_onnx, types
+from xformc.compiler.ops.layout import emit_aligned
+
+DOMAIN = "xformc"
+ACTIVATIONS = frozenset({"relu", "gelu", "silu", "tanh", "sigmoid"})
+"""The functions of `Unary` that a projection can end with."""
+
+
+@dataclass(frozen=True)
+class Project(Op):
+    """Linear maps of one value, each `activate(x W^T + b)`; of one map alone the sum with a residual, normalized.
+
+    Inputs: x; the residual if there is one, with the axes of the result; gain and offset of the norm (`layer`) or its
+    gain (`rms`); then for each part its weight and, if `biased`, its bias. One result for each part.
+    """
+
+    kind: ClassVar[str] = "project"
+    over: tuple[str, ...]
+    parts: int
+    biased: bool
+    activation: str = "none"
+    residual: bool = False
+    norm: str = "none"
+    epsilon: float = 0.0
+
+    @property
+    def before(self) -> int:
+        """How many inputs come before those of the parts."""
+        return 1 + self.residual + {"none": 0, "rms": 1, "layer": 2}[self.norm]
+
+
+@dataclass(frozen=True)
+class Embed(Op):
+    """`factor * table[ids]`, of a table that is stored as the weight of a projection."""
+
+    kind: ClassVar[str] = "embed"
+    factor: float
+
+
+@dataclass(frozen=True)
+class Attend(Op):
+    """Attention as `Attention` defines it, without biases, to keys [slots, keys, shared.., d].
+
+    Inputs: query [batch, rows.., shared.., repeated.., d_k], of which `rank` axes come before `shared`, key, value,
+    then the mask [slots, keys] if it is `masked` and the slot of each row of the batch [batch] if it is `slotted`.
+    """
+
+    kind: ClassVar[str] = "attend"
+    scale: float
+    shared: tuple[str, ...]
+    rank: int
+    causal: bool
+    masked: bool
+    slotted: bool
+
+
+@dataclass(frozen=True)
+class AttendCached(Op):
+    """A step of causal self-attention; its caches are written in place.
+
+    Inputs: query [batch, beam.., shared.., repeated.., d_k], key and value [batch, beam.., shared.., d] of the newest
+    position, the two caches, position, slots and, with a beam, ancestors.
+    """
+
+    kind: ClassVar[str] = "attend_cached"
+    scale: float
+    shared: tuple[str, ...]
+    rank: int
+    window: int | None
+
+
+@types.rule(Project)
+def _project_types(op: Project, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    x, parts = inputs[0], inputs[op.before :]
+    require(len(parts) == op.parts * (1 + op.biased), f"{op.parts} parts have {len(parts)} inputs")
+    require(op.parts == 1 or not (op.residual or op.norm != "none"), "a residual or a norm needs a single part")
+    weights = parts[:: 1 + op.biased]
+    return tuple(Type(x.dtype, (*x.without(op.over), *_new(op, weight))) for weight in weights)
+
+
+def _new(op: Project, weight: Type) -> tuple[Axis, ...]:
+    return weight.axes[: len(weight.axes) - len(op.over)]
+
+
+@to_onnx.rule(Project)
+def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    x, depth = node.inputs[0].type, len(op.over)
+    ordered = Type(x.dtype, (*x.without(op.over), *(x.axis(name) for name in op.over)))
+    extra = iter(
+        emit_aligned(onnx, name, value.type, node.outputs[0].type) if op.residual and index == 0 else name
+        for index, (name, value) in enumerate(zip(inputs[1 : op.before], node.inputs[1 : op.before], strict=True))
+    )
+    arguments = [emit_aligned(onnx, inputs[0], x, ordered)]
+    arguments += [next(extra) if op.residual else "", next(extra, ""), next(extra, "")]
+    stride, new = 1 + op.biased, list[tuple[Axis, ...]]()
+    for start in range(op.before, len(inputs), stride):
+        weight = node.inputs[start]
+        new.append(_new(op, weight.type))
+        width = prod(weight.type.sizes()[len(new[-1]) :])
+        count = prod(axis.size or 1 for axis in new[-1])
+        packed, scale = onnx.packed(weight.name, count, width)
+        arguments += [
+            packed,
+            *([scale] if scale else []),
+            *([onnx.flat(inputs[start + 1], count)] if op.biased else []),
+        ]
+    return onnx.ops(
+        "Project",
+        op.parts,
+        *arguments,
+        domain=DOMAIN,
+        depth=depth,
+        parts=op.parts,
+        ranks=[len(axes) for axes in new],
+        sizes=[axis.size for axes in new for axis in axes],
+        bias=int(op.biased),
+        precision=onnx.precision_of(node.inputs[op.before].name),
+        activation=op.activation,
+        norm=op.norm,
+        epsilon=op.epsilon,
+    )
+
+
+@types.rule(Embed)
+def _embed_types(op: Embed, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    ids, table = inputs
+    return (Type(table.dtype, (*ids.axes, *table.axes[1:])),)
+
+
+@to_onnx.rule(Embed)
+def _embed_onnx(op: Embed, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    table = node.inputs[1]
+    rows, width = table.type.sizes()
+    packed, scale = onnx.packed(table.name, rows, width)
+    arguments = [inputs[0], packed, *([scale] if scale else [])]
+    precision = onnx.precision_of(table.name)
+    return (onnx.op("Embed", *arguments, domain=DOMAIN, precision=precision, width=width, factor=op.factor),)
+
+
+@types.rule(Attend)
+def _attend_types(op: Attend, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    query, _, value = inputs[:3]
+    return (Type(query.dtype, (*query.axes[:-1], value.axes[-1])),)
+
+
+@to_onnx.rule(Attend)
+def _attend_onnx(op: Attend, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    rest = iter(inputs[3:])
+    arguments = [*inputs[:3], next(rest) if op.masked else "", next(rest) if op.slotted else ""]
+    shared, repeated = _groups(op, node.inputs[0].type)
+    return (
+        onnx.op(
+            "Attend",
+            *arguments,
+            domain=DOMAIN,
+            scale=op.scale,
+            shared=shared,
+            repeated=repeated,
+            rank=op.rank,
+            causal=int(op.causal),
+        ),
+    )
+
+
+def _groups(op: "Attend | AttendCached", query: Type) -> tuple[int, int]:
+    """How many heads have keys of their own, and how many queries share each of them."""
+    heads, common = query.axes[op.rank : -1], len(op.shared)
+    return prod(axis.size or 1 for axis in heads[:common]), prod(axis.size or 1 for axis in heads[common:])
+
+
+@types.rule(AttendCached)
+def _attend_cached_types(op: AttendCached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    query, _, value = inputs[:3]
+    return (Type(query.dtype, (*query.axes[:-1], value.axes[-1])),)
+
+
+@to_onnx.rule(AttendCached)
+def _attend_cached_onnx(op: AttendCached, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    query, key, value, keys, values, position, slots, *ancestors = inputs
+    shared, repeated = _groups(op, node.inputs[0].type)
+    return (
+        onnx.op(
+            "AttendCached",
+            *(query, key, value, keys, values, position),
+            *(ancestors or [""]),
+            slots,
+            domain=DOMAIN,
+            scale=op.scale,
+            shared=shared,
+            repeated=repeated,
+            window=op.window or 0,
+        ),
+    )

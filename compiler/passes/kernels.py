@@ -1,0 +1,352 @@
+"""For the target `native`: nodes that one operator of docs/kernels.md computes together become one node.
+
+Projections take what comes after them (an activation, a residual, a normalization) and those of one value are made at
+once. Attention without biases reads its keys as projections make them; in a step its caches stay where they are and are
+written in place, and a beam that is reordered moves only the numbers of its ancestors. Anything else stays as it is.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, GraphBuilder, Node, Value, copy_node, pruned
+from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.elementwise import Add, Scale, Unary
+from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.kernels import ACTIVATIONS, Attend, AttendCached, Embed, Project
+from xformc.compiler.ops.keys import Append
+from xformc.compiler.ops.linear import Linear
+from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
+from xformc.compiler.passes.step import Decoder, Resident
+
+PrecisionOf = Callable[[str], str]
+"""The precision in which a parameter is stored, by its name."""
+
+SLOTS = "slots"
+"""The axis of what is prepared or cached for each sentence of a batch, which a row of the batch finds by its slot."""
+
+
+def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
+    """The graph with kernels where there are some."""
+    return _Lowering(graph, _packable([graph], precision_of), precision_of).run()
+
+
+def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
+    """The decoder with kernels where there are some; what only they need is its `resident`."""
+    packable = _packable([decoder.prepare, decoder.step], precision_of)
+    prepare = _Lowering(decoder.prepare, packable, precision_of).run()
+    cached = [item for node in decoder.step.nodes if (item := _read_cached(decoder, node)) is not None]
+    lowering = _Lowering(decoder.step, packable, precision_of, cached=cached, slotted=_slotted(decoder))
+    step = lowering.run()
+    gone = {cache.name for item in cached for cache in item.caches}
+    places = [index for index, state in enumerate(decoder.states) if state.past.name not in gone]
+    kept = {value.name: value for value in step.inputs}
+    states = tuple(
+        replace(decoder.states[index], past=kept[decoder.states[index].past.name], new=step.outputs[1 + order])
+        for order, index in enumerate(places)
+    )
+    resident = Resident(lowering.slots, lowering.ancestors, tuple(lowering.caches))
+    return replace(decoder, prepare=prepare, step=step, states=states, resident=resident if resident.inputs else None)
+
+
+def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[str]:
+    """The parameters that are only used as the weights of projections, or also as tables to look up."""
+    projected, others = set[str](), set[str]()
+    looked_up = set[str]()
+    for graph in graphs:
+        names = {parameter.name for parameter in graph.parameters}
+        for node in graph.nodes:
+            for index, value in enumerate(node.inputs):
+                if value.name not in names or precision_of(value.name) == "int4":
+                    continue
+                if index == 1 and isinstance(node.op, Linear):
+                    projected.add(value.name)
+                elif index == 1 and isinstance(node.op, Embedding) and len(value.type.axes) == 2:
+                    looked_up.add(value.name)
+                else:
+                    others.add(value.name)
+    rounded = {name for name in looked_up if precision_of(name) != "float32"}
+    return frozenset((projected | rounded) - others)
+
+
+@dataclass(frozen=True)
+class _Cached:
+    """An attention of a step, with the nodes that append to its two caches."""
+
+    node: Node
+    keys: Node
+    values: Node
+
+    @property
+    def caches(self) -> tuple[Value, Value]:
+        return self.keys.inputs[0], self.values.inputs[0]
+
+
+def _read_cached(decoder: Decoder, node: Node) -> _Cached | None:
+    """The attention, if it looks at two caches that nothing else reads."""
+    op, step = node.op, decoder.step
+    if not isinstance(op, Attention) or not _plain(op, node) or op.masks:
+        return None
+    producers = step.producers()
+    keys, values = (producers.get(value.name) for value in node.inputs[1:3])
+    if keys is None or values is None or keys is values:
+        return None
+    if not isinstance(keys.op, Append) or not isinstance(values.op, Append) or keys.op.window != values.op.window:
+        return None
+    uses = Counter(value.name for item in step.nodes for value in item.inputs)
+    carried = {state.past.name: state for state in decoder.states}
+    for item in (keys, values):
+        cache, seen = item.inputs[0], item.outputs[0]
+        state = carried.get(cache.name)
+        if state is None or state.initial is not None or state.new != seen or uses[cache.name] != 1:
+            return None
+        if uses[seen.name] != 1 or cache.type.names[-1] != seen.type.names[-1]:
+            return None
+    rows = tuple(name for name in ("batch", "beam", decoder.time) if name in node.inputs[0].type.names)
+    shared = keys.outputs[0].type.names[len(rows) : -1]
+    fits = _reads(node.inputs[0].type, rows, shared) and keys.inputs[1].type.names[: len(rows)] == rows
+    return _Cached(node, keys, values) if fits else None
+
+
+def _plain(op: Attention, node: Node) -> bool:
+    """Whether nothing is added to its scores."""
+    return op.edges == 0 and len(node.inputs) == 3 + op.masks
+
+
+def _reads(query: Type, rows: tuple[str, ...], shared: tuple[str, ...]) -> bool:
+    """Whether the query's axes are the rows, the heads that keys have, others, and the depth; all heads sized."""
+    heads = query.axes[len(rows) : -1]
+    ordered = query.names[: len(rows)] == rows and query.names[len(rows) : len(rows) + len(shared)] == shared
+    return ordered and all(axis.size is not None for axis in heads)
+
+
+def _slotted(decoder: Decoder) -> frozenset[str]:
+    """The constants that are nothing but memories of attention, so that rows of the batch can find theirs."""
+    memories = [
+        {value.name for value in node.inputs[1:]}
+        for node in decoder.step.nodes
+        if isinstance(node.op, Attention) and _attends(node.op, node)
+    ]
+    uses = Counter(value.name for node in decoder.step.nodes for value in node.inputs)
+    attended = Counter(name for names in memories for name in names)
+    found = {value.name for value in decoder.constants if 0 < uses[value.name] == attended[value.name]}
+    while strange := [names for names in memories if names & found and not names <= found]:
+        found.difference_update(*strange)
+    return frozenset(found)
+
+
+def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The names of the rows and of the shared heads, if `Attend` computes this attention."""
+    if not _plain(op, node) or op.window is not None or op.masks > 1:
+        return None
+    query, key = (value.type for value in node.inputs[:2])
+    rows = tuple(name for name in query.names[:-1] if name in ("batch", "beam", op.queries))
+    shared = key.names[2:-1]
+    if key.names[:2] != ("batch", op.keys) or not _reads(query, rows, shared) or rows[:1] != ("batch",):
+        return None
+    if op.masks and node.inputs[3].type.axes != key.axes[:2]:
+        return None
+    return None if op.causal and len(rows) != 2 else (rows, shared)
+
+
+@dataclass
+class _Chain:
+    """A projection and the nodes after it that it can do itself."""
+
+    nodes: list[Node]
+    activation: str = "none"
+    residual: Value | None = None
+    norm: Node | None = None
+
+    @property
+    def last(self) -> Node:
+        return self.nodes[-1]
+
+
+@dataclass
+class _Lowering:
+    """Rewrites one graph."""
+
+    graph: Graph
+    packable: frozenset[str]
+    precision_of: PrecisionOf
+    cached: list[_Cached] = field(default_factory=list[_Cached])
+    slotted: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.builder = GraphBuilder(self.graph.name)
+        self.values: dict[str, Value] = {}
+        self.slots: Value | None = None
+        self.ancestors: Value | None = None
+        self.caches: list[Value] = []
+        self.users: dict[str, list[Node]] = defaultdict(list)
+        for node in self.graph.nodes:
+            for value in node.inputs:
+                self.users[value.name].append(node)
+        self.results = {value.name for value in self.graph.outputs}
+
+    def run(self) -> Graph:
+        self._declare()
+        attentions = {item.node.outputs[0].name: item for item in self.cached}
+        appends = {id(node) for item in self.cached for node in (item.keys, item.values)}
+        chains, groups = self._projections()
+        done: set[int] = set()
+        for node in self.graph.nodes:
+            if id(node) in done or id(node) in appends:
+                continue
+            if (group := groups.get(id(node))) is not None:
+                self._project_all(group)
+                done.update(id(item) for item in group)
+            elif (chain := chains.get(id(node))) is not None:
+                if node is chain.last:
+                    self._project(chain)
+            elif node.outputs[0].name in attentions:
+                self._attend_cached(attentions[node.outputs[0].name])
+            else:
+                self._lower(node)
+        gone = {node.outputs[0].name for item in self.cached for node in (item.keys, item.values)}
+        return pruned(
+            self.builder.finish(self.values[value.name] for value in self.graph.outputs if value.name not in gone)
+        )
+
+    def _declare(self) -> None:
+        """The inputs and parameters; those for kernels come last."""
+        gone = {cache.name for item in self.cached for cache in item.caches}
+        for value in self.graph.inputs:
+            if value.name in gone:
+                continue
+            axes = value.type.axes
+            if value.name in self.slotted:
+                axes = (Axis(SLOTS), *axes[1:])
+            self.values[value.name] = self.builder.input(value.name, Type(value.type.dtype, axes))
+        if self.slotted or self.cached:
+            self.slots = self.builder.input(SLOTS, Type("int64", (Axis("batch"),)))
+        beam = any(name == "beam" for item in self.cached for name in item.node.inputs[0].type.names)
+        if beam:
+            ancestors = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
+            self.ancestors = self.builder.input("ancestors", ancestors)
+        for item in self.cached:
+            for cache in item.caches:
+                width = 1
+                for axis in cache.type.axes:
+                    width *= axis.size or 1
+                axes = (Axis(SLOTS), Axis("capacity"), Axis("beam", None if beam else 1), Axis("width", width))
+                self.caches.append(self.builder.input(cache.name, Type(cache.type.dtype, axes)))
+                self.values[cache.name] = self.caches[-1]
+        for parameter in self.graph.parameters:
+            self.values[parameter.name] = self.builder.parameter(
+                parameter.name, parameter.type, parameter.initial, trained=parameter.trained
+            )
+
+    def _projections(self) -> tuple[dict[int, _Chain], dict[int, list[Node]]]:
+        """The chains by each of their nodes, and the projections without one by their first, made together."""
+        chains: dict[int, _Chain] = {}
+        alike: dict[tuple[object, ...], list[Node]] = defaultdict(list)
+        for node in self.graph.nodes:
+            if not isinstance(node.op, Linear) or node.inputs[1].name not in self.packable:
+                continue
+            chain = self._chain(node)
+            if len(chain.nodes) > 1:
+                chains.update((id(item), chain) for item in chain.nodes)
+                continue
+            precision = self.precision_of(node.inputs[1].name)
+            alike[node.inputs[0].name, node.op.over, len(node.inputs), precision].append(node)
+        return chains, {id(group[0]): group for group in alike.values()}
+
+    def _chain(self, node: Node) -> _Chain:
+        chain = _Chain([node])
+        after = self._only_user(node)
+        if after is not None and isinstance(after.op, Unary) and after.op.function in ACTIVATIONS:
+            chain.activation = after.op.function
+            chain.nodes.append(after)
+            after = self._only_user(after)
+        result = chain.last.outputs[0]
+        if after is not None and isinstance(after.op, Add):
+            other = after.inputs[1] if after.inputs[0] == result else after.inputs[0]
+            if other.type == result.type == after.outputs[0].type and other != result:
+                chain.residual = other
+                chain.nodes.append(after)
+                after = self._only_user(after)
+        if after is not None and isinstance(after.op, LayerNorm | RMSNorm) and after.inputs[0] == chain.last.outputs[0]:
+            assert isinstance(node.op, Linear)
+            new = node.inputs[1].type.axes[: -len(node.op.over)]
+            if after.inputs[1].type.axes == new:
+                chain.norm = after
+                chain.nodes.append(after)
+        return chain
+
+    def _only_user(self, node: Node) -> Node | None:
+        """The one node that uses the result, if nothing else does."""
+        (result,) = node.outputs
+        users = self.users[result.name]
+        return users[0] if len(users) == 1 and result.name not in self.results else None
+
+    def _project(self, chain: _Chain) -> None:
+        first, op = chain.nodes[0], chain.nodes[0].op
+        assert isinstance(op, Linear)
+        norm = chain.norm
+        kind = "none" if norm is None else "layer" if isinstance(norm.op, LayerNorm) else "rms"
+        epsilon = norm.op.epsilon if norm is not None and isinstance(norm.op, LayerNorm | RMSNorm) else 0.0
+        extra = [*([chain.residual] if chain.residual else []), *(norm.inputs[1:] if norm else ())]
+        inputs = (first.inputs[0], *extra, *first.inputs[1:])
+        project = Project(
+            op.over, 1, len(first.inputs) == 3, chain.activation, chain.residual is not None, kind, epsilon
+        )
+        self._emit(project, inputs, chain.last)
+
+    def _project_all(self, group: list[Node]) -> None:
+        first = group[0]
+        assert isinstance(first.op, Linear)
+        project = Project(first.op.over, len(group), len(first.inputs) == 3)
+        inputs = [self.values[first.inputs[0].name]]
+        inputs += [self.values[value.name] for node in group for value in node.inputs[1:]]
+        results = self.builder.emit_all(project, inputs, first.outputs[0].name, first.place)
+        self.values.update({node.outputs[0].name: value for node, value in zip(group, results, strict=True)})
+
+    def _emit(self, op: Project | Attend | AttendCached | Embed, inputs: Iterable[Value], like: Node) -> None:
+        arguments = [self.values.get(value.name, value) for value in inputs]
+        name = like.outputs[0].name
+        self.values[name] = self.builder.emit(op, arguments, name, like.place)
+
+    def _attend_cached(self, item: _Cached) -> None:
+        op, query = item.node.op, item.node.inputs[0].type
+        assert isinstance(op, Attention) and isinstance(item.keys.op, Append) and self.slots is not None
+        shared = tuple(name for name in item.keys.inputs[1].type.names[:-1] if name in self._heads(item))
+        rank = len(query.axes) - 1 - len(self._heads(item, query))
+        inputs = (
+            item.node.inputs[0],
+            item.keys.inputs[1],
+            item.values.inputs[1],
+            *item.caches,
+            self.graph.inputs[1],
+            self.slots,
+            *([self.ancestors] if self.ancestors is not None else []),
+        )
+        self._emit(AttendCached(op.scale, shared, rank, item.keys.op.window), inputs, item.node)
+
+    def _heads(self, item: _Cached, type: Type | None = None) -> tuple[str, ...]:
+        """The axes of the key, or of a value with the same rows, that are heads."""
+        found = type or item.keys.inputs[1].type
+        assert isinstance(item.keys.op, Append)
+        return tuple(name for name in found.names[:-1] if name not in ("batch", "beam", item.keys.op.new))
+
+    def _lower(self, node: Node) -> None:
+        op = node.op
+        if isinstance(op, Attention) and (found := _attends(op, node)) is not None:
+            rows, shared = found
+            memory = node.inputs[1:3]
+            slotted = all(value.name in self.slotted for value in (*memory, *node.inputs[3:]))
+            attend = Attend(op.scale, shared, len(rows), op.causal, bool(op.masks), slotted)
+            extra = [self.slots] if slotted and self.slots is not None else []
+            self._emit(attend, (*node.inputs, *extra), node)
+        elif isinstance(op, Embedding) and node.inputs[1].name in self.packable:
+            users = self.users[node.outputs[0].name]
+            scaled = users[0] if len(users) == 1 and isinstance(users[0].op, Scale) else None
+            if scaled is not None and node.outputs[0].name not in self.results:
+                assert isinstance(scaled.op, Scale)
+                self._emit(Embed(scaled.op.factor), node.inputs, scaled)
+            else:
+                self._emit(Embed(1.0), node.inputs, node)
+        elif node.outputs[0].name not in self.values:
+            copy_node(self.builder, self.values, node)
