@@ -1,8 +1,11 @@
 """One ONNX Runtime session over an engine's model: arrays in, arrays out."""
 
 import os
+import threading
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,21 +30,56 @@ class Interface:
 
 
 class Session:
-    """The loaded model. It may be used from several threads at once."""
+    """The loaded model. It may be used from several threads at once.
+
+    It is made for so many `workers`, callers that run it at the same time: each is one of its
+    `threads`, and the rest of these helps them all, so that no core has more than one thread.
+    """
 
     def __init__(
-        self, directory: Path, threads: int | None, interface: Interface, *, target: Target = "portable"
+        self,
+        directory: Path,
+        threads: int | None,
+        interface: Interface,
+        *,
+        target: Target = "portable",
+        workers: int = 1,
     ) -> None:
         path = directory / MODEL_NAME
         self._place = str(path)
         self._interface = interface
+        self._threads = thread_count(threads)
+        self.workers = workers
+        self._options: Any = None
+        self._others: dict[int, Session] = {}
+        self._opening = threading.Lock()
         try:
-            self._session = open_model(path, threads, target)
+            self._session = open_model(path, max(1, self._threads - workers + 1), target)
         except UserError:
             raise
         except Exception as error:
             raise self._failure("cannot be loaded", error) from error
         self._check_interface()
+        self._again = partial(Session, directory, self._threads, interface, target=target)
+
+    def shared_by(self, workers: int) -> "Session":
+        """A session over the same model for so many workers: this one, or another, which is opened once and kept."""
+        if workers == self.workers:
+            return self
+        with self._opening:
+            if workers not in self._others:
+                self._others[workers] = self._again(workers=workers)
+            return self._others[workers]
+
+    def stoppable(self) -> "Session":
+        """This session, for calls that its `stop` ends before they are done."""
+        same = copy(self)
+        same._options = cast(Any, onnxruntime).RunOptions()
+        return same
+
+    def stop(self) -> None:
+        """End the calls of this `stoppable` session that are running: each raises UserError."""
+        self._options.terminate = True
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """The outputs, in the order of the interface, for inputs by name; one that has a default may be left out.
@@ -49,7 +87,7 @@ class Session:
         Raises: UserError if ONNX Runtime refuses or fails, or if an output is not a number.
         """
         try:
-            results: list[NDArray[Any]] = self._session.run(list(self._interface.outputs), dict(feeds))
+            results: list[NDArray[Any]] = self._session.run(list(self._interface.outputs), dict(feeds), self._options)
         except Exception as error:
             raise self._failure("failed on this input", error) from error
         for name, result in zip(self._interface.outputs, results, strict=True):
@@ -88,7 +126,7 @@ def open_model(path: Path, threads: int | None = None, target: Target = "portabl
     errors for a model that it refuses.
     """
     options: Any = cast(Any, onnxruntime).SessionOptions()
-    options.intra_op_num_threads = _thread_count(threads)
+    options.intra_op_num_threads = thread_count(threads)
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
     if target == "native":
@@ -96,7 +134,11 @@ def open_model(path: Path, threads: int | None = None, target: Target = "portabl
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def _thread_count(threads: int | None) -> int:
+def thread_count(threads: int | None) -> int:
+    """The number of threads: those given, or one for each core that the process may use.
+
+    Raises: UserError for a number out of range.
+    """
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if type(threads) is not int or not 1 <= threads <= MAX_THREADS:
