@@ -1,0 +1,232 @@
+"""Attend and AttendCached of runtime/kernels/ against attention in numpy, and the same to the bit in every batch."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.runtime.kernel_session import Array, kernel_session, node, run_node
+
+ISAS = ["avx512", "avx2", "portable"]
+FLOAT, ID, FLAG = np.float32, np.int64, np.bool_
+Rng = np.random.Generator
+
+
+@pytest.fixture(params=ISAS, autouse=True)
+def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the code paths that this machine can run."""
+    monkeypatch.setenv("XFORMC_KERNELS_ISA", request.param)
+    return request.param
+
+
+def floats(rng: Rng, *shape: int) -> NDArray[np.float32]:
+    return rng.normal(0, 1, shape).astype(FLOAT)
+
+
+def attention(query: Array, key: Array, value: Array, seen: Array, scale: float) -> NDArray[np.float64]:
+    """Of queries [n, d_k] to keys [n, keys, d_k], where seen [n, keys]; in float64."""
+    scores = scale * np.einsum("nd,nkd->nk", query.astype(np.float64), key)
+    scores = np.where(seen, scores, -1e300)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.einsum("nk,nkd->nd", weights / weights.sum(-1, keepdims=True), value.astype(np.float64))
+
+
+def plain_attend(
+    query: Array, key: Array, value: Array, mask: Array | None, slots: Array | None, *, scale: float, causal: bool
+) -> NDArray[np.float64]:
+    """Attend for a query [batch, rows, S, R, d_k]."""
+    batch, rows, shared, repeated = query.shape[:4]
+    keys = key.shape[1]
+    result = np.zeros((batch, rows, shared, repeated, value.shape[-1]))
+    for b, row, s in np.ndindex(batch, rows, shared):
+        slot = b if slots is None else slots[b]
+        seen: Array = np.ones(keys, FLAG) if mask is None else mask[slot]
+        if causal:
+            seen = seen & (np.arange(keys) <= row)
+        one_key, one_value = key[slot][None, :, s], value[slot][None, :, s]
+        for r in range(repeated):
+            result[b, row, s, r] = attention(query[b, row, s, r][None], one_key, one_value, seen[None], scale)[0]
+    return result
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_attend_is_attention(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    batch, rows, shared, repeated = (int(rng.integers(1, most)) for most in (4, 12, 4, 4))
+    depth, value_depth = (int(size) for size in rng.choice([1, 3, 7, 8, 16, 20, 33, 64, 80, 128, 130], 2))
+    keys = int(rng.choice([1, 2, 15, 16, 17, 31, 70]))
+    causal, has_mask, has_slots = (bool(flag) for flag in rng.random(3) < 0.5)
+    slots = rng.integers(0, 5, batch) if has_slots else None
+    count = 5 if has_slots else batch
+    query = floats(rng, batch, rows, shared, repeated, depth)
+    key, value = floats(rng, count, keys, shared, depth), floats(rng, count, keys, shared, value_depth)
+    mask = rng.random((count, keys)) < 0.7 if has_mask else None
+    inputs = [query, key, value, mask, slots]
+    more: dict[str, Any] = {"scale": depth**-0.5, "shared": shared, "repeated": repeated, "rank": 2, "causal": causal}
+    [result] = run_node("Attend", inputs, [FLOAT], threads=int(rng.integers(1, 3)), **{**more, "causal": int(causal)})
+    expected = plain_attend(query, key, value, mask, slots, scale=depth**-0.5, causal=causal)
+    assert result.shape == expected.shape
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=3e-6)
+
+
+def attend(query: Array, key: Array, value: Array, mask: Array | None, causal: int = 0, threads: int = 1) -> Array:
+    """Attend of a query [batch, rows, heads, d]."""
+    heads = query.shape[2]
+    inputs = [query, key, value, mask]
+    kinds: dict[str, Any] = {"scale": 0.125, "shared": heads, "repeated": 1, "rank": 2, "causal": causal}
+    return run_node("Attend", inputs, [FLOAT], threads=threads, **kinds)[0]
+
+
+@pytest.mark.parametrize("keys", [5, 16, 25, 100])
+def test_a_row_of_attend_depends_on_nothing_else(keys: int) -> None:
+    rng = np.random.default_rng(keys)
+    query, key, value = (floats(rng, 6, n, 4, 64) for n in (9, keys, keys))
+    mask = np.ones((6, keys), FLAG)
+    together = attend(query, key, value, mask, threads=2)
+    assert attend(query, key, value, None).tobytes() == together.tobytes()
+    for b in range(6):
+        alone = attend(query[b : b + 1], key[b : b + 1], value[b : b + 1], None)
+        assert alone.tobytes() == together[b].tobytes()
+        for row in range(9):
+            one = attend(query[b : b + 1, row : row + 1], key[b : b + 1], value[b : b + 1], None)
+            assert one.tobytes() == together[b, row].tobytes()
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("keys", [5, 16, 25])
+def test_keys_that_may_not_be_seen_change_no_bit(keys: int, causal: int) -> None:
+    rng = np.random.default_rng(keys)
+    query, key, value = (floats(rng, 3, keys, 2, 32) for _ in range(3))
+    alone = attend(query, key, value, None, causal)
+    nothing = np.full((3, 40, 2, 32), np.nan, FLOAT)
+    long_key, long_value = (np.concatenate([array, nothing], 1) for array in (key, value))
+    mask = np.arange(keys + 40)[None].repeat(3, 0) < keys
+    assert attend(query, long_key, long_value, mask, causal).tobytes() == alone.tobytes()
+    if not causal:
+        shuffled = np.sort(rng.permutation(keys + 40)[:keys])
+        long_key[:], long_value[:] = np.nan, np.nan
+        long_key[:, shuffled], long_value[:, shuffled] = key, value
+        seen = np.zeros((3, keys + 40), FLAG)
+        seen[:, shuffled] = True
+        assert attend(query, long_key, long_value, seen).tobytes() == alone.tobytes()
+
+
+def test_a_row_that_sees_no_key_weighs_all_alike() -> None:
+    rng = np.random.default_rng(0)
+    query, key, value = (floats(rng, 2, 5, 2, 24) for _ in range(3))
+    mask = np.array([[False] * 5, [True] * 5])
+    result = attend(query, key, value, mask)
+    np.testing.assert_allclose(result[0], value[0].mean(0)[None].repeat(5, 0), rtol=1e-5, atol=1e-6)
+    mask = np.array([[False, False, True, True, True]] * 2)
+    result = attend(query, key, value, mask, causal=1)
+    np.testing.assert_allclose(result[0, 1], value[0].mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result[0, 2], value[0, 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1, 30])
+def test_weights_are_exact_to_a_millionth(size: float) -> None:
+    rng = np.random.default_rng(1)
+    query, key = size * floats(rng, 4, 8, 2, 16), size * floats(rng, 4, 50, 2, 16)
+    value = np.abs(floats(rng, 4, 50, 2, 16)) + 1
+    expected = plain_attend(query[:, :, :, None], key, value, None, None, scale=0.125, causal=False)
+    magnitude = 0.125 * np.einsum("brsd,bksd->brsk", np.abs(query), np.abs(key)).max()
+    np.testing.assert_allclose(attend(query, key, value, None), expected[:, :, :, 0], rtol=1e-6 + 4e-7 * magnitude)
+
+
+def test_attend_takes_axes_in_one() -> None:
+    rng = np.random.default_rng(2)
+    query, key, value = floats(rng, 2, 3, 1, 6, 8), floats(rng, 2, 7, 2, 8), floats(rng, 2, 7, 2, 8)
+    kinds: dict[str, Any] = {"scale": 0.3, "shared": 2, "repeated": 3, "rank": 3, "causal": 0}
+    [result] = run_node("Attend", [query, key, value], [FLOAT], **kinds)
+    assert result.shape == query.shape
+    expected = plain_attend(query.reshape(2, 3, 2, 3, 8), key, value, None, None, scale=0.3, causal=False)
+    np.testing.assert_allclose(result.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_attend_refuses_a_slot_that_is_not_there() -> None:
+    query, key = np.zeros((1, 1, 2, 8), FLOAT), np.zeros((2, 3, 2, 8), FLOAT)
+    kinds: dict[str, Any] = {"scale": 1.0, "shared": 2, "repeated": 1, "rank": 2, "causal": 0}
+    with pytest.raises(Exception, match="slot is outside of the memory"):
+        run_node("Attend", [query, key, key, None, np.array([2])], [FLOAT], **kinds)
+
+
+Step = Callable[[Array, Array, Array, int, Array | None, Array | None], Array]
+
+
+class Cached:
+    """A session of AttendCached with its two caches; they are kept over calls."""
+
+    def __init__(
+        self, caches: list[Array], *, repeated: int, window: int, ancestors: bool, slots: bool, threads: int = 1
+    ) -> None:
+        names = ["query", "key", "value", "key_cache", "value_cache", "position"]
+        kinds: dict[str, Any] = dict.fromkeys(names, FLOAT) | {"position": ID}
+        kinds |= ({"ancestors": ID} if ancestors else {}) | ({"slots": ID} if slots else {})
+        inputs = [*names, "ancestors" if ancestors else "", *(["slots"] if slots else [])]
+        self.caches = caches
+        shared = caches[0].shape[-2]
+        one = node("AttendCached", inputs, ["y"], scale=0.2, shared=shared, repeated=repeated, window=window)
+        self.session = cast(Any, kernel_session([one], kinds, {"y": FLOAT}, threads=threads))
+
+    def __call__(self, **inputs: Array) -> Array:
+        flat = [cache.reshape(*cache.shape[:3], -1) for cache in self.caches]
+        feeds = {**inputs, "key_cache": flat[0], "value_cache": flat[1]}
+        return self.session.run(["y"], feeds)[0]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_attend_cached_is_attention_to_ones_ancestors(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    batch, beam, shared, repeated = (int(rng.integers(1, most)) for most in (4, 6, 4, 4))
+    depth, value_depth = (int(size) for size in rng.choice([1, 5, 16, 24, 64, 72], 2))
+    has_ancestors, has_slots = (bool(flag) for flag in rng.random(2) < 0.6)
+    window, capacity, steps = int(rng.choice([0, 0, 1, 6, 20])), 40, int(rng.choice([3, 20, 38]))
+    slots = rng.permutation(5)[:batch] if has_slots else np.arange(batch)
+    count = 5 if has_slots else batch
+    key, value = floats(rng, steps, batch, beam, shared, depth), floats(rng, steps, batch, beam, shared, value_depth)
+    caches = [np.full((count, capacity, beam, shared, d), np.nan, FLOAT) for d in (depth, value_depth)]
+    ancestors = np.zeros((batch, beam, 0), ID)
+    step = Cached(caches, repeated=repeated, window=window, ancestors=has_ancestors, slots=has_slots, threads=2)
+    for position in range(steps):
+        query = floats(rng, batch, beam, shared, repeated, depth)
+        more = ({"ancestors": ancestors} if has_ancestors else {}) | ({"slots": slots} if has_slots else {})
+        result = step(query=query, key=key[position], value=value[position], position=np.array(position), **more)
+        for b, w, s, r in np.ndindex(batch, beam, shared, repeated):
+            own = [*(ancestors[b, w] if has_ancestors else [w] * position), w]
+            rows = [(i, b, own[i], s) for i in range(position + 1) if not window or i > position - window]
+            keys, values = (np.array([array[row] for row in rows])[None] for array in (key, value))
+            expected = attention(query[b, w, s, r][None], keys, values, np.ones((1, len(rows)), FLAG), 0.2)
+            np.testing.assert_allclose(result[b, w, s, r], expected[0], rtol=1e-5, atol=3e-6)
+        parents = rng.integers(0, beam, (batch, beam))
+        ancestors = np.take_along_axis(
+            np.concatenate([ancestors, np.arange(beam)[None, :, None].repeat(batch, 0)], -1), parents[:, :, None], 1
+        )
+    np.testing.assert_array_equal(caches[0][slots, :steps], key.swapaxes(0, 1))
+    np.testing.assert_array_equal(caches[1][slots, :steps], value.swapaxes(0, 1))
+    assert np.isnan(caches[0][:, steps:]).all()
+
+
+def test_a_sentence_of_attend_cached_depends_on_nothing_else() -> None:
+    rng = np.random.default_rng(5)
+    batch, beam, shared, depth, position = 9, 4, 8, 64, 30
+    caches = [floats(rng, batch, 64, beam, shared, depth) for _ in range(2)]
+    query, key, value = (floats(rng, batch, beam, shared, depth) for _ in range(3))
+    ancestors = rng.integers(0, beam, (batch, beam, position))
+    step = Cached([cache.copy() for cache in caches], repeated=1, window=0, ancestors=True, slots=True, threads=2)
+    inputs = {"query": query, "key": key, "value": value, "ancestors": ancestors, "slots": np.arange(batch)}
+    together = step(position=np.array(position), **inputs)
+    for b in range(batch):
+        some = {name: array[b : b + 1] for name, array in inputs.items()} | {"slots": np.zeros(1, ID)}
+        longer = [np.concatenate([cache[b : b + 1], cache[b : b + 1]], 1) for cache in caches]
+        one = Cached(longer, repeated=1, window=0, ancestors=True, slots=True)
+        assert one(position=np.array(position), **some).tobytes() == together[b].tobytes()
+
+
+def test_attend_cached_refuses_a_full_cache() -> None:
+    caches = [np.zeros((1, 4, 2, 2, 8), FLOAT) for _ in range(2)]
+    step = Cached(caches, repeated=1, window=0, ancestors=False, slots=False)
+    rows = {name: np.zeros((1, 2, 2, 8), FLOAT) for name in ("query", "key", "value")}
+    with pytest.raises(Exception, match="the cache is full"):
+        step(position=np.array(4), **rows)
