@@ -1,2 +1,92 @@
+// The operator Embed: rows of a table whose weight is stored in panels.
+#include <algorithm>
+
+#include "gemm.h"
 #include "kernel.h"
-namespace xformc { void add_embed(Ort::CustomOpDomain&) {} }
+#include "panel.h"
+
+namespace xformc {
+namespace {
+
+struct Embed {
+  explicit Embed(const OrtKernelInfo* raw) : routines_(routines()) {
+    const Ort::ConstKernelInfo info(raw);
+    precision_ = precision_of(info.GetAttribute<std::string>("precision"));
+    width_ = info.GetAttribute<int64_t>("width");
+    factor_ = info.GetAttribute<float>("factor");
+    require(width_ >= 1, "Embed: the width is less than 1");
+  }
+
+  void Compute(OrtKernelContext* raw) {
+    Ort::KernelContext context(raw);
+    const Ort::ConstValue input = context.GetInput(0), weight = context.GetInput(1);
+    Shape shape = shape_of(input);
+    const int64_t count = product(shape, 0, shape.size());
+    const int64_t* ids = input.GetTensorData<int64_t>();
+    int64_t vocabulary = shape_of(weight).at(0) * PANEL;
+    const float* scale = nullptr;
+    if (precision_ == Precision::int8) {
+      require(context.GetInputCount() == 3, "Embed: int8 needs a scale");
+      const Ort::ConstValue scales = context.GetInput(2);
+      const int64_t panels = vocabulary / PANEL;
+      vocabulary = static_cast<int64_t>(scales.GetTensorTypeAndShapeInfo().GetElementCount());
+      require((vocabulary + PANEL - 1) / PANEL == panels, "Embed: scale does not have one number for each row");
+      scale = scales.GetTensorData<float>();
+    }
+    const char* table = bind_weight(weight, precision_, vocabulary, width_);
+    for (int64_t i = 0; i < count; ++i) {
+      if (ids[i] < 0 || ids[i] >= vocabulary) fail("Embed: the table has no row " + std::to_string(ids[i]));
+    }
+    shape.push_back(width_);
+    float* y = context.GetOutput(0, shape).GetTensorMutableData<float>();
+    const int64_t together = std::max<int64_t>(1, 16 * 1024 / width_);
+    parallel(context, (count + together - 1) / together, [&](size_t chunk) {
+      const int64_t first = chunk * together;
+      for (int64_t i = first; i < std::min(count, first + together); ++i) copy_row(table, scale, ids[i], y + i * width_);
+    });
+  }
+
+ private:
+  void copy_row(const char* table, const float* scale, int64_t id, float* y) const {
+    const char* panel = table + id / PANEL * panel_bytes(precision_, width_);
+    const int64_t column = id % PANEL;
+    if (precision_ == Precision::int8) {
+      const auto* stored = reinterpret_cast<const uint8_t*>(panel) + 4 * column;
+      for (int64_t k = 0; k < width_; ++k) {
+        const int value = stored[k / 4 * 4 * PANEL + k % 4] - 128;
+        y[k] = factor_ * (value * scale[id]);
+      }
+    } else if (precision_ == Precision::float32) {
+      const auto* stored = reinterpret_cast<const float*>(panel) + column;
+      for (int64_t k = 0; k < width_; ++k) y[k] = factor_ * stored[k * PANEL];
+    } else {
+      copy_narrow(reinterpret_cast<const uint16_t*>(panel) + column, y);
+    }
+  }
+
+  void copy_narrow(const uint16_t* stored, float* y) const {
+    const auto widen = precision_ == Precision::float16 ? routines_.widen_float16 : routines_.widen_bfloat16;
+    uint16_t narrow[PANEL] = {};
+    float wide[PANEL];
+    for (int64_t k = 0; k < width_; k += PANEL) {
+      const int64_t count = std::min<int64_t>(PANEL, width_ - k);
+      for (int64_t i = 0; i < count; ++i) narrow[i] = stored[(k + i) * PANEL];
+      widen(narrow, PANEL, wide);
+      for (int64_t i = 0; i < count; ++i) y[k + i] = factor_ * wide[i];
+    }
+  }
+
+  const Routines& routines_;
+  Precision precision_;
+  int64_t width_;
+  float factor_;
+};
+
+}  // namespace
+
+void add_embed(Ort::CustomOpDomain& domain) {
+  static const Operator<Embed> embed("Embed", {INT64, ANY, FLOAT}, {FLOAT}, 2);
+  domain.Add(&embed);
+}
+
+}  // namespace xformc

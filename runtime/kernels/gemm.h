@@ -1,0 +1,61 @@
+// Matrix products of packed rows with weights that lie in panels of 32 outputs (docs/kernels.md), for each kind of machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace xformc {
+
+constexpr int PANEL = 32;
+
+enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
+
+// A block of rows times one panel: y = relu(row_scale * scale * x W^T + bias) + residual, with what is there of it.
+// Each output is a sum over the depth in its order, so it does not depend on the other rows of the tile.
+struct Tile {
+  const void* x;               // packed: float [depth][rows] or int8 [ceil(depth / 4)][rows][4]
+  const void* panel;           // float [depth][32] or uint8 [ceil(depth / 4)][32][4]
+  int64_t steps;               // depth, or ceil(depth / 4)
+  float* y;                    // its first element
+  int64_t stride;              // from a row of y (and of the residual) to the next
+  int columns;                 // 1..32: how many of the panel's outputs there are
+  const float* bias;           // [columns] or null
+  const float* residual;       // its first element, or null
+  bool relu;
+  const float* scale;          // int8 only: [columns]
+  const float* row_scale;      // int8 only: [rows]
+  const int32_t* row_offset;   // int8 only: [rows], what each sum starts from
+  const char* ahead;           // memory to fetch to the cache meanwhile,
+  int64_t ahead_step;          // so many bytes on at each step
+};
+
+// The routines of one kind of machine. All give each row the same result whatever the rows beside it.
+struct Routines {
+  int rows;  // the most rows of a tile
+  void (*float_tile)(const Tile& tile, int rows);
+  void (*int8_tile)(const Tile& tile, int rows);
+
+  // Rows of `depth` floats to the x of a tile. pack_int8 rounds each row: x is about row_scale * q; row_offset is
+  // -128 * the sum of the row's q, which makes up for weights stored as q + 128.
+  void (*pack_float)(const float* x, int rows, int64_t depth, float* packed);
+  void (*pack_int8)(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset);
+
+  void (*widen_float16)(const uint16_t* values, int64_t count, float* wide);  // count is a multiple of 32, as below
+  void (*widen_bfloat16)(const uint16_t* values, int64_t count, float* wide);
+  void (*activate)(Activation activation, float* values, int64_t count);
+
+  // One row in place: two passes over the row for the layer norm; epsilon stands inside the root.
+  void (*layer_norm)(float* row, int64_t count, const float* gain, const float* offset, float epsilon);
+  void (*rms_norm)(float* row, int64_t count, const float* gain, float epsilon);
+};
+
+extern const Routines PORTABLE;
+#if defined(__x86_64__)
+extern const Routines AVX2;
+extern const Routines AVX512;
+#endif
+
+// The fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA=portable|avx2 asks for slower ones.
+const Routines& routines();
+
+}  // namespace xformc

@@ -1,0 +1,93 @@
+// The routines of gemm.h for machines with AVX2, FMA and F16C.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace xformc {
+namespace {
+
+struct Vector {
+  static constexpr int width = 8, rows = 6;
+  using Float = __m256;
+  using Int = __m256i;
+  using Mask = __m256i;
+
+  static Float zero() { return _mm256_setzero_ps(); }
+  static Float all(float value) { return _mm256_set1_ps(value); }
+  static Int all(int32_t value) { return _mm256_set1_epi32(value); }
+  static Float load(const float* from) { return _mm256_loadu_ps(from); }
+  static void store(float* to, Float a) { _mm256_storeu_ps(to, a); }
+  static Int load4(const uint8_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
+  static Mask mask(int count) { return _mm256_cmpgt_epi32(all(int32_t{count}), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
+  static Float load_some(const float* from, Mask mask) { return _mm256_maskload_ps(from, mask); }
+  static void store_some(float* to, Float a, Mask mask) { _mm256_maskstore_ps(to, mask, a); }
+  static Float keep(Float a, Mask mask) { return _mm256_and_ps(a, _mm256_castsi256_ps(mask)); }
+
+  static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
+  static Float sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
+  static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
+  static Float div(Float a, Float b) { return _mm256_div_ps(a, b); }
+  static Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
+  static Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
+  static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+  static Float if_less(Float a, Float b, Float yes, Float no) {
+    return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+  }
+  static float sum(Float a) {
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_shuffle_ps(half, half, 1)));
+  }
+
+  static Int add_int(Int a, Int b) { return _mm256_add_epi32(a, b); }
+  static Int max_int(Int a, Int b) { return _mm256_max_epi32(a, b); }
+  static int32_t sum_int(Int a) {
+    alignas(32) int32_t lanes[8];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), a);
+    int32_t result = 0;
+    for (const int32_t lane : lanes) result += lane;
+    return result;
+  }
+  static int32_t max_of_int(Int a) {
+    alignas(32) int32_t lanes[8];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), a);
+    int32_t result = lanes[0];
+    for (const int32_t lane : lanes) result = lane > result ? lane : result;
+    return result;
+  }
+  static Int abs_bits(Float a) { return _mm256_and_si256(_mm256_castps_si256(a), all(int32_t{0x7fffffff})); }
+  // The bytes of even and of odd place apart, in 16 bits, where sums of products are exact.
+  static Int dot4(Int sum, Int weights, Int x) {
+    const Int even = _mm256_madd_epi16(_mm256_and_si256(weights, all(int32_t{0x00ff00ff})),
+                                       _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
+    const Int odd = _mm256_madd_epi16(_mm256_srli_epi16(weights, 8), _mm256_srai_epi16(x, 8));
+    return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
+  }
+
+  static Float to_float(Int a) { return _mm256_cvtepi32_ps(a); }
+  static Int to_int(Float a) { return _mm256_cvtps_epi32(a); }
+  static void to_bytes(Int a, int8_t* to) {
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(words, words));
+  }
+  static Float power_of_two(Int n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, all(int32_t{127})), 23));
+  }
+
+  static __m128i load16(const uint16_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+  static Float widen_float16(const uint16_t* from) { return _mm256_cvtph_ps(load16(from)); }
+  static Float widen_bfloat16(const uint16_t* from) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(from)), 16));
+  }
+};
+
+}  // namespace
+}  // namespace xformc
+
+#include "gemm_routines.h"
+
+namespace xformc {
+const Routines AVX2 = ROUTINES;
+}
+#endif

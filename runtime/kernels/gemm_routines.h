@@ -1,0 +1,329 @@
+// The routines of gemm.h for any kind of vector. A file for each kind of machine defines `Vector` and includes this one;
+// everything here is local to that file, because each is compiled for another machine.
+//
+// Vector has: width and rows (ints), Float and Int (vectors of that width), Mask; zero, all(float), all(int32),
+// load, store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone),
+// add, add_int, sub, mul, div, keep(value, mask), max and min (the second
+// if either is not a number), fma(a, b, c) = a * b + c, dot4(sum, unsigned weights,
+// signed x), to_float, to_int (half to even), abs_bits, max_int, sum, sum_int, max_of_int, if_less, power_of_two,
+// to_bytes (saturating), widen_float16, widen_bfloat16.
+#include <cmath>
+#include <cstring>
+
+#include "gemm.h"
+
+namespace xformc {
+namespace {
+
+using Float = Vector::Float;
+using Int = Vector::Int;
+constexpr int WIDTH = Vector::width;
+
+#define INLINE inline __attribute__((always_inline))
+
+// What is done with the sums of a tile, for two vectors of columns that begin at `first`.
+struct Finish {
+  const Tile& tile;
+  int first;
+  Vector::Mask masks[2];
+  Float bias[2];
+
+  INLINE Finish(const Tile& tile_, int first_) : tile(tile_), first(first_) {
+    for (int h = 0; h < 2; ++h) {
+      masks[h] = Vector::mask(tile.columns - first - h * WIDTH);
+      if (tile.bias != nullptr) bias[h] = some(tile.bias, h);
+    }
+  }
+
+  INLINE Float some(const float* values, int h) const {
+    return Vector::load_some(values + first + h * WIDTH, masks[h]);
+  }
+
+  INLINE void row(int r, int h, Float sum) const {
+    if (tile.bias != nullptr) sum = Vector::add(sum, bias[h]);
+    if (tile.relu) sum = Vector::max(Vector::zero(), sum);
+    const int64_t at = r * tile.stride;
+    if (tile.residual != nullptr) sum = Vector::add(sum, some(tile.residual + at, h));
+    Vector::store_some(tile.y + at + first + h * WIDTH, sum, masks[h]);
+  }
+};
+
+INLINE void fetch(const char* ahead) {
+  __builtin_prefetch(ahead, 0, 2);
+  __builtin_prefetch(ahead + 64, 0, 2);
+}
+
+template <int rows>
+void float_tile_of(const Tile& tile) {
+  for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
+    Float sums[rows][2];
+    for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::zero();
+    const float* x = static_cast<const float*>(tile.x);
+    const float* weights = static_cast<const float*>(tile.panel) + first;
+    const char* ahead = tile.ahead;
+    for (int64_t k = 0; k < tile.steps; ++k) {
+      const Float left = Vector::load(weights), right = Vector::load(weights + WIDTH);
+#pragma GCC unroll 16
+      for (int r = 0; r < rows; ++r) {
+        const Float value = Vector::all(x[r]);
+        sums[r][0] = Vector::fma(value, left, sums[r][0]);
+        sums[r][1] = Vector::fma(value, right, sums[r][1]);
+      }
+      x += rows;
+      weights += PANEL;
+      if (first == 0) fetch(ahead);
+      ahead += tile.ahead_step;
+    }
+    const Finish finish(tile, first);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      finish.row(r, 0, sums[r][0]);
+      finish.row(r, 1, sums[r][1]);
+    }
+  }
+}
+
+template <int rows>
+void int8_tile_of(const Tile& tile) {
+  for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
+    Int sums[rows][2];
+    for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::all(tile.row_offset[r]);
+    const int8_t* x = static_cast<const int8_t*>(tile.x);
+    const uint8_t* weights = static_cast<const uint8_t*>(tile.panel) + 4 * first;
+    const char* ahead = tile.ahead;
+    for (int64_t k = 0; k < tile.steps; ++k) {
+      const Int left = Vector::load4(weights), right = Vector::load4(weights + 4 * WIDTH);
+#pragma GCC unroll 16
+      for (int r = 0; r < rows; ++r) {
+        int32_t four;
+        std::memcpy(&four, x + 4 * r, 4);
+        const Int value = Vector::all(four);
+        sums[r][0] = Vector::dot4(sums[r][0], left, value);
+        sums[r][1] = Vector::dot4(sums[r][1], right, value);
+      }
+      x += 4 * rows;
+      weights += 4 * PANEL;
+      if (first == 0) fetch(ahead);
+      ahead += tile.ahead_step;
+    }
+    const Finish finish(tile, first);
+    const Float scale[2] = {finish.some(tile.scale, 0), finish.some(tile.scale, 1)};
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      const Float row_scale = Vector::all(tile.row_scale[r]);
+      for (int h = 0; h < 2; ++h) {
+        finish.row(r, h, Vector::mul(Vector::to_float(sums[r][h]), Vector::mul(row_scale, scale[h])));
+      }
+    }
+  }
+}
+
+// tile_of<rows> for a number of rows that is known only now.
+template <int most>
+void float_tile(const Tile& tile, int rows) {
+  if constexpr (most > 1) {
+    if (rows < most) return float_tile<most - 1>(tile, rows);
+  }
+  float_tile_of<most>(tile);
+}
+
+template <int most>
+void int8_tile(const Tile& tile, int rows) {
+  if constexpr (most > 1) {
+    if (rows < most) return int8_tile<most - 1>(tile, rows);
+  }
+  int8_tile_of<most>(tile);
+}
+
+void pack_float(const float* x, int rows, int64_t depth, float* packed) {
+  if (rows == 1) {
+    std::memcpy(packed, x, depth * sizeof(float));
+    return;
+  }
+  for (int r = 0; r < rows; ++r) {
+    const float* row = x + r * depth;
+    for (int64_t k = 0; k < depth; ++k) packed[k * rows + r] = row[k];
+  }
+}
+
+void pack_int8(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset) {
+  for (int r = 0; r < rows; ++r) {
+    const float* row = x + r * depth;
+    Int most = Vector::all(int32_t{0});
+    for (int64_t k = 0; k < depth; k += WIDTH) {
+      const int64_t left = depth - k;
+      const Float values = Vector::load_some(row + k, Vector::mask(left < WIDTH ? static_cast<int>(left) : WIDTH));
+      most = Vector::max_int(most, Vector::abs_bits(values));  // as integers, so that what is no number stays
+    }
+    const int32_t most_bits = Vector::max_of_int(most);
+    float scale;
+    std::memcpy(&scale, &most_bits, 4);
+    scale /= 127;
+    row_scale[r] = scale;
+    const Float divisor = Vector::all(scale == 0 ? INFINITY : scale);
+    Int sum = Vector::all(int32_t{0});
+    for (int64_t k = 0; k < depth; k += WIDTH) {
+      const int64_t left = depth - k < WIDTH ? depth - k : WIDTH;
+      const Float values = Vector::load_some(row + k, Vector::mask(static_cast<int>(left)));
+      int8_t bytes[WIDTH];
+      const Int rounded = Vector::to_int(Vector::div(values, divisor));
+      Vector::to_bytes(rounded, bytes);
+      sum = Vector::add_int(sum, rounded);
+      for (int i = 0; i < left; i += 4) std::memcpy(packed + (k + i) * rows + 4 * r, bytes + i, 4);
+    }
+    row_offset[r] = static_cast<int32_t>(0u - 128u * static_cast<uint32_t>(Vector::sum_int(sum)));
+  }
+}
+
+void widen_float16(const uint16_t* values, int64_t count, float* wide) {
+  for (int64_t i = 0; i < count; i += WIDTH) Vector::store(wide + i, Vector::widen_float16(values + i));
+}
+
+void widen_bfloat16(const uint16_t* values, int64_t count, float* wide) {
+  for (int64_t i = 0; i < count; i += WIDTH) Vector::store(wide + i, Vector::widen_bfloat16(values + i));
+}
+
+INLINE Float polynomial(Float, Float sum) { return sum; }
+
+// The polynomial in x whose highest coefficient is `sum`, followed by these.
+template <typename... Rest>
+INLINE Float polynomial(Float x, Float sum, float next, Rest... rest) {
+  return polynomial(x, Vector::fma(sum, x, Vector::all(next)), rest...);
+}
+
+// e^x: x = n ln 2 + r with ln 2 in two parts (Cody and Waite), and the Taylor series of e^r for |r| <= ln(2) / 2.
+INLINE Float exponential(Float x) {
+  x = Vector::max(Vector::all(-87.0f), Vector::min(Vector::all(88.0f), x));
+  const Int n = Vector::to_int(Vector::mul(x, Vector::all(1.44269504f)));
+  const Float whole = Vector::to_float(n);
+  const Float r = Vector::fma(whole, Vector::all(2.12194440e-4f), Vector::fma(whole, Vector::all(-0.693359375f), x));
+  const Float series =
+      polynomial(r, Vector::all(1.0f / 5040), 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f);
+  return Vector::mul(series, Vector::power_of_two(n));
+}
+
+INLINE Float sigmoid(Float x) {
+  const Float one = Vector::all(1.0f);
+  return Vector::div(one, Vector::add(one, exponential(Vector::sub(Vector::zero(), x))));
+}
+
+// tanh x: x + x^3 p(x^2) where |x| < 0.625 (p is a least-maximum fit, within 4e-9), else 1 - 2 / (e^2x + 1).
+INLINE Float hyperbolic_tangent(Float x) {
+  const Float square = Vector::mul(x, x);
+  const Float p = polynomial(square, Vector::all(-5.71703656e-3f), 2.06505790e-2f, -5.37434953e-2f, 1.33314912e-1f,
+                             -3.33332839e-1f);
+  const Float small = Vector::fma(Vector::mul(x, square), p, x);
+  const Float one = Vector::all(1.0f);
+  const Float power = exponential(Vector::add(x, x));
+  const Float large = Vector::sub(one, Vector::div(Vector::all(2.0f), Vector::add(power, one)));
+  return Vector::if_less(square, Vector::all(0.625f * 0.625f), small, large);
+}
+
+// erf |x| = 1 - t p(t) e^-x^2 with t = 1 / (1 + |x| / 2); p is a least-maximum fit, within 1.2e-8.
+INLINE Float error_function(Float x) {
+  const Float one = Vector::all(1.0f);
+  const Float minus = Vector::sub(Vector::zero(), x);
+  const Float size = Vector::max(minus, x);
+  const Float t = Vector::div(one, Vector::fma(size, Vector::all(0.5f), one));
+  const Float p = polynomial(t, Vector::all(5.88014983e-2f), -2.18237231e-1f, 1.22177005e-1f, 3.07681757e-1f,
+                             1.30843147e-1f, 3.21698801e-1f, 2.77035034e-1f);
+  const Float rest = Vector::mul(Vector::mul(t, p), exponential(Vector::mul(minus, x)));
+  const Float result = Vector::sub(one, rest);
+  return Vector::if_less(x, Vector::zero(), Vector::sub(Vector::zero(), result), result);
+}
+
+struct Silu {
+  INLINE Float operator()(Float x) const { return Vector::mul(x, sigmoid(x)); }
+};
+
+struct Gelu {
+  INLINE Float operator()(Float x) const {
+    const Float phi = Vector::add(Vector::all(1.0f), error_function(Vector::mul(x, Vector::all(0.707106781f))));
+    return Vector::mul(Vector::mul(x, Vector::all(0.5f)), phi);
+  }
+};
+
+struct GeluTanh {
+  INLINE Float operator()(Float x) const {
+    const Float cube = Vector::mul(Vector::mul(x, x), x);
+    const Float inner = Vector::mul(Vector::fma(cube, Vector::all(0.044715f), x), Vector::all(0.797884561f));
+    return Vector::mul(Vector::mul(x, Vector::all(0.5f)), Vector::add(Vector::all(1.0f), hyperbolic_tangent(inner)));
+  }
+};
+
+struct Tanh {
+  INLINE Float operator()(Float x) const { return hyperbolic_tangent(x); }
+};
+
+struct Sigmoid {
+  INLINE Float operator()(Float x) const { return sigmoid(x); }
+};
+
+struct Relu {
+  INLINE Float operator()(Float x) const { return Vector::max(Vector::zero(), x); }
+};
+
+template <typename Function>
+void apply(Function function, float* values, int64_t count) {
+  for (int64_t i = 0; i < count; i += WIDTH) Vector::store(values + i, function(Vector::load(values + i)));
+}
+
+void activate(Activation activation, float* values, int64_t count) {
+  switch (activation) {
+    case Activation::none: return;
+    case Activation::relu: return apply(Relu(), values, count);
+    case Activation::gelu: return apply(Gelu(), values, count);
+    case Activation::gelu_tanh: return apply(GeluTanh(), values, count);
+    case Activation::silu: return apply(Silu(), values, count);
+    case Activation::tanh: return apply(Tanh(), values, count);
+    case Activation::sigmoid: return apply(Sigmoid(), values, count);
+  }
+}
+
+// The lanes of a row of `count` floats that begin at i.
+INLINE Vector::Mask lanes(int64_t count, int64_t i) {
+  return Vector::mask(count - i < WIDTH ? static_cast<int>(count - i) : WIDTH);
+}
+
+// The sum of (row - shift)^2.
+INLINE float sum_of_squares(const float* row, int64_t count, float shift) {
+  Float sum = Vector::zero();
+  for (int64_t i = 0; i < count; i += WIDTH) {
+    const Vector::Mask mask = lanes(count, i);
+    const Float distance = Vector::keep(Vector::sub(Vector::load_some(row + i, mask), Vector::all(shift)), mask);
+    sum = Vector::fma(distance, distance, sum);
+  }
+  return Vector::sum(sum);
+}
+
+// row = (row - shift) * factor * gain + offset, if there is an offset.
+INLINE void rescale(float* row, int64_t count, float shift, float factor, const float* gain, const float* offset) {
+  for (int64_t i = 0; i < count; i += WIDTH) {
+    const Vector::Mask mask = lanes(count, i);
+    Float value = Vector::sub(Vector::load_some(row + i, mask), Vector::all(shift));
+    value = Vector::mul(Vector::mul(value, Vector::all(factor)), Vector::load_some(gain + i, mask));
+    if (offset != nullptr) value = Vector::add(value, Vector::load_some(offset + i, mask));
+    Vector::store_some(row + i, value, mask);
+  }
+}
+
+void layer_norm(float* row, int64_t count, const float* gain, const float* offset, float epsilon) {
+  Float sum = Vector::zero();
+  for (int64_t i = 0; i < count; i += WIDTH) sum = Vector::add(sum, Vector::load_some(row + i, lanes(count, i)));
+  const float mean = Vector::sum(sum) / count;
+  const float variance = sum_of_squares(row, count, mean) / count;
+  rescale(row, count, mean, 1.0f / std::sqrt(variance + epsilon), gain, offset);
+}
+
+void rms_norm(float* row, int64_t count, const float* gain, float epsilon) {
+  const float square = sum_of_squares(row, count, 0.0f) / count;
+  rescale(row, count, 0.0f, 1.0f / std::sqrt(square + epsilon), gain, nullptr);
+}
+
+constexpr Routines ROUTINES = {
+    Vector::rows,   float_tile<Vector::rows>, int8_tile<Vector::rows>, pack_float, pack_int8,
+    widen_float16, widen_bfloat16,           activate,                layer_norm, rms_norm,
+};
+
+}  // namespace
+}  // namespace xformc

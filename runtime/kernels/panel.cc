@@ -1,0 +1,42 @@
+#include "panel.h"
+
+namespace xformc {
+namespace {
+
+Element element_of(Precision precision) {
+  switch (precision) {
+    case Precision::float32: return FLOAT;
+    case Precision::int8: return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
+    default: return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16;
+  }
+}
+
+}  // namespace
+
+Precision precision_of(const std::string& name) {
+  if (name == "float32") return Precision::float32;
+  if (name == "float16") return Precision::float16;
+  if (name == "bfloat16") return Precision::bfloat16;
+  if (name == "int8") return Precision::int8;
+  fail("the precision '" + name + "' is none of float32, float16, bfloat16, int8");
+}
+
+int64_t panel_bytes(Precision precision, int64_t depth) {
+  switch (precision) {
+    case Precision::float32: return depth * PANEL * 4;
+    case Precision::int8: return (depth + 3) / 4 * PANEL * 4;
+    default: return depth * PANEL * 2;
+  }
+}
+
+const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int64_t outputs, int64_t depth) {
+  const auto info = weight.GetTensorTypeAndShapeInfo();
+  const int64_t panels = (outputs + PANEL - 1) / PANEL;
+  const Shape shape =
+      precision == Precision::int8 ? Shape{panels, (depth + 3) / 4, PANEL, 4} : Shape{panels, depth, PANEL};
+  require(info.GetElementType() == element_of(precision), "the weight's element type does not fit its precision");
+  require(info.GetShape() == shape, "the weight's panels do not fit the depth of x and the outputs");
+  return static_cast<const char*>(weight.GetTensorRawData());
+}
+
+}  // namespace xformc

@@ -1,0 +1,20 @@
+// Weights stored in panels of 32 outputs (docs/kernels.md): how large they are, and whether a tensor is one.
+#pragma once
+
+#include "gemm.h"
+#include "kernel.h"
+
+namespace xformc {
+
+enum class Precision { float32, float16, bfloat16, int8 };
+
+// The precision of that name; an exception if there is none.
+Precision precision_of(const std::string& name);
+
+// The bytes of a panel of weights that take `depth` numbers each.
+int64_t panel_bytes(Precision precision, int64_t depth);
+
+// The data of a weight; an exception unless it is stored with this precision and these sizes.
+const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int64_t outputs, int64_t depth);
+
+}  // namespace xformc
