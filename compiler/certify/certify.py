@@ -55,7 +55,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     for name in (SPEC, CERTIFICATE):
         if name not in manifest.files:
             raise UserError(f"{name} is not among the engine's files", place=str(folder), hint=_REBUILD)
-    compiled = compile_engine(load_spec(folder / SPEC))
+    compiled = compile_engine(load_spec(folder / SPEC), manifest.target)
     _check_claims(folder, manifest, compiled)
     module = TorchModule(compiled.graph).eval()
     module.load_arrays(engine_parameters(compiled.graph, folder / MODEL))

@@ -154,9 +154,7 @@ def _fits(found: _Found) -> bool:
     return len(own) == 1 and shared <= set(value.type.names) & set(query.value.type.names) and bool(queries)
 
 
-def _write(
-    builder: GraphBuilder, values: dict[str, Value], found: _Found, reader: _Reader, arranged: bool
-) -> Value:
+def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reader: _Reader, arranged: bool) -> Value:
     """Write the op, its inputs in the orders of axes that it computes in or, if not `arranged`, with the depth last."""
     assert found.query is not None and found.key is not None
     name, place = found.last.outputs[0].name, found.last.place
