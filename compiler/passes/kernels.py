@@ -6,7 +6,7 @@ written in place, and a beam that is reordered moves only the numbers of its anc
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from xformc.compiler.graph.axes import Axis, Type
@@ -246,7 +246,7 @@ class _Lowering:
         for node in self.graph.nodes:
             if not isinstance(node.op, Linear) or node.inputs[1].name not in self.packable:
                 continue
-            chain = self._chain(node)
+            chain = self._chain(node, chains)
             if len(chain.nodes) > 1:
                 chains.update((id(item), chain) for item in chain.nodes)
                 continue
@@ -254,7 +254,8 @@ class _Lowering:
             alike[node.inputs[0].name, node.op.over, len(node.inputs), precision].append(node)
         return chains, {id(group[0]): group for group in alike.values()}
 
-    def _chain(self, node: Node) -> _Chain:
+    def _chain(self, node: Node, taken: Mapping[int, _Chain]) -> _Chain:
+        """The projection with what it can do of what comes after it, unless another one does that."""
         chain = _Chain([node])
         after = self._only_user(node)
         if after is not None and isinstance(after.op, Unary) and after.op.function in ACTIVATIONS:
@@ -262,7 +263,7 @@ class _Lowering:
             chain.nodes.append(after)
             after = self._only_user(after)
         result = chain.last.outputs[0]
-        if after is not None and isinstance(after.op, Add):
+        if after is not None and isinstance(after.op, Add) and id(after) not in taken:
             other = after.inputs[1] if after.inputs[0] == result else after.inputs[0]
             if other.type == result.type == after.outputs[0].type and other != result:
                 chain.residual = other

@@ -91,14 +91,13 @@ class _Sampling:
         batch, capacity = onnx.op("Shape", prompt, start=0, end=1), onnx.op("Unsqueeze", positions, [0])
         self.resident = emit_resident(onnx, self.decoder.resident, batch, capacity)
         shortest = onnx.op("Sub", onnx.op("ReduceMin", self.given, keepdims=0), 1)
-        self.start = onnx.op("Min", shortest, positions)
-        states = self._read(onnx, self.start)
+        self.start, states = self._read(onnx, onnx.op("Min", shortest, positions))
         return self._sample(onnx, onnx.op("Sub", positions, self.start), states)
 
-    def _read(self, onnx: OnnxEmitter, trips: str) -> tuple[str, ...]:
-        """The states after the first `trips` tokens, which every text has."""
+    def _read(self, onnx: OnnxEmitter, trips: str) -> tuple[str, tuple[str, ...]]:
+        """How many tokens were read, the first `trips` of them, which every text has, and the states after them."""
         if not self.decoder.states and self.decoder.resident is None:
-            return ()
+            return trips, ()
         batch = onnx.op("Shape", self.inputs.prompt, start=0, end=1)
         initial = emit_states(onnx, self.decoder, {"batch": batch}, self.constants)
         step = self.decoder.step
@@ -107,10 +106,12 @@ class _Sampling:
 
         def body(scope: OnnxEmitter, iteration: str, states: list[str]) -> Turn:
             token = scope.op("Gather", self.texts, iteration, axis=1)
-            results = self._step(scope, silent, token, iteration, states)
-            return scope.op("Identity", True), results[: len(states)], []
+            results = self._step(scope, silent, token, iteration, states[1:])
+            return scope.op("Identity", True), [scope.op("Add", iteration, 1), *results[: len(states) - 1]], []
 
-        return onnx.loop(trips, list(zip(self.state_types, initial, strict=True)), body, frozenset({"batch"}))
+        carried = [(Type("int64"), 0), *zip(self.state_types, initial, strict=True)]
+        read, *states = onnx.loop(trips, carried, body, frozenset({"batch"}))
+        return read, tuple(states)
 
     def _sample(self, onnx: OnnxEmitter, trips: str, states: tuple[str, ...]) -> SampleResult:
         zeros = onnx.op("Sub", self.given, self.given)
