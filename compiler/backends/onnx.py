@@ -12,6 +12,7 @@ from xformc.compiler import ops
 from xformc.compiler.backends.initializers import Initializers
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.graph.precision import Precision
 from xformc.compiler.graph.rules import Operand, to_onnx
 from xformc.runtime.manifest import Target
 
@@ -164,9 +165,21 @@ class Emitter:
         """A parameter [new, width] in the panels of docs/kernels.md: the names of it and of its scale, if any."""
         return self.weights.packed(name, new, width)
 
-    def precision_of(self, name: str) -> str:
+    def stored(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """A parameter [new, width] as standard operators take it: the names of it and of its scale, if it has one."""
+        return self.weights.rows(name, new, width)
+
+    def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """An int4 parameter [new, width] as MatMulNBits takes it: the names of it and of its scale."""
+        return self.weights.blocks(name, new, width)
+
+    def precision_of(self, name: str) -> Precision:
         """In which numbers a parameter is stored, by its name in the graph."""
         return self.weights.precision_of(name)
+
+    def outermost(self, key: str, make: Callable[["Emitter"], str]) -> str:
+        """What `make` writes into the outermost scope, once for this key: what no turn of a loop needs to repeat."""
+        return self._root.once(key, lambda: make(self._root))
 
     def operand(self, value: Operand) -> str:
         """The name of an input: itself, or that of the constant, which the model holds once."""

@@ -6,6 +6,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import Cost
 from xformc.compiler.graph.graph import Graph, Node, Op, Value
+from xformc.compiler.graph.precision import Precision
 from xformc.errors import UserError
 
 R = TypeVar("R", bound=Callable[..., object])
@@ -94,8 +95,20 @@ class OnnxEmitter(Protocol):
         """A parameter [new, width] in the panels of docs/kernels.md: the names of it and of its scale, if any."""
         ...
 
-    def precision_of(self, name: str) -> str:
+    def stored(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """A parameter [new, width] as standard operators take it: the names of it and of its scale, if it has one."""
+        ...
+
+    def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """An int4 parameter [new, width] as MatMulNBits takes it: the names of it and of its scale."""
+        ...
+
+    def precision_of(self, name: str) -> Precision:
         """In which numbers a parameter is stored, by its name in the graph."""
+        ...
+
+    def outermost(self, key: str, make: Callable[["OnnxEmitter"], str]) -> str:
+        """What `make` writes into the outermost scope, once for this key: what no turn of a loop needs to repeat."""
         ...
 
     def shape(self, axes: Sequence[Axis]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
@@ -19,6 +20,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
+from xformc.compiler.ops.rounded import emit_rows
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,11 @@ def _embedding_torch(op: Embedding, node: Node, torch: TorchNamespace) -> Callab
 @to_onnx.rule(Embedding)
 def _embedding_onnx(op: Embedding, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     ids, table = inputs
-    return (onnx.op("Gather", table, ids, axis=0),)
+    new, *rest = node.inputs[1].type.sizes()
+    rows = emit_rows(onnx, ids, table, new, prod(rest))
+    if onnx.precision_of(table) == "float32" or len(rest) == 1:
+        return (rows,)
+    return (onnx.op("Reshape", rows, onnx.shape(node.outputs[0].type.axes)),)
 
 
 @cost.rule(Embedding)

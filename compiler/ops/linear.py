@@ -11,6 +11,7 @@ from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
 from xformc.compiler.ops.layout import aligner, emit_aligned
+from xformc.compiler.ops.rounded import emit_product
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     width = prod(weight.sizes()) // new
     rows = onnx.op("Reshape", emit_aligned(onnx, inputs[0], x, ordered), [-1, width])
     bias = [onnx.flat(name, new) for name in inputs[2:]]
-    product = onnx.op("Gemm", rows, onnx.flat(inputs[1], new, width), *bias, transB=1)
+    product = emit_product(onnx, rows, inputs[1], new, width, bias)
     return (onnx.op("Reshape", product, onnx.shape(node.outputs[0].type.axes)),)
 
 

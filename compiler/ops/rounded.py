@@ -1,0 +1,142 @@
+"""ONNX nodes for matrices that a model stores rounded: products with them, and looking up their rows.
+
+int8 rounds the factor, too, each row by its own largest number, so that no row depends on another. 16-bit weights only
+save space: they are made float32 when the model is loaded.
+"""
+
+from collections.abc import Callable
+
+from xformc.compiler.graph.precision import Precision
+from xformc.compiler.graph.rules import OnnxEmitter
+
+FLOAT, UINT8 = 1, 2
+"""ONNX's numbers for these types."""
+
+BLOCK = 32
+"""Neighbours of a row that share one scale in int4."""
+
+_LARGEST, _ZERO = 127, 128
+_TINY = 1e-30
+"""Stands for the largest number of a row of zeros."""
+
+Product = Callable[[OnnxEmitter, str, str, int, int, list[str]], str]
+
+
+def emit_product(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
+    """`rows [.., width] * weight^T + bias` as [rows, new]; `bias` has one name or none, rows are a matrix."""
+    return _PRODUCTS[onnx.precision_of(weight)](onnx, rows, weight, new, width, bias)
+
+
+def emit_rows(onnx: OnnxEmitter, ids: str, table: str, new: int, width: int) -> str:
+    """The rows of a table [new, width] that is stored rounded: [.., width] for ids [..]."""
+    return _ROWS[onnx.precision_of(table)](onnx, ids, table, new, width)
+
+
+def _exact(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
+    return onnx.op("Gemm", rows, onnx.flat(weight, new, width), *bias, transB=1)
+
+
+def _halved(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
+    name, _ = onnx.stored(weight, new, width)
+    matrix = onnx.outermost(f"float32 {name}", lambda scope: scope.op("Cast", name, to=FLOAT))
+    return onnx.op("Gemm", rows, matrix, *bias, transB=1)
+
+
+def _bytes(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
+    """`scale_x * scale * sum(q_x * q)`, as docs/kernels.md has it; the sum is exact."""
+    name, scale = onnx.stored(weight, new, width)
+    assert scale is not None
+    columns = onnx.outermost(f"columns {name}", lambda scope: scope.op("Transpose", name, perm=[1, 0]))
+    step = onnx.once(f"step of {rows}", lambda: _step(onnx, rows))
+    rounded = onnx.once(f"int8 {rows}", lambda: _round(onnx, rows, step))
+    total = onnx.op("MatMulInteger", rounded, columns, _constant(onnx, _ZERO))
+    product = onnx.op("Mul", onnx.op("Mul", onnx.op("Cast", total, to=FLOAT), scale), step)
+    return onnx.op("Add", product, *bias) if bias else product
+
+
+def _step(onnx: OnnxEmitter, rows: str) -> str:
+    """What 1 stands for in each row [rows, 1]: its largest number without sign / 127."""
+    largest = onnx.op("ReduceMax", onnx.op("Abs", rows), [-1], keepdims=1)
+    return onnx.op("Div", onnx.op("Max", largest, _TINY), float(_LARGEST))
+
+
+def _round(onnx: OnnxEmitter, rows: str, step: str) -> str:
+    """The rows as uint8 around 128: the integer product of ONNX Runtime is fastest for these."""
+    steps = onnx.op("Squeeze", step, [-1])
+    zeros = onnx.op("Expand", _constant(onnx, _ZERO), onnx.op("Shape", steps))
+    return onnx.op("QuantizeLinear", rows, steps, zeros, axis=0)
+
+
+def _constant(onnx: OnnxEmitter, value: int | list[int]) -> str:
+    """One uint8 or a vector of them."""
+    return onnx.outermost(f"uint8 {value}", lambda scope: scope.op("Cast", value, to=UINT8))
+
+
+def _nibbles(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
+    if onnx.fused:
+        name, scale = onnx.blocks(weight, new, width)
+        assert scale is not None
+        sizes = {"N": new, "K": width, "bits": 4, "block_size": BLOCK, "accuracy_level": 4}
+        product = onnx.op("MatMulNBits", rows, name, scale, domain="com.microsoft", **sizes)
+        return onnx.op("Add", product, *bias) if bias else product
+    return onnx.op("Gemm", rows, _restored(onnx, weight, new, width), *bias, transB=1)
+
+
+def _restored(onnx: OnnxEmitter, weight: str, new: int, width: int) -> str:
+    """An int4 matrix in float32, once for each run of the model."""
+    name, scale = onnx.stored(weight, new, width)
+    assert scale is not None
+
+    def write(scope: OnnxEmitter) -> str:
+        return scope.op("DequantizeLinear", name, scale, axis=1, block_size=BLOCK)
+
+    return onnx.outermost(f"float32 {name}", write)
+
+
+_PRODUCTS: dict[Precision, Product] = {
+    "float32": _exact,
+    "float16": _halved,
+    "bfloat16": _halved,
+    "int8": _bytes,
+    "int4": _nibbles,
+}
+
+
+def _exact_rows(onnx: OnnxEmitter, ids: str, table: str, new: int, width: int) -> str:
+    return onnx.op("Gather", table, ids, axis=0)
+
+
+def _halved_rows(onnx: OnnxEmitter, ids: str, table: str, new: int, width: int) -> str:
+    name, _ = onnx.stored(table, new, width)
+    return onnx.op("Cast", onnx.op("Gather", name, ids, axis=0), to=FLOAT)
+
+
+def _byte_rows(onnx: OnnxEmitter, ids: str, table: str, new: int, width: int) -> str:
+    name, scale = onnx.stored(table, new, width)
+    assert scale is not None
+    rows = onnx.op("Cast", onnx.op("Gather", name, ids, axis=0), to=FLOAT)
+    return onnx.op("Mul", rows, onnx.op("Unsqueeze", onnx.op("Gather", scale, ids, axis=0), [-1]))
+
+
+def _nibble_rows(onnx: OnnxEmitter, ids: str, table: str, new: int, width: int) -> str:
+    if not onnx.fused:
+        return onnx.op("Gather", _restored(onnx, table, new, width), ids, axis=0)
+    name, scale = onnx.blocks(table, new, width)
+    assert scale is not None
+    pairs = onnx.op("Unsqueeze", onnx.op("Gather", name, ids, axis=0), [-1])
+    shifted = onnx.op("BitShift", pairs, _constant(onnx, [0, 4]), direction="RIGHT")
+    halves = onnx.op("BitwiseAnd", shifted, _constant(onnx, 15))
+    numbers = onnx.op("Sub", onnx.op("Cast", halves, to=FLOAT), 8.0)
+    scales = onnx.op("Gather", scale, ids, axis=0)
+    blocks = onnx.op("Mul", numbers, onnx.op("Unsqueeze", scales, [-1, -2]))
+    shape = onnx.op("Concat", onnx.op("Shape", ids), [-(-width // BLOCK) * BLOCK], axis=0)
+    return onnx.op("Slice", onnx.op("Reshape", blocks, shape), [0], [width], [-1])
+
+
+_ROWS: dict[Precision, Callable[[OnnxEmitter, str, str, int, int], str]] = {
+    "float32": _exact_rows,
+    "float16": _halved_rows,
+    "bfloat16": _halved_rows,
+    "int8": _byte_rows,
+    "int4": _nibble_rows,
+}

@@ -1,0 +1,106 @@
+"""Products with matrices that are stored rounded, and their rows, against numpy; in both targets, in any batch."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tests.one_op import Case, one_op
+from xformc.compiler.backends.initializers import MODEL, Initializers, read_parameters, save_model
+from xformc.compiler.backends.models import forward_model
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.graph.precision import Precision
+from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.linear import Linear
+from xformc.runtime.manifest import Target
+from xformc.runtime.session import open_model
+
+SIZES = {"b": 3, "t": 4, "k": 5, "d": 14, "h": 3, "o": 11, "v": 23}
+LINEAR = Case(Linear(("k", "d")), (("b", "t", "k", "d"),), (("h", "o", "k", "d"), ("h", "o")))
+TABLE = Case(Embedding(), (("b", "t"),), (("v", "d", "k"),), ("int64",))
+ROUNDED: tuple[Precision, ...] = ("float16", "bfloat16", "int8", "int4")
+
+
+class Stored:
+    """A one-op model whose parameters are stored in a precision, and those parameters as they are stored."""
+
+    def __init__(self, case: Case, precision: Precision, folder: Path, target: Target) -> None:
+        graph = one_op(case, SIZES)
+        module = TorchModule(graph, seed=3)
+        weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()}, {"p/0": precision})
+        save_model(forward_model(graph, weights, target=target), weights, folder)
+        self.parameters = read_parameters(folder / MODEL, {item.name: item.type.sizes() for item in graph.parameters})
+        self.session = open_model(folder / MODEL, target=target)
+        module.load_arrays(self.parameters)
+        self.module = module
+
+    def run(self, x: NDArray) -> NDArray:
+        (result,) = self.session.run(None, {"x0": x})
+        return result
+
+    def exact(self, x: NDArray) -> NDArray:
+        with torch.inference_mode():
+            return self.module(torch.from_numpy(x)).numpy()
+
+
+def inputs(seed: int = 0) -> NDArray[np.float32]:
+    """Rows of very different sizes, one of zeros."""
+    x = np.random.default_rng(seed).standard_normal((3, 4, 5, 14)).astype(np.float32)
+    x *= np.float32(10.0) ** np.arange(-4, 8, dtype=np.float32).reshape(3, 4, 1, 1)
+    x[1, 1] = 0
+    return x
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_rows_of_a_rounded_table_are_exact(precision: Precision, target: Target, tmp_path: Path) -> None:
+    stored = Stored(TABLE, precision, tmp_path, target)
+    ids = np.random.default_rng(0).integers(0, 23, (3, 4))
+    assert np.array_equal(stored.run(ids), stored.parameters["p/0"][ids])
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_products_with_16_bits_are_those_of_float32(precision: Precision, target: Target, tmp_path: Path) -> None:
+    stored, x = Stored(LINEAR, precision, tmp_path, target), inputs()
+    np.testing.assert_allclose(stored.run(x), stored.exact(x), rtol=1e-4, atol=1e-6 * np.abs(x).max())
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+def test_int8_rounds_each_row_by_its_own_largest_number(target: Target, tmp_path: Path) -> None:
+    stored, x = Stored(LINEAR, "int8", tmp_path, target), inputs()
+    rows = x.reshape(12, 70)
+    step = np.abs(rows).max(1, keepdims=True) / np.float32(127)
+    rounded = np.rint(np.divide(rows, step, where=step > 0, out=np.zeros_like(rows))).astype(np.float64) * step
+    weight, bias = (stored.parameters[name].astype(np.float64) for name in ("p/0", "p/1"))
+    expected = (rounded @ weight.reshape(33, 70).T + bias.reshape(-1)).reshape(3, 4, 3, 11)
+    np.testing.assert_allclose(stored.run(x), expected, rtol=1e-4, atol=0)
+
+
+def test_int4_rounds_no_factor_where_operators_are_standard(tmp_path: Path) -> None:
+    stored, x = Stored(LINEAR, "int4", tmp_path, "portable"), inputs()
+    np.testing.assert_allclose(stored.run(x), stored.exact(x), rtol=1e-4, atol=1e-6 * np.abs(x).max())
+
+
+def test_int4_rounds_a_factor_to_8_bits_with_fused_operators(tmp_path: Path) -> None:
+    stored, x = Stored(LINEAR, "int4", tmp_path, "cpu"), inputs()
+    found, expected = stored.run(x), stored.exact(x)
+    size = np.abs(x).reshape(3, 4, -1).max(-1)[..., None, None] * np.abs(stored.parameters["p/0"]).sum((2, 3))
+    assert (np.abs(found - expected) <= size / 127 + 1e-6).all()
+
+
+@pytest.mark.parametrize("case", [LINEAR, TABLE])
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+@pytest.mark.parametrize("precision", ["int8", "int4"])
+def test_each_row_is_the_same_in_every_batch(precision: Precision, target: Target, case: Case, tmp_path: Path) -> None:
+    stored = Stored(case, precision, tmp_path, target)
+    x = inputs() if case is LINEAR else np.arange(12).reshape(3, 4)
+    together = stored.run(x)
+    for row in range(3):
+        alone = stored.run(x[row : row + 1, :1])[0, 0]
+        if precision == "int8" or case is TABLE:
+            assert np.array_equal(alone, together[row, 0])
+        else:
+            np.testing.assert_allclose(alone, together[row, 0], rtol=1e-4, atol=1e-5 * np.abs(x[row]).max())
