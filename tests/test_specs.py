@@ -5,15 +5,26 @@ from pathlib import Path
 import pytest
 from small_specs import names, small
 
+from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.build import build_engine
+from xformc.runtime.manifest import Target
 
 NAMES = names()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_spec_is_certified(name: str, tmp_path: Path) -> None:
+    build(name, ("cpu", "portable")[NAMES.index(name) % 2], tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_spec_is_certified_with_kernels(name: str, tmp_path: Path) -> None:
+    kernel_library()
+    build(name, "native", tmp_path)
+
+
+def build(name: str, target: Target, tmp_path: Path) -> None:
     spec = small(name, tmp_path)
-    target = ("cpu", "portable")[NAMES.index(name) % 2]
     certificate = build_engine(spec, None, None, target, tmp_path / "engine")
     assert certificate.passed
     stages = {stage.name for stage in certificate.stages}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.runtime.kernel_session import kernel_library
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify.subject import Subject
@@ -51,10 +52,12 @@ def make_subject(tiny_spec: Spec, tiny_graph: Graph, tmp_path: Path) -> Callable
     """A subject whose engine is in `tmp_path/engine`; nothing is written there yet."""
 
     def make(seed: int = 0, *, target: Target = "portable") -> Subject:
+        if target == "native":
+            kernel_library()
         module = eager_to_end(TorchModule(tiny_graph, seed=seed).eval(), 2 + seed % 2)
         folder = tmp_path / f"engine-{seed}-{target}"
         folder.mkdir(exist_ok=True)
-        return Subject(compile_engine(tiny_spec), module, folder, target)
+        return Subject(compile_engine(tiny_spec, target), module, folder, target)
 
     return make
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.runtime.kernel_session import kernel_library
 from tests.task_specs import LANGUAGE_MODEL
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.initializers import MODEL, Initializers, save_model
@@ -24,6 +25,7 @@ from xformc.compiler.passes.step import derive_step
 from xformc.compiler.search.uniform import emit_stream, emit_uniform
 from xformc.compiler.spec import load_spec
 from xformc.runtime.manifest import SampleOptions, Target
+from xformc.runtime.session import open_model
 
 ALL = SampleOptions(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=12)
 OPTIONS = {
@@ -103,9 +105,11 @@ def make(tmp_path: Path) -> Make:
     def build(
         seed: int = 0, *, longest: int | None = None, target: Target = "portable", decoder: str = "cache"
     ) -> LanguageModel:
+        if target == "native":
+            kernel_library()
         path = tmp_path / f"{decoder}.yaml"
         path.write_text(spec_with(DECODERS[decoder]), encoding="utf-8")
-        graph = inference(compile_spec(load_spec(path)))
+        graph = inference(compile_spec(load_spec(path), arranged=target != "native"))
         module = TorchModule(graph, seed=seed).eval()
         with torch.no_grad():
             dict(module.named_parameters())["logits/bias"][END] = 1.0
@@ -113,9 +117,7 @@ def make(tmp_path: Path) -> Make:
         engine = sampling_model(derive_step(graph, "text"), weights, ALL, longest, target=target)
         save_model(engine, weights, tmp_path)
         onnx.checker.check_model(str(tmp_path / MODEL), full_check=True)
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        return LanguageModel(module, onnxruntime.InferenceSession(str(tmp_path / MODEL), options))
+        return LanguageModel(module, open_model(tmp_path / MODEL, target=target))
 
     return build
 
@@ -133,7 +135,7 @@ def followed(
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("target", ["portable", "cpu"])
+@pytest.mark.parametrize("target", ["portable", "cpu", "native"])
 def test_sampling_draws_what_the_definition_draws(make: Make, name: str, target: Target) -> None:
     lm = make(5, target=target)
     seeds = (0, 100, -(2**63), 2**63 - 9)
@@ -142,9 +144,10 @@ def test_sampling_draws_what_the_definition_draws(make: Make, name: str, target:
     assert sum(one.decided for one in results) > 0.9 * sum(one.tokens for one in results)
 
 
+@pytest.mark.parametrize("target", ["portable", "native"])
 @pytest.mark.parametrize("decoder", DECODERS)
-def test_sampling_reads_prompts_with_any_step(make: Make, decoder: str) -> None:
-    results = followed(make(2, decoder=decoder), replace(ALL, top_k=20), range(5))
+def test_sampling_reads_prompts_with_any_step(make: Make, decoder: str, target: Target) -> None:
+    results = followed(make(2, decoder=decoder, target=target), replace(ALL, top_k=20), range(5))
     assert [one.problem for one in results] == [""] * 5
     assert sum(one.decided for one in results) > 0.8 * sum(one.tokens for one in results)
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.compiler.conftest import random_sources
 from xformc.compiler.backends.initializers import save_model
@@ -37,7 +39,12 @@ def random_options(seed: int) -> SearchOptions:
     return SearchOptions(width, width, float(random.uniform(0, 1.5)), float(random.uniform(0, 2)), 6)
 
 
-@pytest.mark.parametrize("target", ["portable", "cpu"])
+@pytest.fixture
+def native_subject(make_subject: MakeSubject) -> Subject:
+    return write_engine(make_subject(3, target="native"))
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu", "native"])
 @pytest.mark.parametrize("seed", range(6))
 def test_search_finds_what_the_reference_finds(make_subject: MakeSubject, seed: int, target: Target) -> None:
     subject = write_engine(make_subject(seed, target=target))
@@ -99,6 +106,23 @@ def test_search_does_not_depend_on_the_neighbours(make_subject: MakeSubject, see
         for rank in range(4):
             assert tokens_of(together, row, rank) == tokens_of(alone, 0, rank)
         np.testing.assert_allclose(together.scores[row], alone.scores[0], atol=1e-4)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_sentence_is_the_same_to_the_bit_in_every_batch(native_subject: Subject, data: st.DataObject) -> None:
+    """With kernels: whoever its neighbours are, wherever it stands, however long the padding is."""
+    options = random_options(data.draw(st.integers(0, 50), label="options"))
+    sources = random_sources(data.draw(st.integers(0, 10**6), label="sources"), 10, 14)
+    rows = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=24), label="rows")
+    padding = data.draw(st.integers(0, 5), label="padding")
+    batch = np.pad(pad([sources[row] for row in rows]), ((0, 0), (0, padding)))
+    together = native_subject.search(batch, options)
+    place = data.draw(st.integers(0, len(rows) - 1), label="place")
+    alone = native_subject.search(sources[rows[place]][None], options)
+    for rank in range(options.n_best):
+        assert tokens_of(together, place, rank) == tokens_of(alone, 0, rank)
+    assert together.scores[place].tobytes() == alone.scores[0].tobytes()
 
 
 def test_search_stops_at_what_the_model_can_decode(make_subject: MakeSubject) -> None:
