@@ -1,10 +1,10 @@
 """The engine: text in; translations with scores, or labels with probabilities, out. All else is in its ONNX model."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +12,22 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.formats import read_manifest
-from xformc.runtime.generate import Continuation, check_seed, continue_prompts, encode_prompt
+from xformc.runtime.generate import Continuation, Prompt, check_seed, continue_prompts, encode_prompt
 from xformc.runtime.interfaces import interface
+from xformc.runtime.job import Job
 from xformc.runtime.manifest import Manifest, check_files
 from xformc.runtime.options import SearchArguments, resolve_options
-from xformc.runtime.predict import Prediction, encode_example, predict_rows
+from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction, encode_example, positions_needed, predict_rows
+from xformc.runtime.rows import Row
 from xformc.runtime.sampling import SampleArguments, resolve_sample_options
 from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.session import Session
+from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.texts import encode_line
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
-from xformc.runtime.translate import Hypothesis, translate_ids
-from xformc.runtime.windows import BATCH_TOKENS, WINDOW, in_windows, positive, whole_window
+from xformc.runtime.translate import Hypothesis, tokens_needed, translate_ids
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -42,43 +46,42 @@ class Engine:
         self,
         texts: Sequence[str],
         *,
-        batch_tokens: int = BATCH_TOKENS,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         **options: Unpack[SearchArguments],
     ) -> list[list[Hypothesis]]:
         """Translate `texts`; for each, in order, up to `n_best` hypotheses, best first.
 
-        A text without words has the one hypothesis "". Texts are decoded together by length, up to
-        `batch_tokens` source tokens with padding at a time; that changes the speed, not the result. A text with
-        more tokens than the engine takes is an error, or with `truncate` it is cut, and a warning logged.
-        The `options` are described in `SearchArguments`.
+        A text without words has the one hypothesis "". Texts are decoded together by length, `workers` batches at
+        once (None: as many as the engine was loaded for). A batch needs `max_batch_tokens` at most: for each
+        sentence, the tokens of the longest source, and those of each hypothesis of the beam at its length limit.
+        Both change the speed and the memory, not the result. A text with more tokens than the engine takes is an
+        error, or with `truncate` it is cut, and a warning logged. The `options` are described in `SearchArguments`.
 
         Raises: UserError for an option out of range, a text that is too long, an engine without a tokenizer.
         """
-        window = whole_window("translate", texts)
-        return list(
-            self.translate_stream(texts, window=window, batch_tokens=batch_tokens, truncate=truncate, **options)
-        )
+        job = self._translation(truncate, options)
+        return job.all(self.session, "translate", texts, Batching(workers, max_batch_tokens))
 
     def translate_stream(
         self,
         texts: Iterable[str],
         *,
-        window: int = WINDOW,
-        batch_tokens: int = BATCH_TOKENS,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         **options: Unpack[SearchArguments],
-    ) -> Iterator[list[Hypothesis]]:
+    ) -> Generator[list[Hypothesis]]:
         """Translate any number of texts in constant memory, as `translate` does, yielding results in order.
 
-        It reads `window` texts ahead, to decode those of like length together; 1 answers each text at once.
+        It reads `window` texts ahead of the results (None: 1,024 for each worker), to decode those of like length
+        together; 1 answers each text before the next is read. What is wrong with a text is raised in its place,
+        after the results of those before it.
         """
-        self._check_task("translate", "translation")
-        resolved, tokenizer = resolve_options(self.manifest, options), self._tokenizer()
-        longest, reads = self.manifest.inputs["source"].longest, partial(tokenizer.encode, "source")
-        encode = partial(encode_line, encode=reads, longest=longest, truncate=truncate)
-        run = partial(translate_ids, self.session, tokenizer, resolved, batch_tokens)
-        return in_windows(texts, encode, run, window, batch_tokens)
+        job = self._translation(truncate, options)
+        return job.stream(self.session, texts, Batching(workers, max_batch_tokens, window))
 
     def search(
         self, source: NDArray[np.int64] | Sequence[Sequence[int]], **options: Unpack[SearchArguments]
@@ -99,7 +102,8 @@ class Engine:
         prompts: Sequence[str],
         *,
         seed: int = 0,
-        batch_tokens: int = BATCH_TOKENS,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         **options: Unpack[SampleArguments],
     ) -> list[Continuation]:
@@ -107,72 +111,95 @@ class Engine:
 
         The random numbers of the first prompt are those of `seed`, those of the second of `seed + 1`, and so on: a
         continuation depends on its prompt, its seed and the `options`, which `SampleArguments` describes, not on the
-        other prompts. Prompts are run together by length, up to `batch_tokens` tokens, those to be generated counted.
-        A prompt with more tokens than the engine takes is an error, or with `truncate` only its end is read.
+        other prompts. Prompts are run together by length, `workers` batches at once, each of `max_batch_tokens`
+        tokens at most, those to be generated counted. A prompt with more tokens than the engine takes is an error,
+        or with `truncate` only its end is read.
 
         Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer.
         """
-        window = whole_window("generate", prompts)
-        return list(
-            self.generate_stream(
-                prompts, seed=seed, window=window, batch_tokens=batch_tokens, truncate=truncate, **options
-            )
-        )
+        job = self._generation(seed, truncate, options)
+        return job.all(self.session, "generate", prompts, Batching(workers, max_batch_tokens))
 
     def generate_stream(
         self,
         prompts: Iterable[str],
         *,
         seed: int = 0,
-        window: int = WINDOW,
-        batch_tokens: int = BATCH_TOKENS,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         **options: Unpack[SampleArguments],
-    ) -> Iterator[Continuation]:
+    ) -> Generator[Continuation]:
         """Continue any number of prompts in constant memory, as `generate` does, yielded in order."""
-        self._check_task("generate", "language_model")
-        resolved, tokenizer = resolve_sample_options(self.manifest.sampling, options), self._tokenizer()
-        longest = self.manifest.inputs["text"].longest
-        encode = partial(encode_prompt, tokenizer=tokenizer, seed=check_seed(seed), longest=longest, truncate=truncate)
-        run = partial(continue_prompts, self.session, tokenizer, resolved, batch_tokens)
-        return in_windows(prompts, encode, run, window, batch_tokens)
+        job = self._generation(seed, truncate, options)
+        return job.stream(self.session, prompts, Batching(workers, max_batch_tokens, window))
 
     def predict(
         self,
         examples: Sequence[str | Sequence[str]] | Mapping[str, Any],
         *,
-        batch_tokens: int = BATCH_TOKENS,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_POSITIONS,
         truncate: bool = False,
     ) -> list[Prediction]:
         """The labels of examples, in order: of texts, or of arrays by the name of their input (docs/runtime.md).
 
         With several inputs of text an example is a sequence of texts, in the order of the inputs. Examples are run
-        together by length, up to `batch_tokens` positions with padding at a time; that changes the speed, not the
-        result. `truncate` is that of `translate`.
+        together by length, `workers` batches at once, each of `max_batch_tokens` positions at most, padding
+        included; that changes the speed, not the result. `truncate` is that of `translate`.
 
         Raises: UserError for an example that does not fit the engine's inputs.
         """
+        self._check_task("predict", "tagging", "classification")
+        batching = Batching(workers, max_batch_tokens)
         if isinstance(examples, Mapping):
-            self._check_task("predict", "tagging", "classification")
             rows = read_rows(self.manifest.inputs, examples)
-            return predict_rows(self.session, self.manifest, positive("batch_tokens", batch_tokens), rows)
-        window = whole_window("predict", examples)
-        return list(self.predict_stream(examples, window=window, batch_tokens=batch_tokens, truncate=truncate))
+            return self._labelling(_as_it_is).all(self.session, "predict", rows, batching)
+        return self._labelling(self._reader(truncate)).all(self.session, "predict", examples, batching)
 
     def predict_stream(
         self,
         texts: Iterable[str | Sequence[str]],
         *,
-        window: int = WINDOW,
-        batch_tokens: int = BATCH_TOKENS,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_POSITIONS,
         truncate: bool = False,
-    ) -> Iterator[Prediction]:
+    ) -> Generator[Prediction]:
         """The labels of any number of texts in constant memory, as `predict` gives them, yielded in order."""
         self._check_task("predict", "tagging", "classification")
-        tokenizer = self._tokenizer()
-        encode = partial(encode_example, manifest=self.manifest, tokenizer=tokenizer, truncate=truncate)
-        run = partial(predict_rows, self.session, self.manifest, batch_tokens)
-        return in_windows(texts, encode, run, window, batch_tokens)
+        job = self._labelling(self._reader(truncate))
+        return job.stream(self.session, texts, Batching(workers, max_batch_tokens, window))
+
+    def _translation(self, truncate: bool, options: SearchArguments) -> Job[str, list[int], list[Hypothesis]]:
+        self._check_task("translate", "translation")
+        resolved, tokenizer = resolve_options(self.manifest, options), self._tokenizer()
+        source, target = self.manifest.inputs["source"], self.manifest.inputs["target"]
+        reads = partial(tokenizer.encode, "source")
+        return Job(
+            partial(encode_line, encode=reads, longest=source.longest, truncate=truncate),
+            partial(tokens_needed, options=resolved, longest=target.longest),
+            partial(translate_ids, tokenizer=tokenizer, options=resolved),
+        )
+
+    def _generation(self, seed: int, truncate: bool, options: SampleArguments) -> Job[str, Prompt, Continuation]:
+        self._check_task("generate", "language_model")
+        resolved, tokenizer = resolve_sample_options(self.manifest.sampling, options), self._tokenizer()
+        longest, first = self.manifest.inputs["text"].longest, check_seed(seed)
+        return Job(
+            partial(encode_prompt, tokenizer=tokenizer, seed=first, longest=longest, truncate=truncate),
+            lambda prompt: len(prompt.ids) + resolved.max_new_tokens,
+            partial(continue_prompts, tokenizer=tokenizer, options=resolved),
+        )
+
+    def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
+        return Job(
+            encode, partial(positions_needed, manifest=self.manifest), partial(predict_rows, manifest=self.manifest)
+        )
+
+    def _reader(self, truncate: bool) -> Callable[[int, str | Sequence[str]], Row]:
+        return partial(encode_example, manifest=self.manifest, tokenizer=self._tokenizer(), truncate=truncate)
 
     def _check_task(self, method: str, *tasks: str) -> None:
         if self.manifest.task not in tasks:
@@ -201,15 +228,24 @@ METHODS = {"translation": "translate", "language_model": "generate", "tagging": 
 """What an engine of each task is called with, in Python and on the command line."""
 
 
-def load(directory: Path | str, *, threads: int | None = None, verify_hashes: bool = True) -> Engine:
+def load(directory: Path | str, *, threads: int | None = None, workers: int = 1, verify_hashes: bool = True) -> Engine:
     """Load the engine in the folder `directory`, ready to work on `threads` cores (None: all of them).
 
+    It is made for `workers` batches at once, which share the cores: 1 answers soonest, and one for each core gives
+    the most results in all. A call may ask for another number; the model is then opened once more, for that number.
     `verify_hashes` reads every file once more to compare its sha256; without it only the sizes are compared.
 
     Raises: UserError saying what is wrong with the folder or a file in it.
     """
     folder = Path(directory)
+    Batching(workers)
     manifest = read_manifest(folder)
     check_files(folder, manifest, verify_hashes=verify_hashes)
-    session = Session(folder, threads, interface(manifest.task, manifest.inputs), target=manifest.target)
+    session = Session(
+        folder, threads, interface(manifest.task, manifest.inputs), target=manifest.target, workers=workers
+    )
     return Engine(manifest, load_tokenizer(folder, manifest), session)
+
+
+def _as_it_is(_: int, row: Row) -> Row:
+    return row

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.batches import batches_by_length
 from xformc.runtime.manifest import SampleOptions
 from xformc.runtime.session import Interface, Session
 from xformc.runtime.texts import MAX_TOKENS, encode_line
@@ -100,18 +99,15 @@ def encode_prompt(
 
 
 def continue_prompts(
-    session: Session, tokenizer: Tokenizer, options: SampleOptions, batch_tokens: int, prompts: Sequence[Prompt]
+    session: Session, prompts: Sequence[Prompt], *, tokenizer: Tokenizer, options: SampleOptions
 ) -> list[Continuation]:
-    """The continuation of each prompt, in order; they are run together by length, up to `batch_tokens` tokens."""
-    results: dict[int, Continuation] = {}
-    lengths = [len(prompt.ids) + options.max_new_tokens for prompt in prompts]
-    for group in batches_by_length(lengths, batch_tokens):
-        found = sample(session, [prompts[index] for index in group], options)
-        for row, index in enumerate(group):
-            tokens = tuple(int(token) for token in found.tokens[row, : found.lengths[row]])
-            text = _added(tokenizer, prompts[index].ids, tokens)
-            results[index] = Continuation(text, float(found.scores[row]), tokens)
-    return [results[index] for index in range(len(prompts))]
+    """The continuation of each prompt, in order, run together."""
+    found = sample(session, prompts, options)
+    results: list[Continuation] = []
+    for row, prompt in enumerate(prompts):
+        tokens = tuple(int(token) for token in found.tokens[row, : found.lengths[row]])
+        results.append(Continuation(_added(tokenizer, prompt.ids, tokens), float(found.scores[row]), tokens))
+    return results
 
 
 def _added(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:

@@ -8,12 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.batches import batches_by_length
 from xformc.runtime.manifest import Manifest
 from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.session import Session
 from xformc.runtime.texts import encode_line
 from xformc.runtime.tokenizer import Tokenizer
+
+MAX_BATCH_POSITIONS = 2048
+"""The positions that a batch may have, if a call does not say."""
+
+FEWEST_POSITIONS = 16
+"""A shorter example counts as this many, so that the rows of a batch, which cost memory too, are bounded."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +67,22 @@ def encode_example(
     return row
 
 
-def predict_rows(session: Session, manifest: Manifest, batch_tokens: int, rows: Sequence[Row]) -> list[Prediction]:
-    """The prediction of each row, in order; rows are run together by length, up to `batch_tokens` positions.
+def positions_needed(row: Row, *, manifest: Manifest) -> int:
+    """The positions of the row's longest input, and FEWEST_POSITIONS at least."""
+    return max((FEWEST_POSITIONS, *row_lengths(manifest.inputs, row).values()))
 
-    A row without positions has no labels.
-    """
+
+def predict_rows(session: Session, rows: Sequence[Row], *, manifest: Manifest) -> list[Prediction]:
+    """The prediction of each row, in order, run together; a row without positions has no labels."""
     assert manifest.labels is not None
     lengths = [row_lengths(manifest.inputs, row) for row in rows]
     results = [Prediction((), np.zeros((0, len(manifest.labels)), np.float32))] * len(rows)
     filled = [index for index, found in enumerate(lengths) if all(found.values())]
-    for group in batches_by_length([max(lengths[index].values(), default=0) for index in filled], batch_tokens):
-        members = [filled[member] for member in group]
-        (probabilities,) = session.run(stack(manifest.inputs, [rows[index] for index in members]))
-        for index, found in zip(members, probabilities, strict=True):
-            positions = found[None] if manifest.positions is None else found[: lengths[index][manifest.positions]]
-            best = [int(label) for label in positions.argmax(-1)]
-            results[index] = Prediction(tuple(manifest.labels[label] for label in best), positions)
+    if not filled:
+        return results
+    (probabilities,) = session.run(stack(manifest.inputs, [rows[index] for index in filled]))
+    for index, found in zip(filled, probabilities, strict=True):
+        positions = found[None] if manifest.positions is None else found[: lengths[index][manifest.positions]]
+        best = [int(label) for label in positions.argmax(-1)]
+        results[index] = Prediction(tuple(manifest.labels[label] for label in best), positions)
     return results

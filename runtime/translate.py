@@ -1,10 +1,10 @@
-"""Translations of token ids as text, batched by length."""
+"""Translations of token ids as text."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from xformc.runtime.batches import batches_by_length
 from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult, search
@@ -21,16 +21,25 @@ class Hypothesis:
     tokens: tuple[int, ...]
 
 
+def tokens_needed(ids: Sequence[int], *, options: SearchOptions, longest: int | None) -> int:
+    """The most tokens that a search holds for these source ids: they, and each hypothesis of the beam at its limit.
+
+    `longest` is the most tokens that the model can decode, or None.
+    """
+    limit = max(1, int(options.max_length_factor * len(ids)) + options.max_length_offset)
+    return len(ids) + options.beam_width * (limit if longest is None else min(limit, longest))
+
+
 def translate_ids(
-    session: Session, tokenizer: Tokenizer, options: SearchOptions, batch_tokens: int, ids: list[list[int]]
+    session: Session, ids: Sequence[Sequence[int]], *, tokenizer: Tokenizer, options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each row of source ids, in order, best first; a row of only the end token has the text ""."""
     results = [[Hypothesis("", 0.0, ())] for _ in ids]
     filled = [index for index, row in enumerate(ids) if len(row) > 1]
-    for group in batches_by_length([len(ids[index]) for index in filled], batch_tokens):
-        found = search(session, pad([ids[filled[member]] for member in group]), options)
-        for row, member in enumerate(group):
-            results[filled[member]] = _hypotheses(tokenizer, found, row)
+    if filled:
+        found = search(session, pad([ids[index] for index in filled]), options)
+        for row, index in enumerate(filled):
+            results[index] = _hypotheses(tokenizer, found, row)
     return results
 
 

@@ -32,7 +32,7 @@ class CommandLine:
     def __call__(self, *arguments: str | Path, stdin: str | bytes = b"") -> Result:
         data = stdin.encode() if isinstance(stdin, str) else stdin
         self._monkeypatch.setattr(sys, "argv", ["xformc", *map(str, arguments)])
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
         with pytest.raises(SystemExit) as caught:
             main()
         out, err = self._capsys.readouterr()
@@ -46,9 +46,9 @@ def spawn(*arguments: str | Path, **options: object) -> "subprocess.Popen[bytes]
     return subprocess.Popen(command, stderr=subprocess.PIPE, **options)  # type: ignore[call-overload]
 
 
-def mistake(result: Result) -> str:
-    """The message of a result that must be a user's mistake: exit code 2, nothing on stdout, no traceback."""
-    assert (result.code, result.out) == (2, ""), result
+def mistake(result: Result, out: str = "") -> str:
+    """The message of a result that must be a user's mistake: exit code 2, `out` on stdout, no traceback."""
+    assert (result.code, result.out) == (2, out), result
     assert result.err.startswith("error: "), result.err
     assert "Traceback" not in result.err
     return result.err.removeprefix("error: ").rstrip("\n")

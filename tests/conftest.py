@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from tiny_engine import make_engine
+from tiny_engine import endless_model, make_engine
 
 from xformc.runtime import Engine, load
 
@@ -14,6 +14,12 @@ from xformc.runtime import Engine, load
 def copy_engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the engine that copies; to be left as it is."""
     return make_engine(tmp_path_factory.mktemp("engines") / "copy")
+
+
+@pytest.fixture(scope="session")
+def endless_engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an engine whose batches take forever."""
+    return make_engine(tmp_path_factory.mktemp("engines") / "endless", endless_model())
 
 
 @pytest.fixture

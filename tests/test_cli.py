@@ -41,6 +41,14 @@ def test_translate_gives_the_same_whatever_the_window(xformc: CommandLine, copy_
         assert xformc("translate", copy_engine, "--window", window, stdin=text).out == text + "\n"
 
 
+@pytest.mark.parametrize("options", [("--workers", "1"), ("--workers", "3"), ("--threads", "2"), ("--window", "1")])
+def test_translate_keeps_the_order_whatever_the_workers(
+    xformc: CommandLine, copy_engine: Path, options: tuple[str, ...]
+) -> None:
+    text = "".join(f"{SENTENCES[(index * 3) % 8]}\n" for index in range(1000))
+    assert xformc("translate", copy_engine, *options, "--max-batch-tokens", "3000", stdin=text).out == text
+
+
 def test_translate_n_best_has_lines_and_scores(xformc: CommandLine, copy_engine: Path) -> None:
     result = xformc("translate", copy_engine, "--n-best", "2", "--length-penalty", "0", stdin="one\n\nwords\n")
     rows = [row.split(" ||| ") for row in result.out.splitlines()]

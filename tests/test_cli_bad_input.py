@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine, limit_file_size, listing, mistake, spawn
+from tiny_engine import SENTENCES
 
 
 def finish(process: "subprocess.Popen[bytes]", stdin: bytes | None = None) -> tuple[int, str]:
@@ -23,12 +25,12 @@ def test_a_missing_engine_is_a_mistake(xformc: CommandLine, tmp_path: Path) -> N
 
 
 def test_invalid_utf8_is_a_mistake_with_its_line(xformc: CommandLine, copy_engine: Path) -> None:
-    found = mistake(xformc("translate", copy_engine, stdin=b"hello\n\xe4rger\n"))
+    found = mistake(xformc("translate", copy_engine, stdin=b"hello\n\xe4rger\n"), out="hello\n")
     assert found.startswith("<stdin>:2: not UTF-8: byte 0xe4 at byte column 1\nhint: ")
 
 
 def test_a_very_long_line_is_a_mistake_with_its_line(xformc: CommandLine, copy_engine: Path) -> None:
-    found = mistake(xformc("translate", copy_engine, stdin="hello\n" + "two dogs " * 2000))
+    found = mistake(xformc("translate", copy_engine, stdin="hello\n" + "two dogs " * 2000), out="hello\n")
     assert found.startswith("line 2: ")
     assert "--truncate" in found
 
@@ -67,7 +69,8 @@ def test_a_flipped_byte_is_a_mistake(xformc: CommandLine, own_engine: Path) -> N
         (("--max-length-factor", "-1"), "max_length_factor must be a number"),
         (("--threads", "0"), "threads must be an integer from 1"),
         (("--window", "0"), "window must be 1 or more, not 0"),
-        (("--batch-tokens", "-3"), "batch_tokens must be 1 or more, not -3"),
+        (("--max-batch-tokens", "-3"), "max_batch_tokens must be 1 or more, not -3"),
+        (("--workers", "0"), "workers must be 1 or more, not 0"),
     ],
 )
 def test_an_option_out_of_range_is_a_mistake(
@@ -179,8 +182,9 @@ def test_a_reader_of_the_help_that_has_gone_ends_quietly() -> None:
     assert (process.wait(timeout=60), err) == (141, b"")
 
 
-def test_a_reader_that_has_gone_ends_quietly(copy_engine: Path) -> None:
-    process = spawn("translate", copy_engine, "--window", "1", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+@pytest.mark.parametrize("options", [("--window", "1"), ("--workers", "2"), ()])
+def test_a_reader_that_has_gone_ends_quietly(copy_engine: Path, options: tuple[str, ...]) -> None:
+    process = spawn("translate", copy_engine, *options, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
     assert process.stdin is not None
@@ -201,6 +205,25 @@ def test_an_interrupt_is_exit_code_130(copy_engine: Path) -> None:
     assert process.stdout.readline() == b"hello\n"
     process.send_signal(signal.SIGINT)
     assert finish(process) == (130, "interrupted\n")
+
+
+def test_an_interrupt_does_not_wait_for_the_batches_under_way(endless_engine: Path) -> None:
+    process = spawn("translate", endless_engine, "--workers", "2", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"hello\n" * 10_000)
+    process.stdin.close()
+    process.stdin = None
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    assert finish(process) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_comes_before_a_mistake_is_written(xformc: CommandLine, copy_engine: Path, workers: str) -> None:
+    lines = "".join(f"{line}\n" for line in SENTENCES * 100)
+    arguments = ("translate", copy_engine, "--workers", workers, "--max-batch-tokens", "2000")
+    found = mistake(xformc(*arguments, stdin=lines.encode() + b"\xff\nhello\n"), out=lines)
+    assert found.startswith("<stdin>:801: not UTF-8")
 
 
 def test_text_is_utf8_whatever_the_locale(copy_engine: Path, tmp_path: Path) -> None:

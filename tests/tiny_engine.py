@@ -30,11 +30,11 @@ _SCALARS = {
 }  # fmt: skip
 
 
-def make_engine(directory: Path) -> Path:
-    """Write the engine into the new folder `directory`, which it returns."""
+def make_engine(directory: Path, model: onnx.ModelProto | None = None) -> Path:
+    """Write the engine of the model, `copy_model()` if left out, into the new folder `directory`, which it returns."""
     directory.mkdir(parents=True)
     size = train_tokenizer(directory / "tokenizer.model")
-    onnx.save(copy_model(), directory / "model.onnx")
+    onnx.save(copy_model() if model is None else model, directory / "model.onnx")
     (directory / "certificate.json").write_text(json.dumps(_CERTIFICATE))
     (directory / "spec.yaml").write_text("name: copy\n")
     manifest = {
@@ -116,6 +116,29 @@ def copy_model() -> onnx.ModelProto:
     ]
     graph = helper.make_graph(nodes, "copy", inputs, outputs, tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def endless_model() -> onnx.ModelProto:
+    """The model that copies, but for a loop of 2^60 rounds that comes first."""
+    model = copy_model()
+    tokens = next(node for node in model.graph.node if node.output[0] == "tokens")
+    tokens.output[0] = "copied"
+    flag, number = (helper.make_tensor_value_info(*info, []) for info in (("go", 9), ("round", 7)))
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Identity", ["sum"], ["summed"])],
+        "body",
+        [number, flag, helper.make_tensor_value_info("sum", TensorProto.INT64, [])],
+        [helper.make_tensor_value_info("go_on", 9, []), helper.make_tensor_value_info("summed", 7, [])],
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.array(2**60), "rounds"))
+    model.graph.node.extend(
+        [
+            helper.make_node("Loop", ["rounds", "", "zero"], ["nothing"], body=body),
+            helper.make_node("Add", ["copied", "nothing"], ["tokens"]),
+        ]
+    )
     onnx.checker.check_model(model, full_check=True)
     return model
 

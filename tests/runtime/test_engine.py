@@ -2,6 +2,7 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tiny_engine import SENTENCES
 
 from xformc.errors import UserError
 from xformc.runtime import Engine, Hypothesis, SearchArguments, load
+from xformc.runtime.session import Session
 
 EMPTY = [Hypothesis("", 0.0, ())]
 
@@ -19,7 +21,7 @@ EMPTY = [Hypothesis("", 0.0, ())]
 def test_translate_keeps_the_order_whatever_the_batches(engine: Engine) -> None:
     texts = [SENTENCES[index % 8] for index in range(50)]
     for batch_tokens in (1, 40, 10_000):
-        results = engine.translate(texts, batch_tokens=batch_tokens)
+        results = engine.translate(texts, max_batch_tokens=batch_tokens)
         assert [best.text for best, *_ in results] == texts
 
 
@@ -49,9 +51,10 @@ def test_translate_limits_the_length_by_factor_and_offset(engine: Engine) -> Non
     assert len(best.tokens) == 2
 
 
-def test_translate_leaves_empty_lines_empty_without_the_model(engine: Engine) -> None:
-    idle = replace(engine, session=None)  # pyright: ignore[reportArgumentType]
-    assert idle.translate(["", "   ", "\t", "\u3000"]) == [EMPTY] * 4
+def test_translate_leaves_empty_lines_empty_without_the_model(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "run", None)
+        assert engine.translate(["", "   ", "\t", "\u3000"]) == [EMPTY] * 4
     mixed = engine.translate(["", "hello world", " "])
     assert [found[0].text for found in mixed] == ["", "hello world", ""]
 
@@ -71,7 +74,7 @@ def test_translate_writes_nothing_for_unknown_characters(engine: Engine, text: s
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=5), st.integers(1, 60))
 def test_translate_takes_any_text(engine: Engine, texts: list[str], batch_tokens: int) -> None:
-    results = engine.translate(texts, batch_tokens=batch_tokens)
+    results = engine.translate(texts, max_batch_tokens=batch_tokens)
     assert len(results) == len(texts)
     assert all("⁇" not in found[0].text for found in results if "⁇" not in "".join(texts))
 
@@ -183,13 +186,51 @@ def test_load_refuses_a_thread_count_of_zero(engine: Engine, copy_engine: Any) -
         load(copy_engine, threads=0)
 
 
-def test_a_hypothesis_that_was_not_found_is_left_out(engine: Engine) -> None:
-    class Sparse:
-        def run(self, feeds: Any) -> Any:
-            tokens, lengths, scores = engine.session.run(feeds)
-            scores[:, 1:] = -np.inf
-            return tokens, lengths, scores
+def test_a_hypothesis_that_was_not_found_is_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Session.run
 
+    def sparse(session: Session, feeds: Any) -> Any:
+        tokens, lengths, scores = run(session, feeds)
+        scores[:, 1:] = -np.inf
+        return tokens, lengths, scores
+
+    monkeypatch.setattr(Session, "run", sparse)
     arguments: SearchArguments = {"n_best": 3}
-    sparse = replace(engine, session=Sparse())  # pyright: ignore[reportArgumentType]
-    assert [len(found) for found in sparse.translate(["hello world"], **arguments)] == [1]
+    assert [len(found) for found in engine.translate(["hello world"], **arguments)] == [1]
+
+
+def test_translate_gives_the_same_with_several_workers(copy_engine: Path) -> None:
+    texts = [SENTENCES[(index * 5) % 8] for index in range(300)]
+    expected = [[text] for text in texts]
+    for loaded in (load(copy_engine, threads=2, workers=2), load(copy_engine, threads=1)):
+        for workers in (None, 1, 3):
+            found = loaded.translate_stream(texts, workers=workers, window=50, max_batch_tokens=600)
+            assert [[best.text for best in hypotheses] for hypotheses in found] == expected
+
+
+def test_a_batch_holds_sources_and_hypotheses_at_their_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, sources = Session.run, list[tuple[int, ...]]()
+
+    def recorded(session: Session, feeds: Any) -> Any:
+        sources.append(feeds["source"].shape)
+        return run(session, feeds)
+
+    monkeypatch.setattr(Session, "run", recorded)
+    options: SearchArguments = {"beam_width": 3, "max_length_factor": 2.0, "max_length_offset": 10}
+    texts = ["hello world"] * 20
+    length = len(engine.translate(texts[:1], **options)[0][0].tokens)
+    sources.clear()
+    engine.translate(texts, max_batch_tokens=7 * (length + 3 * (2 * length + 10)) + 1, **options)
+    assert sources == [(7, length), (7, length), (6, length)]
+
+
+@pytest.mark.parametrize("name", ["workers", "max_batch_tokens", "window"])
+def test_translate_refuses_less_than_one(engine: Engine, name: str) -> None:
+    for value in (0, -1, 1.5):
+        with pytest.raises(UserError, match=f"{name} must be 1 or more, not {value}"):
+            engine.translate_stream([], **{name: value})  # pyright: ignore[reportArgumentType]
+
+
+def test_load_refuses_too_many_workers(copy_engine: Path) -> None:
+    with pytest.raises(UserError, match="workers must be at most 1024"):
+        load(copy_engine, workers=10_000)

@@ -39,7 +39,7 @@ SHORT: SampleArguments = {"max_new_tokens": 6}
 def test_generate_continues_each_prompt_whatever_the_batches(language_model: Engine) -> None:
     prompts = [*SENTENCES, "", "one", ""]
     together = language_model.generate(prompts, seed=7, **SHORT)
-    assert together == language_model.generate(prompts, seed=7, batch_tokens=1, **SHORT)
+    assert together == language_model.generate(prompts, seed=7, max_batch_tokens=1, **SHORT)
     assert list(language_model.generate_stream(iter(prompts), seed=7, window=2, **SHORT)) == together
     alone = [language_model.generate([prompt], seed=7 + row, **SHORT)[0] for row, prompt in enumerate(prompts)]
     assert [one.tokens for one in alone] == [one.tokens for one in together]
@@ -95,7 +95,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"max_new_tokens": 0}, "max_new_tokens must be an integer from 1 to 100000, not 0"),
     ({"seed": -1}, "seed must be an integer from 0 to 4611686018427387904, not -1"),
     ({"seed": True}, "seed must be an integer"),
-    ({"batch_tokens": 0}, "batch_tokens must be 1 or more, not 0"),
+    ({"max_batch_tokens": 0}, "max_batch_tokens must be 1 or more, not 0"),
 ]
 
 

@@ -70,7 +70,7 @@ def test_predict_gives_each_text_what_it_has_alone_whatever_the_batches(tagger: 
     texts = [SENTENCES[index % 8] for index in range(30)]
     alone = {text: tagger.predict([text])[0] for text in SENTENCES}
     for batch_tokens in (1, 60, 10_000):
-        for text, found in zip(texts, tagger.predict(texts, batch_tokens=batch_tokens), strict=True):
+        for text, found in zip(texts, tagger.predict(texts, max_batch_tokens=batch_tokens), strict=True):
             assert found.labels == alone[text].labels
             np.testing.assert_allclose(found.probabilities, alone[text].probabilities, atol=1e-5)
 

@@ -4,15 +4,18 @@ import json
 import sys
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.text_lines import lines_of_stdin, one_line
+from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, one_line, pace_of_stdin
 from xformc.commands.translate import ENGINE_HELP
-from xformc.runtime.engine import BATCH_TOKENS, WINDOW, load
+from xformc.runtime.engine import load
+from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import Continuation
+from xformc.runtime.stream import MAX_BATCH_TOKENS
 
 
 def generate(
@@ -25,8 +28,9 @@ def generate(
     seed: Annotated[int, Option(help="Of the first line; each line after it has the next one.")] = 0,
     as_json: Annotated[bool, Option("--json", help="Print a JSON object for each line.")] = False,
     truncate: Annotated[bool, Option("--truncate", help="Keep the end of lines that are too long.")] = False,
-    window: Annotated[int, Option(help="Lines read ahead to batch by length; 1 answers at once.")] = WINDOW,
-    batch_tokens: Annotated[int, Option(help="Tokens decoded together.")] = BATCH_TOKENS,
+    window: Annotated[int | None, Option(help=WINDOW_HELP)] = None,
+    workers: Annotated[int | None, Option(help=WORKERS_HELP)] = None,
+    max_batch_tokens: Annotated[int, Option(help="Tokens of a batch, with those to be added.")] = MAX_BATCH_TOKENS,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
 ) -> None:
     """Continue the lines of standard input with a language model, on standard output.
@@ -42,7 +46,9 @@ def generate(
     With --json, it is {"line": 1, "text": "...", "score": -1.5, "tokens": 12}, one object a line: the text
     without its prompt, its log probability, and how many tokens it has.
     """
-    loaded, prompts = load(engine, threads=threads), deque[str]()
+    read_manifest(engine)
+    pace, prompts = pace_of_stdin(window, workers, threads), deque[str]()
+    loaded = load(engine, threads=threads, workers=pace.workers)
 
     def remembered(lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
@@ -53,18 +59,19 @@ def generate(
         results = loaded.generate_stream(
             remembered(lines),
             seed=seed,
-            window=1 if sys.stdin.isatty() else window,
-            batch_tokens=batch_tokens,
+            window=pace.window,
+            max_batch_tokens=max_batch_tokens,
             truncate=truncate,
             temperature=temperature,
             top_k=top_k,
             top_p=top_p,
             max_new_tokens=max_new_tokens,
         )
-        for line, result in enumerate(results, start=1):
-            prompt = prompts.popleft()
-            sys.stdout.write(_as_json(line, result) if as_json else _as_text(prompt, result))
-            sys.stdout.flush()
+        with closing(results):
+            for line, result in enumerate(results, start=1):
+                prompt = prompts.popleft()
+                sys.stdout.write(_as_json(line, result) if as_json else _as_text(prompt, result))
+                sys.stdout.flush()
 
 
 def _as_json(line: int, result: Continuation) -> str:

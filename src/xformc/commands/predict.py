@@ -3,17 +3,18 @@
 import json
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.text_lines import lines_of_stdin
+from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, pace_of_stdin
 from xformc.commands.translate import ENGINE_HELP
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.predict import Prediction
-from xformc.runtime.windows import BATCH_TOKENS, WINDOW
+from xformc.runtime.formats import read_manifest
+from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction
 
 INPUT_HELP = "An .npz file with an array for each input, in place of lines."
 
@@ -24,8 +25,9 @@ def predict(
     arrays: Annotated[Path | None, Option("--input", help=INPUT_HELP, metavar="NPZ")] = None,
     as_json: Annotated[bool, Option("--json", help="Print a JSON object for each example.")] = False,
     truncate: Annotated[bool, Option("--truncate", help="Cut lines that are too long, with a warning.")] = False,
-    window: Annotated[int, Option(help="Lines read ahead to batch by length; 1 answers at once.")] = WINDOW,
-    batch_tokens: Annotated[int, Option(help="Positions run together.")] = BATCH_TOKENS,
+    window: Annotated[int | None, Option(help=WINDOW_HELP)] = None,
+    workers: Annotated[int | None, Option(help=WORKERS_HELP)] = None,
+    max_batch_tokens: Annotated[int, Option(help="Positions run together.")] = MAX_BATCH_POSITIONS,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
 ) -> None:
     """Label the lines of standard input: one label a line, or one for each word.
@@ -43,16 +45,20 @@ def predict(
     With --json, an example is {"line": 1, "label": "good", "probabilities": {"bad": 0.1, "good": 0.9}}; where words
     are labelled it has "labels", and "probabilities" is a list.
     """
-    loaded = load(engine, threads=threads)
     if arrays is not None:
-        _print(loaded, loaded.predict(read_npz(arrays), batch_tokens=batch_tokens), as_json=as_json)
+        loaded = load(engine, threads=threads, workers=1 if workers is None else workers)
+        _print(loaded, loaded.predict(read_npz(arrays), max_batch_tokens=max_batch_tokens), as_json=as_json)
         return
-    several = len(loaded.manifest.inputs) > 1
-    window = 1 if sys.stdin.isatty() else window
+    several = len(read_manifest(engine).inputs) > 1
+    pace = pace_of_stdin(window, workers, threads)
+    loaded = load(engine, threads=threads, workers=pace.workers)
     with lines_of_stdin() as lines:
         examples = (line.split("\t") if several else line for line in lines)
-        found = loaded.predict_stream(examples, window=window, batch_tokens=batch_tokens, truncate=truncate)
-        _print(loaded, found, as_json=as_json)
+        found = loaded.predict_stream(
+            examples, window=pace.window, max_batch_tokens=max_batch_tokens, truncate=truncate
+        )
+        with closing(found):
+            _print(loaded, found, as_json=as_json)
 
 
 def _print(engine: Engine, predictions: Iterable[Prediction], *, as_json: bool) -> None:

@@ -1,15 +1,48 @@
 """Lines of text between a command and its standard streams."""
 
+import io
 import os
 import stat
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xformc.runtime.lines import read_lines
+from xformc.runtime.session import thread_count
+
+WINDOW_HELP = "Lines read ahead to batch by length; 1 answers at once.  [default: 1024 for each worker]"
+WORKERS_HELP = "Batches run at once, which share the cores.  [default: as many as the input keeps busy]"
+MOST_WORKERS = 8
+LINES_EACH = 8
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How the lines of standard input are worked on: how many are read ahead, and how many batches run at once."""
+
+    window: int | None
+    workers: int
+
+
+def pace_of_stdin(window: int | None, workers: int | None, threads: int | None) -> Pace:
+    """What was asked for, and what suits standard input where nothing was.
+
+    On a terminal each line is answered at once, by all cores. Else there is a worker for each core, MOST_WORKERS at
+    most, but no more than one for LINES_EACH of the lines that wait: a few are done sooner if all cores share each.
+    """
+    stream = sys.stdin.buffer
+    window = 1 if stream.isatty() else window
+    if workers is not None or window == 1:
+        return Pace(window, 1 if workers is None else workers)
+    waiting = cast(io.BufferedReader, stream).peek()
+    most = min(thread_count(threads), MOST_WORKERS)
+    plenty = len(waiting) >= io.DEFAULT_BUFFER_SIZE
+    return Pace(window, most if plenty else max(1, min(most, waiting.count(b"\n") // LINES_EACH)))
 
 
 def one_line(text: str) -> str:

@@ -2,17 +2,20 @@
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.text_lines import lines_of_stdin, one_line
+from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, one_line, pace_of_stdin
 from xformc.runtime.engine import load
+from xformc.runtime.formats import read_manifest
+from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.translate import Hypothesis
-from xformc.runtime.windows import BATCH_TOKENS, WINDOW
 
 ENGINE_HELP = "The engine: a folder made by `xformc build`."
+BATCH_HELP = "Tokens that a batch may hold: of each source, padded, and of its hypotheses at their limit."
 
 
 def translate(
@@ -26,8 +29,9 @@ def translate(
     scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print a JSON object for each line.")] = False,
     truncate: Annotated[bool, Option("--truncate", help="Cut lines that are too long, with a warning.")] = False,
-    window: Annotated[int, Option(help="Lines read ahead to batch by length; 1 answers at once.")] = WINDOW,
-    batch_tokens: Annotated[int, Option(help="Source tokens decoded together.")] = BATCH_TOKENS,
+    window: Annotated[int | None, Option(help=WINDOW_HELP)] = None,
+    workers: Annotated[int | None, Option(help=WORKERS_HELP)] = None,
+    max_batch_tokens: Annotated[int, Option(help=BATCH_HELP)] = MAX_BATCH_TOKENS,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
 ) -> None:
     """Translate standard input to standard output.
@@ -43,12 +47,14 @@ def translate(
     With --n-best above 1, a translation is `LINE ||| TEXT ||| SCORE`, with lines counted from 1.
     With --json, it is {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, one object a line.
     """
-    loaded = load(engine, threads=threads)
+    read_manifest(engine)
+    pace = pace_of_stdin(window, workers, threads)
+    loaded = load(engine, threads=threads, workers=pace.workers)
     with lines_of_stdin() as lines:
         results = loaded.translate_stream(
             lines,
-            window=1 if sys.stdin.isatty() else window,
-            batch_tokens=batch_tokens,
+            window=pace.window,
+            max_batch_tokens=max_batch_tokens,
             truncate=truncate,
             beam_width=beam_width,
             n_best=n_best,
@@ -57,9 +63,10 @@ def translate(
             max_length_offset=max_length_offset,
         )
         several = (n_best or loaded.manifest.search.n_best) > 1
-        for line, hypotheses in enumerate(results, start=1):
-            sys.stdout.write(_render(line, hypotheses, as_json=as_json, scores=scores, several=several))
-            sys.stdout.flush()
+        with closing(results):
+            for line, hypotheses in enumerate(results, start=1):
+                sys.stdout.write(_render(line, hypotheses, as_json=as_json, scores=scores, several=several))
+                sys.stdout.flush()
 
 
 def _render(line: int, hypotheses: list[Hypothesis], *, as_json: bool, scores: bool, several: bool) -> str:

@@ -1,0 +1,45 @@
+"""What a method of the engine does with each item that it is given, run as a stream or as a whole."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from xformc.errors import UserError
+from xformc.runtime.session import Session
+from xformc.runtime.stream import Batching, Work, run_stream
+
+Item = TypeVar("Item")
+Row = TypeVar("Row")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Job(Generic[Item, Row, Result]):
+    """Items become rows, and rows of like size are run together.
+
+    encode: the row of the item in this line, from 1; raises UserError for one that does not fit.
+    size: the tokens that a row may need.
+    run: the results of some rows, in their order, by a session.
+    """
+
+    encode: Callable[[int, Item], Row]
+    size: Callable[[Row], int]
+    run: Callable[[Session, Sequence[Row]], Sequence[Result]]
+
+    def stream(self, session: Session, items: Iterable[Item], batching: Batching) -> Generator[Result]:
+        """The results of any number of items, in order."""
+        return self._rows(session, (self.encode(line, item) for line, item in enumerate(items, start=1)), batching)
+
+    def all(self, session: Session, method: str, items: Sequence[Item], batching: Batching) -> list[Result]:
+        """The results of these items, in order. Raises: UserError before any is run, if one is wrong."""
+        if isinstance(items, str):
+            raise UserError(f"{method} takes a list of texts, not one text", hint=f"engine.{method}([text])")
+        rows = [self.encode(line, item) for line, item in enumerate(items, start=1)]
+        whole = Batching(batching.workers, batching.max_batch_tokens, len(rows) + 1)
+        return list(self._rows(session, iter(rows), whole))
+
+    def _rows(self, session: Session, rows: Iterator[Row], batching: Batching) -> Generator[Result]:
+        workers = session.workers if batching.workers is None else batching.workers
+        stoppable = session.shared_by(workers).stoppable()
+        return run_stream(rows, Work(self.size, partial(self.run, stoppable), stoppable.stop), workers, batching)
