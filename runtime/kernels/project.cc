@@ -199,7 +199,7 @@ struct Project {
       panels = 0;
       for (const Part& part : parts) panels += ceil_div(part.outputs, PANEL);
       chunks = std::min(packed.blocks, ceil_div(rows * steps * step_bytes, CACHED_BYTES));
-      const int64_t items = ITEMS_PER_THREAD * std::max(1u, std::thread::hardware_concurrency());
+      static const int64_t items = ITEMS_PER_THREAD * std::max(1u, std::thread::hardware_concurrency());
       groups = std::min(panels, ceil_div(items, chunks));
       finished = std::vector<std::atomic<int64_t>>(chunks);
     }
