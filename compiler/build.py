@@ -12,13 +12,11 @@ import onnx
 from google.protobuf.message import EncodeError
 
 from xformc import __version__
-from xformc.compiler.backends.initializers import MODEL, Initializers, save_model
-from xformc.compiler.backends.models import engine_model, label_model, sampling_model
+from xformc.compiler.backends.initializers import MODEL, save_model
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, certify
 from xformc.compiler.certify.subject import Subject
-from xformc.compiler.passes.step import with_beam
-from xformc.compiler.pipeline import Compiled, compile_engine
+from xformc.compiler.pipeline import Compiled, compile_engine, emit_engine
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.files import atomic_directory
@@ -70,35 +68,13 @@ def build_engine(
 
 def _write_model(subject: Subject) -> None:
     folder, initializers = subject.engine, subject.initializers()
-    model = _MODELS[subject.compiled.task](subject.compiled, initializers, subject.target)
+    model = emit_engine(subject.compiled, initializers, subject.target)
     try:
         save_model(model, initializers, folder)
     except (EncodeError, ValueError) as error:
         raise UserError(f"the model is too large for ONNX: {error}") from error
     checker: Any = onnx.checker
     checker.check_model(str(folder / MODEL), full_check=True)
-
-
-def _search_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
-    decoder, longest = with_beam(compiled.decoder), compiled.inputs["target"].longest
-    return engine_model(decoder, weights, compiled.options, longest, target=target)
-
-
-def _sampling_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
-    return sampling_model(compiled.decoder, weights, compiled.sampling, compiled.inputs["text"].longest, target=target)
-
-
-def _label_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
-    return label_model(compiled.graph, weights, target=target)
-
-
-_MODELS: dict[str, Callable[[Compiled, Initializers, Target], onnx.ModelProto]] = {
-    "translation": _search_model,
-    "language_model": _sampling_model,
-    "tagging": _label_model,
-    "classification": _label_model,
-}
-"""The model of an engine of each task: of what was compiled, with these weights, for a target."""
 
 
 def _name_labels(compiled: Compiled, labels: Sequence[str] | None) -> list[str] | None:

@@ -3,7 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
+import onnx
+
 from xformc.compiler import compile_spec
+from xformc.compiler.backends.initializers import Initializers
+from xformc.compiler.backends.models import engine_model, label_model, sampling_model
 from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
@@ -84,6 +88,11 @@ def compile_engine(spec: Spec, target: Target = "portable") -> Compiled:
     return Compiled(spec, graph, inputs, None if time is None else derive_step(graph, time))
 
 
+def emit_engine(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
+    """The model of an engine, without its weights."""
+    return _MODELS[compiled.task](compiled, weights, target)
+
+
 def print_stage(spec: Spec, stage: str) -> str:
     """The text of the graph, or of the two graphs of the decoder, after this pass. Raises: UserError if unknown."""
     stages = _stages(spec.task)
@@ -118,3 +127,25 @@ def _limit(graph: Graph, axis: str) -> int | None:
         if isinstance(node.op, Positions) and node.op.axis == axis and node.op.limit is not None
     ]
     return min(limits, default=None)
+
+
+def _search_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
+    decoder, longest = with_beam(compiled.decoder), compiled.inputs["target"].longest
+    return engine_model(decoder, weights, compiled.options, longest, target=target)
+
+
+def _sampling_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
+    return sampling_model(compiled.decoder, weights, compiled.sampling, compiled.inputs["text"].longest, target=target)
+
+
+def _label_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
+    return label_model(compiled.graph, weights, target=target)
+
+
+_MODELS: dict[str, Callable[[Compiled, Initializers, Target], onnx.ModelProto]] = {
+    "translation": _search_model,
+    "language_model": _sampling_model,
+    "tagging": _label_model,
+    "classification": _label_model,
+}
+"""The model of an engine of each task: of what was compiled, with these weights, for a target."""

@@ -1,6 +1,6 @@
 """The PyTorch backend: a graph becomes an `nn.Module` whose state_dict keys are the graph's parameter paths."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,14 @@ class TorchModule(nn.Module):
     `state_dict` has one entry for each parameter, under its path and with its axes' sizes.
     """
 
-    def __init__(self, graph: Graph, seed: int = 0) -> None:
-        """Draw fresh parameters; the same graph and seed give the same numbers on every machine."""
+    def __init__(self, graph: Graph, seed: int = 0, rounding: Collection[str] = ()) -> None:
+        """Draw fresh parameters; the same graph and seed give the same numbers on every machine.
+
+        Linear maps whose weights are among `rounding` round what they are given, as int8 does (docs/precision.md).
+        """
         super().__init__()
         self.graph = graph
+        self._rounding = frozenset(rounding)
         generator = torch.Generator().manual_seed(seed)
         for parameter in graph.parameters:
             self.register_parameter(parameter.name, nn.Parameter(_draw(parameter, generator), parameter.trained))
@@ -59,6 +63,10 @@ class TorchModule(nn.Module):
         _run(self._steps, values)
         return values
 
+    def linear(self, weight: str) -> Callable[..., Tensor]:
+        """The linear map of the parameter of this name: of (rows, matrix, bias or None)."""
+        return rounded_linear if weight in self._rounding else nn.functional.linear
+
     def function(self, graph: Graph) -> Callable[..., Any]:
         """The graph as a function of its inputs in order, to a tuple of its outputs; it has no parameters."""
         steps = _compile(graph, self)
@@ -78,6 +86,16 @@ class TorchModule(nn.Module):
                 assert parameter is not None
                 parameter.copy_(torch.tensor(np.asarray(arrays[name], np.float32)))
 
+
+def rounded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The linear map of each row [.., width] after it is rounded to 255 steps, half to even; the largest is step 127."""
+    step = x.abs().amax(-1, keepdim=True).clamp_min(_TINY) / 127
+    product = nn.functional.linear((x / step).round(), weight) * step
+    return product if bias is None else product + bias
+
+
+_TINY = 1e-30
+"""Stands for the largest number of a row of zeros."""
 
 _Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]
 

@@ -56,6 +56,10 @@ class TorchNamespace(Protocol):
     linear_cross_entropy: Callable[..., Any]
     dropout: Callable[..., Any]
 
+    def linear(self, weight: str) -> Callable[..., Any]:
+        """The linear map of the parameter of this name: of (rows, matrix, bias or None)."""
+        ...
+
     def function(self, graph: Graph) -> Callable[..., Any]:
         """The graph as a function of its inputs in order, to a tuple of its outputs."""
         ...

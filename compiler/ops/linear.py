@@ -61,7 +61,7 @@ def _linear_torch(op: Linear, node: Node, torch: TorchNamespace) -> Callable[...
     align, depth = aligner(x, _ordered(op, x)), len(op.over)
     new = weight.sizes()[: len(weight.axes) - depth]
     width = prod(weight.sizes()[len(new) :])
-    linear = torch.functional.linear
+    linear = torch.linear(node.inputs[1].name)
 
     def apply(x: Any, weight: Any, bias: Any = None) -> Any:
         x = align(x)

@@ -1,0 +1,34 @@
+"""Which parameters of a graph may be rounded: the weights of linear maps, and the tables that tokens are looked up in."""
+
+from collections.abc import Iterator
+
+from xformc.compiler.graph.graph import Graph, Node
+from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.linear import Linear
+from xformc.compiler.ops.positions import Positions
+from xformc.compiler.ops.recurrence import Recurrence
+
+
+def roundable(graph: Graph) -> tuple[str, ...]:
+    """The parameters with two axes or more that are only the weights of linear maps or tables of tokens, by name."""
+    matrices = {parameter.name for parameter in graph.parameters if len(parameter.type.axes) > 1}
+    rounded, others = set[str](), set[str]()
+    for node, positions in _nodes(graph):
+        for index, value in enumerate(node.inputs):
+            if value.name not in matrices or isinstance(node.op, Recurrence):
+                continue
+            table = isinstance(node.op, Embedding) and node.inputs[0].name not in positions
+            weight = index == 1 and (table or isinstance(node.op, Linear))
+            (rounded if weight else others).add(value.name)
+    return tuple(parameter.name for parameter in graph.parameters if parameter.name in rounded - others)
+
+
+def _nodes(graph: Graph) -> Iterator[tuple[Node, frozenset[str]]]:
+    """The nodes of a graph and of the cells in it, which use its parameters by their names; the values of positions."""
+    positions = frozenset(
+        output.name for node in graph.nodes if isinstance(node.op, Positions) for output in node.outputs
+    )
+    for node in graph.nodes:
+        yield node, positions
+        if isinstance(node.op, Recurrence):
+            yield from _nodes(node.op.body)
