@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 
+#include "gemm.h"
 #include "kernel.h"
 
 namespace xformc {
@@ -87,6 +88,11 @@ void for_each_head(Ort::KernelContext& context, const Queries& queries, int64_t 
   });
 }
 
+void compute(const StepRoutines& routines, const Memory& memory, Group& group, std::vector<float>& scratch) {
+  if (group.size > 0) routines.attend(memory, group, scratch.data());
+  group.size = 0;
+}
+
 struct Attend {
   explicit Attend(const OrtKernelInfo* info)
       : attributes(info), causal(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("causal") != 0) {}
@@ -131,16 +137,17 @@ struct Attend {
             } else {
               group.add(zeros.data(), out + place * value.depth(), all.data(), keys);
             }
-            if (group.full()) attend(memory, group, scratch.data());
+            if (group.full()) compute(routines, memory, group, scratch);
           }
         }
-        attend(memory, group, scratch.data());
+        compute(routines, memory, group, scratch);
       }
     });
   }
 
   Attributes attributes;
   bool causal;
+  const StepRoutines& routines = step_routines();
 };
 
 struct AttendCached {
@@ -199,19 +206,28 @@ struct AttendCached {
             const int64_t place = queries.place(sentence, hypothesis, head) + r;
             group.add(queries.query + place * key.depth(), out + place * value.depth(), rows.data() + hypothesis * keys,
                       keys);
-            if (group.full()) attend(memory, group, scratch.data());
+            if (group.full()) compute(routines, memory, group, scratch);
           }
         }
-        attend(memory, group, scratch.data());
+        compute(routines, memory, group, scratch);
       }
     });
   }
 
   Attributes attributes;
   int64_t window;
+  const StepRoutines& routines = step_routines();
 };
 
 }  // namespace
+
+const StepRoutines& step_routines() {
+#if defined(__x86_64__)
+  if (&routines() == &AVX512) return STEP_AVX512;
+  if (&routines() == &AVX2) return STEP_AVX2;
+#endif
+  return STEP_PORTABLE;
+}
 
 void add_attention(Ort::CustomOpDomain& domain) {
   static const Operator<Attend> attend("Attend", {FLOAT, FLOAT, FLOAT, BOOL, INT64}, {FLOAT}, 3);

@@ -1,4 +1,4 @@
-// The arithmetic of attention: a few queries against some rows of a memory.
+// The arithmetic of attention and of the candidates, for each kind of machine.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,32 @@ struct Group {
 // How many floats `attend` needs to work with up to `keys` keys.
 inline int64_t scratch_size(int64_t keys) { return Group::MOST * ((keys + 15) / 16 * 16); }
 
-// Computes the queries of the group and empties it. Each is computed by the same operations in any group.
-void attend(const Memory& memory, Group& group, float* scratch);
+// The best logits of a part of a row, best first; of equal ones the earlier token first.
+struct Best {
+  int64_t most;     // how many are kept
+  int64_t size;     // how many there are
+  float* logit;     // [most]
+  int64_t* token;   // [most]
+};
+
+constexpr int64_t SCAN_BLOCK = 4096;  // how many logits are added up before their sum is stored
+
+struct StepRoutines {
+  // Computes the queries of a group. Each is computed by the same operations in any group.
+  void (*attend)(const Memory& memory, const Group& group, float* scratch);
+
+  // Offers the logits of the tokens first .. first + count - 1, at most SCAN_BLOCK, to `best`. Gives the highest of them,
+  // and the sum of exp(logit - highest).
+  void (*scan)(const float* logits, int64_t first, int64_t count, Best& best, float& highest, double& sum);
+};
+
+extern const StepRoutines STEP_PORTABLE;
+#if defined(__x86_64__)
+extern const StepRoutines STEP_AVX2;
+extern const StepRoutines STEP_AVX512;
+#endif
+
+// The fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA is as for those of gemm.h.
+const StepRoutines& step_routines();
 
 }  // namespace xformc

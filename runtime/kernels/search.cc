@@ -4,11 +4,13 @@
 #include <cstring>
 #include <limits>
 
+#include "attend.h"
 #include "kernel.h"
 
 namespace xformc {
 namespace {
 
+constexpr int64_t ENOUGH_PARTS = 8;  // work is split no further than this
 constexpr float NEVER = -std::numeric_limits<float>::infinity();
 
 struct Cache {
@@ -24,9 +26,9 @@ struct Cache {
 
 // The best of what is offered, best first; of equal ones, what was offered first.
 template <typename Item>
-class Best {
+class Ranking {
  public:
-  explicit Best(int64_t most) : most_(static_cast<size_t>(most)) { items_.reserve(most_ + 1); }
+  explicit Ranking(int64_t most) : most_(static_cast<size_t>(most)) { items_.reserve(most_ + 1); }
 
   void offer(float score, const Item& item) {
     if (items_.size() == most_ && !(score > items_.back().first)) return;
@@ -36,10 +38,66 @@ class Best {
     if (items_.size() > most_) items_.pop_back();
   }
   const std::pair<float, Item>& operator[](int64_t i) const { return items_[static_cast<size_t>(i)]; }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
 
  private:
   size_t most_;
   std::vector<std::pair<float, Item>> items_;
+};
+
+// The rows of logits, each looked at in blocks that are the same whatever is done at the same time.
+class Scan {
+ public:
+  Scan(const StepRoutines& routines, const float* logits, int64_t vocabulary, int64_t rows, int64_t most)
+      : parts(1), routines_(routines), logits_(logits), vocabulary_(vocabulary), most_(most),
+        blocks_((vocabulary + SCAN_BLOCK - 1) / SCAN_BLOCK) {
+    if (rows < ENOUGH_PARTS) parts = std::min(blocks_, (ENOUGH_PARTS + rows - 1) / std::max<int64_t>(rows, 1));
+    highest_.resize(static_cast<size_t>(rows * blocks_));
+    sum_.resize(static_cast<size_t>(rows * blocks_));
+    size_.resize(static_cast<size_t>(rows * parts));
+    logit_.resize(static_cast<size_t>(rows * parts * most));
+    token_.resize(static_cast<size_t>(rows * parts * most));
+  }
+
+  // Looks at one of the parts that each row is split into.
+  void part(int64_t row, int64_t part) {
+    const int64_t place = row * parts + part;
+    Best best{most_, 0, &logit_[place * most_], &token_[place * most_]};
+    for (int64_t block = blocks_ * part / parts; block < blocks_ * (part + 1) / parts; ++block) {
+      const int64_t first = block * SCAN_BLOCK, i = row * blocks_ + block;
+      const int64_t count = std::min(SCAN_BLOCK, vocabulary_ - first);
+      routines_.scan(logits_ + row * vocabulary_ + first, first, count, best, highest_[i], sum_[i]);
+    }
+    size_[place] = best.size;
+  }
+
+  // The best tokens of a row whose parts were all looked at.
+  Ranking<int64_t> best(int64_t row) const {
+    Ranking<int64_t> result(most_);
+    for (int64_t place = row * parts; place < (row + 1) * parts; ++place) {
+      for (int64_t i = place * most_; i < place * most_ + size_[place]; ++i) result.offer(logit_[i], token_[i]);
+    }
+    return result;
+  }
+
+  float normalizer(int64_t row) const {
+    const float* highest = &highest_[row * blocks_];
+    const double most = *std::max_element(highest, highest + blocks_);
+    double sum = 0;
+    for (int64_t i = 0; i < blocks_; ++i) sum += sum_[row * blocks_ + i] * std::exp(highest[i] - most);
+    return static_cast<float>(most + std::log(sum));
+  }
+
+  int64_t parts;
+
+ private:
+  const StepRoutines& routines_;
+  const float* logits_;
+  int64_t vocabulary_, most_, blocks_;
+  std::vector<float> highest_, logit_;
+  std::vector<double> sum_;
+  std::vector<int64_t> size_, token_;
 };
 
 struct Candidates {
@@ -53,38 +111,51 @@ struct Candidates {
     Ort::KernelContext context(raw);
     const Ort::ConstValue logits = context.GetInput(0), scores = context.GetInput(1);
     const int64_t count = 2 * *context.GetInput(2).GetTensorData<int64_t>();
-    const Shape shape = shape_of(scores);
-    const int64_t batch = shape.at(0), beam = shape.at(1), vocabulary = shape_of(logits).back();
+    const Shape shape = shape_of(scores), whole = shape_of(logits);
+    const int64_t batch = shape.at(0), beam = shape.at(1), vocabulary = whole.back();
     require(count >= 2, "the beam's width must be at least 1");
     require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
-    require(shape_of(logits).at(0) == batch && product(shape_of(logits), 0, shape_of(logits).size()) ==
-            batch * beam * vocabulary, "logits and scores do not fit");
-    const float* logit = logits.GetTensorData<float>();
+    require(product(whole, 0, whole.size()) == batch * beam * vocabulary, "logits and scores do not fit");
     const float* score = scores.GetTensorData<float>();
     float* out = context.GetOutput(0, {batch, count}).GetTensorMutableData<float>();
     int64_t* tokens = context.GetOutput(1, {batch, count}).GetTensorMutableData<int64_t>();
     int64_t* parents = context.GetOutput(2, {batch, count}).GetTensorMutableData<int64_t>();
-    for (int64_t sentence = 0; sentence < batch; ++sentence) {
-      Best<Continuation> best(count);
+
+    Scan scan(routines, logits.GetTensorData<float>(), vocabulary, batch * beam, count);
+    const auto choose = [&](int64_t sentence) {
+      Ranking<Continuation> best(count);
       for (int64_t parent = 0; parent < beam; ++parent) {
-        const float* row = logit + (sentence * beam + parent) * vocabulary;
-        Best<int64_t> mine(count);
-        double total = 0;
-        for (int64_t i = 0; i < vocabulary; ++i) mine.offer(row[i], i);
-        const float most = mine[0].first;
-        for (int64_t i = 0; i < vocabulary; ++i) total += std::exp(row[i] - most);
-        const float normalizer = static_cast<float>(most + std::log(total));
-        for (int64_t i = 0; i < count; ++i) {
-          best.offer(mine[i].first - normalizer + score[sentence * beam + parent], {mine[i].second, parent});
-        }
+        const int64_t row = sentence * beam + parent;
+        const Ranking<int64_t> mine = scan.best(row);
+        const float normalizer = scan.normalizer(row);
+        for (const auto& [logit, token] : mine) best.offer(logit - normalizer + score[row], {token, parent});
       }
-      for (int64_t i = 0; i < count; ++i) {
-        *out++ = best[i].first;
-        *tokens++ = best[i].second.token;
-        *parents++ = best[i].second.parent;
+      const int64_t first = sentence * count;
+      std::fill_n(out + first, count, NAN);  // of logits that are no numbers there are none
+      std::fill_n(tokens + first, count, 0);
+      std::fill_n(parents + first, count, 0);
+      int64_t place = first;
+      for (const auto& [total, continuation] : best) {
+        out[place] = total;
+        tokens[place] = continuation.token;
+        parents[place++] = continuation.parent;
       }
+    };
+    if (batch >= ENOUGH_PARTS) {
+      parallel(context, static_cast<size_t>(batch), [&](size_t i) {
+        const int64_t sentence = static_cast<int64_t>(i);
+        for (int64_t row = sentence * beam; row < (sentence + 1) * beam; ++row) scan.part(row, 0);
+        choose(sentence);
+      });
+    } else {
+      parallel(context, static_cast<size_t>(batch * beam * scan.parts), [&](size_t i) {
+        scan.part(static_cast<int64_t>(i) / scan.parts, static_cast<int64_t>(i) % scan.parts);
+      });
+      for (int64_t sentence = 0; sentence < batch; ++sentence) choose(sentence);
     }
   }
+
+  const StepRoutines& routines = step_routines();
 };
 
 struct Advance {
@@ -131,7 +202,7 @@ struct Advance {
     for (int64_t sentence = 0; sentence < batch; ++sentence) {
       const bool last = limit[sentence] <= next;
       const int64_t first = sentence * width;
-      Best<int64_t> pool(width), open(width);
+      Ranking<int64_t> pool(width), open(width);
       int64_t more = 0;
       for (int64_t i = 0; i < width; ++i) pool.offer(pool_scores[first + i], i);
       for (int64_t i = 0; i < count; ++i) {

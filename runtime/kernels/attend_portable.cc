@@ -1,0 +1,59 @@
+// The routines of attend.h for any machine, in vectors that the compiler makes of what the machine has.
+#include <cstdint>
+#include <cstring>
+
+namespace xformc {
+namespace {
+
+struct Vector {
+  static constexpr int width = 4, columns = 2;
+  typedef float Float __attribute__((vector_size(16)));
+  typedef int32_t Int __attribute__((vector_size(16)));
+
+  static Float all(float value) { return Float{} + value; }
+  static Float load(const float* from) {
+    Float result;
+    std::memcpy(&result, from, sizeof result);
+    return result;
+  }
+  static void store(float* to, Float a) { std::memcpy(to, &a, sizeof a); }
+  static Float load_some(const float* from, int count, float other) {
+    Float result = all(other);
+    std::memcpy(&result, from, count * sizeof(float));
+    return result;
+  }
+  static void store_some(float* to, Float a, int count) { std::memcpy(to, &a, count * sizeof(float)); }
+
+  static Float add(Float a, Float b) { return a + b; }
+  static Float sub(Float a, Float b) { return a - b; }
+  static Float mul(Float a, Float b) { return a * b; }
+  static Float fma(Float a, Float b, Float c) { return a * b + c; }
+  static Float max(Float a, Float b) { return a > b ? a : b; }
+  static float sum(Float a) { return (a[0] + a[2]) + (a[1] + a[3]); }
+  static float highest(Float a) {
+    const Float pairs = max(a, Float{a[2], a[3], a[0], a[1]});
+    return pairs[0] > pairs[1] ? pairs[0] : pairs[1];
+  }
+  static double sum_double(Float a) {
+    return (static_cast<double>(a[0]) + a[2]) + (static_cast<double>(a[1]) + a[3]);
+  }
+  static Float sums(const Float* a) { return Float{sum(a[0]), sum(a[1]), sum(a[2]), sum(a[3])}; }
+  static unsigned at_least(Float a, Float b) {
+    const Int yes = a >= b;
+    return (yes[0] & 1) | (yes[1] & 2) | (yes[2] & 4) | (yes[3] & 8);
+  }
+  // a * 2^n, where the lowest bits of `n` as a pattern of bits are the whole number n.
+  static Float shift(Float a, Float n) {
+    return reinterpret_cast<Float>(reinterpret_cast<Int>(a) + (reinterpret_cast<Int>(n) << 23));
+  }
+};
+
+}  // namespace
+}  // namespace xformc
+
+#include "attend_routines.h"
+#include "search_routines.h"
+
+namespace xformc {
+const StepRoutines STEP_PORTABLE = {attend, scan};
+}

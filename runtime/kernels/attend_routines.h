@@ -1,0 +1,192 @@
+// Attention for any kind of vector. A file for each kind of machine defines `Vector` and includes this one; everything
+// here is local to that file, because each is compiled for another machine.
+//
+// Vector has: width (int); columns (int): how many vectors of a value are added up at once; Float, a vector of that
+// width; all, load, store, load_some(from, count, other) and store_some of the first `count` lanes, where the others are
+// `other`, or left alone; add, sub, mul, fma(a, b, c) = a * b + c, max (the second if either is not a number); sum,
+// sum_double, highest of the lanes; sums(vectors), the sum of each of `width` vectors; at_least, a bit for each lane;
+// shift(a, n) = a * 2^n, where n is in the lowest bits of the pattern of bits.
+#include "attend.h"
+
+namespace xformc {
+namespace {
+
+using Float = Vector::Float;
+constexpr int WIDTH = Vector::width;
+
+#define INLINE inline __attribute__((always_inline))
+
+// e^x for x from -87 to 0 with a relative error of 8e-8 at most; e^-87 for less. 2^n e^f with |f| <= log(2) / 2, and for
+// e^f the polynomial with the smallest relative error.
+INLINE Float exp_of(Float x) {
+  const Float whole = Vector::all(12582912.0f);  // 1.5 * 2^23: what is added to it is rounded to whole numbers
+  x = Vector::max(Vector::all(-87.0f), x);
+  const Float shifted = Vector::fma(x, Vector::all(1.44269504f), whole), n = Vector::sub(shifted, whole);
+  Float f = Vector::fma(n, Vector::all(-0.693359375f), x);  // log(2) in two parts, the first one with few bits
+  f = Vector::fma(n, Vector::all(2.12194440e-4f), f);
+  constexpr float factors[] = {0.008368710055947304f, 0.04166838899254799f, 0.1666652113199234f,
+                               0.4999999403953552f,   1.0f,                 1.0f};
+  Float y = Vector::all(0.001381461275741458f);
+  for (const float factor : factors) y = Vector::fma(y, f, Vector::all(factor));
+  return Vector::shift(y, shifted);
+}
+
+// The products of the query with KEYS keys, in the first lanes.
+template <int KEYS>
+INLINE Float products(const float* query, const float* const* keys, int64_t depth) {
+  Float parts[WIDTH];
+  for (int i = 0; i < WIDTH; ++i) parts[i] = Vector::all(0);
+  int64_t d = 0;
+  for (; d + WIDTH <= depth; d += WIDTH) {
+    const Float part = Vector::load(query + d);
+#pragma GCC unroll 16
+    for (int i = 0; i < KEYS; ++i) parts[i] = Vector::fma(part, Vector::load(keys[i] + d), parts[i]);
+  }
+  if (const int left = static_cast<int>(depth - d); left > 0) {
+    const Float part = Vector::load_some(query + d, left, 0);
+#pragma GCC unroll 16
+    for (int i = 0; i < KEYS; ++i) {
+      parts[i] = Vector::fma(part, Vector::load_some(keys[i] + d, left, 0), parts[i]);
+    }
+  }
+  return Vector::sums(parts);
+}
+
+// The scores of one query to `count` keys, at most WIDTH; the lanes after those are of no use.
+INLINE Float some_scores(const Memory& memory, const float* query, const int64_t* rows, int count) {
+  const float* keys[WIDTH];
+  for (int i = 0; i < WIDTH; ++i) keys[i] = memory.key + rows[i < count ? i : count - 1] * memory.key_step;
+  const Float scale = Vector::all(memory.scale);
+  constexpr int QUARTER = WIDTH / 4;
+  if (count <= QUARTER) return Vector::mul(scale, products<QUARTER>(query, keys, memory.key_depth));
+  if (count <= 2 * QUARTER) return Vector::mul(scale, products<2 * QUARTER>(query, keys, memory.key_depth));
+  if (count <= 3 * QUARTER) return Vector::mul(scale, products<3 * QUARTER>(query, keys, memory.key_depth));
+  return Vector::mul(scale, products<WIDTH>(query, keys, memory.key_depth));
+}
+
+// Scores to weights exp(score - highest), in place; gives their sum, to which what may be after `count` adds nothing.
+INLINE float to_weights(float* scores, int64_t count) {
+  const int left = static_cast<int>(count % WIDTH);
+  const float never = -__builtin_inff();
+  Float highest = Vector::all(never), total = Vector::all(0);
+  int64_t j = 0;
+  for (; j + WIDTH <= count; j += WIDTH) highest = Vector::max(highest, Vector::load(scores + j));
+  if (left > 0) highest = Vector::max(highest, Vector::load_some(scores + j, left, never));
+  highest = Vector::all(Vector::highest(highest));
+  for (j = 0; j + WIDTH <= count; j += WIDTH) {
+    const Float weights = exp_of(Vector::sub(Vector::load(scores + j), highest));
+    total = Vector::add(total, weights);
+    Vector::store(scores + j, weights);
+  }
+  if (left > 0) {
+    const Float weights = exp_of(Vector::sub(Vector::load_some(scores + j, left, never), highest));
+    total = Vector::add(total, weights);
+    Vector::store(scores + j, weights);
+  }
+  return Vector::sum(total);
+}
+
+// COLUMNS vectors of the values, from column `first` on, for all QUERIES queries; the last vector has `last` lanes.
+// With `shared`, all queries see the same rows up to the number of them that each one sees.
+template <int QUERIES, int COLUMNS, bool shared>
+INLINE void mix_columns(const Memory& memory, const Group& group, const float* const* weights, const float* factors,
+                        int64_t first, int last) {
+  Float sums[QUERIES][COLUMNS];
+  int64_t common = group.count[0];
+  for (int i = 0; i < QUERIES; ++i) {
+    for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::all(0);
+    common = group.count[i] < common ? group.count[i] : common;
+  }
+  const float* values = memory.value + first;
+  const auto part = [&](const float* row, int c) __attribute__((always_inline)) {
+    return c + 1 < COLUMNS || last == WIDTH ? Vector::load(row + c * WIDTH)
+                                            : Vector::load_some(row + c * WIDTH, last, 0);
+  };
+  for (int64_t j = 0; j < common; ++j) {
+    if constexpr (shared) {
+      const float* row = values + group.rows[0][j] * memory.value_step;
+      Float parts[COLUMNS];
+      for (int c = 0; c < COLUMNS; ++c) parts[c] = part(row, c);
+#pragma GCC unroll 4
+      for (int i = 0; i < QUERIES; ++i) {
+        const Float weight = Vector::all(weights[i][j]);
+        for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, parts[c], sums[i][c]);
+      }
+    } else {
+#pragma GCC unroll 4
+      for (int i = 0; i < QUERIES; ++i) {
+        const float* row = values + group.rows[i][j] * memory.value_step;
+        const Float weight = Vector::all(weights[i][j]);
+        for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, part(row, c), sums[i][c]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < QUERIES; ++i) {
+    for (int64_t j = common; j < group.count[i]; ++j) {
+      const float* row = values + group.rows[i][j] * memory.value_step;
+      const Float weight = Vector::all(weights[i][j]);
+      for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, part(row, c), sums[i][c]);
+    }
+    const Float factor = Vector::all(factors[i]);
+    for (int c = 0; c < COLUMNS; ++c) {
+      float* out = group.out[i] + first + c * WIDTH;
+      const Float mixed = Vector::mul(factor, sums[i][c]);
+      if (c + 1 < COLUMNS || last == WIDTH) {
+        Vector::store(out, mixed);
+      } else {
+        Vector::store_some(out, mixed, last);
+      }
+    }
+  }
+}
+
+template <int QUERIES, int COLUMNS>
+void mix_some(const Memory& memory, const Group& group, const float* const* weights, const float* factors,
+              int64_t first, int last, bool shared) {
+  if (shared) {
+    mix_columns<QUERIES, COLUMNS, true>(memory, group, weights, factors, first, last);
+  } else {
+    mix_columns<QUERIES, COLUMNS, false>(memory, group, weights, factors, first, last);
+  }
+}
+
+template <int QUERIES>
+void mix(const Memory& memory, const Group& group, const float* const* weights, const float* factors) {
+  if (group.size < QUERIES) {
+    if constexpr (QUERIES > 1) mix<QUERIES - 1>(memory, group, weights, factors);
+    return;
+  }
+  bool shared = true;
+  for (int i = 1; i < QUERIES; ++i) shared = shared && group.rows[i] == group.rows[0];
+  constexpr int64_t STEP = Vector::columns * WIDTH;
+  int64_t first = 0;
+  for (; first + STEP <= memory.value_depth; first += STEP) {
+    mix_some<QUERIES, Vector::columns>(memory, group, weights, factors, first, WIDTH, shared);
+  }
+  for (; first < memory.value_depth; first += WIDTH) {
+    const int64_t left = memory.value_depth - first;
+    mix_some<QUERIES, 1>(memory, group, weights, factors, first, left < WIDTH ? static_cast<int>(left) : WIDTH, shared);
+  }
+}
+
+void attend(const Memory& memory, const Group& group, float* scratch) {
+  float* weights[Group::MOST];
+  float factors[Group::MOST];
+  int64_t most = 0;
+  for (int i = 0; i < group.size; ++i) most = group.count[i] > most ? group.count[i] : most;
+  for (int i = 0; i < group.size; ++i) weights[i] = scratch + i * ((most + 15) / 16 * 16);
+  for (int64_t j = 0; j < most; j += WIDTH) {
+    for (int i = 0; i < group.size; ++i) {
+      const int64_t left = group.count[i] - j;
+      if (left <= 0) continue;
+      const int count = left < WIDTH ? static_cast<int>(left) : WIDTH;
+      Vector::store(weights[i] + j, some_scores(memory, group.query[i], group.rows[i] + j, count));
+    }
+  }
+  for (int i = 0; i < group.size; ++i) factors[i] = 1.0f / to_weights(weights[i], group.count[i]);
+  mix<Group::MOST>(memory, group, weights, factors);
+}
+
+}  // namespace
+}  // namespace xformc
