@@ -41,7 +41,11 @@ struct Vector {
   static int32_t sum_int(Int a) { return _mm512_reduce_add_epi32(a); }
   static int32_t max_of_int(Int a) { return _mm512_reduce_max_epi32(a); }
   static Int abs_bits(Float a) { return _mm512_and_epi32(_mm512_castps_si512(a), all(int32_t{0x7fffffff})); }
-  static Int dot4(Int sum, Int weights, Int x) { return _mm512_dpbusd_epi32(sum, weights, x); }
+  // As an instruction, because GCC 12 copies the sums of the intrinsic _mm512_dpbusd_epi32 to and fro.
+  static Int dot4(Int sum, Int weights, Int x) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(weights), "v"(x));
+    return sum;
+  }
 
   static Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
   static Int to_int(Float a) { return _mm512_cvtps_epi32(a); }

@@ -71,7 +71,7 @@ void float_tile_of(const Tile& tile) {
       }
       x += rows;
       weights += PANEL;
-      if (first == 0) fetch(ahead);
+      if (2 * WIDTH == PANEL || first == 0) fetch(ahead);
       ahead += tile.ahead_step;
     }
     const Finish finish(tile, first);
@@ -103,7 +103,7 @@ void int8_tile_of(const Tile& tile) {
       }
       x += 4 * rows;
       weights += 4 * PANEL;
-      if (first == 0) fetch(ahead);
+      if (2 * WIDTH == PANEL || first == 0) fetch(ahead);
       ahead += tile.ahead_step;
     }
     const Finish finish(tile, first);
@@ -219,17 +219,17 @@ INLINE Float hyperbolic_tangent(Float x) {
   return Vector::if_less(square, Vector::all(0.625f * 0.625f), small, large);
 }
 
-// erf |x| = 1 - t p(t) e^-x^2 with t = 1 / (1 + |x| / 2); p is a least-maximum fit, within 1.2e-8.
-INLINE Float error_function(Float x) {
-  const Float one = Vector::all(1.0f);
-  const Float minus = Vector::sub(Vector::zero(), x);
-  const Float size = Vector::max(minus, x);
-  const Float t = Vector::div(one, Vector::fma(size, Vector::all(0.5f), one));
+// The normal distribution's Phi(x) = (1 + erf(x / sqrt 2)) / 2. With z = |x| / sqrt 2 and t = 1 / (1 + z / 2),
+// 1 - erf z = t p(t) e^-z^2; p is a least-maximum fit, within 1.2e-8.
+INLINE Float normal_distribution(Float x) {
+  const Float one = Vector::all(1.0f), half = Vector::all(0.5f);
+  const Float z = Vector::mul(Vector::max(Vector::sub(Vector::zero(), x), x), Vector::all(0.707106781f));
+  const Float t = Vector::div(one, Vector::fma(z, half, one));
   const Float p = polynomial(t, Vector::all(5.88014983e-2f), -2.18237231e-1f, 1.22177005e-1f, 3.07681757e-1f,
                              1.30843147e-1f, 3.21698801e-1f, 2.77035034e-1f);
-  const Float rest = Vector::mul(Vector::mul(t, p), exponential(Vector::mul(minus, x)));
-  const Float result = Vector::sub(one, rest);
-  return Vector::if_less(x, Vector::zero(), Vector::sub(Vector::zero(), result), result);
+  const Float power = exponential(Vector::mul(Vector::sub(Vector::zero(), z), z));
+  const Float tail = Vector::mul(half, Vector::mul(Vector::mul(t, p), power));
+  return Vector::if_less(x, Vector::zero(), tail, Vector::sub(one, tail));
 }
 
 struct Silu {
@@ -237,17 +237,15 @@ struct Silu {
 };
 
 struct Gelu {
-  INLINE Float operator()(Float x) const {
-    const Float phi = Vector::add(Vector::all(1.0f), error_function(Vector::mul(x, Vector::all(0.707106781f))));
-    return Vector::mul(Vector::mul(x, Vector::all(0.5f)), phi);
-  }
+  INLINE Float operator()(Float x) const { return Vector::mul(x, normal_distribution(x)); }
 };
 
+// x (1 + tanh u) / 2 = x sigmoid(2u).
 struct GeluTanh {
   INLINE Float operator()(Float x) const {
     const Float cube = Vector::mul(Vector::mul(x, x), x);
-    const Float inner = Vector::mul(Vector::fma(cube, Vector::all(0.044715f), x), Vector::all(0.797884561f));
-    return Vector::mul(Vector::mul(x, Vector::all(0.5f)), Vector::add(Vector::all(1.0f), hyperbolic_tangent(inner)));
+    const Float twice_u = Vector::mul(Vector::fma(cube, Vector::all(0.044715f), x), Vector::all(2 * 0.797884561f));
+    return Vector::mul(x, sigmoid(twice_u));
   }
 };
 
