@@ -65,6 +65,7 @@ _SECTIONS = {
     "tie": "groups of parameters that are one",
     "train": "how to train it",
     "decode": "the defaults of decoding",
+    "precision": "in which numbers an engine stores the weights under a path, and all others (`default`)",
 }
 
 

@@ -13,6 +13,7 @@ from xformc.compiler.spec.tree import Entry, Tree
 NAME = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_~*]+(/[A-Za-z0-9_~*]+)*$", max_length=400)]
 Size = Annotated[
     object, WithJsonSchema({"type": ["number", "string"], "description": "a number, or arithmetic on sizes"})
 ]
@@ -67,6 +68,7 @@ class Document(Section):
     tie: list[Group] = Field(default_factory=list[Group])
     train: Train = Train()
     decode: Decode = Decode()
+    precision: dict[Pattern, Literal["fp32", "fp16", "bf16", "int8", "int4"]] = Field(default_factory=dict)
 
 
 def validate(tree: Tree) -> tuple[Document | None, list[Problem]]:
@@ -78,6 +80,12 @@ def validate(tree: Tree) -> tuple[Document | None, list[Problem]]:
     except ValidationError as error:
         return None, [_problem(tree, item) for item in error.errors()]
 
+
+_KEYS = {
+    "": ("a name", "a name has letters, digits and _, and begins with a letter"),
+    "precision": ("a path", "a path is names with / between them; * is any one name"),
+}
+"""What the keys of a section are, and how such a thing looks."""
 
 _WANTED = {
     "int_type": "must be a whole number",
@@ -98,8 +106,8 @@ def _problem(tree: Tree, error: ErrorDetails) -> Problem:
     """The problem that pydantic reports, at its place in the tree."""
     kind, location = error["type"], error["loc"]
     if location[-1] == "[key]":
-        hint = "a name has letters, digits and _, and begins with a letter"
-        return Problem(_entry(tree, location[:-1]).key, f"'{location[-2]!s:.40}' is not a name", hint)
+        what, hint = _KEYS.get(str(location[0]), _KEYS[""])
+        return Problem(_entry(tree, location[:-1]).key, f"'{location[-2]!s:.40}' is not {what}", hint)
     entry, last = _entry(tree, location), str(location[-1])
     if kind == "missing":
         return Problem(_entry(tree, location[:-1]).key, f"the key '{last}' is missing")

@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.precision import WORDS, Precision
+from xformc.compiler.ops.precision import roundable
 from xformc.compiler.spec.consistency import (
     WIDTH,
     learned_limits,
@@ -21,6 +23,7 @@ from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.model import Input, Model
+from xformc.compiler.spec.precision import DEFAULT, assign, idle_patterns
 from xformc.compiler.spec.problems import raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
 from xformc.compiler.spec.schema import validate
@@ -40,12 +43,21 @@ class Spec:
     inputs: Mapping[str, Input]
     train: Train
     decode: Decode
+    precision: Mapping[str, str]
     model: Model = field(repr=False)
     tree: Tree = field(repr=False)
 
     def graph(self) -> Graph:
         """The training graph. Raises: SpecError."""
         return self._elaborated.graph
+
+    def precisions(self, default: Precision | None = None) -> dict[str, Precision]:
+        """The precision of every weight that can be rounded, by name; `default` takes the place of the spec's own.
+
+        Raises: SpecError, as `graph` does.
+        """
+        chosen = default or WORDS[self.precision.get(DEFAULT, "fp32")]
+        return assign(self.precision, chosen, roundable(self.graph()), self.model.ties)
 
     def resolved_yaml(self) -> str:
         """One file that says the same without any other: what it extends, its blocks and defaults are in it.
@@ -59,6 +71,8 @@ class Spec:
             resolved[section] = {name: entry.tree.plain() for name, entry in self._section(section) if name in names}
         resolved |= {"inputs": document["inputs"], "model": document["model"], "tie": document.get("tie", [])}
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
+        if self.precision:
+            resolved["precision"] = dict(self.precision)
         for path in idle_settings(self.task, self.inputs):
             _remove(resolved, path)
         resolved["blocks"] = {name: entry.tree.plain() for name, entry in reachable_blocks(self.tree).items()}
@@ -74,6 +88,7 @@ class Spec:
                 *unused(self.tree, "size", "sizes", done.sizes),
                 *unused(self.tree, "choice", "choices", done.choices),
                 *learned_limits(self.model, self.train, done.graph),
+                *idle_patterns(self.tree, roundable(done.graph), self.model.ties),
             ]
         )
         return done
@@ -105,4 +120,6 @@ def load_spec(path: Path) -> Spec:
     raise_problems(problems)
     assert document is not None
     name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]
-    return Spec(name, document.task, model.sizes, model.inputs, document.train, document.decode, model, tree)
+    return Spec(
+        name, document.task, model.sizes, model.inputs, document.train, document.decode, document.precision, model, tree
+    )
