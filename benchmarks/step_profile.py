@@ -2,8 +2,8 @@
 
 python -m benchmarks.step_profile [--model base] [--target cpu native] [--precision float32] [--batch 1 32]
 
-An engine with fresh weights, sources of 25 random tokens, outputs of `--length`; each time is that of all nodes of a kind,
-preparation included, divided by the number of steps. Profiling itself costs about two microseconds a node.
+An engine with fresh weights, sources of 25 random tokens, outputs of `--length`; each time is that of all nodes of a
+kind, preparation included, divided by the number of steps. Profiling itself costs about two microseconds a node.
 """
 
 import argparse

@@ -13,6 +13,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.kernels import lower_decoder
 from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
@@ -98,7 +99,8 @@ def print_stage(spec: Spec, stage: str) -> str:
     stages = _stages(spec.task)
     if stage not in stages:
         raise UserError(f"no pass is called '{stage}'", hint=f"the passes of {spec.task} are {', '.join(stages)}")
-    return "\n".join(text.format(verify(graph)) for graph in stages[stage](compile_spec(spec)))
+    graph = compile_spec(spec, arranged=stage != "kernels")
+    return "\n".join(text.format(verify(result)) for result in stages[stage](graph))
 
 
 def _stages(task: str) -> dict[str, Callable[[Graph], tuple[Graph, ...]]]:
@@ -112,6 +114,9 @@ def _stages(task: str) -> dict[str, Callable[[Graph], tuple[Graph, ...]]]:
         stages["step"] = lambda graph: _graphs(derive_step(inference(graph), time))
     if task == "translation":
         stages["beam"] = lambda graph: _graphs(with_beam(derive_step(inference(graph))))
+        stages["kernels"] = lambda graph: _graphs(
+            lower_decoder(with_beam(derive_step(inference(graph))), lambda _: "float32")
+        )
     return stages
 
 
