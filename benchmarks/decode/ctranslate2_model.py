@@ -1,6 +1,6 @@
 """An xformc Transformer with its weights as a CTranslate2 model, through CTranslate2's own spec classes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,20 @@ from xformc.compiler.spec import Spec
 SPECIAL = ("<blank>", "<unk>", "<s>", "</s>")
 
 
-def export(spec: Spec, weights: Mapping[str, np.ndarray], folder: Path, positions: int = 512) -> None:
-    """Write the model of a spec that extends transformer_base, with sinusoidal positions, into `folder`."""
+def export(
+    spec: Spec,
+    weights: Mapping[str, np.ndarray],
+    folder: Path,
+    *,
+    quantization: str | None = None,
+    pieces: Sequence[str] | None = None,
+    positions: int = 512,
+) -> None:
+    """Write the model of a spec that extends transformer_base, with sinusoidal positions, into `folder`.
+
+    `quantization` is CTranslate2's name of the numbers that the weights are stored in, None for float32; `pieces` are
+    the names of the tokens of both sides, else t4, t5 and so on.
+    """
     pre_norm = "encoder/final_norm/gain" in weights
     sizes = {name: int(value) for name, value in spec.sizes.items() if name != "dropout"}
     model = TransformerSpec.from_config(sizes["layers"], sizes["heads"], pre_norm=pre_norm)
@@ -32,12 +44,14 @@ def export(spec: Spec, weights: Mapping[str, np.ndarray], folder: Path, position
                 write.attention(layer.attention, f"{path}/cross_attention", fused=False)
             write.feed_forward(layer.ffn, f"{path}/feed_forward")
     model.decoder.projection.weight = write.tied("logits/weight")
-    tokens = [*SPECIAL, *(f"t{index}" for index in range(4, len(model.decoder.projection.weight)))]
+    names = [f"t{index}" for index in range(len(model.decoder.projection.weight))] if pieces is None else pieces
+    tokens = [*SPECIAL, *names[len(SPECIAL) :]]
     model.register_source_vocabulary(tokens)
     model.register_target_vocabulary(tokens)
     model.config.add_source_eos = False
     model.config.layer_norm_epsilon = 1e-6
     model.validate()
+    model.optimize(quantization=quantization)
     folder.mkdir(parents=True, exist_ok=True)
     model.save(str(folder))
 

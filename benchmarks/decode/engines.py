@@ -1,0 +1,58 @@
+"""The same fresh weights as an engine's model and as a CTranslate2 model, in a folder each."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.decode.cases import MODELS, VOCABULARY
+from benchmarks.decode.ctranslate2_model import export
+from xformc.compiler.backends.initializers import Initializers, save_model
+from xformc.compiler.backends.models import engine_model
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.passes.step import with_beam
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.spec import Spec, load_spec
+from xformc.runtime.manifest import SearchOptions, Target
+
+
+def make_spec(model: str, folder: Path, vocabulary: int = VOCABULARY) -> Spec:
+    """The spec of one of MODELS."""
+    path = folder / f"{model}.yaml"
+    path.write_text(MODELS[model] % vocabulary, encoding="utf-8")
+    return load_spec(path)
+
+
+def fresh_weights(spec: Spec, target: Target) -> dict[str, np.ndarray]:
+    """Fresh weights by path, the same for each seed."""
+    module = TorchModule(compile_engine(spec, target).graph, seed=0)
+    return {name: value.numpy() for name, value in module.state_dict().items()}
+
+
+def write_engine(
+    spec: Spec, weights: Mapping[str, np.ndarray], precision: str, target: Target, folder: Path
+) -> SearchOptions:
+    """The engine's model alone, without certificate, in the new `folder`; the defaults of its search."""
+    folder.mkdir()
+    compiled = compile_engine(spec, target)
+    rounded = {} if precision == "float32" else dict.fromkeys(weights, precision)
+    initializers = Initializers(weights, rounded)
+    model = engine_model(with_beam(compiled.decoder), initializers, compiled.options, None, target=target)
+    save_model(model, initializers, folder)
+    return compiled.options
+
+
+def write_peer(spec: Spec, weights: Mapping[str, np.ndarray], precision: str, folder: Path) -> None:
+    """The CTranslate2 model in the new `folder`, its weights stored in that precision."""
+    export(spec, weights, folder, quantization=None if precision == "float32" else precision)
+
+
+def limited(options: SearchOptions, beam: int, length: int) -> SearchOptions:
+    """These options with another beam, and outputs of at most `length` tokens."""
+    return replace(options, beam_width=beam, n_best=1, max_length_factor=0.0, max_length_offset=length)
+
+
+def bytes_on_disk(folder: Path) -> int:
+    """The size of all files in the folder."""
+    return sum(path.stat().st_size for path in folder.iterdir())

@@ -1,0 +1,52 @@
+"""Peak memory and load time of an engine or a CTranslate2 model, measured in a process of its own (see child.py)."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.modules["torch"] = None  # type: ignore[assignment]  # CTranslate2 would import it, and does not need it
+
+from benchmarks.decode.child import answer_requests  # noqa: E402
+
+
+def peak() -> int:
+    """The most bytes that this process has had in memory; getrusage would count those of its parent before exec."""
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
+
+
+def engine(folder: str, target: Any, threads: int, beam: int, length: int, source: list[Any]) -> dict[str, Any]:
+    """Load an engine's model and translate a batch of ids twice."""
+    import numpy as np
+
+    from xformc.runtime.manifest import SearchOptions
+    from xformc.runtime.search import SEARCH, search
+    from xformc.runtime.session import Session
+
+    before, began = peak(), time.perf_counter()
+    session = Session(Path(folder), threads, SEARCH, target=target)
+    loaded = time.perf_counter()
+    options = SearchOptions(beam, 1, 0.6, 0.0, length)
+    search(session, np.array(source[:1]), options)
+    first = time.perf_counter()
+    search(session, np.array(source), options)
+    return {"before": before, "peak": peak(), "load": loaded - began, "first": first - began}
+
+
+def peer(folder: str, precision: str, threads: int, beam: int, length: int, source: list[Any]) -> dict[str, Any]:
+    """The same with a CTranslate2 model and names of tokens."""
+    import ctranslate2
+
+    before, began = peak(), time.perf_counter()
+    model = ctranslate2.Translator(folder, inter_threads=1, intra_threads=threads, compute_type=precision)
+    loaded = time.perf_counter()
+    options = {"beam_size": beam, "max_decoding_length": length, "length_penalty": 0.6}
+    model.translate_batch(source[:1], **options)
+    first = time.perf_counter()
+    model.translate_batch(source, **options)
+    return {"before": before, "peak": peak(), "load": loaded - began, "first": first - began}
+
+
+if __name__ == "__main__":
+    answer_requests({"engine": engine, "peer": peer})

@@ -1,0 +1,42 @@
+"""CTranslate2 in a process of its own (see child.py)."""
+
+import sys
+import time
+from typing import Any
+
+sys.modules["torch"] = None  # type: ignore[assignment]  # it would be imported for converters, and is not needed
+
+import ctranslate2  # noqa: E402
+
+from benchmarks.decode.child import answer_requests  # noqa: E402
+
+
+class Peer:
+    """The model that was loaded last."""
+
+    def __init__(self) -> None:
+        self.translator: Any = None
+
+    def load(self, folder: str, compute_type: str, threads: int) -> dict[str, Any]:
+        """Load a model; how long that took, and in which numbers it computes."""
+        began = time.perf_counter()
+        self.translator = ctranslate2.Translator(
+            folder, inter_threads=1, intra_threads=threads, compute_type=compute_type
+        )
+        return {"seconds": time.perf_counter() - began, "compute_type": self.translator.compute_type}
+
+    def translate(
+        self, source: list[list[str]], beam: int, length: int, length_penalty: float, sub_batch: int = 0
+    ) -> dict[str, Any]:
+        """Translate a batch; its seconds, and the best hypothesis of each."""
+        began = time.perf_counter()
+        found = self.translator.translate_batch(
+            source, beam_size=beam, length_penalty=length_penalty, max_decoding_length=length, max_batch_size=sub_batch
+        )
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "tokens": [one.hypotheses[0] for one in found]}
+
+
+if __name__ == "__main__":
+    peer = Peer()
+    answer_requests({"load": peer.load, "translate": peer.translate})
