@@ -1,6 +1,7 @@
 """Imports go one way, the runtime stands alone, and the pages about the project say what is so."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -114,6 +115,13 @@ print([name for name in {FORBIDDEN!r} if name in sys.modules])
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (found.stdout, found.stderr) == ("[]\n", "")
+
+
+def test_nothing_is_reported_to_anyone(copy_engine: Path, tmp_path: Path) -> None:
+    code = f"from xformc.runtime import load; load({str(copy_engine)!r}, threads=1).translate(['hello world'])"
+    rest = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    subprocess.run([sys.executable, "-c", code], check=True, env={**rest, "XDG_CACHE_HOME": str(tmp_path)})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_links_lead_to_the_folders() -> None:
