@@ -14,7 +14,7 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import BeamSearch, SearchInputs
 from xformc.compiler.search.kernels import KernelSearch, emit_resident
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
-from xformc.compiler.search.states import emit_states
+from xformc.compiler.search.states import emit_positions, emit_states
 from xformc.runtime.manifest import SampleOptions, SearchOptions, Target
 from xformc.tokens import END
 
@@ -29,7 +29,7 @@ def engine_model(
     """
     emitter = Emitter(weights, target=target)
     decoder = _lowered(decoder, weights, target)
-    (source,) = decoder.prepare.inputs
+    (source,) = decoder.given
     emitter.bind(source, source.name)
     options = {
         "beam_width": emitter.default("beam_width", defaults.beam_width),
@@ -110,13 +110,14 @@ def stepwise_model(
     emitter = Emitter(weights, target=target)
     if not show:
         decoder = _lowered(decoder, weights, target)
-    token, fixed = decoder.token, decoder.prepare.inputs
+    token, fixed = decoder.token, decoder.given
     given = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
-    constants = emitter.graph(decoder.prepare, {value.name: value.name for value in fixed})
-    for value, name in zip(decoder.prepared, constants, strict=True):
-        emitter.bind(value, name)
     emitter.bind(given, given.name)
     steps = emitter.op("Squeeze", emitter.shape(given.type.axes[1:]))
+    names = {value.name: value.name for value in fixed} | emit_positions(emitter, decoder, steps)
+    constants = emitter.graph(decoder.prepare, names)
+    for value, name in zip(decoder.prepared, constants, strict=True):
+        emitter.bind(value, name)
     batch = emitter.merged(token.type.axes[:1])
     prepared = dict(zip((value.name for value in decoder.prepared), constants, strict=True))
     states = emit_states(emitter, decoder, {"batch": batch}, prepared)

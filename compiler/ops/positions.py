@@ -1,4 +1,4 @@
-"""Where a token stands: its index, and the sinusoids made of it."""
+"""Where a token stands: its index, the sinusoids made of it, and the row of a table at it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,6 +137,42 @@ def _positions_cost(op: Positions, node: Node) -> Cost:
 
 
 cost.rule(Sinusoid)(per_result(2))
+
+
+@dataclass(frozen=True)
+class At(Op):
+    """The row of a table along `axis`, which then has size 1. Inputs: the table, the position (int64, no axes)."""
+
+    kind: ClassVar[str] = "at"
+    axis: str
+
+
+@types.rule(At)
+def _at_types(op: At, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    table, position = inputs
+    require(op.axis in table.names and position == Type("int64"), f"no row of {table} along {op.axis} at {position}")
+    return (Type(table.dtype, tuple(Axis(op.axis, 1) if axis.name == op.axis else axis for axis in table.axes)),)
+
+
+@mixes.rule(At)
+def _at_mixes(op: At, node: Node) -> frozenset[str]:
+    return frozenset({op.axis})
+
+
+@to_torch.rule(At)
+def _at_torch(op: At, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
+    index = node.inputs[0].type.names.index(op.axis)
+    return lambda table, position: table.index_select(index, position.reshape(1))
+
+
+@to_onnx.rule(At)
+def _at_onnx(op: At, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    table, position = inputs
+    row = onnx.once(f"row {position}", lambda: onnx.op("Unsqueeze", position, [0]))
+    return (onnx.op("Gather", table, row, axis=node.inputs[0].type.names.index(op.axis)),)
+
+
+cost.rule(At)(per_result(0))
 
 
 @primitive("learned_positions", limit="axis", to=optional("axis"))

@@ -19,6 +19,7 @@ from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
 from xformc.compiler.passes.step import Decoder, Resident
+from xformc.compiler.passes.tabulate import tabulate
 
 PrecisionOf = Callable[[str], str]
 """The precision in which a parameter is stored, by its name."""
@@ -34,6 +35,7 @@ def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
 
 def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     """The decoder with kernels where there are some; what only they need is its `resident`."""
+    decoder = tabulate(decoder)
     packable = _packable([decoder.prepare, decoder.step], precision_of)
     prepare = _Lowering(decoder.prepare, packable, precision_of).run()
     cached = [item for node in decoder.step.nodes if (item := _read_cached(decoder, node)) is not None]

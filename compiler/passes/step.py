@@ -54,7 +54,8 @@ class Decoder:
     """`prepare` makes the constants; `step(token, position, *constants, *pasts)` gives logits and the new states.
 
     The token is int64 [batch, time=1]; position is int64 without axes. The outputs of `step` are the logits and then
-    the new states; the outputs of `prepare` are the constants, and then the initial states that are not zero.
+    the new states; the outputs of `prepare` are the constants, and then the initial states that are not zero. Its
+    input `positions`, if it has one, is 0, 1, 2, .. up to the last position that will be decoded.
     """
 
     time: str
@@ -62,11 +63,17 @@ class Decoder:
     step: Graph
     states: tuple[State, ...]
     resident: Resident | None = None
+    positions: Value | None = None
 
     @property
     def token(self) -> Value:
         """The step's input for the newest token."""
         return self.step.inputs[0]
+
+    @property
+    def given(self) -> tuple[Value, ...]:
+        """The inputs of `prepare` that are the model's own."""
+        return tuple(value for value in self.prepare.inputs if value != self.positions)
 
     @property
     def constants(self) -> tuple[Value, ...]:

@@ -12,7 +12,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Turn
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.states import emit_states
+from xformc.compiler.search.states import emit_positions, emit_states
 from xformc.tokens import BEGIN, PAD
 
 NEVER = float("-inf")
@@ -123,7 +123,10 @@ class BeamSearch:
     def emit(self) -> SearchResult:
         """Write everything."""
         onnx, source = self.root, self.inputs.source
-        names = {value.name: source for value in self.decoder.prepare.inputs}
+        self.limit = self._limit(onnx)
+        self.longest_limit = onnx.op("ReduceMax", self.limit, keepdims=0)
+        names = {value.name: source for value in self.decoder.given}
+        names |= emit_positions(onnx, self.decoder, self.longest_limit)
         constants = onnx.graph(self.decoder.prepare, names)
         self.constants = dict(zip((value.name for value in self.decoder.prepared), constants, strict=True))
         batch = onnx.op("Shape", source, start=0, end=1)
@@ -155,7 +158,7 @@ class BeamSearch:
             pool_lengths=zeros,
             pool_scores=nothing,
             found=onnx.op("Expand", 0, batch),
-            limit=self._limit(onnx),
+            limit=self.limit,
             rows=[*(self.constants[value.name] for value in self.row_constants), *self._initial_states(onnx, batch)],
         )
 

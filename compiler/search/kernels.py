@@ -26,7 +26,7 @@ class KernelSearch(BeamSearch):
         nothing = onnx.op("Expand", 0, onnx.op("Concat", batch, self.width, [0], axis=0))
         resident = self.decoder.resident
         if resident is not None:
-            capacity = onnx.op("ReduceMax", self._limit(onnx), keepdims=1)
+            capacity = onnx.op("Unsqueeze", self.longest_limit, [0])
             self.caches = _emit_caches(onnx, resident.caches, batch, capacity, self.width)
         return [nothing, *states]
 

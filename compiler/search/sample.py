@@ -12,7 +12,7 @@ from xformc.compiler.graph.rules import OnnxEmitter, Turn
 from xformc.compiler.ops.kernels import AttendCached
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.kernels import emit_resident
-from xformc.compiler.search.states import emit_states
+from xformc.compiler.search.states import emit_positions, emit_states
 from xformc.compiler.search.uniform import emit_stream, emit_uniform
 from xformc.tokens import BEGIN, PAD
 
@@ -80,14 +80,14 @@ class _Sampling:
     def emit(self) -> SampleResult:
         onnx, prompt = self.root, self.inputs.prompt
         onnx.bind(Value("prompt", Type("int64", (_B, Axis("prompt")))), prompt)
-        prepared = onnx.graph(self.decoder.prepare, {})
-        self.constants = dict(zip((value.name for value in self.decoder.prepared), prepared, strict=True))
         self.texts = onnx.op("Pad", onnx.op("Pad", prompt, [0, 1, 0, 0], BEGIN), [0, 0, 0, 1], PAD)
         self.given = onnx.op("ReduceSum", onnx.op("Cast", _real(onnx, self.texts), to=_INT64), [1], keepdims=0)
         longest = onnx.op("Sub", onnx.op("ReduceMax", self.given, keepdims=0), 1)
         positions = onnx.op("Add", longest, self.inputs.max_new_tokens)
         if self.longest is not None:
             positions = onnx.op("Min", positions, self.longest)
+        prepared = onnx.graph(self.decoder.prepare, emit_positions(onnx, self.decoder, positions))
+        self.constants = dict(zip((value.name for value in self.decoder.prepared), prepared, strict=True))
         batch, capacity = onnx.op("Shape", prompt, start=0, end=1), onnx.op("Unsqueeze", positions, [0])
         self.resident = emit_resident(onnx, self.decoder.resident, batch, capacity)
         shortest = onnx.op("Sub", onnx.op("ReduceMin", self.given, keepdims=0), 1)

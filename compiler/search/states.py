@@ -20,6 +20,11 @@ def emit_states(
     return [_emit_state(onnx, state, sizes, prepared) for state in decoder.states]
 
 
+def emit_positions(onnx: OnnxEmitter, decoder: Decoder, count: Operand) -> dict[str, str]:
+    """Write the positions before `count`, a number, if `prepare` needs them, and name them by its input."""
+    return {} if decoder.positions is None else {decoder.positions.name: onnx.op("Range", 0, count, 1)}
+
+
 def _emit_state(onnx: OnnxEmitter, state: State, sizes: Mapping[str, Operand], prepared: Mapping[str, str]) -> str:
     type = state.past.type
     parts = [_size(axis.name, axis.size, sizes) for axis in type.axes]

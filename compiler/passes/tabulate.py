@@ -1,0 +1,77 @@
+"""What a step computes of its position alone is computed once, for all positions, and looked up in each step."""
+
+from dataclasses import replace
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, Node, Value, copy_node, pruned, rebuild
+from xformc.compiler.ops.layout import Expand
+from xformc.compiler.ops.positions import At
+from xformc.compiler.passes.step import Decoder
+
+
+def tabulate(decoder: Decoder) -> Decoder:
+    """The decoder with such tables among its constants; `prepare` makes them of its input `positions`: int64 [time]."""
+    alone = _of_position(decoder)
+    used = {value.name for node in decoder.step.nodes if node not in alone for value in node.inputs}
+    used.update(value.name for value in decoder.step.outputs)
+    made = [value for node in alone for value in node.outputs if value.name in used]
+    if not made:
+        return decoder
+    prepare, positions = _tables(decoder, alone, made)
+    tables = prepare.outputs[-len(made) :]
+    initial = len(decoder.prepared) - len(decoder.constants)
+    order = (*prepare.outputs[: len(decoder.constants)], *tables, *prepare.outputs[len(decoder.constants) :][:initial])
+    step = _looked_up(decoder, alone, made, tables)
+    return replace(decoder, prepare=replace(prepare, outputs=order), step=step, positions=positions)
+
+
+def _of_position(decoder: Decoder) -> list[Node]:
+    """The nodes of the step that need nothing but its position and parameters, and whose sizes are known."""
+    position = decoder.step.inputs[1].name
+    parameters = {parameter.name for parameter in decoder.step.parameters}
+    known, alone = set[str](), list[Node]()
+    for node in decoder.step.nodes:
+        first = isinstance(node.op, Expand) and node.op.axis == decoder.time and node.inputs[0].name == position
+        inner = any(value.name in known for value in node.inputs) and all(
+            value.name in known | parameters for value in node.inputs
+        )
+        sized = all(axis.size is not None for value in node.outputs for axis in value.type.axes)
+        timed = all(decoder.time in value.type.names for value in node.outputs)
+        if (first or inner) and sized and timed:
+            known.update(value.name for value in node.outputs)
+            alone.append(node)
+    return alone
+
+
+def _tables(decoder: Decoder, alone: list[Node], made: list[Value]) -> tuple[Graph, Value]:
+    """`prepare` with these nodes for all positions, their results last, and its new input."""
+    builder, values = rebuild(decoder.prepare, decoder.prepare.name, {})
+    for node in decoder.prepare.nodes:
+        copy_node(builder, values, node)
+    results = [values[value.name] for value in decoder.prepare.outputs]
+    for parameter in decoder.step.parameters:
+        values[parameter.name] = builder.parameter(
+            parameter.name, parameter.type, parameter.initial, trained=parameter.trained
+        )
+    positions = builder.input("positions", Type("int64", (Axis(decoder.time),)), renamed=True)
+    for node in alone:
+        if isinstance(node.op, Expand) and node.inputs[0] == decoder.step.inputs[1]:
+            values[node.outputs[0].name] = positions
+        else:
+            copy_node(builder, values, node)
+    return pruned(builder.finish([*results, *(values[value.name] for value in made)])), positions
+
+
+def _looked_up(decoder: Decoder, alone: list[Node], made: list[Value], tables: tuple[Value, ...]) -> Graph:
+    """The step with rows of the tables in the place of these nodes; the tables come after its constants."""
+    builder, values = rebuild(decoder.step, decoder.step.name, {})
+    inputs = list(builder.inputs)
+    first = 2 + len(decoder.constants)
+    rows = [builder.input(f"{value.name}/table", table.type) for value, table in zip(made, tables, strict=True)]
+    builder.inputs = [*inputs[:first], *rows, *inputs[first:]]
+    for value, row in zip(made, rows, strict=True):
+        values[value.name] = builder.emit(At(decoder.time), (row, inputs[1]), value.name)
+    for node in decoder.step.nodes:
+        if node not in alone:
+            copy_node(builder, values, node)
+    return pruned(builder.finish(values[value.name] for value in decoder.step.outputs))
