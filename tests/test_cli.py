@@ -8,7 +8,7 @@ from tiny_engine import SENTENCES
 from xformc import __version__
 
 COMMANDS = ["check", "schema", "corpus", "train", "average", "build", "verify", "inspect"]
-COMMANDS += ["translate", "generate", "predict", "evaluate", "report", "draw", "attention"]
+COMMANDS += ["translate", "generate", "predict", "evaluate", "bench", "report", "draw", "attention"]
 
 
 def test_help_lists_every_command(xformc: CommandLine) -> None:
@@ -83,3 +83,22 @@ def test_inspect_shows_the_engine(xformc: CommandLine, copy_engine: Path) -> Non
     assert "ok   logits    1.0e-06 <= 1e-04  torch and engine" in result.out
     assert json.loads(xformc("inspect", copy_engine, "--json").out)["engine"]["name"] == "copy"
     assert len(xformc("inspect", copy_engine, "--certificate").out.splitlines()) == 2
+
+
+def test_bench_measures_an_engine(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("".join(f"{line}\n" for line in SENTENCES))
+    for more in ((), ("--input", text)):
+        result = xformc("bench", copy_engine, "--seconds", "0.01", "--threads", "2", *more)
+        assert result.code == 0
+        assert "latency  p50 " in result.out
+        rows = [line.split()[:2] for line in result.out.splitlines()[-8:]]
+        assert rows == [[workers, tokens] for workers in "12" for tokens in ("1,024", "4,096", "16,384", "65,536")]
+
+
+def test_bench_json_has_what_was_asked_for(xformc: CommandLine, copy_engine: Path) -> None:
+    arguments = ("--seconds", "0.01", "--workers", "3", "--max-batch-tokens", "700", "--beam-width", "2", "--json")
+    found = json.loads(xformc("bench", copy_engine, *arguments).out)
+    assert [(one["workers"], one["max_batch_tokens"]) for one in found["throughput"]] == [(3, 700)]
+    assert found["size"] == sum(path.stat().st_size for path in copy_engine.iterdir())
+    assert found["latency"]["count"] >= 8

@@ -123,6 +123,14 @@ def test_evaluate_says_before_it_translates_what_a_tokenizer_needs(
     assert found == "--tokenize ko-mecab: Please install sacrebleu[ko]"
 
 
+def test_bench_refuses_what_it_cannot_measure(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
+    none = tmp_path / "none"
+    none.write_text("\n \n")
+    assert mistake(xformc("bench", copy_engine, "--input", none)) == f"{none}: holds no text"
+    assert mistake(xformc("bench", copy_engine, "--workers", "0")) == "workers must be 1 or more, not 0"
+    assert mistake(xformc("bench", tmp_path / "missing")).startswith(f"{tmp_path / 'missing'}: no such folder")
+
+
 def test_an_unknown_spec_name_is_a_mistake_with_a_guess(xformc: CommandLine) -> None:
     found = mistake(xformc("check", "transformer_bas"))
     assert found == (

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from xformc import __version__
 from xformc.commands.attention import attention
+from xformc.commands.bench import bench
 from xformc.commands.build import build, verify
 from xformc.commands.check import check, schema
 from xformc.commands.corpus import corpus
@@ -106,6 +107,7 @@ for command in (
     generate,
     predict,
     evaluate,
+    bench,
     draw,
     attention,
     report,

@@ -1,0 +1,125 @@
+"""How fast an engine is here: load time, latency of one example at a time, throughput in batches, memory."""
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from xformc.runtime.engine import Engine, load
+from xformc.runtime.formats import read_manifest
+from xformc.runtime.manifest import check_files
+from xformc.runtime.stream import Batching
+from xformc.runtime.workload import Workload
+
+FEWEST = 8
+"""The examples that a measurement has at least."""
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Seconds to compare the files with their hashes, and then to open the engine."""
+
+    check: float
+    open: float
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds from an example to its result: of the first one, and quantiles of `count` others, one at a time.
+
+    `tokens` is how many their results have on average.
+    """
+
+    first: float
+    p50: float
+    p90: float
+    p99: float
+    count: int
+    tokens: float
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Results a second of `count` examples in batches. `peak` is the memory of the process until then, in bytes."""
+
+    workers: int
+    max_batch_tokens: int
+    examples_per_second: float
+    tokens_per_second: float
+    count: int
+    peak: int
+
+
+def timed_load(directory: Path, threads: int | None) -> tuple[Engine, Loading]:
+    """The engine, ready for one worker, and how long that took. Raises: UserError as `load`."""
+    began = time.perf_counter()
+    check_files(directory, read_manifest(directory))
+    checked = time.perf_counter()
+    engine = load(directory, threads=threads, verify_hashes=False)
+    return engine, Loading(checked - began, time.perf_counter() - checked)
+
+
+def measure_latency(work: Workload, seconds: float) -> Latency:
+    """Examples one at a time, over and over, until so many seconds are over."""
+    first, _ = _timed(work, work.items[0])
+    times, tokens, began = list[float](), 0, time.perf_counter()
+    for item in cycle(work.items):
+        elapsed, found = _timed(work, item)
+        times.append(elapsed)
+        tokens += found
+        if time.perf_counter() - began > seconds and len(times) >= FEWEST:
+            break
+    p50, p90, p99 = (quantile(times, share) for share in (0.5, 0.9, 0.99))
+    return Latency(first, p50, p90, p99, len(times), tokens / len(times))
+
+
+def measure_throughput(
+    work: Workload, plans: Sequence[Batching], first_rate: float, seconds: float
+) -> Iterator[Throughput]:
+    """Each plan in order, on as many examples as about so many seconds suffice for.
+
+    `first_rate` is a guess of the results a second that the first plan gives.
+    """
+    rate = first_rate
+    for plan in plans:
+        list(work.run(work.items[:1], plan))
+        items = list(islice(cycle(work.items), max(FEWEST, int(rate * seconds))))
+        began = time.perf_counter()
+        tokens = sum(work.run(items, plan))
+        elapsed = time.perf_counter() - began
+        rate = len(items) / elapsed
+        assert plan.workers is not None
+        yield Throughput(plan.workers, plan.max_batch_tokens, rate, tokens / elapsed, len(items), peak_memory())
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value that this share of the values, at least one, does not exceed; between two of them in proportion."""
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=1000, method="inclusive")[min(998, int(share * 1000) - 1)]
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has had in memory.
+
+    Linux says it in /proc/self/status; getrusage, which is asked elsewhere, counts what the process was before exec.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        return int(fields["VmHWM"].split()[0]) * 1024
+    import resource  # noqa: PLC0415  # Windows has none
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _timed(work: Workload, item: Any) -> tuple[float, int]:
+    """Seconds from the item to its result, and the tokens of that."""
+    start = time.perf_counter()
+    [tokens] = work.run([item], Batching(1, window=1))
+    return time.perf_counter() - start, tokens

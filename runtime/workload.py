@@ -1,0 +1,156 @@
+"""What an engine is timed on: texts, or random examples for it, each run in the way of its task."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from xformc.errors import UserError
+from xformc.runtime.engine import Engine
+from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.job import Job
+from xformc.runtime.manifest import Input
+from xformc.runtime.options import SearchArguments, resolve_options
+from xformc.runtime.predict import positions_needed, predict_rows
+from xformc.runtime.rows import Row, pad, row_lengths
+from xformc.runtime.search import search
+from xformc.runtime.session import Session
+from xformc.runtime.stream import Batching
+from xformc.runtime.translate import tokens_needed
+from xformc.tokens import END
+
+COUNT = 1000
+"""How many random examples there are."""
+
+SHORTEST, LONGEST = 5, 45
+"""The tokens of a random example, all lengths between being as likely."""
+
+Run = Callable[[Sequence[Any], Batching], Generator[int]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Examples to time an engine on.
+
+    unit: what an example is called. tokens: what of it is counted.
+    run: the number of tokens of each of some items, in order, run with this batching.
+    """
+
+    items: Sequence[Any]
+    unit: str
+    tokens: str
+    run: Run
+
+
+def text_workload(engine: Engine, texts: Sequence[str], options: SearchArguments) -> Workload:
+    """The texts that have words, from text to text or to labels. With several inputs, tabs separate these in a line.
+
+    Raises: UserError if there is none, or as the engine's methods, at the text that does not fit.
+    """
+    items = [text for text in texts if text.strip()]
+    if not items:
+        raise UserError("holds no text")
+    task = engine.manifest.task
+    unit, tokens = NAMES[task]
+
+    def run(items: Sequence[Any], batching: Batching) -> Generator[int]:
+        common: Any = {
+            "window": batching.window,
+            "workers": batching.workers,
+            "max_batch_tokens": batching.max_batch_tokens,
+            "truncate": True,
+        }
+        if task == "translation":
+            return (len(best.tokens) for best, *_ in engine.translate_stream(items, **common, **options))
+        if task == "language_model":
+            return (len(one.tokens) for one in engine.generate_stream(items, **common))
+        several = len(engine.manifest.inputs) > 1
+        examples = (item.split("\t") if several else item for item in items)
+        return (len(one.labels) for one in engine.predict_stream(examples, **common))
+
+    return Workload(items, unit, tokens, run)
+
+
+def random_workload(engine: Engine, options: SearchArguments, count: int = COUNT) -> Workload:
+    """Random examples, the same for every run, as ids or arrays: no tokenizer is needed, and none is timed."""
+    manifest, random = engine.manifest, np.random.default_rng(0)
+    unit, tokens = NAMES[manifest.task]
+    lengths = [int(length) for length in random.integers(SHORTEST, LONGEST + 1, count)]
+    if manifest.task == "translation":
+        job = _searches(engine, options)
+        items: list[Any] = [_ids(random, manifest.inputs["source"], length) for length in lengths]
+    elif manifest.task == "language_model":
+        job = _continuations(engine)
+        items = [
+            Prompt(_ids(random, manifest.inputs["text"], length)[:-1], index) for index, length in enumerate(lengths)
+        ]
+    else:
+        job = _predictions(engine)
+        items = [_row(random, manifest.inputs, length) for length in lengths]
+    return Workload(items, unit, tokens, partial(job.stream, engine.session))
+
+
+NAMES = {
+    "translation": ("sentence", "tokens written"),
+    "language_model": ("prompt", "tokens written"),
+    "tagging": ("example", "labels"),
+    "classification": ("example", "labels"),
+}
+"""What an example of each task is called, and what is counted of it."""
+
+
+def _searches(engine: Engine, options: SearchArguments) -> Job[list[int], list[int], int]:
+    resolved = resolve_options(engine.manifest, options)
+
+    def run(session: Session, rows: Sequence[list[int]]) -> list[int]:
+        return [int(length) for length in search(session, pad(rows), resolved).lengths[:, 0]]
+
+    longest = engine.manifest.inputs["target"].longest
+    return Job(_as_it_is, partial(tokens_needed, options=resolved, longest=longest), run)
+
+
+def _continuations(engine: Engine) -> Job[Prompt, Prompt, int]:
+    options = engine.manifest.sampling
+
+    def run(session: Session, prompts: Sequence[Prompt]) -> list[int]:
+        return [int(length) for length in sample(session, prompts, options).lengths]
+
+    return Job(_as_it_is, lambda prompt: len(prompt.ids) + options.max_new_tokens, run)
+
+
+def _predictions(engine: Engine) -> Job[Row, Row, int]:
+    manifest = engine.manifest
+
+    def run(session: Session, rows: Sequence[Row]) -> list[int]:
+        return [len(found.labels) for found in predict_rows(session, rows, manifest=manifest)]
+
+    return Job(_as_it_is, partial(positions_needed, manifest=manifest), run)
+
+
+def _as_it_is(_: int, row: Any) -> Any:
+    return row
+
+
+def _ids(random: np.random.Generator, item: Input, length: int) -> list[int]:
+    """Random ids of pieces with the end token last, no more than the input takes."""
+    length = length if item.longest is None else min(length, item.longest)
+    return [*map(int, random.integers(min(END + 1, item.pieces - 1), item.pieces, length - 1)), END]
+
+
+def _row(random: np.random.Generator, inputs: Mapping[str, Input], length: int) -> Row:
+    """A random value for each input; edges join all positions."""
+    row: dict[str, Any] = {}
+    for name, item in inputs.items():
+        sizes, positions = tuple(item.axes.values()), min(length, item.longest or length)
+        if item.kind == "tokens":
+            row[name] = np.array(_ids(random, item, positions), np.int64)
+        elif item.kind != "edges":
+            shape = (positions, *sizes) if item.kind == "vectors" else sizes
+            row[name] = random.standard_normal(shape, np.float32)
+    lengths = row_lengths({name: item for name, item in inputs.items() if name in row}, row)
+    for name, item in inputs.items():
+        if item.kind == "edges" and item.of is not None:
+            row[name] = np.ones((lengths[item.of],) * 2, np.bool_)
+    return row

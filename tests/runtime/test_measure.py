@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+from task_specs import SPECS, write_task
+from tiny_engine import SENTENCES
+
+from xformc.compiler.build import build_engine
+from xformc.errors import UserError
+from xformc.runtime import Engine, load
+from xformc.runtime.measure import measure_latency, measure_throughput, peak_memory, quantile, timed_load
+from xformc.runtime.stream import Batching
+from xformc.runtime.workload import random_workload, text_workload
+
+
+def test_quantiles_are_those_of_the_sorted_values() -> None:
+    values = [float(value) for value in range(1001)]
+    assert [quantile(values[::-1], share) for share in (0.5, 0.9, 0.99)] == [500.0, 900.0, 990.0]
+    assert quantile([3.0], 0.99) == 3.0
+
+
+def test_peak_memory_grows_with_what_is_held() -> None:
+    before = peak_memory()
+    held = b"x" * (64 << 20)
+    assert peak_memory() - before > 32 << 20
+    assert len(held) == 64 << 20
+
+
+def test_a_timed_load_gives_the_engine(copy_engine: Path) -> None:
+    engine, loading = timed_load(copy_engine, 1)
+    assert engine.translate(["hello world"])[0][0].text == "hello world"
+    assert loading.open > 0
+    assert loading.check > 0
+
+
+def test_texts_are_counted_in_tokens_written(engine: Engine) -> None:
+    work = text_workload(engine, ["", *SENTENCES, "  "], {"beam_width": 1})
+    expected = [len(best.tokens) for [best] in engine.translate(SENTENCES)]
+    assert list(work.run(work.items, Batching(2))) == expected
+    with pytest.raises(UserError, match="holds no text"):
+        text_workload(engine, ["", " "], {})
+
+
+def test_random_sentences_are_the_same_and_fit_the_engine(engine: Engine) -> None:
+    work, again = random_workload(engine, {}, 30), random_workload(engine, {}, 30)
+    assert work.items == again.items
+    assert list(work.run(work.items, Batching(1))) == [len(ids) for ids in work.items]
+
+
+def test_latency_and_throughput_are_of_all_plans(engine: Engine) -> None:
+    work = random_workload(engine, {}, 30)
+    latency = measure_latency(work, 0.05)
+    assert 0 < latency.p50 <= latency.p90 <= latency.p99
+    assert latency.count >= 8
+    plans = [Batching(1, 500), Batching(2, 5000)]
+    found = list(measure_throughput(work, plans, 1 / latency.p50, 0.05))
+    assert [(one.workers, one.max_batch_tokens) for one in found] == [(1, 500), (2, 5000)]
+    assert all(one.tokens_per_second > one.examples_per_second > 0 for one in found)
+
+
+@pytest.mark.parametrize("name", [*SPECS])
+def test_random_examples_fit_engines_of_every_kind(tmp_path: Path, name: str) -> None:
+    build_engine(write_task(tmp_path, name), None, None, "portable", tmp_path / "engine")
+    work = random_workload(load(tmp_path / "engine", threads=1), {}, 3)
+    assert len(list(work.run(work.items, Batching(1)))) == 3
