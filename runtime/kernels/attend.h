@@ -5,16 +5,20 @@
 
 namespace xformc {
 
-// The keys and values of one head: row i of the keys begins at key + i * key_step.
+// The keys and values of one head: row i of the keys begins at key + i * key_step. Rows that will be read soon are
+// fetched to the cache meanwhile: `ahead`, each so many floats after its place here.
 struct Memory {
   const float* key;
   const float* value;
   int64_t key_step, value_step;
   int64_t key_depth, value_depth;
   float scale;
+  const int64_t* ahead;
+  int64_t ahead_count, key_ahead, value_ahead;
 };
 
-// Queries that are computed together, so that they share what they read. Query i sees rows[i][0 .. count[i] - 1].
+// Queries that are computed together, so that they share what they read. Query i sees rows[i][0 .. count[i] - 1]; the
+// first `shared` of them, as far as it sees so many, are the same for all.
 struct Group {
   static constexpr int MOST = 4;
 
@@ -27,6 +31,7 @@ struct Group {
   bool full() const { return size == MOST; }
 
   int size = 0;
+  int64_t shared = 0;
   const float* query[MOST];
   float* out[MOST];
   const int64_t* rows[MOST];

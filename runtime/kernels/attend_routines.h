@@ -86,47 +86,41 @@ INLINE float to_weights(float* scores, int64_t count) {
   return Vector::sum(total);
 }
 
+// The `last` first lanes of the last vector of the columns, else all.
+template <int COLUMNS>
+INLINE Float column(const float* row, int c, int last) {
+  return c + 1 < COLUMNS || last == WIDTH ? Vector::load(row + c * WIDTH)
+                                          : Vector::load_some(row + c * WIDTH, last, 0);
+}
+
 // COLUMNS vectors of the values, from column `first` on, for all QUERIES queries; the last vector has `last` lanes.
-// With `shared`, all queries see the same rows up to the number of them that each one sees.
-template <int QUERIES, int COLUMNS, bool shared>
-INLINE void mix_columns(const Memory& memory, const Group& group, const float* const* weights, const float* factors,
-                        int64_t first, int last) {
+template <int QUERIES, int COLUMNS>
+void mix_columns(const Memory& memory, const Group& group, const float* const* weights, const float* factors,
+                 int64_t first, int last) {
   Float sums[QUERIES][COLUMNS];
-  int64_t common = group.count[0];
+  int64_t shared = group.shared;
   for (int i = 0; i < QUERIES; ++i) {
     for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::all(0);
-    common = group.count[i] < common ? group.count[i] : common;
+    shared = group.count[i] < shared ? group.count[i] : shared;
   }
   const float* values = memory.value + first;
-  const auto part = [&](const float* row, int c) __attribute__((always_inline)) {
-    return c + 1 < COLUMNS || last == WIDTH ? Vector::load(row + c * WIDTH)
-                                            : Vector::load_some(row + c * WIDTH, last, 0);
-  };
-  for (int64_t j = 0; j < common; ++j) {
-    if constexpr (shared) {
-      const float* row = values + group.rows[0][j] * memory.value_step;
-      Float parts[COLUMNS];
-      for (int c = 0; c < COLUMNS; ++c) parts[c] = part(row, c);
+  const int64_t step = memory.value_step;
+  for (int64_t j = 0; j < shared; ++j) {
+    const float* row = values + group.rows[0][j] * step;
+    Float parts[COLUMNS];
+    for (int c = 0; c < COLUMNS; ++c) parts[c] = column<COLUMNS>(row, c, last);
 #pragma GCC unroll 4
-      for (int i = 0; i < QUERIES; ++i) {
-        const Float weight = Vector::all(weights[i][j]);
-        for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, parts[c], sums[i][c]);
-      }
-    } else {
-#pragma GCC unroll 4
-      for (int i = 0; i < QUERIES; ++i) {
-        const float* row = values + group.rows[i][j] * memory.value_step;
-        const Float weight = Vector::all(weights[i][j]);
-        for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, part(row, c), sums[i][c]);
-      }
+    for (int i = 0; i < QUERIES; ++i) {
+      const Float weight = Vector::all(weights[i][j]);
+      for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, parts[c], sums[i][c]);
     }
   }
 #pragma GCC unroll 4
   for (int i = 0; i < QUERIES; ++i) {
-    for (int64_t j = common; j < group.count[i]; ++j) {
-      const float* row = values + group.rows[i][j] * memory.value_step;
+    for (int64_t j = shared; j < group.count[i]; ++j) {
+      const float* row = values + group.rows[i][j] * step;
       const Float weight = Vector::all(weights[i][j]);
-      for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, part(row, c), sums[i][c]);
+      for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, column<COLUMNS>(row, c, last), sums[i][c]);
     }
     const Float factor = Vector::all(factors[i]);
     for (int c = 0; c < COLUMNS; ++c) {
@@ -141,32 +135,31 @@ INLINE void mix_columns(const Memory& memory, const Group& group, const float* c
   }
 }
 
-template <int QUERIES, int COLUMNS>
-void mix_some(const Memory& memory, const Group& group, const float* const* weights, const float* factors,
-              int64_t first, int last, bool shared) {
-  if (shared) {
-    mix_columns<QUERIES, COLUMNS, true>(memory, group, weights, factors, first, last);
-  } else {
-    mix_columns<QUERIES, COLUMNS, false>(memory, group, weights, factors, first, last);
-  }
-}
-
 template <int QUERIES>
 void mix(const Memory& memory, const Group& group, const float* const* weights, const float* factors) {
   if (group.size < QUERIES) {
     if constexpr (QUERIES > 1) mix<QUERIES - 1>(memory, group, weights, factors);
     return;
   }
-  bool shared = true;
-  for (int i = 1; i < QUERIES; ++i) shared = shared && group.rows[i] == group.rows[0];
   constexpr int64_t STEP = Vector::columns * WIDTH;
   int64_t first = 0;
   for (; first + STEP <= memory.value_depth; first += STEP) {
-    mix_some<QUERIES, Vector::columns>(memory, group, weights, factors, first, WIDTH, shared);
+    mix_columns<QUERIES, Vector::columns>(memory, group, weights, factors, first, WIDTH);
   }
   for (; first < memory.value_depth; first += WIDTH) {
     const int64_t left = memory.value_depth - first;
-    mix_some<QUERIES, 1>(memory, group, weights, factors, first, left < WIDTH ? static_cast<int>(left) : WIDTH, shared);
+    mix_columns<QUERIES, 1>(memory, group, weights, factors, first, left < WIDTH ? static_cast<int>(left) : WIDTH);
+  }
+}
+
+INLINE void fetch(const float* from, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(from + i, 0, 2);
+}
+
+INLINE void fetch_ahead(const Memory& memory, int64_t first, int64_t end) {
+  for (int64_t i = first; i < end; ++i) {
+    fetch(memory.key + memory.ahead[i] * memory.key_step + memory.key_ahead, memory.key_depth);
+    fetch(memory.value + memory.ahead[i] * memory.value_step + memory.value_ahead, memory.value_depth);
   }
 }
 
@@ -183,6 +176,7 @@ void attend(const Memory& memory, const Group& group, float* scratch) {
       const int count = left < WIDTH ? static_cast<int>(left) : WIDTH;
       Vector::store(weights[i] + j, some_scores(memory, group.query[i], group.rows[i] + j, count));
     }
+    fetch_ahead(memory, memory.ahead_count * j / most, memory.ahead_count * (j + WIDTH < most ? j + WIDTH : most) / most);
   }
   for (int i = 0; i < group.size; ++i) factors[i] = 1.0f / to_weights(weights[i], group.count[i]);
   mix<Group::MOST>(memory, group, weights, factors);

@@ -1,0 +1,133 @@
+// AttendCached (docs/kernels.md): a step of causal self-attention over caches that are written in place.
+#include <cstring>
+
+#include "attend_queries.h"
+
+namespace xformc {
+namespace {
+
+// A cache [slots, capacity, beam, shared * depth]. Within a slot its floats lie as [shared, capacity, beam, depth], so
+// that what one head reads is close together.
+struct CacheView {
+  CacheView(const Ort::ConstValue& value, int64_t shared_, int64_t depth_)
+      : shape(shape_of(value)), shared(shared_), depth(depth_),
+        data(const_cast<float*>(value.GetTensorData<float>())) {
+    require(shape.size() == 4 && shape[3] == shared * depth, "the cache's depth does not fit the key's or value's");
+  }
+
+  int64_t capacity() const { return shape[1]; }
+  int64_t beam() const { return shape[2]; }
+  int64_t head_step() const { return capacity() * beam() * depth; }
+  float* head(int64_t slot, int64_t head) const { return data + (slot * shared + head) * head_step(); }
+
+  // Puts one head of the newest rows [beam, shared, depth] where they belong; the next head to read goes on after it.
+  void write(const float* newest, int64_t slot, int64_t head_, int64_t position) const {
+    float* to = head(slot, head_) + position * beam() * depth;
+    for (int64_t hypothesis = 0; hypothesis < beam(); ++hypothesis) {
+      std::memcpy(to + hypothesis * depth, newest + (hypothesis * shared + head_) * depth, depth * sizeof(float));
+    }
+  }
+
+  Shape shape;
+  int64_t shared, depth;
+  float* data;
+};
+
+// The rows of a cache that the hypotheses of one sentence see, of `keys` positions the last of which is `position`.
+class Past {
+ public:
+  // `ancestors` [beam, position], or null if each hypothesis has been in its own beam.
+  Past(const int64_t* ancestors, int64_t beam, int64_t position, int64_t keys)
+      : beam_(beam), keys_(keys), rows_(static_cast<size_t>(beam * keys)) {
+    const int64_t oldest = position + 1 - keys;
+    for (int64_t hypothesis = 0; hypothesis < beam; ++hypothesis) {
+      int64_t* row = &rows_[static_cast<size_t>(hypothesis * keys)];
+      for (int64_t i = oldest; i < position; ++i) {
+        *row++ = i * beam + (ancestors == nullptr ? hypothesis : ancestors[hypothesis * position + i]);
+      }
+      *row = position * beam + hypothesis;
+    }
+    find_shared();
+  }
+
+  const int64_t* of(int64_t hypothesis) const { return &rows_[static_cast<size_t>(hypothesis * keys_)]; }
+  int64_t shared() const { return shared_; }
+  const std::vector<int64_t>& each_once() const { return each_once_; }
+
+ private:
+  // How many of the first rows are the same for all hypotheses, and all rows, the shared ones once.
+  void find_shared() {
+    for (bool same = true; same && shared_ < keys_;) {
+      for (int64_t i = 1; i < beam_; ++i) same = same && of(i)[shared_] == of(0)[shared_];
+      shared_ += same;
+    }
+    each_once_.assign(of(0), of(0) + keys_);
+    for (int64_t i = 1; i < beam_; ++i) {
+      for (int64_t j = shared_; j < keys_; ++j) {
+        if (of(i)[j] != of(i - 1)[j]) each_once_.push_back(of(i)[j]);
+      }
+    }
+  }
+
+  int64_t beam_, keys_, shared_ = 0;
+  std::vector<int64_t> rows_, each_once_;
+};
+
+struct AttendCached {
+  explicit AttendCached(const OrtKernelInfo* info)
+      : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {}
+
+  void Compute(OrtKernelContext* raw) {
+    Ort::KernelContext context(raw);
+    const Tensor query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2));
+    const CacheView keys(context.GetInput(3), attributes.shared, key.depth());
+    const CacheView values(context.GetInput(4), attributes.shared, value.depth());
+    const int64_t position = *context.GetInput(5).GetTensorData<int64_t>();
+    const int64_t* ancestors = optional_input<int64_t>(context, 6);
+    const Queries queries(context, attributes, query, value.depth());
+    const Slots slots(optional_input<int64_t>(context, 7), queries.batch, keys.shape[0]);
+    const int64_t beam = keys.beam(), newest = queries.batch * beam * queries.shared;
+    require(queries.rows == beam || queries.batch == 0, "the cache was made for another number of hypotheses");
+    require(std::equal(keys.shape.begin(), keys.shape.begin() + 3, values.shape.begin()), "the caches differ in shape");
+    require(key.depth() == query.depth() && key.size() == newest * key.depth(), "the key's axes do not fit");
+    require(value.size() == newest * value.depth(), "the value's axes do not fit");
+    require(position >= 0 && position < keys.capacity(), "the cache is full");
+    const int64_t count = window > 0 ? std::min(window, position + 1) : position + 1;
+
+    for_each_head(context, queries, count, [&](int64_t sentence, int64_t first, int64_t last) {
+      const int64_t own = sentence * beam, slot = slots[sentence];
+      const Past past(ancestors == nullptr ? nullptr : ancestors + own * position, beam, position, count);
+      const Scratch scratch(scratch_size(count));
+      for (int64_t head = first; head < last; ++head) {
+        keys.write(key.data + own * queries.shared * keys.depth, slot, head, position);
+        values.write(value.data + own * queries.shared * values.depth, slot, head, position);
+        const int64_t ahead = head + 1 < last ? past.each_once().size() : 0;
+        const Memory memory{keys.head(slot, head), values.head(slot, head), keys.depth, values.depth, keys.depth,
+                            values.depth, attributes.scale, past.each_once().data(), ahead, keys.head_step(),
+                            values.head_step()};
+        Groups groups(routines, memory, past.shared(), scratch.data());
+        for (int64_t hypothesis = 0; hypothesis < beam; ++hypothesis) {
+          for (int64_t r = 0; r < queries.repeated; ++r) {
+            groups.add(queries.query(sentence, hypothesis, head, r), queries.out(sentence, hypothesis, head, r),
+                       past.of(hypothesis), count);
+          }
+        }
+        groups.finish();
+      }
+    });
+  }
+
+  AttendAttributes attributes;
+  int64_t window;
+  const StepRoutines& routines = step_routines();
+};
+
+}  // namespace
+
+void add_cached_attention(Ort::CustomOpDomain& domain) {
+  static const Operator<AttendCached> cached(
+      "AttendCached", {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64}, {FLOAT}, 6);
+  domain.Add(&cached);
+}
+
+}  // namespace xformc

@@ -1,0 +1,153 @@
+// What Attend and AttendCached have in common: their inputs, their scratch memory, and the split into parallel work.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "attend.h"
+#include "kernel.h"
+
+namespace xformc {
+
+constexpr int64_t FEW_PRODUCTS = 1 << 17;  // fewer multiplications than this take less time than waking a thread
+constexpr int64_t ENOUGH_CHUNKS = 8;       // few sentences are split into so many chunks of heads, or one each
+
+struct AttendAttributes {
+  explicit AttendAttributes(const OrtKernelInfo* raw) {
+    const Ort::ConstKernelInfo info(raw);
+    scale = info.GetAttribute<float>("scale");
+    shared = info.GetAttribute<int64_t>("shared");
+    repeated = info.GetAttribute<int64_t>("repeated");
+  }
+
+  float scale;
+  int64_t shared, repeated;
+};
+
+// A float32 input that is [batch, .., depth].
+struct Tensor {
+  explicit Tensor(const Ort::ConstValue& value) : shape(shape_of(value)), data(value.GetTensorData<float>()) {}
+
+  int64_t depth() const { return shape.back(); }
+  int64_t size() const { return product(shape, 0, shape.size()); }
+
+  Shape shape;
+  const float* data;
+};
+
+template <typename T>
+const T* optional_input(Ort::KernelContext& context, size_t index) {
+  if (index >= context.GetInputCount()) return nullptr;
+  const Ort::ConstValue value = context.GetInput(index);
+  return value == nullptr ? nullptr : value.GetTensorData<T>();
+}
+
+// Which slot of the memory each sentence looks at: `slots`, or its own number.
+class Slots {
+ public:
+  Slots(const int64_t* slots, int64_t batch, int64_t count) : slots_(slots) {
+    for (int64_t i = 0; i < batch; ++i) {
+      require((*this)[i] >= 0 && (*this)[i] < count, "a sentence's slot is outside of the memory");
+    }
+  }
+
+  int64_t operator[](int64_t sentence) const { return slots_ == nullptr ? sentence : slots_[sentence]; }
+
+ private:
+  const int64_t* slots_;
+};
+
+// The queries [batch, rows, shared, repeated, depth] and what becomes of them [.., value_depth].
+struct Queries {
+  Queries(Ort::KernelContext& context, const AttendAttributes& attributes, const Tensor& query, int64_t value_depth_)
+      : batch(query.shape.at(0)), shared(attributes.shared), repeated(attributes.repeated), depth(query.depth()),
+        value_depth(value_depth_), query_(query.data) {
+    const int64_t row = batch * shared * repeated * depth;
+    rows = row == 0 ? 0 : query.size() / row;
+    require(rows * row == query.size(), "the query's axes do not fit `shared` and `repeated`");
+    Shape shape = query.shape;
+    shape.back() = value_depth;
+    out_ = context.GetOutput(0, shape).GetTensorMutableData<float>();
+  }
+
+  const float* query(int64_t sentence, int64_t row, int64_t head, int64_t r) const {
+    return query_ + place(sentence, row, head, r) * depth;
+  }
+  float* out(int64_t sentence, int64_t row, int64_t head, int64_t r) const {
+    return out_ + place(sentence, row, head, r) * value_depth;
+  }
+
+  int64_t batch, rows, shared, repeated, depth, value_depth;
+
+ private:
+  int64_t place(int64_t sentence, int64_t row, int64_t head, int64_t r) const {
+    return ((sentence * rows + row) * shared + head) * repeated + r;
+  }
+
+  const float* query_;
+  float* out_;
+};
+
+// Calls each(sentence, first head, end of heads) for all heads of all sentences, in parallel if that pays.
+template <typename Each>
+void for_each_head(Ort::KernelContext& context, const Queries& queries, int64_t keys, const Each& each) {
+  const int64_t units = queries.batch * queries.shared;
+  const int64_t products = units * queries.rows * queries.repeated * keys * (queries.depth + queries.value_depth);
+  if (products == 0) return;
+  const int64_t chunks = products < FEW_PRODUCTS ? 1 : std::min(units, std::max(ENOUGH_CHUNKS, queries.batch));
+  parallel(context, static_cast<size_t>(chunks), [&](size_t i) {
+    const int64_t chunk = static_cast<int64_t>(i), end = units * (chunk + 1) / chunks;
+    for (int64_t unit = units * chunk / chunks; unit < end;) {
+      const int64_t sentence = unit / queries.shared, first = unit % queries.shared;
+      const int64_t last = std::min(queries.shared, first + end - unit);
+      each(sentence, first, last);
+      unit += last - first;
+    }
+  });
+}
+
+// Memory to work with, from the beginning of a cache line.
+class Scratch {
+ public:
+  explicit Scratch(int64_t size) : all_(new float[static_cast<size_t>(size + LINE)]) {
+    data_ = all_.get() + (LINE - reinterpret_cast<uintptr_t>(all_.get()) / sizeof(float) % LINE);
+  }
+
+  float* data() const { return data_; }
+
+ private:
+  static constexpr int64_t LINE = 16;
+
+  std::unique_ptr<float[]> all_;
+  float* data_;
+};
+
+// Takes the queries of one head and computes them group by group. The first `shared` rows are the same for all of them.
+class Groups {
+ public:
+  Groups(const StepRoutines& routines, const Memory& memory, int64_t shared, float* scratch)
+      : routines_(routines), memory_(memory), scratch_(scratch) {
+    group_.shared = shared;
+  }
+
+  void add(const float* query, float* out, const int64_t* rows, int64_t count) {
+    group_.add(query, out, rows, count);
+    if (group_.full()) finish();
+  }
+  void finish() {
+    if (group_.size == 0) return;
+    routines_.attend(memory_, group_, scratch_);
+    group_.size = 0;
+    memory_.ahead_count = 0;
+  }
+
+ private:
+  const StepRoutines& routines_;
+  Memory memory_;
+  Group group_;
+  float* scratch_;
+};
+
+void add_cached_attention(Ort::CustomOpDomain& domain);
+
+}  // namespace xformc
