@@ -17,8 +17,8 @@ from xformc.compiler.backends.forms import BITS, FORMS, SCALE, Form
 from xformc.compiler.graph.graph import Parameter
 from xformc.compiler.graph.precision import Precision
 
-INLINE_BYTES = 64 * 2**20
-"""Weights up to this total stay inside model.onnx; protobuf itself ends at 2 GiB."""
+INLINE_BYTES = 4 * 2**20
+"""Weights up to this total stay inside model.onnx, where they are parsed and copied; those of a data file are mapped."""
 
 ALIGNMENT = 4096
 """Each tensor of the data file starts at a multiple of this, so that it can be mapped."""
