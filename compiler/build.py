@@ -3,8 +3,9 @@
 import hashlib
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,27 @@ from google.protobuf.message import EncodeError
 from xformc import __version__
 from xformc.compiler.backends.initializers import MODEL, save_model
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, certify
+from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, Stage, certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
+from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, compile_engine, emit_engine
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, Target, manifest_checksum
 from xformc.tokens import BEGIN, END, PAD, UNKNOWN
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """In which numbers an engine stores its weights.
+
+    precision: of the weights for which the spec says nothing else; None takes the spec's own default.
+    judge: compares two engine folders, one in float32 and the one that is built, when all other stages have passed.
+    """
+
+    precision: Precision | None = None
+    judge: Callable[[Path, Path], Stage] | None = None
 
 
 def build_engine(
@@ -33,15 +47,16 @@ def build_engine(
     progress: Callable[[str], None] = lambda _: None,
     *,
     labels: Sequence[str] | None = None,
+    rounding: Rounding = Rounding(),
 ) -> Certificate:
     """Compile a spec with these weights (None: fresh ones) into the engine folder `out`, all of it or nothing.
 
     `tokenizers` holds the SentencePiece model of each input of tokens; `target` is portable or cpu. `progress` is
     told what is being done. `labels` are the names of the labels by id, for a task that gives labels; None calls them
-    by their ids.
+    by their ids. `rounding` says in which numbers weights are stored.
 
     Raises: UserError if the spec cannot be decoded step by step, if there are more or fewer labels than the model
-    gives, or if a stage of the certificate misses its bound.
+    gives, if a weight does not fit its precision, or if a stage of the certificate misses its bound.
     """
     progress("compile")
     compiled = compile_engine(spec, target)
@@ -49,25 +64,28 @@ def build_engine(
     module = TorchModule(compiled.graph, seed=spec.train.seed).eval()
     if weights is not None:
         module.load_arrays(weights)
+    default = rounding.precision or spec.default_precision
+    original = Subject(compiled, module, out, target)
     with atomic_directory(out) as folder:
         progress("emit")
-        subject = Subject(compiled, module, folder, target=target)
-        _write_model(subject)
+        subject = _write_model(original, folder, spec.precisions(default))
         (folder / SPEC).write_text(spec.resolved_yaml(), encoding="utf-8")
         files = _copy_tokenizers(tokenizers, folder)
-        certificate = certify(subject, progress)
+        certificate = certify(subject, progress, None if subject.module is module else module)
         _require(certificate)
         progress("hash and write")
-        certificate.write(folder / CERTIFICATE)
         manifest = _manifest(compiled, target, files, named, trained=weights is not None)
-        manifest["files"] = {path.name: _record(path) for path in sorted(folder.iterdir())}
-        manifest["checksum"] = manifest_checksum(manifest)
-        (folder / MANIFEST_NAME).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        _seal(folder, certificate, {**manifest, "precision": default})
+        if rounding.judge is not None:
+            progress("compare with float32")
+            certificate = certificate.with_stage(_compare(original, folder, manifest, rounding.judge))
+            _seal(folder, certificate, {**manifest, "precision": default})
     return certificate
 
 
-def _write_model(subject: Subject) -> None:
-    folder, initializers = subject.engine, subject.initializers()
+def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precision]) -> Subject:
+    """Write the model into `folder`; the subject of its certificate, whose training form has the weights in it."""
+    initializers = replace(subject, precision=precision).initializers()
     model = emit_engine(subject.compiled, initializers, subject.target)
     try:
         save_model(model, initializers, folder)
@@ -75,6 +93,34 @@ def _write_model(subject: Subject) -> None:
         raise UserError(f"the model is too large for ONNX: {error}") from error
     checker: Any = onnx.checker
     checker.check_model(str(folder / MODEL), full_check=True)
+    if set(precision.values()) <= {"float32"}:
+        return replace(subject, engine=folder)
+    module = TorchModule(subject.compiled.graph).eval()
+    module.load_arrays(engine_parameters(subject.compiled.graph, folder / MODEL))
+    return replace(subject, engine=folder, module=module, precision=precision)
+
+
+def _compare(
+    original: Subject, engine: Path, manifest: Mapping[str, Any], judge: Callable[[Path, Path], Stage]
+) -> Stage:
+    """What the judge says of the engine beside one with the weights before they were rounded."""
+    with tempfile.TemporaryDirectory(prefix="xformc-float32-") as name:
+        folder = Path(name)
+        _write_model(original, folder, {})
+        for file in (SPEC, CERTIFICATE, *(item["tokenizer"] for item in manifest["inputs"].values())):
+            shutil.copyfile(engine / file, folder / file)
+        _seal(folder, None, {**manifest, "precision": "float32"})
+        return judge(folder, engine)
+
+
+def _seal(folder: Path, certificate: Certificate | None, manifest: Mapping[str, Any]) -> None:
+    """Write the certificate, and the manifest with the hashes of all files."""
+    if certificate is not None:
+        certificate.write(folder / CERTIFICATE)
+    (folder / MANIFEST_NAME).unlink(missing_ok=True)
+    content = {**manifest, "files": {path.name: _record(path) for path in sorted(folder.iterdir())}}
+    content["checksum"] = manifest_checksum(content)
+    (folder / MANIFEST_NAME).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _name_labels(compiled: Compiled, labels: Sequence[str] | None) -> list[str] | None:

@@ -10,6 +10,9 @@ from typing import Literal
 
 from xformc.errors import UserError
 
+Precision = Literal["float32", "float16", "bfloat16", "int8", "int4"]
+"""The numbers in which weights are stored, unless the spec says other for some."""
+
 Target = Literal["portable", "cpu", "native"]
 """Which operators a model may have: standard ONNX; ONNX Runtime's own, too; those of docs/kernels.md, too."""
 
@@ -98,7 +101,7 @@ class Manifest:
     name: str
     task: str
     target: Target
-    precision: str
+    precision: Precision
     tokens: Tokens
     inputs: Mapping[str, Input]
     labels: tuple[str, ...] | None

@@ -7,7 +7,8 @@
 | `path`, `path.scale` | int8, float32 | [new, width], [new] |
 | `path`, `path.scale` | int4, float32 | [new, width], [new, blocks] |
 | `path.blocks`, `path.scale` | uint8 (two numbers each), float32 | [new, blocks, 16], [new, blocks] |
-| `path.panels` | float32, float16, uint16 (bfloat16) | [panels, width, 32] |
+| `path.panels` | float32, uint16 (bfloat16) | [panels, width, 32] |
+| `path.fp16_panels` | uint16 (float16) | [panels, width, 32] |
 | `path.panels`, `path.scale` | uint8, float32 | [panels, quads, 32, 4], [new] |
 
 `new * width` is how many numbers the parameter has; panels are those of docs/kernels.md.
@@ -26,10 +27,10 @@ from xformc.compiler.backends import rounding
 from xformc.compiler.graph.precision import Precision
 
 Matrix = rounding.Floats
-PANELS, BLOCKS, SCALE = ".panels", ".blocks", ".scale"
+PANELS, FLOAT16_PANELS, BLOCKS, SCALE = ".panels", ".fp16_panels", ".blocks", ".scale"
 """What is put behind a parameter's path; a path has no dot."""
 
-FORMS = ("", PANELS, BLOCKS)
+FORMS = ("", PANELS, FLOAT16_PANELS, BLOCKS)
 """The names of a parameter's numbers, of which a model holds one."""
 
 
@@ -64,7 +65,6 @@ _HALVES: dict[Precision, Callable[[Matrix], NDArray[Any]]] = {
     "bfloat16": rounding.to_bfloat16,
 }
 _PLAIN = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
-_PANELS = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.UINT16}
 
 
 def plain(array: Callable[[], Matrix], shape: tuple[int, ...]) -> Form:
@@ -105,7 +105,10 @@ def panels(path: str, matrix: Callable[[], Matrix], new: int, width: int, precis
         scale = Form(TensorProto.FLOAT, (new,), lambda: rounding.round_rows(matrix())[1])
         return {path + PANELS: bytes_, path + SCALE: scale}
     shape = (count, width, rounding.PANEL)
-    return {path + PANELS: Form(_PANELS[precision], shape, lambda: rounding.panels(_HALVES[precision](matrix())))}
+    if precision == "float32":
+        return {path + PANELS: Form(TensorProto.FLOAT, shape, lambda: rounding.panels(matrix()))}
+    name = path + (FLOAT16_PANELS if precision == "float16" else PANELS)
+    return {name: Form(TensorProto.UINT16, shape, lambda: rounding.panels(_HALVES[precision](matrix())))}
 
 
 def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, NDArray[Any]]]) -> NDArray[np.float32]:
@@ -114,7 +117,7 @@ def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, N
     Raises: KeyError where there is none of it; ValueError where it is in no form that this file knows.
     """
     count = prod(sizes)
-    for suffix, reader in zip(FORMS, (_read_rows, _read_panels, _read_blocks), strict=True):
+    for suffix, reader in zip(FORMS, (_read_rows, _read_panels, _read_float16, _read_blocks), strict=True):
         if path + suffix in stored:
             dtype, array = stored[path + suffix]
             scale = stored.get(path + SCALE)
@@ -156,15 +159,23 @@ def _read_blocks(dtype: int, array: NDArray[Any], scale: _Scale, count: int) -> 
 def _read_panels(dtype: int, array: NDArray[Any], scale: _Scale, count: int) -> NDArray[Any] | None:
     if dtype == TensorProto.UINT8:
         return _read_byte_panels(array, scale, count)
-    if array.ndim != 3 or not array.shape[1] or count % array.shape[1]:
+    matrix = _matrix(array, count) if dtype in (TensorProto.FLOAT, TensorProto.UINT16) else None
+    return rounding.from_bfloat16(matrix) if matrix is not None and dtype == TensorProto.UINT16 else matrix
+
+
+def _read_float16(dtype: int, array: NDArray[Any], scale: _Scale, count: int) -> NDArray[Any] | None:
+    matrix = _matrix(array, count) if dtype == TensorProto.UINT16 else None
+    return None if matrix is None else matrix.view(np.float16)
+
+
+def _matrix(panels: NDArray[Any], count: int) -> NDArray[Any] | None:
+    """The matrix of so many numbers that is in the panels, or None where it cannot be."""
+    if panels.ndim != 3 or not panels.shape[1] or count % panels.shape[1]:
         return None
-    new = count // array.shape[1]
-    if array.shape[0] != -(-new // rounding.PANEL) or array.shape[2] != rounding.PANEL:
+    new = count // panels.shape[1]
+    if panels.shape[0] != -(-new // rounding.PANEL) or panels.shape[2] != rounding.PANEL:
         return None
-    matrix = rounding.from_panels(array, new)
-    if dtype == TensorProto.UINT16:
-        return rounding.from_bfloat16(np.ascontiguousarray(matrix))
-    return matrix if dtype in (TensorProto.FLOAT, TensorProto.FLOAT16) else None
+    return np.ascontiguousarray(rounding.from_panels(panels, new))
 
 
 def _read_byte_panels(array: NDArray[Any], scale: _Scale, count: int) -> NDArray[Any] | None:

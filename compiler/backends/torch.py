@@ -88,7 +88,7 @@ class TorchModule(nn.Module):
 
 
 def rounded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The linear map of each row [.., width] after it is rounded to 255 steps, half to even; the largest is step 127."""
+    """The linear map of each row [.., width] after rounding it, half to even, to steps of 1 / 127 of its largest."""
     step = x.abs().amax(-1, keepdim=True).clamp_min(_TINY) / 127
     product = nn.functional.linear((x / step).round(), weight) * step
     return product if bias is None else product + bias

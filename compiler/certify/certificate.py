@@ -1,7 +1,7 @@
 """The certificate: what was compared, how far apart it was, and how far it may be."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 
@@ -28,22 +28,40 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """A number that is stated and not judged."""
+
+    name: str
+    what: str
+    value: float
+
+    def line(self) -> str:
+        """The number in one line, under those of the stages."""
+        return f"     {self.name:8} {self.value:8.4f}           {self.what}"
+
+
+@dataclass(frozen=True)
 class Certificate:
-    """The stages, and where and with what they were run."""
+    """The stages, where and with what they were run, and what was measured beside them."""
 
     stages: tuple[Stage, ...]
     date: str
     versions: dict[str, str] = field(default_factory=dict[str, str])
     machine: str = ""
+    measured: tuple[Measured, ...] = ()
 
     @property
     def passed(self) -> bool:
         """Whether every stage is within its bound."""
         return all(stage.passed for stage in self.stages)
 
+    def with_stage(self, stage: Stage) -> "Certificate":
+        """The same with one more stage."""
+        return replace(self, stages=(*self.stages, stage))
+
     def lines(self) -> list[str]:
-        """The certificate for a person: a line for each stage."""
-        return [stage.line() for stage in self.stages]
+        """The certificate for a person: a line for each stage and each number."""
+        return [line.line() for line in (*self.stages, *self.measured)]
 
     def write(self, path: Path) -> None:
         """Write it as JSON."""

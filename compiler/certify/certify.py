@@ -1,7 +1,7 @@
 """Making a certificate, for an engine that is being built or for one that somebody sent."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ from xformc import __version__
 from xformc.compiler.backends.initializers import MODEL, read_parameters
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify.certificate import Certificate, Stage
+from xformc.compiler.certify.rounded import agreement, product_stages
+from xformc.compiler.certify.rounded_results import result_stages
 from xformc.compiler.certify.stages import STAGES
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
@@ -28,13 +30,17 @@ from xformc.runtime.manifest import Manifest, check_files
 SPEC, CERTIFICATE = "spec.yaml", "certificate.json"
 
 
-def certify(subject: Subject, progress: Callable[[str], None]) -> Certificate:
-    """Run every stage until one misses its bound; the stages after it would only repeat its fault."""
+def certify(subject: Subject, progress: Callable[[str], None], original: TorchModule | None = None) -> Certificate:
+    """Run every stage until one misses its bound; the stages after it would only repeat its fault.
+
+    `original` has the weights before they were rounded, if they were.
+    """
     stages: list[Stage] = []
-    for stage in STAGES[subject.compiled.task](subject, progress):
+    for stage in _stages(subject, progress):
         stages.append(stage)
         if not stage.passed:
             break
+    measured = () if original is None or not stages[-1].passed else (agreement(subject, original),)
     versions = {
         "xformc": __version__,
         "torch": torch.__version__,
@@ -42,7 +48,21 @@ def certify(subject: Subject, progress: Callable[[str], None]) -> Certificate:
         "onnxruntime": str(onnxruntime.__version__),
     }
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    return Certificate(tuple(stages), date, versions, f"{platform.system()} {platform.machine()}")
+    return Certificate(tuple(stages), date, versions, f"{platform.system()} {platform.machine()}", measured)
+
+
+def _stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
+    """The stages of its task; where products round, those of an engine that has the same weights in float32 first."""
+    stages = STAGES[subject.compiled.task]
+    if not subject.approximate:
+        yield from stages(subject, progress)
+        return
+    with subject.exact() as exact:
+        for stage in stages(exact, progress):
+            yield replace(stage, what=f"{stage.what}; products in float32")
+    progress("certify: products")
+    yield from product_stages(subject)
+    yield from result_stages(subject, progress)
 
 
 def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None) -> Certificate:
@@ -55,11 +75,13 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     for name in (SPEC, CERTIFICATE):
         if name not in manifest.files:
             raise UserError(f"{name} is not among the engine's files", place=str(folder), hint=_REBUILD)
-    compiled = compile_engine(load_spec(folder / SPEC), manifest.target)
+    spec = load_spec(folder / SPEC)
+    compiled = compile_engine(spec, manifest.target)
     _check_claims(folder, manifest, compiled)
     module = TorchModule(compiled.graph).eval()
     module.load_arrays(engine_parameters(compiled.graph, folder / MODEL))
-    return certify(Subject(compiled, module, folder, manifest.target), progress)
+    precision = spec.precisions(manifest.precision)
+    return certify(Subject(compiled, module, folder, manifest.target, precision), progress)
 
 
 def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:

@@ -27,24 +27,30 @@ def label_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[
     yield _batch(subject, probes)
 
 
-def _labels(subject: Subject, probes: Probes) -> Stage:
+def probabilities(subject: Subject, feeds: Feeds) -> NDArray[np.float32]:
+    """What the engine gives."""
+    (found,) = subject.session.run(feeds)
+    return found
+
+
+def expected_probabilities(subject: Subject, probes: Probes) -> NDArray[np.float32]:
+    """What the training form gives where a result is real: the softmax of its logits."""
     logits = subject.logits(probes.feeds)[probes.real]
     shifted = np.exp(logits - logits.max(-1, keepdims=True))
-    expected = shifted / shifted.sum(-1, keepdims=True)
-    found = _probabilities(subject, probes.feeds)[probes.real]
+    return shifted / shifted.sum(-1, keepdims=True)
+
+
+def _labels(subject: Subject, probes: Probes) -> Stage:
+    expected = expected_probabilities(subject, probes)
+    found = probabilities(subject, probes.feeds)[probes.real]
     return Stage("labels", "probabilities of the engine and of PyTorch", difference(found, expected), BOUND)
 
 
 def _batch(subject: Subject, probes: Probes) -> Stage:
-    together = _probabilities(subject, probes.feeds)
+    together = probabilities(subject, probes.feeds)
     worst = 0.0
     for row, found in zip(probes.rows, together, strict=True):
-        alone = _probabilities(subject, stack(subject.compiled.inputs, [row]))[0]
+        alone = probabilities(subject, stack(subject.compiled.inputs, [row]))[0]
         part = found if subject.compiled.positions is None else found[: len(alone)]
         worst = max(worst, difference(part, alone))
     return Stage("batch", "the same examples alone and among longer ones", worst, BOUND)
-
-
-def _probabilities(subject: Subject, feeds: Feeds) -> NDArray[np.float32]:
-    (probabilities,) = subject.session.run(feeds)
-    return probabilities

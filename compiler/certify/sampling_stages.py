@@ -49,7 +49,7 @@ class _Run:
 
 def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int = 0) -> Iterator[Stage]:
     """Greedy, sample and batch. `progress` is told of each stage before it runs."""
-    prompts = _prompts(subject, seed)
+    prompts = make_prompts(subject, seed)
     progress("certify: greedy")
     yield _stage("greedy", "tokens and scores of the definition, temperature 0", [_run(subject, prompts, GREEDY)])
     progress("certify: sample")
@@ -60,7 +60,7 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
     yield _batch(subject, prompts, runs[0])
 
 
-def _prompts(subject: Subject, seed: int) -> list[Prompt]:
+def make_prompts(subject: Subject, seed: int) -> list[Prompt]:
     """Random prompts of several lengths, one without tokens, each with its own seed."""
     random, text = np.random.default_rng(seed), subject.compiled.inputs["text"]
     longest = max(LENGTHS) if text.longest is None else text.longest - 1

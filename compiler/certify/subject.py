@@ -1,8 +1,9 @@
 """What a certificate is about: the training form in PyTorch, and the ONNX models made from the same graph."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from xformc.compiler.backends.initializers import MODEL, Initializers, save_model
 from xformc.compiler.backends.models import forward_model, stepwise_model
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.graph.graph import Value
-from xformc.compiler.pipeline import Compiled
+from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.graph.precision import Precision
+from xformc.compiler.pipeline import Compiled, emit_engine
 from xformc.errors import UserError
 from xformc.runtime.interfaces import interface
 from xformc.runtime.manifest import SearchOptions, Target
@@ -31,12 +33,38 @@ Feeds = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Subject:
-    """The parts that must agree. `engine` is the folder with the model under test, for `target`."""
+    """The parts that must agree. `engine` is the folder with the model under test, for `target`.
+
+    `module` has the weights as the engine stores them, and `precision` says in which numbers it does so.
+    """
 
     compiled: Compiled
     module: TorchModule
     engine: Path
     target: Target
+    precision: Mapping[str, Precision] = field(default_factory=dict[str, Precision])
+
+    @property
+    def approximate(self) -> dict[str, Precision]:
+        """The weights whose products round what they are given, too."""
+        rounding = ("int8",) if self.target == "portable" else ("int8", "int4")
+        return {name: precision for name, precision in self.precision.items() if precision in rounding}
+
+    @cached_property
+    def rounding(self) -> "Subject":
+        """The same, with a training form whose products round what they are given, by the definition of int8."""
+        module = TorchModule(self.compiled.graph, rounding=self.approximate).eval()
+        module.load_state_dict(self.module.state_dict())
+        return replace(self, module=module)
+
+    @contextmanager
+    def exact(self) -> Generator["Subject"]:
+        """The same with an engine of its own, until the end, that has the same weights in float32."""
+        with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
+            exact = replace(self, engine=Path(name), precision={})
+            initializers = exact.initializers()
+            save_model(emit_engine(self.compiled, initializers, self.target), initializers, exact.engine)
+            yield exact
 
     @cached_property
     def session(self) -> Session:
@@ -68,8 +96,12 @@ class Subject:
 
     def forward(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the training graph: its result, then the values of `show`."""
+        return self.run(self.compiled.graph, feeds, show)
+
+    def run(self, graph: Graph, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
+        """What ONNX Runtime says of a graph of these parameters: its results, then the values of `show`."""
         initializers = self.initializers()
-        model = forward_model(self.compiled.graph, initializers, target=self.target, show=show)
+        model = forward_model(graph, initializers, target=self.target, show=show)
         return self._run(model, initializers, feeds)
 
     def stepwise(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
@@ -81,7 +113,7 @@ class Subject:
     def initializers(self) -> Initializers:
         """The module's parameters, for another model."""
         arrays = {name: value.numpy() for name, value in self.module.state_dict().items()}
-        return Initializers(arrays)
+        return Initializers(arrays, self.precision)
 
     def _tensors(self, feeds: Feeds) -> list[torch.Tensor]:
         return [torch.tensor(feeds[value.name]) for value in self.module.graph.inputs]

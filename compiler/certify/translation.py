@@ -54,7 +54,7 @@ class _Expected:
 
 
 def _expect(subject: Subject, sources: tuple[Ids, ...], width: int, end: int = END) -> _Expected:
-    options, longest = _short(subject.compiled.options, width), subject.compiled.inputs["target"].longest
+    options, longest = short(subject.compiled.options, width), subject.compiled.inputs["target"].longest
     found = (search(subject.translation_logits, source, options, longest, end) for source in sources)
     return _Expected(sources, options, end, tuple(found))
 
@@ -131,6 +131,6 @@ def _finite(difference: float) -> float:
     return difference if np.isfinite(difference) else float("inf")
 
 
-def _short(options: SearchOptions, width: int) -> SearchOptions:
+def short(options: SearchOptions, width: int) -> SearchOptions:
     """The engine's options with all hypotheses returned and an output short enough for the reference search."""
     return replace(options, beam_width=width, n_best=width, max_length_factor=0.5, max_length_offset=4)

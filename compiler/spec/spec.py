@@ -51,13 +51,18 @@ class Spec:
         """The training graph. Raises: SpecError."""
         return self._elaborated.graph
 
+    @property
+    def default_precision(self) -> Precision:
+        """The precision of the weights for which nothing else is said."""
+        return WORDS[self.precision.get(DEFAULT, "fp32")]
+
     def precisions(self, default: Precision | None = None) -> dict[str, Precision]:
         """The precision of every weight that can be rounded, by name; `default` takes the place of the spec's own.
 
         Raises: SpecError, as `graph` does.
         """
-        chosen = default or WORDS[self.precision.get(DEFAULT, "fp32")]
-        return assign(self.precision, chosen, roundable(self.graph()), self.model.ties)
+        weights = roundable(self.graph())
+        return assign(self.precision, default or self.default_precision, weights, self.model.ties)
 
     def resolved_yaml(self) -> str:
         """One file that says the same without any other: what it extends, its blocks and defaults are in it.

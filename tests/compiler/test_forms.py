@@ -202,7 +202,7 @@ def test_any_shapes_are_restored_or_refused(form: str, data: st.DataObject) -> N
     kinds = {TensorProto.FLOAT: np.float32, TensorProto.UINT8: np.uint8, TensorProto.INT8: np.int8}
     kinds |= {TensorProto.UINT16: np.uint16, TensorProto.FLOAT16: np.float16, TensorProto.INT4: np.int8}
     shapes = st.lists(st.sampled_from([0, 1, 2, 4, 5, 16, 32, 63]), max_size=4)
-    suffix, kind = data.draw(st.sampled_from(["", ".panels", ".blocks"])), data.draw(st.sampled_from(list(kinds)))
+    suffix, kind = data.draw(st.sampled_from(forms.FORMS)), data.draw(st.sampled_from(list(kinds)))
     stored = {
         f"w{suffix}": (int(kind), np.zeros(data.draw(shapes), kinds[kind])),
         "w.scale": (int(TensorProto.FLOAT), np.zeros(data.draw(shapes), np.float32)),
