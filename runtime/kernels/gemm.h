@@ -14,7 +14,7 @@ enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 // Each output is a sum over the depth in its order, so it does not depend on the other rows of the tile.
 struct Tile {
   const void* x;               // packed: float [depth][rows] or int8 [ceil(depth / 4)][rows][4]
-  const void* panel;           // float [depth][32] or uint8 [ceil(depth / 4)][32][4]
+  const void* panel;           // float or uint16 [depth][32], or uint8 [ceil(depth / 4)][32][4]
   int64_t steps;               // depth, or ceil(depth / 4)
   float* y;                    // its first element
   int64_t stride;              // from a row of y (and of the residual) to the next
@@ -33,6 +33,8 @@ struct Tile {
 struct Routines {
   int rows;  // the most rows of a tile
   void (*float_tile)(const Tile& tile, int rows);
+  void (*float16_tile)(const Tile& tile, int rows);
+  void (*bfloat16_tile)(const Tile& tile, int rows);
   void (*int8_tile)(const Tile& tile, int rows);
 
   // Rows of `depth` floats to the x of a tile. pack_int8 rounds each row: x is about row_scale * q; row_offset is

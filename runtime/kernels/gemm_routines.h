@@ -53,16 +53,32 @@ INLINE void fetch(const char* ahead) {
   __builtin_prefetch(ahead + 64, 0, 2);
 }
 
-template <int rows>
+// How weights of each precision are read as float32.
+struct Single {
+  using Stored = float;
+  static INLINE Float load(const float* from) { return Vector::load(from); }
+};
+
+struct Half {
+  using Stored = uint16_t;
+  static INLINE Float load(const uint16_t* from) { return Vector::widen_float16(from); }
+};
+
+struct Brain {
+  using Stored = uint16_t;
+  static INLINE Float load(const uint16_t* from) { return Vector::widen_bfloat16(from); }
+};
+
+template <typename Weights, int rows>
 void float_tile_of(const Tile& tile) {
   for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
     Float sums[rows][2];
     for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::zero();
     const float* x = static_cast<const float*>(tile.x);
-    const float* weights = static_cast<const float*>(tile.panel) + first;
+    const auto* weights = static_cast<const typename Weights::Stored*>(tile.panel) + first;
     const char* ahead = tile.ahead;
     for (int64_t k = 0; k < tile.steps; ++k) {
-      const Float left = Vector::load(weights), right = Vector::load(weights + WIDTH);
+      const Float left = Weights::load(weights), right = Weights::load(weights + WIDTH);
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
         const Float value = Vector::all(x[r]);
@@ -118,16 +134,16 @@ void int8_tile_of(const Tile& tile) {
   }
 }
 
-// tile_of<rows> for a number of rows that is known only now.
-template <int most>
+// float_tile_of and int8_tile_of for a number of rows that is known only now.
+template <typename Weights, int most = Vector::rows>
 void float_tile(const Tile& tile, int rows) {
   if constexpr (most > 1) {
-    if (rows < most) return float_tile<most - 1>(tile, rows);
+    if (rows < most) return float_tile<Weights, most - 1>(tile, rows);
   }
-  float_tile_of<most>(tile);
+  float_tile_of<Weights, most>(tile);
 }
 
-template <int most>
+template <int most = Vector::rows>
 void int8_tile(const Tile& tile, int rows) {
   if constexpr (most > 1) {
     if (rows < most) return int8_tile<most - 1>(tile, rows);
@@ -319,8 +335,8 @@ void rms_norm(float* row, int64_t count, const float* gain, float epsilon) {
 }
 
 constexpr Routines ROUTINES = {
-    Vector::rows,   float_tile<Vector::rows>, int8_tile<Vector::rows>, pack_float, pack_int8,
-    widen_float16, widen_bfloat16,           activate,                layer_norm, rms_norm,
+    Vector::rows, float_tile<Single>, float_tile<Half>, float_tile<Brain>, int8_tile,  pack_float, pack_int8,
+    widen_float16, widen_bfloat16,    activate,         layer_norm,        rms_norm,
 };
 
 }  // namespace

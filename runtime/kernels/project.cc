@@ -18,6 +18,10 @@ constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are packed by the call
 constexpr int64_t STREAM_AHEAD = 8 * 1024;      // bytes between what is read and what is fetched meanwhile
 constexpr int64_t ITEMS_PER_THREAD = 6;
 
+constexpr int64_t NARROW_BLOCKS = 2;            // 16-bit weights are widened once if more blocks of rows than that use them
+
+using TileRoutine = void (*)(const Tile& tile, int rows);
+
 enum class Norm { none, layer, rms };
 
 template <typename Value>
@@ -226,7 +230,8 @@ struct Project {
       const char* stored = part.weight + panel * panel_bytes;
       const int64_t from = first_block(chunk), to = first_block(chunk + 1);
       Tile tile{};
-      tile.panel = widened(stored);
+      const bool wide = to - from > NARROW_BLOCKS && narrow();
+      tile.panel = wide ? widened(stored) : stored;
       tile.steps = steps;
       tile.columns = static_cast<int>(std::min<int64_t>(PANEL, part.outputs - panel * PANEL));
       if (part.bias != nullptr) tile.bias = part.bias + panel * PANEL;
@@ -240,13 +245,23 @@ struct Project {
           tile.ahead_step = panel_bytes / steps / (to - from);
           tile.ahead = stored + panel_bytes + (block - from) * tile.ahead_step * steps;
         }
-        multiply_block(part, panel, block, tile);
+        multiply_block(part, panel, block, tile, wide ? kernel.routines_.float_tile : tile_routine());
       }
     }
 
-    // 16-bit weights of a panel as float32, in memory of the working thread; others as they are.
+    bool narrow() const { return kernel.precision_ == Precision::float16 || kernel.precision_ == Precision::bfloat16; }
+
+    TileRoutine tile_routine() const {
+      switch (kernel.precision_) {
+        case Precision::float32: return kernel.routines_.float_tile;
+        case Precision::float16: return kernel.routines_.float16_tile;
+        case Precision::bfloat16: return kernel.routines_.bfloat16_tile;
+        default: return kernel.routines_.int8_tile;
+      }
+    }
+
+    // 16-bit weights of a panel as float32, in memory of the working thread.
     const void* widened(const char* stored) const {
-      if (kernel.precision_ != Precision::float16 && kernel.precision_ != Precision::bfloat16) return stored;
       static thread_local Scratch wide;
       auto* to = static_cast<float*>(wide.at_least(depth * PANEL * sizeof(float)));
       const auto* from = reinterpret_cast<const uint16_t*>(stored);
@@ -255,7 +270,7 @@ struct Project {
       return to;
     }
 
-    void multiply_block(const Part& part, int64_t panel, int64_t block, Tile tile) const {
+    void multiply_block(const Part& part, int64_t panel, int64_t block, Tile tile, TileRoutine routine) const {
       const int64_t first = packed.first(block);
       const int count = static_cast<int>(packed.first(block + 1) - first);
       const int64_t at = first * part.outputs + panel * PANEL;
@@ -267,14 +282,14 @@ struct Project {
       tile.residual = residual == nullptr ? nullptr : residual + at;
       tile.relu = kernel.activation_ == Activation::relu;
       if (tile.relu || kernel.activation_ == Activation::none) {
-        (int8 ? kernel.routines_.int8_tile : kernel.routines_.float_tile)(tile, count);
+        routine(tile, count);
       } else {
-        activate_block(tile, count);
+        activate_block(tile, count, routine);
       }
     }
 
     // As multiply_block for activations that the tile does not know, by way of memory beside.
-    void activate_block(Tile tile, int count) const {
+    void activate_block(Tile tile, int count, TileRoutine routine) const {
       alignas(64) float values[16 * PANEL] = {};
       float* y = tile.y;
       const float* added = tile.residual;
@@ -282,7 +297,7 @@ struct Project {
       tile.y = values;
       tile.stride = PANEL;
       tile.residual = nullptr;
-      (int8 ? kernel.routines_.int8_tile : kernel.routines_.float_tile)(tile, count);
+      routine(tile, count);
       kernel.routines_.activate(kernel.activation_, values, count * PANEL);
       for (int r = 0; r < count; ++r) {
         for (int c = 0; c < tile.columns; ++c) {
