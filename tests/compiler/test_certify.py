@@ -155,7 +155,7 @@ def test_stop_after_prints_a_graph(tiny_spec: Spec, stage: str) -> None:
 def test_stop_after_an_unknown_pass_names_the_passes(tiny_spec: Spec) -> None:
     with pytest.raises(UserError) as error:
         print_stage(tiny_spec, "stepp")
-    assert error.value.hint == "the passes of translation are elaborate, inference, step, beam"
+    assert error.value.hint == "the passes of translation are elaborate, inference, step, beam, kernels"
 
 
 def test_certificate_without_a_number_does_not_pass() -> None:

@@ -1,5 +1,7 @@
 """`xformc build` and `xformc verify`: the spec and its weights become an engine that is proved right."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +17,8 @@ from xformc.runtime.lines import read_text_file
 from xformc.runtime.manifest import MANIFEST_NAME
 
 if TYPE_CHECKING:
+    from xformc.compiler.build import Rounding
+    from xformc.compiler.certify import Stage
     from xformc.compiler.spec import Spec
 
 LABELS = "labels.txt"
@@ -30,16 +34,29 @@ class Target(StrEnum):
     native = "native"
 
 
+class Precision(StrEnum):
+    """In which numbers an engine stores its weights."""
+
+    fp32 = "fp32"
+    fp16 = "fp16"
+    bf16 = "bf16"
+    int8 = "int8"
+    int4 = "int4"
+
+
+TARGET_HELP = """portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too
+(see xformc kernels)."""
+PRECISION_HELP = "In which numbers weights are stored, where the spec says nothing else; fp32 if neither says any."
+COMPARE_HELP = """Translate SOURCE, and require that rounding costs at most 0.3 BLEU against REFERENCE."""
+
+
 def build(
     spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
     *,
     weights: Annotated[Path | None, Option(help=WEIGHTS_HELP)] = None,
-    target: Annotated[
-        Target,
-        Option(
-            help="portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too (see xformc kernels)."
-        ),
-    ] = Target.portable,
+    target: Annotated[Target, Option(help=TARGET_HELP)] = Target.portable,
+    precision: Annotated[Precision | None, Option(help=PRECISION_HELP)] = None,
+    compare: Annotated[tuple[Path, Path] | None, Option(help=COMPARE_HELP, metavar="SOURCE REFERENCE")] = None,
     out: Annotated[Path | None, Option(help="The engine's folder; engines/NAME if left out.")] = None,
     stop_after: Annotated[
         str | None, Option(help="Print the graph after this pass, and build nothing.", metavar="PASS")
@@ -50,6 +67,7 @@ def build(
     \b
     xformc build specs/numbers.yaml --weights demo/run --out demo/engine
     xformc build transformer_big --target cpu                 with fresh weights, to see its speed
+    xformc build SPEC --weights RUN --precision int8 --compare valid.en valid.de
     xformc build transformer_base --stop-after step           print the derived step graph
 
     The proof, the certificate, shows that the engine computes the same function as the PyTorch module, and
@@ -57,7 +75,8 @@ def build(
     nothing.
     """
     from xformc.compiler import compile_spec
-    from xformc.compiler.build import build_engine
+    from xformc.compiler.build import Rounding, build_engine
+    from xformc.compiler.graph.precision import WORDS
     from xformc.compiler.pipeline import print_stage
     from xformc.compiler.spec import load_spec
     from xformc.compiler.spec.tasks import TASKS
@@ -73,8 +92,13 @@ def build(
     labelled = TASKS[loaded.task].time is None
     tokenizers = None if weights is None else _find_tokenizers(weights, loaded, labelled=labelled)
     labels = _find_labels(weights) if labelled and weights is not None else None
+    rounding = Rounding(None if precision is None else WORDS[precision.value])
+    if compare is not None:
+        rounding = replace(rounding, judge=_make_judge(compare, loaded, rounding, trained=trained is not None))
     with Console(stderr=True).status("building") as status:
-        certificate = build_engine(loaded, trained, tokenizers, target.value, folder, status.update, labels=labels)
+        certificate = build_engine(
+            loaded, trained, tokenizers, target.value, folder, status.update, labels=labels, rounding=rounding
+        )
     print(f"{folder}: built, and its certificate passed")
     for line in certificate.lines():
         print(f"  {line}")
@@ -96,6 +120,20 @@ def verify(engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")]
         print(line)
     if not certificate.passed:
         raise UserError("the engine is not the function of its spec", place=str(engine))
+
+
+def _make_judge(
+    paths: tuple[Path, Path], spec: "Spec", rounding: "Rounding", *, trained: bool
+) -> "Callable[[Path, Path], Stage]":
+    """What compares the engine with float32. Raises: UserError where there is nothing to compare."""
+    if spec.task != "translation" or not trained:
+        what = "fresh weights translate nothing" if spec.task == "translation" else f"{spec.task} is no translation"
+        raise UserError(f"--compare: BLEU is of trained translations, and {what}")
+    if set(spec.precisions(rounding.precision).values()) <= {"float32"}:
+        raise UserError("--compare: no weight is rounded", hint="give --precision, such as int8")
+    from xformc.commands.compare import bleu_judge
+
+    return bleu_judge(paths)
 
 
 def _check_replaceable(folder: Path) -> None:

@@ -4,13 +4,18 @@ from xformc.runtime.document import Document
 
 
 def certificate_lines(certificate: Document) -> list[str]:
-    """One line a stage of certificate.json, such as `ok   logits    1.2e-06 <= 1e-04  what it is`.
+    """One line a stage or measured number of certificate.json, such as `ok   logits    1.2e-06 <= 1e-04  what it is`.
 
     It is what the compiler prints for the same certificate, without needing the compiler.
 
     Raises: UserError if the document is not a certificate.
     """
-    return [_stage_line(stage) for stage in certificate.sections("stages")]
+    measured = certificate.sections("measured") if "measured" in certificate.fields else []
+    return [*map(_stage_line, certificate.sections("stages")), *map(_measured_line, measured)]
+
+
+def _measured_line(item: Document) -> str:
+    return f"     {item.text('name'):8} {item.number('value', 0, float('inf')):8.4f}           {item.text('what')}"
 
 
 def _stage_line(stage: Document) -> str:

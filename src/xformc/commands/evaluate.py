@@ -107,7 +107,7 @@ def _score_translations(engine: Path, data: list[Path], options: Options) -> Sco
     if len(data) < 2 or (trees and len(data) > 2):
         wanted = "one reference" if trees else "a reference or more"
         raise UserError(f"this engine is evaluated on a source and {wanted}, not on {len(data)} files", hint=_PARALLEL)
-    texts, references = _parallel(data)
+    texts, references = read_parallel(data)
     loaded = load(engine, threads=options.threads)
     start = time.perf_counter()
     stream = loaded.translate_stream(
@@ -126,7 +126,7 @@ def _score_translations(engine: Path, data: list[Path], options: Options) -> Sco
     return Scores(measures, {"tokens": sum(len(best.tokens) for best in found), "sentences": len(texts)}, seconds)
 
 
-def _parallel(paths: list[Path]) -> tuple[list[str], list[list[str]]]:
+def read_parallel(paths: list[Path]) -> tuple[list[str], list[list[str]]]:
     """The source and the references. Raises: UserError unless all have as many lines, and one at least."""
     texts, *references = map(read_text_file, paths)
     for path, lines in zip(paths[1:], references, strict=True):

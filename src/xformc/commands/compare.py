@@ -1,0 +1,58 @@
+"""What rounding its weights costs an engine: BLEU beside that of the same engine in float32."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xformc.commands.evaluate import read_parallel
+from xformc.errors import UserError
+from xformc.runtime import load
+
+if TYPE_CHECKING:
+    from xformc.compiler.certify import Stage
+
+MAX_LOSS = 0.3
+"""The most BLEU that rounding may cost."""
+
+
+def bleu_judge(paths: Sequence[Path]) -> "Callable[[Path, Path], Stage]":
+    """A judge of two engine folders, one in float32 and one rounded, by a source and its reference, line by line.
+
+    The judge gives the stage of the certificate; it raises UserError where rounding costs too much. Raises: UserError
+    for files that are not of the same length, or whose BLEU has no meaning.
+    """
+    from xformc.compiler.certify import Stage
+    from xformc.trainer.metrics import make_bleu, translation_measures
+
+    texts, references = read_parallel(list(paths))
+    metric = make_bleu()
+
+    def score(outputs: list[str]) -> tuple[float, str]:
+        bleu = translation_measures(outputs, references, metric)[-1]
+        if bleu.value is None:
+            raise UserError(f"BLEU has no meaning here: {bleu.note}", place=str(paths[1]))
+        return bleu.value, bleu.signature or ""
+
+    def judge(exact: Path, rounded: Path) -> Stage:
+        plain, ours = (_translated(folder, texts) for folder in (exact, rounded))
+        (before, signature), (after, _) = score(plain), score(ours)
+        same = sum(first == second for first, second in zip(plain, ours, strict=True))
+        what = f"BLEU that rounding costs: {before:.2f} in float32, {after:.2f} here"
+        detail = f"({same:,} of {len(texts):,} translations are the same; {signature})"
+        stage = Stage("bleu", what, max(0.0, before - after), MAX_LOSS, detail)
+        if not stage.passed:
+            raise UserError(
+                f"rounding costs {stage.value:.2f} BLEU, from {before:.2f} to {after:.2f}, more than {MAX_LOSS}, "
+                "so the engine was not written",
+                hint="store what matters most less roughly, such as `precision: {logits: fp16}` in the spec, "
+                "or build without --compare",
+            )
+        return stage
+
+    score(references[0])
+    return judge
+
+
+def _translated(folder: Path, texts: Sequence[str]) -> list[str]:
+    engine = load(folder, verify_hashes=False)
+    return [best.text for best, *_ in engine.translate(texts, truncate=True)]
