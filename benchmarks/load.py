@@ -1,0 +1,131 @@
+"""How soon a fresh process has its first translation, and how much memory it takes: engines beside CTranslate2 models.
+
+    python benchmarks/load.py ENGINE... [CTRANSLATE2_MODEL...] [--rounds 5] [--threads 2] [--batch 32] [--json]
+
+Each folder is measured in processes of its own, in alternation; the times are medians. Times count from the start of
+the process: until the packages are imported, the model is loaded, and one sentence of 25 random tokens has been
+translated with beam 4 into at most 30. Memory is the largest resident set of the process so far, interpreter and
+mapped weights included: after that sentence, and after a batch of such sentences; of it `private` is what the process
+shares with no other and cannot be read again from a file, after the batch.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+SOURCE_TOKENS, LENGTH, BEAM = 25, 30, 4
+END = 3
+Translate = Callable[[list[list[int]]], object]
+"""Translates sentences of token ids."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each folder")
+    parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.began is not None:
+        print(json.dumps(measure(arguments.folders[0], arguments.threads, arguments.batch, arguments.began)))
+        return
+    found: dict[Path, list[dict[str, float]]] = {folder: [] for folder in arguments.folders}
+    for _ in range(arguments.rounds):
+        for folder, results in found.items():
+            results.append(run(folder, arguments.threads, arguments.batch))
+    if not arguments.json:
+        print(f"{'':24} {'disk':>7} {'import':>7} {'load':>7} {'first':>7} {'memory':>7} {'batch':>7} {'private':>8}")
+        print(f"{'':24} {'MB':>7} {'s':>7} {'s':>7} {'s':>7} {'MB':>7} {'MB':>7} {'MB':>8}")
+    for folder, results in found.items():
+        median = {name: statistics.median(result[name] for result in results) for name in results[0]}
+        disk = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+        if arguments.json:
+            print(json.dumps({"folder": str(folder), "disk_mb": disk, **median}))
+            continue
+        seconds = " ".join(f"{median[name]:7.3f}" for name in ("import_s", "load_s", "first_s"))
+        memory = " ".join(f"{median[name]:7,.0f}" for name in ("first_mb", "batch_mb", "private_mb"))
+        print(f"{folder.name:24} {disk:7,.0f} {seconds} {memory:>24}")
+
+
+def run(folder: Path, threads: int, batch: int) -> dict[str, float]:
+    """Measure one folder in a new process."""
+    options = ["--threads", str(threads), "--batch", str(batch), "--began", str(time.monotonic())]
+    done = subprocess.run([sys.executable, __file__, str(folder), *options], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def measure(folder: Path, threads: int, batch: int, began: float) -> dict[str, float]:
+    """Load and translate in this process, which was started at the monotonic time `began`."""
+    is_engine = (folder / "engine.json").is_file()
+    if is_engine:
+        import xformc.runtime  # noqa: F401 (its time is measured)
+    else:
+        import ctranslate2  # noqa: F401
+    imported = time.monotonic()
+    translate, vocabulary = (xformc_engine if is_engine else ctranslate2_model)(folder, threads)
+    loaded = time.monotonic()
+    source = random.Random(0)
+    sentences = [
+        [*(source.randrange(4, vocabulary) for _ in range(SOURCE_TOKENS - 1)), END] for _ in range(max(1, batch))
+    ]
+    translate(sentences[:1])
+    translated, first = time.monotonic(), memory()
+    translate(sentences)
+    last = memory()
+    return {
+        "import_s": imported - began,
+        "load_s": loaded - began,
+        "first_s": translated - began,
+        "first_mb": first["VmHWM"],
+        "batch_mb": last["VmHWM"],
+        "private_mb": last["RssAnon"],
+    }
+
+
+def xformc_engine(folder: Path, threads: int) -> tuple[Translate, int]:
+    from xformc.runtime import load
+
+    engine = load(folder, threads=threads)
+
+    def translate(sentences: list[list[int]]) -> object:
+        return engine.search(sentences, beam_width=BEAM, max_length_factor=0, max_length_offset=LENGTH)
+
+    return translate, engine.manifest.inputs["source"].pieces
+
+
+def ctranslate2_model(folder: Path, threads: int) -> tuple[Translate, int]:
+    import ctranslate2
+
+    model = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=threads)
+    [path] = [*folder.glob("shared_vocabulary.json"), *folder.glob("source_vocabulary.json")]
+    tokens = json.loads(path.read_text())
+
+    def translate(sentences: list[list[int]]) -> object:
+        texts = [[tokens[token] for token in sentence] for sentence in sentences]
+        return model.translate_batch(
+            texts, beam_size=BEAM, length_penalty=0.6, max_decoding_length=LENGTH, max_batch_size=len(texts)
+        )
+
+    return translate, len(tokens)
+
+
+def memory() -> dict[str, float]:
+    """The lines of this process's status in Linux that count memory, in MB."""
+    lines = Path(f"/proc/{os.getpid()}/status").read_text().splitlines()
+    return {
+        name: int(value.split()[0]) * 1024 / 1e6
+        for name, value in (line.split(":\t", 1) for line in lines if "kB" in line)
+    }
+
+
+if __name__ == "__main__":
+    main()
