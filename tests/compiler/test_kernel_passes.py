@@ -1,0 +1,105 @@
+"""The passes of target native: which nodes become kernels, which stay, and what a step keeps in place."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from small_specs import small
+
+from xformc.compiler import compile_spec
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.verify import verify
+from xformc.compiler.ops.kernels import AttendCached, Project
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.kernels import lower_decoder, lower_graph
+from xformc.compiler.passes.step import Decoder, derive_step, with_beam
+
+LAYERS = 2
+
+
+def lowered(name: str, folder: Path, time: str = "target", precision: str = "float32") -> Decoder:
+    decoder = derive_step(inference(compile_spec(small(name, folder), arranged=False)), time)
+    found = lower_decoder(with_beam(decoder) if time == "target" else decoder, lambda _: precision)
+    verify(found.prepare)
+    verify(found.step)
+    return found
+
+
+def kinds(graph: Graph) -> Counter[str]:
+    return Counter(node.op.kind for node in graph.nodes)
+
+
+def test_a_step_of_the_transformer_is_kernels_and_one_sum(tmp_path: Path) -> None:
+    decoder = lowered("transformer_base", tmp_path)
+    assert kinds(decoder.step) == {
+        "embed": 1,
+        "at": 1,
+        "add": 1,
+        "project": 6 * LAYERS + 1,
+        "attend_cached": LAYERS,
+        "attend": LAYERS,
+    }
+    assert decoder.states == ()
+    assert decoder.resident is not None and len(decoder.resident.caches) == 2 * LAYERS
+
+
+def test_projections_of_one_value_are_one_node(tmp_path: Path) -> None:
+    decoder = lowered("transformer_base", tmp_path)
+    parts = [node.op.parts for node in decoder.step.nodes if isinstance(node.op, Project)]
+    assert parts.count(3) == LAYERS, "query, key and value of each layer"
+    prepared = [node.op.parts for node in decoder.prepare.nodes if isinstance(node.op, Project)]
+    assert prepared[-1] == 2 * LAYERS, "the keys and values that all layers take from the encoder"
+
+
+def test_a_projection_takes_what_comes_after_it(tmp_path: Path) -> None:
+    decoder = lowered("transformer_base", tmp_path)
+    ops = [node.op for node in decoder.step.nodes if isinstance(node.op, Project)]
+    assert sum(op.activation == "relu" for op in ops) == LAYERS
+    assert sum(op.residual and op.norm == "layer" for op in ops) == 3 * LAYERS
+
+
+def test_before_a_norm_of_its_own_a_sum_stays_without_one(tmp_path: Path) -> None:
+    decoder = lowered("transformer_pre_norm", tmp_path)
+    ops = [node.op for node in decoder.step.nodes if isinstance(node.op, Project)]
+    assert sum(op.residual for op in ops) == 3 * LAYERS
+    assert sum(op.norm != "none" for op in ops) == 1, "the last sum alone is only normalized"
+    assert kinds(decoder.step)["layer_norm"] == 3 * LAYERS
+
+
+@pytest.mark.parametrize(
+    ("name", "shared", "rank"),
+    [("grouped_query", ("groups",), 3), ("multi_query", (), 3), ("transformer_base", ("heads",), 3)],
+)
+def test_heads_may_share_keys(name: str, shared: tuple[str, ...], rank: int, tmp_path: Path) -> None:
+    ops = [node.op for node in lowered(name, tmp_path).step.nodes if isinstance(node.op, AttendCached)]
+    assert ops and all((op.shared, op.rank) == (shared, rank) for op in ops)
+
+
+def test_a_window_stays_in_its_cache(tmp_path: Path) -> None:
+    ops = [node.op for node in lowered("local_attention", tmp_path).step.nodes if isinstance(node.op, AttendCached)]
+    assert ops and all(op.window == 3 for op in ops)
+
+
+def test_a_language_model_has_no_ancestors(tmp_path: Path) -> None:
+    resident = lowered("llama", tmp_path, "text").resident
+    assert resident is not None and resident.ancestors is None and len(resident.caches) == 2 * LAYERS
+
+
+def test_a_sum_of_two_projections_belongs_to_one_of_them(tmp_path: Path) -> None:
+    graph = lower_graph(inference(compile_spec(small("seq2seq_attention", tmp_path), arranged=False)), lambda _: "int8")
+    verify(graph)
+    results = [value.name for node in graph.nodes for value in node.outputs]
+    assert len(results) == len(set(results))
+
+
+def test_an_int4_weight_has_no_panels(tmp_path: Path) -> None:
+    step = lowered("transformer_base", tmp_path, precision="int4").step
+    assert "project" not in kinds(step) and kinds(step)["linear"] == 8 * LAYERS + 1
+
+
+def test_positions_are_looked_up_in_a_table(tmp_path: Path) -> None:
+    decoder = lowered("transformer_base", tmp_path)
+    assert decoder.positions is not None
+    assert [value.name for value in decoder.given] == ["source"]
+    (table,) = (value for value in decoder.constants if value.name.endswith("/table"))
+    assert table.type.names == ("target", "d_model")
