@@ -22,6 +22,8 @@ VARIABLE = "XFORMC_KERNELS"
 """The environment variable that names a library to use in place of the one in the cache."""
 
 _HASH_DIGITS = 12
+_ERROR = "error: "
+"""What the library begins with where it has a reason in place of instruction sets."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Library:
 
     path: Path
     sources: str
-    instructions: tuple[str, ...]
+    instructions: str
 
 
 def find_library() -> Library:
@@ -65,7 +67,7 @@ def library_for(model: str) -> Library:
         raise UserError(
             f"this engine is of target native and needs xformc's kernels: {_located(error)}",
             place=model,
-            hint=f"{error.hint}, or rebuild the engine with --target cpu",
+            hint=" or ".join(filter(None, (error.hint, "rebuild the engine with --target cpu"))),
         ) from error
 
 
@@ -79,14 +81,16 @@ def open_library(path: Path) -> Library:
     try:
         loaded = ctypes.CDLL(str(path.resolve()))
         version, sources = _text(loaded, "version").split(" ")
-        instructions = _text(loaded, "instructions").split()
+        instructions = _text(loaded, "instructions")
     except (OSError, AttributeError, ValueError) as error:
         raise UserError(f"not a library of xformc's kernels: {error}", place=str(path), hint=BUILD) from error
     if version != __version__:
         raise UserError(
             f"these kernels are of xformc {version}, and this is xformc {__version__}", place=str(path), hint=BUILD
         )
-    return Library(path.resolve(), sources, tuple(instructions))
+    if instructions.startswith(_ERROR):
+        raise UserError(f"the kernels cannot run: {instructions.removeprefix(_ERROR)}", place=str(path))
+    return Library(path.resolve(), sources, instructions)
 
 
 def cached_path() -> Path:

@@ -1,25 +1,26 @@
 // What the library says of itself, in C: read by runtime/library.py before ONNX Runtime is given the library.
+#include <exception>
 #include <string>
+
+#include "gemm.h"
 
 #define XFORMC_EXPORT extern "C" __attribute__((visibility("default")))
 
 // "VERSION SOURCES": the version of xformc, and the hash of the sources that the library was compiled from.
 XFORMC_EXPORT const char* xformc_kernels_version() { return XFORMC_KERNELS_VERSION; }
 
-// The instruction sets of this processor that the kernels have code for, with spaces between.
+// The instruction sets of this machine that the kernels use; "error: " and a reason where XFORMC_KERNELS_ISA is wrong.
 XFORMC_EXPORT const char* xformc_kernels_instructions() {
-  static const std::string found = [] {
-    std::string names;
+  using namespace xformc;
+  try {
+    const Routines& chosen = routines();
 #if defined(__x86_64__)
-    const auto add = [&names](bool has, const char* name) {
-      if (has) names += names.empty() ? name : std::string(" ") + name;
-    };
-    __builtin_cpu_init();
-    add(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), "avx2");
-    add(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"), "avx512");
-    add(__builtin_cpu_supports("avx512vnni"), "vnni");
+    if (&chosen == &AVX512) return "AVX-512, VNNI";
+    if (&chosen == &AVX2) return "AVX2, FMA, F16C";
 #endif
-    return names;
-  }();
-  return found.c_str();
+    return &chosen == &PORTABLE ? "those that every machine of this kind has" : "error: routines without a name";
+  } catch (const std::exception& error) {
+    static const std::string message = std::string("error: ") + error.what();
+    return message.c_str();
+  }
 }

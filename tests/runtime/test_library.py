@@ -39,14 +39,14 @@ def native_engine(own_engine: Path) -> Path:
     return own_engine
 
 
-def fake_library(path: Path, version: str) -> Path:
-    """A library that says it is of this version, and has nothing else."""
+def fake_library(path: Path, version: str, instructions: str = "abacus, fingers") -> Path:
+    """A library that says this of itself, and has nothing else."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
     path.parent.mkdir(parents=True, exist_ok=True)
     source = path.with_suffix(".c")
     source.write_text(
         f'const char* xformc_kernels_version(void) {{ return "{version}"; }}\n'
-        'const char* xformc_kernels_instructions(void) { return "abacus fingers"; }\n'
+        f'const char* xformc_kernels_instructions(void) {{ return "{instructions}"; }}\n'
     )
     subprocess.run([compiler, "-shared", "-fPIC", "-o", path, source], check=True)
     return path
@@ -79,7 +79,7 @@ def test_no_library_is_one_message_that_says_how_to_get_it(no_library: Path) -> 
 def test_the_cached_library_is_found(no_library: Path) -> None:
     fake_library(cached_path(), f"{__version__} {sources_hash()}")
     found = find_library()
-    assert (found.path, found.instructions) == (cached_path(), ("abacus", "fingers"))
+    assert (found.path, found.instructions) == (cached_path(), "abacus, fingers")
 
 
 def test_the_variable_goes_before_the_cache(
@@ -110,12 +110,27 @@ def test_a_library_of_another_version_is_refused(tmp_path: Path) -> None:
         open_library(old)
 
 
+def test_a_library_that_cannot_run_here_is_refused(tmp_path: Path) -> None:
+    other = fake_library(tmp_path / "other.so", f"{__version__} {sources_hash()}", "error: no fingers")
+    with pytest.raises(UserError, match="the kernels cannot run: no fingers"):
+        open_library(other)
+
+
+def test_the_instructions_are_those_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kernel_library()
+    monkeypatch.setenv("XFORMC_KERNELS_ISA", "portable")
+    assert open_library(path).instructions == "those that every machine of this kind has"
+    monkeypatch.setenv("XFORMC_KERNELS_ISA", "abacus")
+    with pytest.raises(UserError, match="XFORMC_KERNELS_ISA must be"):
+        open_library(path)
+
+
 def test_a_native_engine_without_kernels_is_one_message(
     no_library: Path, native_engine: Path, xformc: CommandLine
 ) -> None:
     message = mistake(xformc("translate", native_engine, stdin="hello world\n"))
     assert "this engine is of target native and needs xformc's kernels" in message
-    assert "`xformc kernels`, or rebuild the engine with --target cpu" in message
+    assert "`xformc kernels` or rebuild the engine with --target cpu" in message
 
 
 def test_kernels_check_says_why_there_are_none(no_library: Path, xformc: CommandLine) -> None:

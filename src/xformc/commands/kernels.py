@@ -50,8 +50,11 @@ def kernels(
 
 
 def _described(library: Library) -> list[str]:
-    instructions = ", ".join(library.instructions) or "those of every processor of this kind"
-    return [f"library       {library.path}", f"sources       {library.sources}", f"instructions  {instructions}"]
+    return [
+        f"library       {library.path}",
+        f"sources       {library.sources}",
+        f"instructions  {library.instructions}",
+    ]
 
 
 def find_headers(given: Path | None) -> Path:
