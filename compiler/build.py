@@ -107,8 +107,9 @@ def _compare(
     with tempfile.TemporaryDirectory(prefix="xformc-float32-") as name:
         folder = Path(name)
         _write_model(original, folder, {})
-        for file in (SPEC, CERTIFICATE, *(item["tokenizer"] for item in manifest["inputs"].values())):
-            shutil.copyfile(engine / file, folder / file)
+        for path in engine.iterdir():
+            if not path.name.startswith(MODEL) and path.name != MANIFEST_NAME:
+                shutil.copyfile(path, folder / path.name)
         _seal(folder, None, {**manifest, "precision": "float32"})
         return judge(folder, engine)
 

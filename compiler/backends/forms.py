@@ -129,6 +129,24 @@ def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, N
     raise KeyError(path)
 
 
+def precision_of(path: str, kinds: Mapping[str, int]) -> Precision | None:
+    """In which numbers a file holds the parameter, by ONNX's types of its tensors; None where it is in no form."""
+    return next((_STORED.get((suffix, kinds[path + suffix])) for suffix in FORMS if path + suffix in kinds), None)
+
+
+_STORED: dict[tuple[str, int], Precision] = {
+    ("", TensorProto.FLOAT): "float32",
+    ("", TensorProto.FLOAT16): "float16",
+    ("", TensorProto.BFLOAT16): "bfloat16",
+    ("", TensorProto.INT8): "int8",
+    ("", TensorProto.INT4): "int4",
+    (BLOCKS, TensorProto.UINT8): "int4",
+    (PANELS, TensorProto.FLOAT): "float32",
+    (PANELS, TensorProto.UINT16): "bfloat16",
+    (PANELS, TensorProto.UINT8): "int8",
+    (FLOAT16_PANELS, TensorProto.UINT16): "float16",
+}
+
 _Scale = NDArray[Any] | None
 
 

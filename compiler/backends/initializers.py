@@ -16,9 +16,10 @@ from xformc.compiler.backends import forms
 from xformc.compiler.backends.forms import BITS, FORMS, SCALE, Form
 from xformc.compiler.graph.graph import Parameter
 from xformc.compiler.graph.precision import Precision
+from xformc.errors import UserError
 
 INLINE_BYTES = 4 * 2**20
-"""Weights up to this total stay inside model.onnx, where they are parsed and copied; those of a data file are mapped."""
+"""Weights up to this total stay in model.onnx, where they are parsed and copied; those of a data file are mapped."""
 
 ALIGNMENT = 4096
 """Each tensor of the data file starts at a multiple of this, so that it can be mapped."""
@@ -113,7 +114,15 @@ class Initializers:
         return forms.plain(lambda: np.asarray(self.arrays[name], np.float32), shape)
 
     def _matrix(self, name: str, new: int, width: int) -> NDArray[np.float32]:
-        return np.asarray(self.arrays[name], np.float32).reshape(new, width)
+        """The parameter's numbers. Raises: UserError where its precision cannot hold them."""
+        matrix = np.asarray(self.arrays[name], np.float32).reshape(new, width)
+        precision, largest = self.precision_of(name), float(np.abs(matrix).max(initial=0))
+        if precision != "float32" and not np.isfinite(largest):
+            raise UserError("has values that are not finite, which cannot be rounded", place=name)
+        if precision == "float16" and largest > float(np.finfo(np.float16).max):
+            hint = "use bf16, which reaches as far as float32"
+            raise UserError(f"a weight is {largest:.3g}, and fp16 ends at 65,504", place=name, hint=hint)
+        return matrix
 
 
 def save_model(model: onnx.ModelProto, initializers: Initializers, folder: Path, beside: Path | None = None) -> None:
@@ -141,6 +150,13 @@ def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[st
         with suppress(KeyError):
             found[name] = forms.restore(name, shape, stored)
     return found
+
+
+def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
+    """In which numbers a model holds these parameters; one that it lacks is left out. Raises: as `read_parameters`."""
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    kinds = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    return {name: found for name in names if (found := forms.precision_of(name, kinds)) is not None}
 
 
 def _taken(graph: onnx.GraphProto) -> set[str]:

@@ -1,7 +1,7 @@
 """Making a certificate, for an engine that is being built or for one that somebody sent."""
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ import torch
 from google.protobuf.message import DecodeError
 
 from xformc import __version__
-from xformc.compiler.backends.initializers import MODEL, read_parameters
+from xformc.compiler.backends.initializers import MODEL, read_parameters, read_precisions
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify.certificate import Certificate, Stage
 from xformc.compiler.certify.rounded import agreement, product_stages
@@ -21,11 +21,12 @@ from xformc.compiler.certify.rounded_results import result_stages
 from xformc.compiler.certify.stages import STAGES
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, compile_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.runtime.formats import read_manifest
-from xformc.runtime.manifest import Manifest, check_files
+from xformc.runtime.manifest import MANIFEST_NAME, Manifest, check_files
 
 SPEC, CERTIFICATE = "spec.yaml", "certificate.json"
 
@@ -81,6 +82,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     module = TorchModule(compiled.graph).eval()
     module.load_arrays(engine_parameters(compiled.graph, folder / MODEL))
     precision = spec.precisions(manifest.precision)
+    _check_precisions(folder / MODEL, precision)
     return certify(Subject(compiled, module, folder, manifest.target, precision), progress)
 
 
@@ -104,6 +106,16 @@ def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:
     if wrong:
         listed = "; ".join(f"{key} is {claims[key]} in engine.json, {facts[key]} by the spec" for key in wrong)
         raise UserError(listed, place=str(folder), hint=_REBUILD)
+
+
+def _check_precisions(model: Path, precision: Mapping[str, Precision]) -> None:
+    """Raises: UserError where the model holds a weight in other numbers than the engine says."""
+    found = read_precisions(model, precision)
+    wrong = [name for name in precision if found.get(name) != precision[name]]
+    if wrong:
+        name, more = wrong[0], f", and {len(wrong) - 1} more are wrong" if len(wrong) > 1 else ""
+        message = f"{name} is {found.get(name)} in the model, and {precision[name]} by {MANIFEST_NAME} and {SPEC}"
+        raise UserError(message + more, place=str(model), hint=_REBUILD)
 
 
 def engine_parameters(graph: Graph, model: Path) -> dict[str, Any]:

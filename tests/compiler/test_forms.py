@@ -13,11 +13,18 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from xformc.compiler.backends import forms, initializers, rounding
-from xformc.compiler.backends.initializers import DATA, MODEL, OWN_DATA, Initializers, read_parameters, save_model
+from xformc.compiler.backends.initializers import (
+    DATA,
+    MODEL,
+    OWN_DATA,
+    Initializers,
+    read_parameters,
+    read_precisions,
+    save_model,
+)
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Initial, Parameter, Value
 from xformc.compiler.graph.precision import Precision
-from xformc.errors import UserError
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 SIZES = (5, 9, 7)
@@ -139,10 +146,10 @@ def test_bfloat16_is_the_nearest_one() -> None:
     assert np.array_equal(rounding.from_bfloat16(rounding.to_bfloat16(wanted)), nearest.astype(np.float32))
 
 
-def test_a_weight_beyond_float16_is_refused_with_a_hint() -> None:
-    with pytest.raises(UserError, match="a weight is 7e\\+04, and fp16 ends at 65,504") as error:
-        rounding.to_float16(np.array([[7e4]], np.float32))
-    assert error.value.hint is not None and "bf16" in error.value.hint
+@pytest.mark.parametrize("form", ASKED)
+def test_the_file_says_in_which_numbers_a_parameter_is(tmp_path: Path, form: str) -> None:
+    save(tmp_path, form)
+    assert read_precisions(tmp_path / MODEL, ["a/weight", "other"]) == {"a/weight": ASKED[form][0]}
 
 
 def _set(key: str, value: str) -> Callable[[TensorProto], None]:

@@ -1,0 +1,202 @@
+"""Engines with rounded weights: each builds, certifies and verifies; a wrong product, search or claim does not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.runtime.kernel_session import kernel_library
+from tests.small_specs import small
+from tests.task_specs import write_task
+from xformc.compiler.backends.initializers import MODEL
+from xformc.compiler.build import Rounding, build_engine
+from xformc.compiler.certify import Stage, engine_parameters, verify_engine
+from xformc.compiler.graph.precision import PRECISIONS, Precision
+from xformc.compiler.ops import rounded
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.spec import Spec, load_spec
+from xformc.errors import UserError
+from xformc.runtime.manifest import Precision as ManifestPrecision
+from xformc.runtime.manifest import Target, manifest_checksum
+
+SEARCH = ["forward", "step", "greedy", "beam", "batch"]
+ROUNDED = ["results", "alone"]
+LOSSY: tuple[Precision, ...] = ("float16", "bfloat16", "int8", "int4")
+
+
+def build(spec: Spec, target: Target, precision: Precision | None, out: Path, **more):
+    return build_engine(spec, None, None, target, out, rounding=Rounding(precision, **more))
+
+
+def test_the_runtime_knows_the_same_precisions() -> None:
+    assert ManifestPrecision == Precision
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu", "native"])
+@pytest.mark.parametrize("precision", LOSSY)
+def test_each_precision_builds_and_verify_repeats_it(
+    tiny_spec: Spec, tmp_path: Path, precision: Precision, target: Target
+) -> None:
+    if target == "native":
+        kernel_library()
+    built = build(tiny_spec, target, precision, tmp_path / "engine")
+    approximate = precision == "int8" or (precision == "int4" and target != "portable")
+    assert built.passed
+    assert [stage.name for stage in built.stages] == [*SEARCH, *([precision, *ROUNDED] if approximate else [])]
+    manifest = json.loads((tmp_path / "engine" / "engine.json").read_text())
+    assert manifest["precision"] == precision
+    verified = verify_engine(tmp_path / "engine")
+    assert [(stage.name, stage.value) for stage in verified.stages] == [(s.name, s.value) for s in built.stages]
+    assert [item.name for item in built.measured] == ["agrees"] and not verified.measured
+
+
+SPECS = ["transformer_pre_norm", "t5", "seq2seq_attention", "llama", "lstm_language_model", "bilstm_tagger", "vit"]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_shipped_specs_build_with_rounded_weights(name: str, tmp_path: Path) -> None:
+    spec, place = small(name, tmp_path), SPECS.index(name)
+    for target, precision in (("portable", "int8"), ("cpu", LOSSY[place % 4])):
+        assert build(spec, target, precision, tmp_path / "engine").passed
+        assert verify_engine(tmp_path / "engine").passed
+
+
+@pytest.mark.parametrize("task", ["language_model", "tagging", "frames", "images", "graph"])
+def test_every_task_builds_with_int8(task: str, tmp_path: Path) -> None:
+    spec = write_task(tmp_path, task)
+    certificate = build(spec, "portable", "int8", tmp_path / "engine")
+    assert certificate.passed and [stage.name for stage in certificate.stages][-3:] == ["int8", *ROUNDED]
+
+
+def test_rounded_engines_are_smaller(tmp_path: Path) -> None:
+    path = tmp_path / "wide.yaml"
+    path.write_text(
+        "extends: transformer_base\nsizes: {layers: 1, d_model: 64, d_ff: 256, heads: 2, vocabulary: 2000}\n"
+    )
+    sizes = dict[str, int]()
+    for precision in PRECISIONS:
+        build(load_spec(path), "cpu", precision, tmp_path / precision)
+        sizes[precision] = sum(file.stat().st_size for file in (tmp_path / precision).glob("model.onnx*"))
+    weights = sizes["float32"]
+    assert sizes["float16"] == sizes["bfloat16"] < 0.6 * weights
+    assert sizes["int8"] < 0.4 * weights and sizes["int4"] < 0.3 * weights
+
+
+def test_overrides_say_what_each_weight_is(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.yaml"
+    path.write_text(
+        "extends: transformer_base\nsizes: {layers: 2, d_model: 16, d_ff: 24, heads: 2, vocabulary: 40}\n"
+        'precision: {encoder: fp16, logits: fp32, "decoder/*/feed_forward": int4}\n'
+    )
+    spec = load_spec(path)
+    certificate = build(spec, "cpu", "int8", tmp_path / "engine")
+    assert certificate.passed and {"int8", "int4"} <= {stage.name for stage in certificate.stages}
+    stored = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / "engine" / MODEL).graph.initializer}
+    kinds = onnx.TensorProto
+    assert stored["encoder/embed/embedding/weight"] == kinds.FLOAT, "logits are tied to it"
+    assert stored["encoder/0/feed_forward/inner/weight"] == kinds.FLOAT16
+    assert stored["decoder/1/feed_forward/inner/weight.blocks"] == kinds.UINT8
+    assert stored["decoder/0/cross_attention/key/weight"] == kinds.INT8
+    assert all(kind == kinds.FLOAT for name, kind in stored.items() if name.endswith(("bias", "gain", "offset")))
+    assert verify_engine(tmp_path / "engine").passed
+
+
+def test_the_spec_alone_can_ask_for_rounding(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text(
+        "extends: transformer_base\nsizes: {layers: 1, d_model: 16, d_ff: 24, heads: 2, vocabulary: 40}\n"
+        "precision: {default: bf16}\n"
+    )
+    build(load_spec(path), "portable", None, tmp_path / "engine")
+    assert json.loads((tmp_path / "engine" / "engine.json").read_text())["precision"] == "bfloat16"
+    assert verify_engine(tmp_path / "engine").passed
+
+
+@pytest.mark.parametrize(("target", "suffix"), [("portable", ""), ("cpu", ".blocks")])
+def test_the_tied_table_is_in_the_file_once(tiny_spec: Spec, tmp_path: Path, target: Target, suffix: str) -> None:
+    build(tiny_spec, target, "int4", tmp_path / "engine")
+    names = {tensor.name for tensor in onnx.load(tmp_path / "engine" / MODEL).graph.initializer}
+    table = "encoder/embed/embedding/weight"
+    assert {name for name in names if name.startswith(table)} == {table + suffix, table + ".scale"}
+    assert not any(name.startswith("logits") for name in names)
+
+
+def test_engine_parameters_are_the_rounded_ones(tiny_spec: Spec, tmp_path: Path) -> None:
+    build(tiny_spec, "cpu", "int8", tmp_path / "rounded")
+    build(tiny_spec, "cpu", None, tmp_path / "exact")
+    graph = compile_engine(tiny_spec).graph
+    rounded_, exact = (engine_parameters(graph, tmp_path / name / MODEL) for name in ("rounded", "exact"))
+    weight = "decoder/0/feed_forward/inner/weight"
+    step = np.abs(exact[weight]).max(1, keepdims=True) / 127
+    assert (
+        np.abs(rounded_[weight] - exact[weight]).max() > 0
+        and (np.abs(rounded_[weight] - exact[weight]) <= 0.51 * step).all()
+    )
+    assert np.array_equal(rounded_["decoder/0/feed_forward/inner/bias"], exact["decoder/0/feed_forward/inner/bias"])
+
+
+def test_a_wrong_rounding_fails_the_build(tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = rounded._step
+    monkeypatch.setattr(rounded, "_step", lambda onnx, rows: onnx.op("Mul", right(onnx, rows), 1.02))
+    with pytest.raises(UserError, match="FAIL int8"):
+        build(tiny_spec, "portable", "int8", tmp_path / "engine")
+
+
+def test_a_wrong_table_fails_the_build(tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = rounded._ROWS["int8"]
+    wrong: Callable = lambda onnx, *rest: onnx.op("Mul", right(onnx, *rest), 1.5)  # noqa: E731
+    monkeypatch.setitem(rounded._ROWS, "int8", wrong)
+    with pytest.raises(UserError, match="FAIL results"):
+        build(tiny_spec, "portable", "int8", tmp_path / "engine")
+
+
+def test_a_manifest_with_another_precision_is_found(tiny_spec: Spec, tmp_path: Path) -> None:
+    build(tiny_spec, "portable", "int8", tmp_path / "engine")
+    path = tmp_path / "engine" / "engine.json"
+    manifest = json.loads(path.read_text())
+    manifest["precision"] = "bfloat16"
+    manifest["checksum"] = manifest_checksum(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=r"is int8 in the model, and bfloat16 by"):
+        verify_engine(tmp_path / "engine")
+
+
+def test_a_judge_sees_both_engines_and_its_stage_is_recorded(tiny_spec: Spec, tmp_path: Path) -> None:
+    seen = list[str]()
+
+    def judge(exact: Path, ours: Path) -> Stage:
+        seen.extend(json.loads((folder / "engine.json").read_text())["precision"] for folder in (exact, ours))
+        return Stage("bleu", "BLEU", 0.1, 0.3)
+
+    certificate = build(tiny_spec, "portable", "int8", tmp_path / "engine", judge=judge)
+    assert seen == ["float32", "int8"] and certificate.stages[-1].name == "bleu"
+    written = json.loads((tmp_path / "engine" / "certificate.json").read_text())
+    assert written["stages"][-1]["value"] == 0.1 and written["measured"][0]["name"] == "agrees"
+    assert verify_engine(tmp_path / "engine").passed
+
+
+def test_a_judge_that_refuses_leaves_nothing(tiny_spec: Spec, tmp_path: Path) -> None:
+    def judge(exact: Path, ours: Path) -> Stage:
+        raise UserError("too much is lost")
+
+    with pytest.raises(UserError, match="too much is lost"):
+        build(tiny_spec, "portable", "int8", tmp_path / "engine", judge=judge)
+    assert not list(tmp_path.glob("*engine*"))
+
+
+def test_a_weight_that_fp16_cannot_hold_is_named(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
+    arrays = {name: value.numpy().copy() for name, value in make_subject().module.state_dict().items()}
+    arrays["encoder/0/feed_forward/inner/weight"][0, 0] = 1e6
+    with pytest.raises(UserError, match="encoder/0/feed_forward/inner/weight: a weight is 1e\\+06, and fp16 ends"):
+        build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine", rounding=Rounding("float16"))
+
+
+def test_weights_that_are_not_finite_fail_in_every_precision(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
+    arrays = {name: value.numpy().copy() for name, value in make_subject().module.state_dict().items()}
+    arrays["encoder/0/feed_forward/inner/weight"][0, 0] = np.nan
+    for precision in LOSSY:
+        with pytest.raises(UserError, match="not finite"):
+            build_engine(tiny_spec, arrays, None, "cpu", tmp_path / "engine", rounding=Rounding(precision))
