@@ -22,6 +22,7 @@ from xformc.compiler.pipeline import Compiled, compile_engine, emit_engine
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.files import atomic_directory
+from xformc.runtime.library import library_for
 from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, Target, manifest_checksum
 from xformc.tokens import BEGIN, END, PAD, UNKNOWN
 
@@ -55,9 +56,12 @@ def build_engine(
     told what is being done. `labels` are the names of the labels by id, for a task that gives labels; None calls them
     by their ids. `rounding` says in which numbers weights are stored.
 
-    Raises: UserError if the spec cannot be decoded step by step, if there are more or fewer labels than the model
-    gives, if a weight does not fit its precision, or if a stage of the certificate misses its bound.
+    Raises: UserError if the target is native and its kernels are missing, if the spec cannot be decoded step by step, if
+    there are more or fewer labels than the model gives, if a weight does not fit its precision, or if a stage of the
+    certificate misses its bound.
     """
+    if target == "native":
+        library_for(str(out))
     progress("compile")
     compiled = compile_engine(spec, target)
     named = _name_labels(compiled, labels)
