@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xformc.compiler.graph.precision import Precision
+
 SOURCE_TOKENS = 25
 VOCABULARY = 32_000
 BATCHES = (1, 8, 32, 128)
@@ -22,7 +24,7 @@ class Row:
     """A row of the table: one model in one precision, and by how many times it is to be faster at each of BATCHES."""
 
     model: str
-    precision: str
+    precision: Precision
     beam: int
     targets: tuple[float, ...]
 

@@ -1,6 +1,6 @@
 """The same fresh weights as an engine's model and as a CTranslate2 model, in a folder each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from benchmarks.decode.ctranslate2_model import export
 from xformc.compiler.backends.initializers import Initializers, save_model
 from xformc.compiler.backends.models import engine_model
 from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.graph.precision import Precision
 from xformc.compiler.passes.step import with_beam
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec, load_spec
@@ -31,21 +32,22 @@ def fresh_weights(spec: Spec, target: Target) -> dict[str, np.ndarray]:
 
 
 def write_engine(
-    spec: Spec, weights: Mapping[str, np.ndarray], precision: str, target: Target, folder: Path
+    spec: Spec, weights: Mapping[str, np.ndarray], precision: Precision, target: Target, folder: Path
 ) -> SearchOptions:
     """The engine's model alone, without certificate, in the new `folder`; the defaults of its search."""
     folder.mkdir()
     compiled = compile_engine(spec, target)
-    rounded = {} if precision == "float32" else dict.fromkeys(weights, precision)
-    initializers = Initializers(weights, rounded)
+    initializers = Initializers(weights, spec.precisions(precision))
     model = engine_model(with_beam(compiled.decoder), initializers, compiled.options, None, target=target)
     save_model(model, initializers, folder)
     return compiled.options
 
 
-def write_peer(spec: Spec, weights: Mapping[str, np.ndarray], precision: str, folder: Path) -> None:
-    """The CTranslate2 model in the new `folder`, its weights stored in that precision."""
-    export(spec, weights, folder, quantization=None if precision == "float32" else precision)
+def write_peer(
+    spec: Spec, weights: Mapping[str, np.ndarray], precision: str, folder: Path, pieces: Sequence[str] | None = None
+) -> None:
+    """The CTranslate2 model in the new `folder`, its weights in that precision; `pieces` as for `export`."""
+    export(spec, weights, folder, quantization=None if precision == "float32" else precision, pieces=pieces)
 
 
 def limited(options: SearchOptions, beam: int, length: int) -> SearchOptions:

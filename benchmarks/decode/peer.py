@@ -17,11 +17,11 @@ class Peer:
     def __init__(self) -> None:
         self.translator: Any = None
 
-    def load(self, folder: str, compute_type: str, threads: int) -> dict[str, Any]:
-        """Load a model; how long that took, and in which numbers it computes."""
+    def load(self, folder: str, compute_type: str, threads: int, workers: int = 1) -> dict[str, Any]:
+        """Load a model for so many batches at once, on so many threads each; how long that took, and its numbers."""
         began = time.perf_counter()
         self.translator = ctranslate2.Translator(
-            folder, inter_threads=1, intra_threads=threads, compute_type=compute_type
+            folder, inter_threads=workers, intra_threads=threads, compute_type=compute_type
         )
         return {"seconds": time.perf_counter() - began, "compute_type": self.translator.compute_type}
 
@@ -36,7 +36,27 @@ class Peer:
         seconds = time.perf_counter() - began
         return {"seconds": seconds, "tokens": [one.hypotheses[0] for one in found]}
 
+    def text(
+        self, lines: list[str], tokenizer: str, beam: int, length_penalty: float, batch_tokens: int, length: int
+    ) -> dict[str, Any]:
+        """Translate lines from text to text with the SentencePiece model at `tokenizer`; the seconds, and the lines."""
+        import sentencepiece
+
+        pieces: Any = sentencepiece.SentencePieceProcessor(model_file=tokenizer)
+        began = time.perf_counter()
+        source = [[*tokens, "</s>"] for tokens in pieces.encode(lines, out_type=str)]
+        found = self.translator.translate_batch(
+            source,
+            beam_size=beam,
+            length_penalty=length_penalty,
+            max_batch_size=batch_tokens,
+            batch_type="tokens",
+            max_decoding_length=length,
+        )
+        text = pieces.decode([one.hypotheses[0] for one in found])
+        return {"seconds": time.perf_counter() - began, "lines": text}
+
 
 if __name__ == "__main__":
     peer = Peer()
-    answer_requests({"load": peer.load, "translate": peer.translate})
+    answer_requests({"load": peer.load, "translate": peer.translate, "text": peer.text})

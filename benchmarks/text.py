@@ -1,0 +1,176 @@
+"""Real text, from text to text: sentences a second and BLEU of a trained engine beside CTranslate2's.
+
+    python -m benchmarks.text ENGINE RUN test.en test.de [--threads 2] [--rounds 3] [--json FILE]
+
+ENGINE was built of the weights of RUN, by a spec that extends transformer_base with one vocabulary for both sides.
+CTranslate2 gets the same weights in the same precision and the same SentencePiece model. Each is first tried on some
+lines with all threads for one batch and with one thread for each of as many batches, CTranslate2 also with
+CT2_FORCE_CPU_ISA=AVX512 and with batches of three sizes, and then translates the whole file in its best setting, in
+turns; times are medians. Empty lines are left out.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchmarks.decode.child import Child
+from benchmarks.decode.engines import write_peer
+from benchmarks.decode.speed import SETTINGS
+from xformc.compiler import compile_spec
+from xformc.compiler.spec import load_spec
+from xformc.compiler.weights import load_weights
+from xformc.runtime import Engine, SearchArguments, load
+from xformc.runtime.lines import read_text_file
+from xformc.trainer.metrics import make_bleu, translation_measures
+
+TRIED_LINES = 100
+PEER_BATCH_TOKENS = (512, 2048, 8192)
+USUAL_LENGTH = 256
+"""The most tokens that CTranslate2 writes where nothing is said."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How CTranslate2 is run: which child, how many batches at once, and the source tokens of each."""
+
+    child: str
+    workers: int
+    batch_tokens: int
+
+
+class Peer:
+    """CTranslate2 with the engine's weights, in a process for each of SETTINGS."""
+
+    def __init__(self, engine: Engine, model: Path, tokenizer: Path, threads: int, longest: int | None) -> None:
+        self._longest = longest or USUAL_LENGTH
+        self._search, self._threads, self._model = engine.manifest.search, threads, str(model)
+        self._precision, self._tokenizer = engine.manifest.precision, str(tokenizer)
+        self._children = {name: Child("peer", variables) for name, variables in SETTINGS.items()}
+        self._loaded = dict[str, int]()
+
+    def translate(self, setting: Setting, lines: Sequence[str]) -> tuple[float, list[str]]:
+        """Seconds and translations in this setting; the model is loaded anew where that is needed, untimed."""
+        child = self._children[setting.child]
+        if self._loaded.get(setting.child) != setting.workers:
+            threads = max(1, self._threads // setting.workers)
+            options = {"compute_type": self._precision, "threads": threads, "workers": setting.workers}
+            child.ask(do="load", folder=self._model, **options)
+            self._loaded[setting.child] = setting.workers
+        found = child.ask(
+            do="text",
+            lines=list(lines),
+            tokenizer=self._tokenizer,
+            beam=self._search.beam_width,
+            length_penalty=self._search.length_penalty,
+            batch_tokens=setting.batch_tokens,
+            length=self._longest,
+        )
+        return found["seconds"], found["lines"]
+
+    def best(self, lines: Sequence[str]) -> Setting:
+        """The setting that is fastest on these lines, the second time."""
+        choices = list(map(Setting, *zip(*product(SETTINGS, {1, self._threads}, PEER_BATCH_TOKENS), strict=True)))
+        return min(choices, key=lambda one: min(self.translate(one, lines)[0] for _ in range(2)))
+
+    def close(self) -> None:
+        """End the processes."""
+        for child in self._children.values():
+            child.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("engine", type=Path)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("reference", type=Path)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--longest", type=int, help="tokens of an output, for both; if left out, the usual of each")
+    parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    arguments = parser.parse_args()
+    sources, references = read_text_file(arguments.source), read_text_file(arguments.reference)
+    pairs = [pair for pair in zip(sources, references, strict=True) if pair[0].strip()]
+    lines, references = map(list, zip(*pairs, strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        results = compare(arguments, lines, references, Path(folder))
+    print(f"{'':12} {'seconds':>8} {'sentences/s':>12} {'BLEU':>6} {'chrF2':>6}  setting")
+    for name in ("xformc", "ctranslate2"):
+        one = results[name]
+        rate = f"{one['seconds']:8.2f} {len(lines) / one['seconds']:12.1f}"
+        bleu = "none" if one["bleu"] is None else f"{one['bleu']:.2f}"
+        print(f"{name:12} {rate} {bleu:>6} {one['chrf']:6.2f}  {one['setting']}")
+    print(f"{results['same']:,} of {len(lines):,} translations are the same")
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def compare(arguments: argparse.Namespace, lines: list[str], references: list[str], folder: Path) -> dict[str, Any]:
+    """Both on all lines in turns, each in its best setting."""
+    engine = load(arguments.engine, threads=arguments.threads)
+    tokenizer = one_tokenizer(engine, arguments.engine)
+    spec = load_spec(arguments.engine / "spec.yaml")
+    weights = load_weights(arguments.run, compile_spec(spec))
+    write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces_of(tokenizer, engine))
+    peer = Peer(engine, folder / "peer", tokenizer, arguments.threads, arguments.longest)
+    tried = lines[:TRIED_LINES]
+    workers = min(
+        (1, arguments.threads),
+        key=lambda count: min(ours(engine, tried, count, arguments.longest)[0] for _ in range(2)),
+    )
+    setting = peer.best(tried)
+    times: dict[str, list[float]] = {"xformc": [], "ctranslate2": []}
+    texts = dict[str, list[str]]()
+    for _ in range(arguments.rounds):
+        for name, run in (
+            ("xformc", lambda: ours(engine, lines, workers, arguments.longest)),
+            ("ctranslate2", lambda: peer.translate(setting, lines)),
+        ):
+            seconds, texts[name] = run()
+            times[name].append(seconds)
+    peer.close()
+    bleu = make_bleu(arguments.tokenize)
+    results: dict[str, Any] = {"same": sum(map(str.__eq__, texts["xformc"], texts["ctranslate2"])), "lines": len(lines)}
+    described = {"xformc": f"{workers} workers", "ctranslate2": str(setting)}
+    for name, translated in texts.items():
+        scores = {measure.key: measure.value for measure in translation_measures(translated, [references], bleu)}
+        results[name] = {"seconds": statistics.median(times[name]), "setting": described[name], **scores}
+    return results
+
+
+def ours(engine: Engine, lines: Sequence[str], workers: int, longest: int | None) -> tuple[float, list[str]]:
+    """Seconds and translations of the engine."""
+    options: SearchArguments = {"max_length_factor": 0.0, "max_length_offset": longest} if longest else {}
+    began = time.perf_counter()
+    found = [best.text for best, *_ in engine.translate(lines, workers=workers, truncate=True, **options)]
+    return time.perf_counter() - began, found
+
+
+def one_tokenizer(engine: Engine, folder: Path) -> Path:
+    """The SentencePiece model of both sides."""
+    files = set(engine.manifest.tokenizers.values())
+    if len(files) != 1:
+        raise SystemExit("error: the engine must have one tokenizer for both sides")
+    return folder / files.pop()
+
+
+def pieces_of(tokenizer: Path, engine: Engine) -> list[str]:
+    """The names of all tokens; those that the vocabulary has beyond the tokenizer's are called after their ids."""
+    import sentencepiece
+
+    processor: Any = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    known = processor.GetPieceSize()
+    count = engine.manifest.inputs["target"].pieces
+    return [processor.IdToPiece(token) if token < known else f"<unused {token}>" for token in range(count)]
+
+
+if __name__ == "__main__":
+    main()
