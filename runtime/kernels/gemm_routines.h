@@ -151,41 +151,79 @@ void int8_tile(const Tile& tile, int rows) {
   int8_tile_of<most>(tile);
 }
 
+typedef float Four __attribute__((vector_size(16), aligned(4)));
+
+// Four numbers of each of four rows, the numbers of one place side by side: a transposition.
+INLINE void pack_four(const float* row, int64_t depth, float* packed, int rows) {
+  Four in[4];
+  for (int r = 0; r < 4; ++r) std::memcpy(&in[r], row + r * depth, sizeof(Four));
+  const Four a = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5), b = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
+  const Four c = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7), d = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
+  const Four out[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+                       __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+  for (int k = 0; k < 4; ++k) std::memcpy(packed + k * rows, &out[k], sizeof(Four));
+}
+
 void pack_float(const float* x, int rows, int64_t depth, float* packed) {
   if (rows == 1) {
     std::memcpy(packed, x, depth * sizeof(float));
     return;
   }
-  for (int r = 0; r < rows; ++r) {
-    const float* row = x + r * depth;
-    for (int64_t k = 0; k < depth; ++k) packed[k * rows + r] = row[k];
+  const int64_t whole = depth / 4 * 4;
+  int r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    for (int64_t k = 0; k < whole; k += 4) pack_four(x + r * depth + k, depth, packed + k * rows + r, rows);
+    for (int64_t k = whole; k < depth; ++k) {
+      for (int i = r; i < r + 4; ++i) packed[k * rows + i] = x[i * depth + k];
+    }
   }
+  for (; r < rows; ++r) {
+    for (int64_t k = 0; k < depth; ++k) packed[k * rows + r] = x[r * depth + k];
+  }
+}
+
+// The lanes of a row of `count` floats that begin at i.
+INLINE Vector::Mask lanes(int64_t count, int64_t i) {
+  return Vector::mask(count - i < WIDTH ? static_cast<int>(count - i) : WIDTH);
+}
+
+// The largest size of a number in a row; not a number if one of them is not, as that has the largest bits.
+INLINE float largest(const float* row, int64_t depth) {
+  Int most = Vector::all(int32_t{0});
+  int64_t k = 0;
+  for (; k + WIDTH <= depth; k += WIDTH) most = Vector::max_int(most, Vector::abs_bits(Vector::load(row + k)));
+  if (k < depth) most = Vector::max_int(most, Vector::abs_bits(Vector::load_some(row + k, lanes(depth, k))));
+  const int32_t bits = Vector::max_of_int(most);
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+// values / divisor as bytes, four and four, `stride` apart; `groups` is how many fours. Returns them as integers.
+INLINE Int pack_bytes(Float values, Float divisor, int groups, int8_t* packed, int stride) {
+  const Int rounded = Vector::to_int(Vector::div(values, divisor));
+  int8_t bytes[WIDTH];
+  Vector::to_bytes(rounded, bytes);
+#pragma GCC unroll 4
+  for (int i = 0; i < groups; ++i) std::memcpy(packed + i * stride, bytes + 4 * i, 4);
+  return rounded;
 }
 
 void pack_int8(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset) {
   for (int r = 0; r < rows; ++r) {
     const float* row = x + r * depth;
-    Int most = Vector::all(int32_t{0});
-    for (int64_t k = 0; k < depth; k += WIDTH) {
-      const int64_t left = depth - k;
-      const Float values = Vector::load_some(row + k, Vector::mask(left < WIDTH ? static_cast<int>(left) : WIDTH));
-      most = Vector::max_int(most, Vector::abs_bits(values));  // as integers, so that what is no number stays
-    }
-    const int32_t most_bits = Vector::max_of_int(most);
-    float scale;
-    std::memcpy(&scale, &most_bits, 4);
-    scale /= 127;
-    row_scale[r] = scale;
-    const Float divisor = Vector::all(scale == 0 ? INFINITY : scale);
+    row_scale[r] = largest(row, depth) / 127;
+    const Float divisor = Vector::all(row_scale[r] == 0 ? INFINITY : row_scale[r]);
     Int sum = Vector::all(int32_t{0});
-    for (int64_t k = 0; k < depth; k += WIDTH) {
-      const int64_t left = depth - k < WIDTH ? depth - k : WIDTH;
-      const Float values = Vector::load_some(row + k, Vector::mask(static_cast<int>(left)));
-      int8_t bytes[WIDTH];
-      const Int rounded = Vector::to_int(Vector::div(values, divisor));
-      Vector::to_bytes(rounded, bytes);
-      sum = Vector::add_int(sum, rounded);
-      for (int i = 0; i < left; i += 4) std::memcpy(packed + (k + i) * rows + 4 * r, bytes + i, 4);
+    int64_t k = 0;
+    for (; k + WIDTH <= depth; k += WIDTH) {
+      const Float values = Vector::load(row + k);
+      sum = Vector::add_int(sum, pack_bytes(values, divisor, WIDTH / 4, packed + k * rows + 4 * r, 4 * rows));
+    }
+    if (k < depth) {
+      const Float values = Vector::load_some(row + k, lanes(depth, k));
+      const int groups = static_cast<int>((depth - k + 3) / 4);
+      sum = Vector::add_int(sum, pack_bytes(values, divisor, groups, packed + k * rows + 4 * r, 4 * rows));
     }
     row_offset[r] = static_cast<int32_t>(0u - 128u * static_cast<uint32_t>(Vector::sum_int(sum)));
   }
@@ -294,43 +332,63 @@ void activate(Activation activation, float* values, int64_t count) {
   }
 }
 
-// The lanes of a row of `count` floats that begin at i.
-INLINE Vector::Mask lanes(int64_t count, int64_t i) {
-  return Vector::mask(count - i < WIDTH ? static_cast<int>(count - i) : WIDTH);
-}
+struct Same {
+  INLINE Float operator()(Float x) const { return x; }
+};
 
-// The sum of (row - shift)^2.
-INLINE float sum_of_squares(const float* row, int64_t count, float shift) {
-  Float sum = Vector::zero();
-  for (int64_t i = 0; i < count; i += WIDTH) {
-    const Vector::Mask mask = lanes(count, i);
-    const Float distance = Vector::keep(Vector::sub(Vector::load_some(row + i, mask), Vector::all(shift)), mask);
-    sum = Vector::fma(distance, distance, sum);
+// (x - shift)^2
+struct SquaredDistance {
+  Float shift;
+
+  INLINE Float operator()(Float x) const {
+    const Float distance = Vector::sub(x, shift);
+    return Vector::mul(distance, distance);
   }
-  return Vector::sum(sum);
+};
+
+// The sum of term(x) over a row.
+template <typename Term>
+INLINE float total(const float* row, int64_t count, Term term) {
+  Float sums[4] = {Vector::zero(), Vector::zero(), Vector::zero(), Vector::zero()};
+  int64_t i = 0;
+  for (; i + 4 * WIDTH <= count; i += 4 * WIDTH) {
+    for (int j = 0; j < 4; ++j) sums[j] = Vector::add(sums[j], term(Vector::load(row + i + j * WIDTH)));
+  }
+  for (; i < count; i += WIDTH) {
+    const Vector::Mask mask = lanes(count, i);
+    sums[0] = Vector::add(sums[0], Vector::keep(term(Vector::load_some(row + i, mask)), mask));
+  }
+  return Vector::sum(Vector::add(Vector::add(sums[0], sums[1]), Vector::add(sums[2], sums[3])));
 }
 
-// row = (row - shift) * factor * gain + offset, if there is an offset.
+// (row - shift) * factor * gain + offset, if there is an offset, for the lanes of a mask.
+INLINE void rescale_some(float* row, Float shift, Float factor, const float* gain, const float* offset, Vector::Mask mask) {
+  Float value = Vector::sub(Vector::load_some(row, mask), shift);
+  value = Vector::mul(Vector::mul(value, factor), Vector::load_some(gain, mask));
+  if (offset != nullptr) value = Vector::add(value, Vector::load_some(offset, mask));
+  Vector::store_some(row, value, mask);
+}
+
 INLINE void rescale(float* row, int64_t count, float shift, float factor, const float* gain, const float* offset) {
-  for (int64_t i = 0; i < count; i += WIDTH) {
-    const Vector::Mask mask = lanes(count, i);
-    Float value = Vector::sub(Vector::load_some(row + i, mask), Vector::all(shift));
-    value = Vector::mul(Vector::mul(value, Vector::all(factor)), Vector::load_some(gain + i, mask));
-    if (offset != nullptr) value = Vector::add(value, Vector::load_some(offset + i, mask));
-    Vector::store_some(row + i, value, mask);
+  const Float shifts = Vector::all(shift), factors = Vector::all(factor);
+  const Vector::Mask whole = Vector::mask(WIDTH);
+  int64_t i = 0;
+  for (; i + WIDTH <= count; i += WIDTH) {
+    rescale_some(row + i, shifts, factors, gain + i, offset == nullptr ? nullptr : offset + i, whole);
+  }
+  if (i < count) {
+    rescale_some(row + i, shifts, factors, gain + i, offset == nullptr ? nullptr : offset + i, lanes(count, i));
   }
 }
 
 void layer_norm(float* row, int64_t count, const float* gain, const float* offset, float epsilon) {
-  Float sum = Vector::zero();
-  for (int64_t i = 0; i < count; i += WIDTH) sum = Vector::add(sum, Vector::load_some(row + i, lanes(count, i)));
-  const float mean = Vector::sum(sum) / count;
-  const float variance = sum_of_squares(row, count, mean) / count;
+  const float mean = total(row, count, Same{}) / count;
+  const float variance = total(row, count, SquaredDistance{Vector::all(mean)}) / count;
   rescale(row, count, mean, 1.0f / std::sqrt(variance + epsilon), gain, offset);
 }
 
 void rms_norm(float* row, int64_t count, const float* gain, float epsilon) {
-  const float square = sum_of_squares(row, count, 0.0f) / count;
+  const float square = total(row, count, SquaredDistance{Vector::zero()}) / count;
   rescale(row, count, 0.0f, 1.0f / std::sqrt(square + epsilon), gain, nullptr);
 }
 

@@ -1,6 +1,5 @@
 // The operator Project: y = activate(x W^T + b) + residual for one or several W, and perhaps a normalization.
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <memory>
 #include <thread>
@@ -14,7 +13,8 @@ namespace {
 
 constexpr size_t FIRST_PART = 4;                // the inputs before: x, residual, gain, offset
 constexpr int64_t CACHED_BYTES = 384 * 1024;    // of packed rows, to leave room in the second-level cache for a panel
-constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are packed by the calling thread alone
+constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are packed, or normalized, by the calling thread alone
+constexpr int64_t FEW_BYTES = 64 * 1024;        // panels of so few are multiplied by one thread
 constexpr int64_t STREAM_AHEAD = 8 * 1024;      // bytes between what is read and what is fetched meanwhile
 constexpr int64_t ITEMS_PER_THREAD = 6;
 
@@ -165,7 +165,8 @@ struct Project {
       if (rows == 0) return;
       pack();
       schedule();
-      parallel(context, groups * chunks, [this](size_t i) { work(i / groups, i % groups); });
+      parallel(context, groups * chunks, [this](size_t i) { multiply_group(i / groups, i % groups); });
+      normalize();
     }
 
     // The rows as tiles take them, in memory of the calling thread.
@@ -204,13 +205,12 @@ struct Project {
       for (const Part& part : parts) panels += ceil_div(part.outputs, PANEL);
       chunks = std::min(packed.blocks, ceil_div(rows * steps * step_bytes, CACHED_BYTES));
       static const int64_t items = ITEMS_PER_THREAD * std::max(1u, std::thread::hardware_concurrency());
-      groups = std::min(panels, ceil_div(items, chunks));
-      finished = std::vector<std::atomic<int64_t>>(chunks);
+      groups = panels * panel_bytes < FEW_BYTES ? 1 : std::min(panels, ceil_div(items, chunks));
     }
 
     int64_t first_block(int64_t chunk) const { return packed.blocks * chunk / chunks; }
 
-    void work(int64_t chunk, int64_t group) {
+    void multiply_group(int64_t chunk, int64_t group) const {
       const int64_t last = panels * (group + 1) / groups;
       int64_t begin = 0;  // the first panel of a part
       for (const Part& part : parts) {
@@ -219,9 +219,6 @@ struct Project {
           multiply(part, p - begin, chunk, p + 1 < std::min(end, last));
         }
         begin = end;
-      }
-      if (kernel.norm_ != Norm::none && ++finished[chunk] == groups) {
-        for (int64_t r = packed.first(first_block(chunk)); r < packed.first(first_block(chunk + 1)); ++r) normalize(r);
       }
     }
 
@@ -306,7 +303,17 @@ struct Project {
       }
     }
 
-    void normalize(int64_t r) const {
+    void normalize() {
+      if (kernel.norm_ == Norm::none) return;
+      const int64_t outputs = parts[0].outputs;
+      const int64_t together = rows * outputs <= FEW_VALUES ? rows : ceil_div(FEW_VALUES / 4, outputs);
+      parallel(context, ceil_div(rows, together), [this, together](size_t i) {
+        const int64_t first = i * together;
+        for (int64_t r = first; r < std::min(rows, first + together); ++r) normalize_row(r);
+      });
+    }
+
+    void normalize_row(int64_t r) const {
       const int64_t outputs = parts[0].outputs;
       float* row = parts[0].y + r * outputs;
       if (kernel.norm_ == Norm::layer) {
@@ -326,7 +333,6 @@ struct Project {
     PackedRows packed;
     int64_t panels, panel_bytes;    // panels of all parts
     int64_t chunks, groups;
-    std::vector<std::atomic<int64_t>> finished;  // for each chunk, how many groups
   };
 
   const Routines& routines_;
