@@ -69,7 +69,7 @@ zoo: setup  ## train, certify and score every architecture on a small task; QUIC
 	$(BIN)/python -m benchmarks.zoo $(if $(QUICK),--quick)
 
 bench: setup  ## list the benchmarks; each says what it measures
-	@grep -Hm1 '^"""' benchmarks/[a-z]*.py benchmarks/zoo/__main__.py | sed 's/:"""/: /; s/"""$$//'
+	@grep -Hm1 '^"""' benchmarks/[a-z]*.py benchmarks/*/__main__.py | sed 's/:"""/: /; s/"""$$//'
 
 docs: setup  ## write docs/reference.md, the README's picture, and the JSON schema of specs to build/schema.json
 	$(BIN)/python -m xformc.compiler.report.reference docs/reference.md
