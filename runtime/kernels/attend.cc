@@ -1,7 +1,6 @@
 // Attend (docs/kernels.md): attention to a memory that is known at once.
 #include "attend.h"
 
-#include <cstring>
 #include <numeric>
 
 #include "attend_queries.h"
@@ -9,8 +8,6 @@
 
 namespace xformc {
 namespace {
-
-constexpr int64_t FEW_QUERIES = 16;  // fewer do not make up for the time that gathering their memory takes
 
 struct Attend {
   explicit Attend(const OrtKernelInfo* info)
@@ -23,6 +20,7 @@ struct Attend {
     const Queries queries(context, attributes, query, value.depth());
     const int64_t count = key.shape.at(0), keys = key.shape.at(1), rows = count * keys * queries.shared;
     const Slots slots(optional_input<int64_t>(context, 4), queries.batch, count);
+    require(keys > 0, "there are no keys to attend to");
     require(key.depth() == query.depth(), "query and key differ in depth");
     require(key.size() == rows * key.depth(), "the key's axes do not fit `shared`");
     require(value.size() == rows * value.depth(), "the value's axes do not fit the key's");
@@ -38,10 +36,12 @@ struct Attend {
       const std::vector<int64_t>& seen = mask == nullptr ? every : found;
       const Scratch scratch(scratch_size(keys));
       for (int64_t head = first; head < last; ++head) {
-        const int64_t place = slot * keys * queries.shared + head, ahead = head + 1 < last ? seen.size() : 0;
+        const int64_t place = slot * keys * queries.shared + head;
+        const int64_t ahead = head + 1 < last ? static_cast<int64_t>(seen.size()) : 0;
         const Memory memory{key.data + place * key.depth(), value.data + place * value.depth(),
                             queries.shared * key.depth(), queries.shared * value.depth(), key.depth(), value.depth(),
-                            attributes.scale, seen.data(), ahead, key.depth(), value.depth()};
+                            attributes.scale, seen.data(), ahead};
+        if (head == first) fetch_rows(memory, seen);
         attend(queries, sentence, head, memory, seen, every, scratch.data());
       }
     });
@@ -49,40 +49,19 @@ struct Attend {
 
   void attend(const Queries& queries, int64_t sentence, int64_t head, const Memory& memory,
               const std::vector<int64_t>& seen, const std::vector<int64_t>& every, float* scratch) const {
-    const bool gather = queries.rows * queries.repeated > FEW_QUERIES;
-    const Scratch gathered(gather ? seen.size() * (memory.key_depth + memory.value_depth) : 0);
-    Groups groups(routines, gather ? gather_rows(memory, seen, gathered.data()) : memory, seen.size(), scratch);
+    Groups groups(routines, memory, static_cast<int64_t>(seen.size()), scratch);
     for (int64_t row = 0; row < queries.rows; ++row) {
       const auto end = causal ? std::upper_bound(seen.begin(), seen.end(), row) : seen.end();
       for (int64_t r = 0; r < queries.repeated; ++r) {
-        const float* query = queries.query(sentence, row, head, r);
         float* out = queries.out(sentence, row, head, r);
         if (end == seen.begin()) {
           attend_to_all(memory, out, every, scratch);
         } else {
-          groups.add(query, out, gather ? every.data() : seen.data(), end - seen.begin());
+          groups.add(queries.query(sentence, row, head, r), out, seen.data(), end - seen.begin());
         }
       }
     }
     groups.finish();
-  }
-
-  // The rows that are seen, one after the other.
-  static Memory gather_rows(const Memory& memory, const std::vector<int64_t>& seen, float* to) {
-    Memory result = memory;
-    float* values = to + static_cast<int64_t>(seen.size()) * memory.key_depth;
-    result.key = to;
-    result.value = values;
-    result.key_step = memory.key_depth;
-    result.value_step = memory.value_depth;
-    result.ahead_count = 0;
-    for (const int64_t row : seen) {
-      std::memcpy(to, memory.key + row * memory.key_step, memory.key_depth * sizeof(float));
-      std::memcpy(values, memory.value + row * memory.value_step, memory.value_depth * sizeof(float));
-      to += memory.key_depth;
-      values += memory.value_depth;
-    }
-    return result;
   }
 
   // What a query gets that sees nothing: with a query of zeros all keys have the same weight.

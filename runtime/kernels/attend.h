@@ -5,8 +5,8 @@
 
 namespace xformc {
 
-// The keys and values of one head: row i of the keys begins at key + i * key_step. Rows that will be read soon are
-// fetched to the cache meanwhile: `ahead`, each so many floats after its place here.
+// The keys and values of one head: row i of the keys begins at key + i * key_step. The rows `ahead` of the next head, which
+// lies after this one in each row, are fetched to the cache meanwhile.
 struct Memory {
   const float* key;
   const float* value;
@@ -14,7 +14,7 @@ struct Memory {
   int64_t key_depth, value_depth;
   float scale;
   const int64_t* ahead;
-  int64_t ahead_count, key_ahead, value_ahead;
+  int64_t ahead_count;
 };
 
 // Queries that are computed together, so that they share what they read. Query i sees rows[i][0 .. count[i] - 1]; the
@@ -38,8 +38,8 @@ struct Group {
   int64_t count[MOST];
 };
 
-// How many floats `attend` needs to work with up to `keys` keys.
-inline int64_t scratch_size(int64_t keys) { return Group::MOST * ((keys + 15) / 16 * 16); }
+// How many floats `attend` needs to work with up to `keys` keys: it writes a vector more than there are.
+inline int64_t scratch_size(int64_t keys) { return Group::MOST * ((keys + 15) / 16 * 16 + 16); }
 
 // The best logits of a part of a row, best first; of equal ones the earlier token first.
 struct Best {
@@ -50,6 +50,10 @@ struct Best {
 };
 
 constexpr int64_t SCAN_BLOCK = 4096;  // how many logits are added up before their sum is stored
+
+inline void fetch(const float* row, int64_t depth) {
+  for (int64_t d = 0; d < depth; d += 16) __builtin_prefetch(row + d, 0, 2);
+}
 
 struct StepRoutines {
   // Computes the queries of a group. Each is computed by the same operations in any group.

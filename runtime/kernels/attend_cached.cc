@@ -6,8 +6,7 @@
 namespace xformc {
 namespace {
 
-// A cache [slots, capacity, beam, shared * depth]. Within a slot its floats lie as [shared, capacity, beam, depth], so
-// that what one head reads is close together.
+// A cache [slots, capacity, beam, shared * depth].
 struct CacheView {
   CacheView(const Ort::ConstValue& value, int64_t shared_, int64_t depth_)
       : shape(shape_of(value)), shared(shared_), depth(depth_),
@@ -17,14 +16,15 @@ struct CacheView {
 
   int64_t capacity() const { return shape[1]; }
   int64_t beam() const { return shape[2]; }
-  int64_t head_step() const { return capacity() * beam() * depth; }
-  float* head(int64_t slot, int64_t head) const { return data + (slot * shared + head) * head_step(); }
+  int64_t step() const { return shared * depth; }
+  float* head(int64_t slot, int64_t head) const { return data + slot * capacity() * beam() * step() + head * depth; }
 
-  // Puts one head of the newest rows [beam, shared, depth] where they belong; the next head to read goes on after it.
-  void write(const float* newest, int64_t slot, int64_t head_, int64_t position) const {
-    float* to = head(slot, head_) + position * beam() * depth;
-    for (int64_t hypothesis = 0; hypothesis < beam(); ++hypothesis) {
-      std::memcpy(to + hypothesis * depth, newest + (hypothesis * shared + head_) * depth, depth * sizeof(float));
+  // Puts some heads of the newest rows [beam, shared, depth] of a sentence where they belong.
+  void write(const float* newest, int64_t slot, int64_t position, int64_t first, int64_t last) const {
+    float* to = head(slot, first) + position * beam() * step();
+    newest += first * depth;
+    for (int64_t i = 0; i < beam(); ++i) {
+      std::memcpy(to + i * step(), newest + i * step(), (last - first) * depth * sizeof(float));
     }
   }
 
@@ -98,13 +98,13 @@ struct AttendCached {
       const int64_t own = sentence * beam, slot = slots[sentence];
       const Past past(ancestors == nullptr ? nullptr : ancestors + own * position, beam, position, count);
       const Scratch scratch(scratch_size(count));
+      keys.write(key.data + own * keys.step(), slot, position, first, last);
+      values.write(value.data + own * values.step(), slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
-        keys.write(key.data + own * queries.shared * keys.depth, slot, head, position);
-        values.write(value.data + own * queries.shared * values.depth, slot, head, position);
-        const int64_t ahead = head + 1 < last ? past.each_once().size() : 0;
-        const Memory memory{keys.head(slot, head), values.head(slot, head), keys.depth, values.depth, keys.depth,
-                            values.depth, attributes.scale, past.each_once().data(), ahead, keys.head_step(),
-                            values.head_step()};
+        const int64_t ahead = head + 1 < last ? static_cast<int64_t>(past.each_once().size()) : 0;
+        const Memory memory{keys.head(slot, head), values.head(slot, head), keys.step(), values.step(), keys.depth,
+                            values.depth, attributes.scale, past.each_once().data(), ahead};
+        if (head == first) fetch_rows(memory, past.each_once());
         Groups groups(routines, memory, past.shared(), scratch.data());
         for (int64_t hypothesis = 0; hypothesis < beam; ++hypothesis) {
           for (int64_t r = 0; r < queries.repeated; ++r) {

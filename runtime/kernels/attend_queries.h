@@ -122,6 +122,14 @@ class Scratch {
   float* data_;
 };
 
+// Fetches rows of a head to the cache.
+inline void fetch_rows(const Memory& memory, const std::vector<int64_t>& rows) {
+  for (const int64_t row : rows) {
+    fetch(memory.key + row * memory.key_step, memory.key_depth);
+    fetch(memory.value + row * memory.value_step, memory.value_depth);
+  }
+}
+
 // Takes the queries of one head and computes them group by group. The first `shared` rows are the same for all of them.
 class Groups {
  public:

@@ -31,37 +31,81 @@ INLINE Float exp_of(Float x) {
   return Vector::shift(y, shifted);
 }
 
-// The products of the query with KEYS keys, in the first lanes.
-template <int KEYS>
-INLINE Float products(const float* query, const float* const* keys, int64_t depth) {
+// The products of each query with each of `count` of its keys, at most KEYS; lane i * KEYS + j has query i's with key j.
+template <int QUERIES, int KEYS>
+INLINE Float products(const float* const* queries, const float* const* keys, int64_t depth) {
   Float parts[WIDTH];
   for (int i = 0; i < WIDTH; ++i) parts[i] = Vector::all(0);
   int64_t d = 0;
   for (; d + WIDTH <= depth; d += WIDTH) {
-    const Float part = Vector::load(query + d);
+    Float query[QUERIES];
+    for (int i = 0; i < QUERIES; ++i) query[i] = Vector::load(queries[i] + d);
 #pragma GCC unroll 16
-    for (int i = 0; i < KEYS; ++i) parts[i] = Vector::fma(part, Vector::load(keys[i] + d), parts[i]);
+    for (int j = 0; j < KEYS; ++j) {
+      const Float key = Vector::load(keys[j] + d);
+      for (int i = 0; i < QUERIES; ++i) parts[i * KEYS + j] = Vector::fma(query[i], key, parts[i * KEYS + j]);
+    }
   }
   if (const int left = static_cast<int>(depth - d); left > 0) {
-    const Float part = Vector::load_some(query + d, left, 0);
+    Float query[QUERIES];
+    for (int i = 0; i < QUERIES; ++i) query[i] = Vector::load_some(queries[i] + d, left, 0);
 #pragma GCC unroll 16
-    for (int i = 0; i < KEYS; ++i) {
-      parts[i] = Vector::fma(part, Vector::load_some(keys[i] + d, left, 0), parts[i]);
+    for (int j = 0; j < KEYS; ++j) {
+      const Float key = Vector::load_some(keys[j] + d, left, 0);
+      for (int i = 0; i < QUERIES; ++i) parts[i * KEYS + j] = Vector::fma(query[i], key, parts[i * KEYS + j]);
     }
   }
   return Vector::sums(parts);
 }
 
-// The scores of one query to `count` keys, at most WIDTH; the lanes after those are of no use.
-INLINE Float some_scores(const Memory& memory, const float* query, const int64_t* rows, int count) {
-  const float* keys[WIDTH];
-  for (int i = 0; i < WIDTH; ++i) keys[i] = memory.key + rows[i < count ? i : count - 1] * memory.key_step;
-  const Float scale = Vector::all(memory.scale);
+// The scores of queries first .. first + QUERIES - 1 to `count` of the rows of the first of them, from row j on. What
+// comes after those scores, up to a multiple of WIDTH, is overwritten too.
+template <int QUERIES, int KEYS>
+INLINE void score_rows(const Memory& memory, const Group& group, int first, float* const* scores, int64_t j,
+                       int64_t count) {
+  const float* keys[KEYS];
+  for (int i = 0; i < KEYS; ++i) {
+    keys[i] = memory.key + group.rows[first][j + (i < count ? i : count - 1)] * memory.key_step;
+  }
+  float lanes[WIDTH];
+  Vector::store(lanes, Vector::mul(Vector::all(memory.scale),
+                                   products<QUERIES, KEYS>(group.query + first, keys, memory.key_depth)));
+  for (int i = 0; i < QUERIES; ++i) __builtin_memcpy(scores[first + i] + j, lanes + i * KEYS, KEYS * sizeof(float));
+}
+
+// Fetches the rows ahead to the cache, a few with each of the `total` rows that are computed.
+struct Ahead {
+  const Memory& memory;
+  int64_t share, due, fetched;  // in 1/256 of a row; the last in rows
+
+  INLINE Ahead(const Memory& memory_, int64_t total)
+      : memory(memory_), share((256 * memory.ahead_count + total - 1) / total), due(0), fetched(0) {}
+
+  INLINE void computed(int64_t rows) {
+    due += rows * share;
+    for (; 256 * fetched < due && fetched < memory.ahead_count; ++fetched) {
+      const int64_t row = memory.ahead[fetched];
+      fetch(memory.key + row * memory.key_step + memory.key_depth, memory.key_depth);
+      fetch(memory.value + row * memory.value_step + memory.value_depth, memory.value_depth);
+    }
+  }
+};
+
+// The scores of one query to its rows j .. end - 1.
+INLINE void score_own(const Memory& memory, const Group& group, int i, float* const* scores, int64_t j, int64_t end,
+                      Ahead& ahead) {
   constexpr int QUARTER = WIDTH / 4;
-  if (count <= QUARTER) return Vector::mul(scale, products<QUARTER>(query, keys, memory.key_depth));
-  if (count <= 2 * QUARTER) return Vector::mul(scale, products<2 * QUARTER>(query, keys, memory.key_depth));
-  if (count <= 3 * QUARTER) return Vector::mul(scale, products<3 * QUARTER>(query, keys, memory.key_depth));
-  return Vector::mul(scale, products<WIDTH>(query, keys, memory.key_depth));
+  for (; j < end; j += WIDTH) {
+    const int64_t count = end - j;
+    if (count <= QUARTER) {
+      score_rows<1, QUARTER>(memory, group, i, scores, j, count);
+    } else if (count <= 2 * QUARTER) {
+      score_rows<1, 2 * QUARTER>(memory, group, i, scores, j, count);
+    } else {
+      score_rows<1, WIDTH>(memory, group, i, scores, j, count);
+    }
+    ahead.computed(WIDTH);
+  }
 }
 
 // Scores to weights exp(score - highest), in place; gives their sum, to which what may be after `count` adds nothing.
@@ -152,32 +196,35 @@ void mix(const Memory& memory, const Group& group, const float* const* weights, 
   }
 }
 
-INLINE void fetch(const float* from, int64_t count) {
-  for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(from + i, 0, 2);
-}
-
-INLINE void fetch_ahead(const Memory& memory, int64_t first, int64_t end) {
-  for (int64_t i = first; i < end; ++i) {
-    fetch(memory.key + memory.ahead[i] * memory.key_step + memory.key_ahead, memory.key_depth);
-    fetch(memory.value + memory.ahead[i] * memory.value_step + memory.value_ahead, memory.value_depth);
+// All scores of the group. A key that the first QUERIES queries see is read once for them.
+template <int QUERIES>
+INLINE void score(const Memory& memory, const Group& group, float* const* scores) {
+  if (group.size < QUERIES) {
+    if constexpr (QUERIES > 1) score<QUERIES / 2>(memory, group, scores);
+    return;
+  }
+  constexpr int KEYS = WIDTH / QUERIES;
+  int64_t shared = QUERIES > 1 ? group.shared : 0, total = 0;
+  for (int i = 0; i < QUERIES; ++i) shared = group.count[i] < shared ? group.count[i] : shared;
+  for (int i = 0; i < group.size; ++i) total += group.count[i] - (0 < i && i < QUERIES ? shared : 0);
+  Ahead ahead(memory, total);
+  for (int64_t j = 0; j < shared; j += KEYS) {
+    score_rows<QUERIES, KEYS>(memory, group, 0, scores, j, shared - j);
+    ahead.computed(KEYS);
+  }
+  for (int i = 0; i < group.size; ++i) {
+    score_own(memory, group, i, scores, i < QUERIES ? shared : 0, group.count[i], ahead);
   }
 }
 
 void attend(const Memory& memory, const Group& group, float* scratch) {
+  static_assert(Group::MOST == 4, "score and mix have code for so many queries");
   float* weights[Group::MOST];
   float factors[Group::MOST];
   int64_t most = 0;
   for (int i = 0; i < group.size; ++i) most = group.count[i] > most ? group.count[i] : most;
-  for (int i = 0; i < group.size; ++i) weights[i] = scratch + i * ((most + 15) / 16 * 16);
-  for (int64_t j = 0; j < most; j += WIDTH) {
-    for (int i = 0; i < group.size; ++i) {
-      const int64_t left = group.count[i] - j;
-      if (left <= 0) continue;
-      const int count = left < WIDTH ? static_cast<int>(left) : WIDTH;
-      Vector::store(weights[i] + j, some_scores(memory, group.query[i], group.rows[i] + j, count));
-    }
-    fetch_ahead(memory, memory.ahead_count * j / most, memory.ahead_count * (j + WIDTH < most ? j + WIDTH : most) / most);
-  }
+  for (int i = 0; i < group.size; ++i) weights[i] = scratch + i * (scratch_size(most) / Group::MOST);
+  score<Group::MOST>(memory, group, weights);
   for (int i = 0; i < group.size; ++i) factors[i] = 1.0f / to_weights(weights[i], group.count[i]);
   mix<Group::MOST>(memory, group, weights, factors);
 }
