@@ -2,8 +2,9 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,13 @@ SUB_BATCH = 32
 """What CTranslate2 may cut a larger batch into, if that is faster for it."""
 
 WARM_UP = 6
+"""The tokens of outputs that are not timed."""
+
+Hypotheses = list[list[str]]
+"""The best hypothesis of each sentence, in names of tokens."""
+
+Play = Callable[[int], tuple[float, Hypotheses]]
+"""Decodes outputs of so many tokens; the seconds, and what was found."""
 
 
 @dataclass(frozen=True)
@@ -73,54 +81,38 @@ class Contest:
     def __init__(
         self, engine: Path, peer: Path, options: SearchOptions, precision: str, target: Target, threads: int
     ) -> None:
-        self.options = options
-        self.session = Session(engine, threads, SEARCH, target=target)
-        self.floor = Floor(engine, target, threads)
-        self.peers = {name: Child("peer", variables) for name, variables in SETTINGS.items()}
-        for child in self.peers.values():
+        self._options = options
+        self._session = Session(engine, threads, SEARCH, target=target)
+        self._floor = Floor(engine, target, threads)
+        self._peers = {name: Child("peer", variables) for name, variables in SETTINGS.items()}
+        for child in self._peers.values():
             child.ask(do="load", folder=str(peer), compute_type=precision, threads=threads)
 
     def close(self) -> None:
         """End the processes."""
-        for child in self.peers.values():
+        for child in self._peers.values():
             child.close()
 
-    def best(self, case: Case) -> tuple[list[list[str]], list[list[str]]]:
-        """The best hypotheses of the engine and of CTranslate2, in names of tokens, for the case's sentences."""
-        source, names = sentences(case.batch)
-        found = search(self.session, source, limited(self.options, case.row.beam, case.length))
-        ours = [tokens[:length] for tokens, length in zip(found.tokens[:, 0], found.lengths[:, 0], strict=True)]
-        peer = self.peers["default"].ask(**self._request(case, names, case.length, 0))
-        return [[f"t{token}" for token in row if token != END] for row in ours], peer["tokens"]
+    def best(self, case: Case) -> tuple[Hypotheses, Hypotheses]:
+        """The best hypotheses of the engine and of CTranslate2 for the case's sentences."""
+        peer = next(iter(self._peers))
+        return self._play_engine(case, case.length)[1], self._play_peer(case, peer, case.length, 0)[1]
 
-    def measure(self, case: Case, pace: Pace, references: Sequence[Sequence[Sequence[str]]] | None) -> Timing:
+    def measure(self, case: Case, pace: Pace, references: tuple[Hypotheses, Hypotheses] | None) -> Timing:
         """Times of the case. `references` are the hypotheses of the float32 models, if this is no float32 itself."""
-        source, names = sentences(case.batch)
-        options = limited(self.options, case.row.beam, case.length)
-        sub_batches = {name: self._choose_sub_batch(case, name, names) for name in self.peers}
-        search(self.session, source, limited(self.options, case.row.beam, WARM_UP))
-        self.floor.run(case.batch, SOURCE_TOKENS, case.row.beam, 1)
-        times: dict[str, list[float]] = {"xformc": [], "floor": [], **{name: [] for name in self.peers}}
-        began, answers, rounds = time.perf_counter(), dict[str, Any](), 0
-        while rounds < pace.rounds and (not rounds or time.perf_counter() - began < pace.seconds):
-            start = time.perf_counter()
-            found = search(self.session, source, options)
-            middle = time.perf_counter()
-            self.floor.run(case.batch, SOURCE_TOKENS, case.row.beam, case.length)
-            times["floor"].append(time.perf_counter() - middle)
-            times["xformc"].append(middle - start)
-            for name, child in self.peers.items():
-                answers[name] = child.ask(**self._request(case, names, case.length, sub_batches[name]))
-                times[name].append(answers[name]["seconds"])
-            rounds += 1
+        cuts = {name: self._choose_cut(case, name) for name in self._peers}
+        players: dict[str, Play] = {
+            "xformc": lambda length: self._play_engine(case, length),
+            "floor": lambda length: self._play_floor(case, length),
+            **{name: partial(self._play_peer, case, name, cut=cut) for name, cut in cuts.items()},
+        }
+        for play in players.values():
+            play(WARM_UP)
+        times, found = _take_turns(players, case.length, pace)
         medians = {name: statistics.median(values) for name, values in times.items()}
-        setting = min(self.peers, key=medians.__getitem__)
-        ours = [
-            [f"t{token}" for token in tokens[:length] if token != END]
-            for tokens, length in zip(found.tokens[:, 0], found.lengths[:, 0], strict=True)
-        ]
-        peer = answers[setting]["tokens"]
-        own_reference, peer_reference = references if references is not None else (ours, peer)
+        setting = min(cuts, key=medians.__getitem__)
+        ours, theirs = found["xformc"], found[setting]
+        own_reference, peer_reference = references if references is not None else (ours, theirs)
         return Timing(
             model=case.row.model,
             precision=case.row.precision,
@@ -130,32 +122,57 @@ class Contest:
             target=case.target,
             xformc=medians["xformc"],
             ctranslate2=medians[setting],
-            setting=setting if not sub_batches[setting] else f"{setting}, batches of {sub_batches[setting]}",
+            setting=setting if not cuts[setting] else f"{setting}, batches of {cuts[setting]}",
             floor=medians["floor"],
-            rounds=rounds,
-            equal=_equal(ours, peer),
+            rounds=len(times["xformc"]),
+            equal=_equal(ours, theirs),
             reference=_equal(ours, own_reference),
-            peer_reference=_equal(peer, peer_reference),
+            peer_reference=_equal(theirs, peer_reference),
         )
 
-    def _choose_sub_batch(self, case: Case, name: str, names: list[list[str]]) -> int:
-        """How CTranslate2 cuts the batch: not at all (0), or into SUB_BATCH; by short outputs, which warm it up."""
-        choices = [0, SUB_BATCH] if case.batch > SUB_BATCH else [0]
-        seconds = {
-            choice: self.peers[name].ask(**self._request(case, names, WARM_UP, choice))["seconds"]
-            for choice in [0, *choices]
-        }
-        return min(choices, key=seconds.__getitem__)
+    def _play_engine(self, case: Case, length: int) -> tuple[float, Hypotheses]:
+        source, _ = sentences(case.batch)
+        options = limited(self._options, case.row.beam, length)
+        began = time.perf_counter()
+        found = search(self._session, source, options)
+        seconds = time.perf_counter() - began
+        rows = [tokens[:count] for tokens, count in zip(found.tokens[:, 0], found.lengths[:, 0], strict=True)]
+        return seconds, [[f"t{token}" for token in row if token != END] for row in rows]
 
-    def _request(self, case: Case, names: list[list[str]], length: int, sub_batch: int) -> dict[str, Any]:
-        return {
-            "do": "translate",
-            "source": names,
-            "beam": case.row.beam,
-            "length": length,
-            "length_penalty": self.options.length_penalty,
-            "sub_batch": sub_batch,
-        }
+    def _play_floor(self, case: Case, length: int) -> tuple[float, Hypotheses]:
+        began = time.perf_counter()
+        self._floor.run(case.batch, SOURCE_TOKENS, case.row.beam, length)
+        return time.perf_counter() - began, []
+
+    def _play_peer(self, case: Case, name: str, length: int, cut: int) -> tuple[float, Hypotheses]:
+        _, source = sentences(case.batch)
+        penalty = self._options.length_penalty
+        answer = self._peers[name].ask(
+            do="translate", source=source, beam=case.row.beam, length=length, length_penalty=penalty, sub_batch=cut
+        )
+        return answer["seconds"], answer["tokens"]
+
+    def _choose_cut(self, case: Case, name: str) -> int:
+        """How CTranslate2 cuts the batch: not at all (0), or into SUB_BATCH; by short outputs, after a first try."""
+        if case.batch <= SUB_BATCH:
+            return 0
+        self._play_peer(case, name, WARM_UP, 0)
+        return min((0, SUB_BATCH), key=lambda cut: self._play_peer(case, name, WARM_UP, cut)[0])
+
+
+def _take_turns(
+    players: Mapping[str, Play], length: int, pace: Pace
+) -> tuple[dict[str, list[float]], dict[str, Hypotheses]]:
+    """The seconds of each player in each round, and what each found."""
+    times: dict[str, list[float]] = {name: [] for name in players}
+    found, began = dict[str, Hypotheses](), time.perf_counter()
+    for done in range(pace.rounds):
+        if done and time.perf_counter() - began > pace.seconds:
+            break
+        for name, play in players.items():
+            seconds, found[name] = play(length)
+            times[name].append(seconds)
+    return times, found
 
 
 def sentences(batch: int) -> tuple[np.ndarray, list[list[str]]]:
@@ -165,5 +182,5 @@ def sentences(batch: int) -> tuple[np.ndarray, list[list[str]]]:
     return source, [["</s>" if token == END else f"t{token}" for token in row] for row in source.tolist()]
 
 
-def _equal(ones: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> int:
-    return sum(list(one) == list(other) for one, other in zip(ones, others, strict=True))
+def _equal(ones: Hypotheses, others: Hypotheses) -> int:
+    return sum(one == other for one, other in zip(ones, others, strict=True))

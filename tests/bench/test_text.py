@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = load_spec(path / "tiny.yaml")
     weights = {name: value.numpy() for name, value in TorchModule(compile_spec(spec), seed=3).state_dict().items()}
     save_file(weights, path / "model.safetensors")
-    tokenizers = dict.fromkeys(("source", "target"), path / "tokenizer.model")
+    tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), path / "tokenizer.model")
     build_engine(spec, weights, tokenizers, "portable", path / "engine")
     return path
 

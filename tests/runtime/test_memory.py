@@ -26,7 +26,7 @@ def tiny_transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     size = train_tokenizer(folder / "tokenizer.model")
     (folder / "tiny.yaml").write_text(SPEC.format(size=size))
-    tokenizers = dict.fromkeys(("source", "target"), folder / "tokenizer.model")
+    tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), folder / "tokenizer.model")
     build_engine(load_spec(folder / "tiny.yaml"), None, tokenizers, "portable", folder / "engine")
     return folder / "engine"
 
