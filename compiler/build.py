@@ -56,9 +56,9 @@ def build_engine(
     told what is being done. `labels` are the names of the labels by id, for a task that gives labels; None calls them
     by their ids. `rounding` says in which numbers weights are stored.
 
-    Raises: UserError if the target is native and its kernels are missing, if the spec cannot be decoded step by step, if
-    there are more or fewer labels than the model gives, if a weight does not fit its precision, or if a stage of the
-    certificate misses its bound.
+    Raises: UserError if a native engine lacks its kernels, if the spec cannot be decoded step by step, if there are
+    more or fewer labels than the model gives, if a weight does not fit its precision, or if a stage of the certificate
+    misses its bound.
     """
     if target == "native":
         library_for(str(out))
