@@ -1,0 +1,94 @@
+"""`xformc build --precision` and `--compare`, and what they say of mistakes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, mistake
+from safetensors.numpy import save_file
+from tiny_engine import train_tokenizer
+
+from xformc.commands import compare
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.spec import load_spec
+
+SPEC = "extends: transformer_base\nsizes: {layers: 1, d_model: 16, d_ff: 24, heads: 2, vocabulary: 80}\n"
+TEXT = "one two three four five\nsix seven eight nine ten\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A folder like a finished run's, with random weights, and a source and its reference beside it."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "spec.yaml").write_text(SPEC)
+    train_tokenizer(folder / "tokenizer.model")
+    module = TorchModule(compile_spec(load_spec(folder / "spec.yaml")), seed=1)
+    save_file(
+        {name: value.detach().numpy() for name, value in module.state_dict().items()}, folder / "weights.safetensors"
+    )
+    for name in ("source", "reference"):
+        (tmp_path / name).write_text(TEXT)
+    return folder
+
+
+def test_precision_is_shown_by_inspect_and_verified(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "engine"
+    built = xformc("build", run / "spec.yaml", "--weights", run, "--precision", "int8", "--out", out)
+    assert built.code == 0 and "products with int8 and their definition" in built.out
+    shown = xformc("inspect", out).out
+    assert "portable, int8," in shown and "agrees" in shown
+    assert [line.strip() for line in built.out.splitlines()[1:]] == [
+        line.strip() for line in xformc("inspect", out, "--certificate").out.splitlines()
+    ]
+    assert xformc("verify", out).code == 0
+
+
+def test_compare_states_what_rounding_costs(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
+    out, files = tmp_path / "engine", (tmp_path / "source", tmp_path / "reference")
+    result = xformc(
+        "build", run / "spec.yaml", "--weights", run, "--precision", "fp16", "--compare", *files, "--out", out
+    )
+    assert result.code == 0 and "BLEU that rounding costs: 0.00 in float32, 0.00 here" in result.out
+    stage = json.loads((out / "certificate.json").read_text())["stages"][-1]
+    assert (stage["name"], stage["bound"]) == ("bleu", 0.3)
+
+
+def test_compare_refuses_an_engine_that_lost_too_much(
+    xformc: CommandLine, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "MAX_LOSS", -0.1)
+    out, files = tmp_path / "engine", (tmp_path / "source", tmp_path / "reference")
+    found = mistake(
+        xformc("build", run / "spec.yaml", "--weights", run, "--precision", "int8", "--compare", *files, "--out", out)
+    )
+    assert "rounding costs 0.00 BLEU" in found and "hint: store what matters most less roughly" in found
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--precision", "int9"), "'int9' is not one of 'fp32', 'fp16', 'bf16', 'int8', 'int4'"),
+        (("--weights", "RUN", "--compare", "source", "reference"), "no weight is rounded"),
+        (("--precision", "int8", "--compare", "source", "reference"), "fresh weights translate nothing"),
+        (("--weights", "RUN", "--precision", "int8", "--compare", "source", "gone"), "gone"),
+        (("--weights", "RUN", "--precision", "int8", "--compare", "source", "short"), "has 1 lines and"),
+        (("--weights", "RUN", "--precision", "int8", "--compare", "short", "short"), "BLEU has no meaning here"),
+    ],
+)
+def test_a_mistake_is_one_message(
+    xformc: CommandLine, run: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "short").write_text("two words\n")
+    places = {"RUN": run, **{name: tmp_path / name for name in ("source", "reference", "gone", "short")}}
+    given = [places.get(argument, argument) for argument in arguments]
+    found = mistake(xformc("build", run / "spec.yaml", *given, "--out", tmp_path / "engine"))
+    assert message in found
+    assert not (tmp_path / "engine").exists()
+
+
+def test_compare_is_for_translations(xformc: CommandLine, tmp_path: Path) -> None:
+    found = mistake(xformc("build", "gpt", "--precision", "int8", "--compare", "a", "b", "--out", tmp_path / "engine"))
+    assert "language_model is no translation" in found
