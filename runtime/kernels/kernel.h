@@ -22,13 +22,13 @@ inline int64_t product(const Shape& shape, size_t first, size_t last) {
 
 inline Shape shape_of(const Ort::ConstValue& value) { return value.GetTensorTypeAndShapeInfo().GetShape(); }
 
-// Runs work(i) for i in 0..count-1 on ONNX Runtime's own threads, in any order.
+// Runs work(i) for i in 0..count-1 on ONNX Runtime's own threads, in any order; a thread that is done takes the next i.
 template <typename Work>
 void parallel(Ort::KernelContext& context, size_t count, const Work& work) {
   if (count == 1) {
     work(size_t{0});
   } else if (count > 1) {
-    context.ParallelFor([](void* data, size_t i) { (*static_cast<const Work*>(data))(i); }, count, 0,
+    context.ParallelFor([](void* data, size_t i) { (*static_cast<const Work*>(data))(i); }, count, count,
                         const_cast<Work*>(&work));
   }
 }

@@ -15,7 +15,6 @@ constexpr size_t FIRST_PART = 4;                // the inputs before: x, residua
 constexpr int64_t CACHED_BYTES = 384 * 1024;    // of packed rows, to leave room in the second-level cache for a panel
 constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are packed, or normalized, by the calling thread alone
 constexpr int64_t FEW_BYTES = 64 * 1024;        // panels of so few are multiplied by one thread
-constexpr int64_t STREAM_AHEAD = 8 * 1024;      // bytes between what is read and what is fetched meanwhile
 constexpr int64_t ITEMS_PER_THREAD = 6;
 
 constexpr int64_t NARROW_BLOCKS = 2;            // 16-bit weights are widened once if more blocks of rows than that use them
@@ -216,13 +215,13 @@ struct Project {
       for (const Part& part : parts) {
         const int64_t end = begin + ceil_div(part.outputs, PANEL);
         for (int64_t p = std::max(begin, panels * group / groups); p < std::min(end, last); ++p) {
-          multiply(part, p - begin, chunk, p + 1 < std::min(end, last));
+          multiply(part, p - begin, chunk, p + 1 < end);
         }
         begin = end;
       }
     }
 
-    // A chunk of rows times a panel; `more` if this thread goes on with the panel after it.
+    // A chunk of rows times a panel; its last block fetches the panel after it, if there is `more`.
     void multiply(const Part& part, int64_t panel, int64_t chunk, bool more) const {
       const char* stored = part.weight + panel * panel_bytes;
       const int64_t from = first_block(chunk), to = first_block(chunk + 1);
@@ -234,14 +233,9 @@ struct Project {
       if (part.bias != nullptr) tile.bias = part.bias + panel * PANEL;
       if (int8) tile.scale = part.scale + panel * PANEL;
       for (int64_t block = from; block < to; ++block) {
-        tile.ahead = stored;
-        if (to - from == 1) {
-          tile.ahead = stored + STREAM_AHEAD;
-          tile.ahead_step = panel_bytes / steps;
-        } else if (more) {
-          tile.ahead_step = panel_bytes / steps / (to - from);
-          tile.ahead = stored + panel_bytes + (block - from) * tile.ahead_step * steps;
-        }
+        const bool fetch = more && block + 1 == to;
+        tile.ahead = fetch ? stored + panel_bytes : stored;
+        tile.ahead_step = fetch ? panel_bytes / steps : 0;
         multiply_block(part, panel, block, tile, wide ? kernel.routines_.float_tile : tile_routine());
       }
     }
