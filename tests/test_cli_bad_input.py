@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -216,12 +215,14 @@ def test_an_interrupt_is_exit_code_130(copy_engine: Path) -> None:
 
 
 def test_an_interrupt_does_not_wait_for_the_batches_under_way(endless_engine: Path) -> None:
-    process = spawn("translate", endless_engine, "--workers", "2", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    options = ("--workers", "2", "--max-batch-tokens", "1")
+    process = spawn("translate", endless_engine, *options, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
-    process.stdin.write(b"hello\n" * 10_000)
+    assert process.stdout is not None
+    process.stdin.write(b"\n" + b"hello\n" * 1000)
     process.stdin.close()
     process.stdin = None
-    time.sleep(2)
+    assert process.stdout.readline() == b"\n"
     process.send_signal(signal.SIGINT)
     assert finish(process) == (130, "interrupted\n")
 
