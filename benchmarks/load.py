@@ -2,18 +2,17 @@
 
     python benchmarks/load.py ENGINE... [CTRANSLATE2_MODEL...] [--rounds 5] [--threads 2] [--batch 32] [--json]
 
-Each folder is measured in processes of its own, in alternation; the times are medians. Times count from the start of
-the process: until the packages are imported, the model is loaded, and one sentence of 25 random tokens has been
-translated with beam 4 into at most 30. Memory is the largest resident set of the process so far, interpreter and
-mapped weights included: after that sentence, and after a batch of such sentences; of it `private` is what the process
-shares with no other and cannot be read again from a file, after the batch.
+Each folder is measured in processes of its own, in alternation; the times are the least of all rounds. They count from
+the start of the process: until the packages are imported, until the model is loaded, and until one sentence of 25
+random tokens has been translated with beam 4 into at most 30. Memory is measured after that sentence, and again after
+a batch of such sentences: `peak` is the largest resident set so far, interpreter and mapped weights included; `own` is
+what the process then has to itself and could not read again from a file.
 """
 
 import argparse
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import time
@@ -43,17 +42,19 @@ def main() -> None:
         for folder, results in found.items():
             results.append(run(folder, arguments.threads, arguments.batch))
     if not arguments.json:
-        print(f"{'':24} {'disk':>7} {'import':>7} {'load':>7} {'first':>7} {'memory':>7} {'batch':>7} {'private':>8}")
-        print(f"{'':24} {'MB':>7} {'s':>7} {'s':>7} {'s':>7} {'MB':>7} {'MB':>7} {'MB':>8}")
+        print(f"{'':24} {'disk':>6} {'import':>7} {'load':>7} {'first':>7}  {'first, MB':>12}  {'batch, MB':>12}")
+        print(f"{'':24} {'MB':>6} {'s':>7} {'s':>7} {'s':>7}  {'peak':>6} {'own':>5}  {'peak':>6} {'own':>5}")
     for folder, results in found.items():
-        median = {name: statistics.median(result[name] for result in results) for name in results[0]}
+        least = {name: min(result[name] for result in results) for name in results[0]}
         disk = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
         if arguments.json:
-            print(json.dumps({"folder": str(folder), "disk_mb": disk, **median}))
+            print(json.dumps({"folder": str(folder), "disk_mb": disk, **least}))
             continue
-        seconds = " ".join(f"{median[name]:7.3f}" for name in ("import_s", "load_s", "first_s"))
-        memory = " ".join(f"{median[name]:7,.0f}" for name in ("first_mb", "batch_mb", "private_mb"))
-        print(f"{folder.name:24} {disk:7,.0f} {seconds} {memory:>24}")
+        seconds = " ".join(f"{least[name]:7.3f}" for name in ("import_s", "load_s", "first_s"))
+        memory = "  ".join(
+            f"{least[f'{name}_mb']:6,.0f} {least[f'{name}_own_mb']:5,.0f}" for name in ("first", "batch")
+        )
+        print(f"{folder.name:24} {disk:6,.0f} {seconds}  {memory}")
 
 
 def run(folder: Path, threads: int, batch: int) -> dict[str, float]:
@@ -86,8 +87,9 @@ def measure(folder: Path, threads: int, batch: int, began: float) -> dict[str, f
         "load_s": loaded - began,
         "first_s": translated - began,
         "first_mb": first["VmHWM"],
+        "first_own_mb": first["RssAnon"],
         "batch_mb": last["VmHWM"],
-        "private_mb": last["RssAnon"],
+        "batch_own_mb": last["RssAnon"],
     }
 
 

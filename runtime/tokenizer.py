@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import sentencepiece
-
 from xformc.errors import UserError
 from xformc.runtime.manifest import TOKENIZER_BYTES, Manifest, Tokens
 
@@ -71,6 +69,8 @@ class _Vocabulary:
     def __init__(self, path: Path, size: int, tokens: Tokens) -> None:
         if path.stat().st_size > TOKENIZER_BYTES:
             raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(path))
+        import sentencepiece  # noqa: PLC0415 (many engines do without; it brings 4 MB)
+
         self._processor = cast(Any, sentencepiece.SentencePieceProcessor())
         try:
             self._processor.LoadFromSerializedProto(path.read_bytes())
