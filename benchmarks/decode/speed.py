@@ -28,6 +28,9 @@ SUB_BATCH = 32
 WARM_UP = 6
 """The tokens of outputs that are not timed."""
 
+SETTLE = 0.25
+"""Seconds before each turn: idle threads of OpenMP and ONNX Runtime look for work for a while before they sleep."""
+
 Hypotheses = list[list[str]]
 """The best hypothesis of each sentence, in names of tokens."""
 
@@ -170,6 +173,7 @@ def _take_turns(
         if done and time.perf_counter() - began > pace.seconds:
             break
         for name, play in players.items():
+            time.sleep(SETTLE)
             seconds, found[name] = play(length)
             times[name].append(seconds)
     return times, found
