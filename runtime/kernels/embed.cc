@@ -39,10 +39,12 @@ struct Embed {
     }
     shape.push_back(width_);
     float* y = context.GetOutput(0, shape).GetTensorMutableData<float>();
-    const int64_t together = std::max<int64_t>(1, 16 * 1024 / width_);
+    const int64_t together = std::max<int64_t>(1, 4 * 1024 / width_);
     parallel(context, (count + together - 1) / together, [&](size_t chunk) {
       const int64_t first = chunk * together;
-      for (int64_t i = first; i < std::min(count, first + together); ++i) copy_row(table, scale, ids[i], y + i * width_);
+      for (int64_t i = first; i < std::min(count, first + together); ++i) {
+        copy_row(table, scale, ids[i], y + i * width_);
+      }
     });
   }
 

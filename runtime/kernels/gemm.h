@@ -1,4 +1,4 @@
-// Matrix products of packed rows with weights that lie in panels of 32 outputs (docs/kernels.md), for each kind of machine.
+// Products of packed rows with weights that lie in panels of 32 outputs (docs/kernels.md), for each kind of machine.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,8 @@ extern const Routines AVX2;
 extern const Routines AVX512;
 #endif
 
-// The fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA=portable|avx2 asks for slower ones.
+// The fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA=portable|avx2 asks for slower
+// ones. An exception if the variable says something else or this machine lacks them.
 const Routines& routines();
 
 }  // namespace xformc

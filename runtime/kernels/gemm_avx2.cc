@@ -19,7 +19,9 @@ struct Vector {
   static Float load(const float* from) { return _mm256_loadu_ps(from); }
   static void store(float* to, Float a) { _mm256_storeu_ps(to, a); }
   static Int load4(const uint8_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
-  static Mask mask(int count) { return _mm256_cmpgt_epi32(all(int32_t{count}), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
+  static Mask mask(int count) {
+    return _mm256_cmpgt_epi32(all(int32_t{count}), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
   static Float load_some(const float* from, Mask mask) { return _mm256_maskload_ps(from, mask); }
   static void store_some(float* to, Float a, Mask mask) { _mm256_maskstore_ps(to, mask, a); }
   static Float keep(Float a, Mask mask) { return _mm256_and_ps(a, _mm256_castsi256_ps(mask)); }

@@ -1,4 +1,4 @@
-// The routines of gemm.h for any kind of vector. A file for each kind of machine defines `Vector` and includes this one;
+// The routines of gemm.h for any kind of vector. A file for each kind of machine defines `Vector` and includes this;
 // everything here is local to that file, because each is compiled for another machine.
 //
 // Vector has: width and rows (ints), Float and Int (vectors of that width), Mask; zero, all(float), all(int32),
@@ -157,8 +157,10 @@ typedef float Four __attribute__((vector_size(16), aligned(4)));
 INLINE void pack_four(const float* row, int64_t depth, float* packed, int rows) {
   Four in[4];
   for (int r = 0; r < 4; ++r) std::memcpy(&in[r], row + r * depth, sizeof(Four));
-  const Four a = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5), b = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
-  const Four c = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7), d = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
+  const Four a = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
+  const Four b = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
+  const Four c = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
+  const Four d = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
   const Four out[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
                        __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
   for (int k = 0; k < 4; ++k) std::memcpy(packed + k * rows, &out[k], sizeof(Four));
@@ -362,7 +364,8 @@ INLINE float total(const float* row, int64_t count, Term term) {
 }
 
 // (row - shift) * factor * gain + offset, if there is an offset, for the lanes of a mask.
-INLINE void rescale_some(float* row, Float shift, Float factor, const float* gain, const float* offset, Vector::Mask mask) {
+INLINE void rescale_some(float* row, Float shift, Float factor, const float* gain, const float* offset,
+                         Vector::Mask mask) {
   Float value = Vector::sub(Vector::load_some(row, mask), shift);
   value = Vector::mul(Vector::mul(value, factor), Vector::load_some(gain, mask));
   if (offset != nullptr) value = Vector::add(value, Vector::load_some(offset, mask));

@@ -17,7 +17,7 @@ constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are packed, or normali
 constexpr int64_t FEW_BYTES = 64 * 1024;        // panels of so few are multiplied by one thread
 constexpr int64_t ITEMS_PER_THREAD = 6;
 
-constexpr int64_t NARROW_BLOCKS = 2;            // 16-bit weights are widened once if more blocks of rows than that use them
+constexpr int64_t NARROW_BLOCKS = 2;            // for more blocks of rows 16-bit weights are widened once
 
 using TileRoutine = void (*)(const Tile& tile, int rows);
 
@@ -129,8 +129,8 @@ struct Project {
       x = input.GetTensorData<float>();
       bind_parts(shape);
       residual = bind_floats(1, rows * parts[0].outputs, "Project: the residual is not as large as the output");
-      gain = bind_floats(2, parts[0].outputs, "Project: gain does not have one number for each output");
-      offset = bind_floats(3, parts[0].outputs, "Project: offset does not have one number for each output");
+      gain = bind_floats(2, parts[0].outputs, "Project: gain needs one number for each output");
+      offset = bind_floats(3, parts[0].outputs, "Project: offset needs one number for each output");
       require(residual == nullptr || parts.size() == 1, "Project: a residual goes with one part only");
       require((kernel.norm_ == Norm::none) == (gain == nullptr), "Project: gain comes with a normalization");
       require((kernel.norm_ == Norm::layer) || offset == nullptr, "Project: offset comes with the layer norm");
@@ -144,8 +144,9 @@ struct Project {
       for (size_t i = 0; i < parts.size(); ++i) {
         Part& part = parts[i];
         part.weight = bind_weight(context.GetInput(next++), kernel.precision_, part.outputs, depth);
-        if (int8) part.scale = bind_floats(next++, part.outputs, "Project: scale does not have one number for each output");
-        if (kernel.bias_) part.bias = bind_floats(next++, part.outputs, "Project: bias does not have one number for each output");
+        if (int8) part.scale = bind_floats(next++, part.outputs, "Project: scale needs one number for each output");
+        require(!int8 || part.scale != nullptr, "Project: int8 needs a scale for each part");
+        if (kernel.bias_) part.bias = bind_floats(next++, part.outputs, "Project: bias needs one number for each output");
         Shape shape = leading;
         shape.insert(shape.end(), part.axes.begin(), part.axes.end());
         part.y = context.GetOutput(i, shape).GetTensorMutableData<float>();
