@@ -16,10 +16,10 @@ struct Attend {
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
     const Tensor query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2));
-    const bool* mask = optional_input<bool>(context, 3);
     const Queries queries(context, attributes, query, value.depth());
     const int64_t count = key.shape.at(0), keys = key.shape.at(1), rows = count * keys * queries.shared;
-    const Slots slots(optional_input<int64_t>(context, 4), queries.batch, count);
+    const bool* mask = optional_input<bool>(context, 3, count * keys, "the mask's axes do not fit the key's");
+    const Slots slots(context, 4, queries.batch, count);
     require(keys > 0, "there are no keys to attend to");
     require(key.depth() == query.depth(), "query and key differ in depth");
     require(key.size() == rows * key.depth(), "the key's axes do not fit `shared`");

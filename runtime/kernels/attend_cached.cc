@@ -83,15 +83,16 @@ struct AttendCached {
     const CacheView keys(context.GetInput(3), attributes.shared, key.depth());
     const CacheView values(context.GetInput(4), attributes.shared, value.depth());
     const int64_t position = *context.GetInput(5).GetTensorData<int64_t>();
-    const int64_t* ancestors = optional_input<int64_t>(context, 6);
     const Queries queries(context, attributes, query, value.depth());
-    const Slots slots(optional_input<int64_t>(context, 7), queries.batch, keys.shape[0]);
+    const Slots slots(context, 7, queries.batch, keys.shape[0]);
     const int64_t beam = keys.beam(), newest = queries.batch * beam * queries.shared;
     require(queries.rows == beam || queries.batch == 0, "the cache was made for another number of hypotheses");
     require(std::equal(keys.shape.begin(), keys.shape.begin() + 3, values.shape.begin()), "the caches differ in shape");
     require(key.depth() == query.depth() && key.size() == newest * key.depth(), "the key's axes do not fit");
     require(value.size() == newest * value.depth(), "the value's axes do not fit");
     require(position >= 0 && position < keys.capacity(), "the cache is full");
+    const int64_t* ancestors = optional_input<int64_t>(context, 6, queries.batch * beam * position,
+                                                       "there must be one ancestor for each position before");
     const int64_t count = window > 0 ? std::min(window, position + 1) : position + 1;
 
     for_each_head(context, queries, count, [&](int64_t sentence, int64_t first, int64_t last) {

@@ -35,17 +35,21 @@ struct Tensor {
   const float* data;
 };
 
+// The numbers of an input, of which there must be `count`, or null if it is left out.
 template <typename T>
-const T* optional_input(Ort::KernelContext& context, size_t index) {
+const T* optional_input(Ort::KernelContext& context, size_t index, int64_t count, const char* message) {
   if (index >= context.GetInputCount()) return nullptr;
   const Ort::ConstValue value = context.GetInput(index);
-  return value == nullptr ? nullptr : value.GetTensorData<T>();
+  if (value == nullptr) return nullptr;
+  require(value.GetTensorTypeAndShapeInfo().GetElementCount() == static_cast<size_t>(count), message);
+  return value.GetTensorData<T>();
 }
 
 // Which slot of the memory each sentence looks at: `slots`, or its own number.
 class Slots {
  public:
-  Slots(const int64_t* slots, int64_t batch, int64_t count) : slots_(slots) {
+  Slots(Ort::KernelContext& context, size_t index, int64_t batch, int64_t count)
+      : slots_(optional_input<int64_t>(context, index, batch, "there must be one slot for each sentence")) {
     for (int64_t i = 0; i < batch; ++i) {
       require((*this)[i] >= 0 && (*this)[i] < count, "a sentence's slot is outside of the memory");
     }

@@ -16,60 +16,59 @@ constexpr int WIDTH = Vector::width;
 
 #define INLINE inline __attribute__((always_inline))
 
-// e^x for x from -87 to 0 with a relative error of 8e-8 at most; e^-87 for less. 2^n e^f with |f| <= log(2) / 2, and for
-// e^f the polynomial with the smallest relative error.
+// e^x for x from -87 to 0; e^-87 for less. The relative error is 2e-7 at most down to -20, and 4e-7 further down.
+// 2^n e^f with |f| <= log(2) / 2, and for e^f the polynomial 1 + .. with the smallest relative error.
 INLINE Float exp_of(Float x) {
   const Float whole = Vector::all(12582912.0f);  // 1.5 * 2^23: what is added to it is rounded to whole numbers
   x = Vector::max(Vector::all(-87.0f), x);
   const Float shifted = Vector::fma(x, Vector::all(1.44269504f), whole), n = Vector::sub(shifted, whole);
-  Float f = Vector::fma(n, Vector::all(-0.693359375f), x);  // log(2) in two parts, the first one with few bits
-  f = Vector::fma(n, Vector::all(2.12194440e-4f), f);
-  constexpr float factors[] = {0.008368710055947304f, 0.04166838899254799f, 0.1666652113199234f,
-                               0.4999999403953552f,   1.0f,                 1.0f};
-  Float y = Vector::all(0.001381461275741458f);
+  const Float f = Vector::fma(n, Vector::all(-0.69314718f), x);
+  constexpr float factors[] = {0.04189793020486832f, 0.1666763573884964f, 0.4999915063381195f, 0.9999997019767761f, 1.0f};
+  Float y = Vector::all(0.008290315046906471f);
   for (const float factor : factors) y = Vector::fma(y, f, Vector::all(factor));
   return Vector::shift(y, shifted);
 }
 
-// The products of each query with each of `count` of its keys, at most KEYS; lane i * KEYS + j has query i's with key j.
-template <int QUERIES, int KEYS>
-INLINE Float products(const float* const* queries, const float* const* keys, int64_t depth) {
+// The sums of the products of each query with each of its keys; lane i * KEYS + j has query i's with its key j. With
+// `shared` the keys of the first query are those of all.
+template <int QUERIES, int KEYS, bool shared>
+INLINE Float products(const float* const* queries, const float* const (*keys)[KEYS], int64_t depth) {
   Float parts[WIDTH];
   for (int i = 0; i < WIDTH; ++i) parts[i] = Vector::all(0);
+  const auto add = [&](int64_t d, const auto& load) __attribute__((always_inline)) {
+    Float query[QUERIES];
+    for (int i = 0; i < QUERIES; ++i) query[i] = load(queries[i] + d);
+#pragma GCC unroll 16
+    for (int j = 0; j < KEYS; ++j) {
+      const Float key = shared ? load(keys[0][j] + d) : Vector::all(0);
+#pragma GCC unroll 4
+      for (int i = 0; i < QUERIES; ++i) {
+        const int place = i * KEYS + j;
+        parts[place] = Vector::fma(query[i], shared ? key : load(keys[i][j] + d), parts[place]);
+      }
+    }
+  };
   int64_t d = 0;
-  for (; d + WIDTH <= depth; d += WIDTH) {
-    Float query[QUERIES];
-    for (int i = 0; i < QUERIES; ++i) query[i] = Vector::load(queries[i] + d);
-#pragma GCC unroll 16
-    for (int j = 0; j < KEYS; ++j) {
-      const Float key = Vector::load(keys[j] + d);
-      for (int i = 0; i < QUERIES; ++i) parts[i * KEYS + j] = Vector::fma(query[i], key, parts[i * KEYS + j]);
-    }
-  }
+  for (; d + WIDTH <= depth; d += WIDTH) add(d, [](const float* from) { return Vector::load(from); });
   if (const int left = static_cast<int>(depth - d); left > 0) {
-    Float query[QUERIES];
-    for (int i = 0; i < QUERIES; ++i) query[i] = Vector::load_some(queries[i] + d, left, 0);
-#pragma GCC unroll 16
-    for (int j = 0; j < KEYS; ++j) {
-      const Float key = Vector::load_some(keys[j] + d, left, 0);
-      for (int i = 0; i < QUERIES; ++i) parts[i * KEYS + j] = Vector::fma(query[i], key, parts[i * KEYS + j]);
-    }
+    add(d, [left](const float* from) { return Vector::load_some(from, left, 0); });
   }
   return Vector::sums(parts);
 }
 
-// The scores of queries first .. first + QUERIES - 1 to `count` of the rows of the first of them, from row j on. What
-// comes after those scores, up to a multiple of WIDTH, is overwritten too.
-template <int QUERIES, int KEYS>
+// The scores of queries first .. first + QUERIES - 1 to the rows j .. j + count - 1 that each of them sees, or with
+// `shared` all of them. What comes after those scores, up to KEYS, is overwritten too.
+template <int QUERIES, int KEYS, bool shared>
 INLINE void score_rows(const Memory& memory, const Group& group, int first, float* const* scores, int64_t j,
                        int64_t count) {
-  const float* keys[KEYS];
-  for (int i = 0; i < KEYS; ++i) {
-    keys[i] = memory.key + group.rows[first][j + (i < count ? i : count - 1)] * memory.key_step;
+  const float* keys[QUERIES][KEYS];
+  for (int i = 0; i < (shared ? 1 : QUERIES); ++i) {
+    const int64_t* rows = group.rows[first + i] + j;
+    for (int k = 0; k < KEYS; ++k) keys[i][k] = memory.key + rows[k < count ? k : count - 1] * memory.key_step;
   }
   float lanes[WIDTH];
-  Vector::store(lanes, Vector::mul(Vector::all(memory.scale),
-                                   products<QUERIES, KEYS>(group.query + first, keys, memory.key_depth)));
+  const Float sums = products<QUERIES, KEYS, shared>(group.query + first, keys, memory.key_depth);
+  Vector::store(lanes, Vector::mul(Vector::all(memory.scale), sums));
   for (int i = 0; i < QUERIES; ++i) __builtin_memcpy(scores[first + i] + j, lanes + i * KEYS, KEYS * sizeof(float));
 }
 
@@ -92,17 +91,17 @@ struct Ahead {
 };
 
 // The scores of one query to its rows j .. end - 1.
-INLINE void score_own(const Memory& memory, const Group& group, int i, float* const* scores, int64_t j, int64_t end,
-                      Ahead& ahead) {
+INLINE void score_rest(const Memory& memory, const Group& group, int i, float* const* scores, int64_t j, int64_t end,
+                       Ahead& ahead) {
   constexpr int QUARTER = WIDTH / 4;
   for (; j < end; j += WIDTH) {
     const int64_t count = end - j;
     if (count <= QUARTER) {
-      score_rows<1, QUARTER>(memory, group, i, scores, j, count);
+      score_rows<1, QUARTER, true>(memory, group, i, scores, j, count);
     } else if (count <= 2 * QUARTER) {
-      score_rows<1, 2 * QUARTER>(memory, group, i, scores, j, count);
+      score_rows<1, 2 * QUARTER, true>(memory, group, i, scores, j, count);
     } else {
-      score_rows<1, WIDTH>(memory, group, i, scores, j, count);
+      score_rows<1, WIDTH, true>(memory, group, i, scores, j, count);
     }
     ahead.computed(WIDTH);
   }
@@ -130,6 +129,13 @@ INLINE float to_weights(float* scores, int64_t count) {
   return Vector::sum(total);
 }
 
+// How many rows each of the first `queries` queries sees at least.
+INLINE int64_t common_count(const Group& group, int queries) {
+  int64_t common = group.count[0];
+  for (int i = 1; i < queries; ++i) common = group.count[i] < common ? group.count[i] : common;
+  return common;
+}
+
 // The `last` first lanes of the last vector of the columns, else all.
 template <int COLUMNS>
 INLINE Float column(const float* row, int c, int last) {
@@ -142,15 +148,13 @@ template <int QUERIES, int COLUMNS>
 void mix_columns(const Memory& memory, const Group& group, const float* const* weights, const float* factors,
                  int64_t first, int last) {
   Float sums[QUERIES][COLUMNS];
-  int64_t shared = group.shared;
   for (int i = 0; i < QUERIES; ++i) {
     for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::all(0);
-    shared = group.count[i] < shared ? group.count[i] : shared;
   }
+  const int64_t common = common_count(group, QUERIES), shared = group.shared < common ? group.shared : common;
   const float* values = memory.value + first;
-  const int64_t step = memory.value_step;
   for (int64_t j = 0; j < shared; ++j) {
-    const float* row = values + group.rows[0][j] * step;
+    const float* row = values + group.rows[0][j] * memory.value_step;
     Float parts[COLUMNS];
     for (int c = 0; c < COLUMNS; ++c) parts[c] = column<COLUMNS>(row, c, last);
 #pragma GCC unroll 4
@@ -159,13 +163,18 @@ void mix_columns(const Memory& memory, const Group& group, const float* const* w
       for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, parts[c], sums[i][c]);
     }
   }
+  const auto add = [&](int i, int64_t j) __attribute__((always_inline)) {
+    const float* row = values + group.rows[i][j] * memory.value_step;
+    const Float weight = Vector::all(weights[i][j]);
+    for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, column<COLUMNS>(row, c, last), sums[i][c]);
+  };
+  for (int64_t j = shared; j < common; ++j) {
+#pragma GCC unroll 4
+    for (int i = 0; i < QUERIES; ++i) add(i, j);
+  }
 #pragma GCC unroll 4
   for (int i = 0; i < QUERIES; ++i) {
-    for (int64_t j = shared; j < group.count[i]; ++j) {
-      const float* row = values + group.rows[i][j] * step;
-      const Float weight = Vector::all(weights[i][j]);
-      for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, column<COLUMNS>(row, c, last), sums[i][c]);
-    }
+    for (int64_t j = common; j < group.count[i]; ++j) add(i, j);
     const Float factor = Vector::all(factors[i]);
     for (int c = 0; c < COLUMNS; ++c) {
       float* out = group.out[i] + first + c * WIDTH;
@@ -204,16 +213,21 @@ INLINE void score(const Memory& memory, const Group& group, float* const* scores
     return;
   }
   constexpr int KEYS = WIDTH / QUERIES;
-  int64_t shared = QUERIES > 1 ? group.shared : 0, total = 0;
-  for (int i = 0; i < QUERIES; ++i) shared = group.count[i] < shared ? group.count[i] : shared;
-  for (int i = 0; i < group.size; ++i) total += group.count[i] - (0 < i && i < QUERIES ? shared : 0);
-  Ahead ahead(memory, total);
+  const int64_t common = QUERIES > 1 ? common_count(group, QUERIES) : 0;
+  const int64_t shared = group.shared < common ? group.shared : common;
+  int64_t total = 0;
+  for (int i = 0; i < group.size; ++i) total += group.count[i];
+  Ahead ahead(memory, total - (QUERIES - 1) * shared);
   for (int64_t j = 0; j < shared; j += KEYS) {
-    score_rows<QUERIES, KEYS>(memory, group, 0, scores, j, shared - j);
+    score_rows<QUERIES, KEYS, true>(memory, group, 0, scores, j, shared - j);
     ahead.computed(KEYS);
   }
+  for (int64_t j = shared; j < common; j += KEYS) {
+    score_rows<QUERIES, KEYS, false>(memory, group, 0, scores, j, common - j);
+    ahead.computed(WIDTH);
+  }
   for (int i = 0; i < group.size; ++i) {
-    score_own(memory, group, i, scores, i < QUERIES ? shared : 0, group.count[i], ahead);
+    score_rest(memory, group, i, scores, i < QUERIES ? common : 0, group.count[i], ahead);
   }
 }
 

@@ -1,6 +1,5 @@
 """Attend and AttendCached of runtime/kernels/ against attention in numpy, and the same to the bit in every batch."""
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -44,9 +43,9 @@ def plain_attend(
     result = np.zeros((batch, rows, shared, repeated, value.shape[-1]))
     for b, row, s in np.ndindex(batch, rows, shared):
         slot = b if slots is None else slots[b]
-        seen: Array = np.ones(keys, FLAG) if mask is None else mask[slot]
+        seen: Array = (mask if mask is not None else np.ones((len(key), keys), FLAG))[slot]
         if causal:
-            seen = seen & (np.arange(keys) <= row)
+            seen = np.where(np.arange(keys) <= row, seen, np.False_)
         one_key, one_value = key[slot][None, :, s], value[slot][None, :, s]
         for r in range(repeated):
             result[b, row, s, r] = attention(query[b, row, s, r][None], one_key, one_value, seen[None], scale)[0]
@@ -147,14 +146,15 @@ def test_attend_takes_axes_in_one() -> None:
     np.testing.assert_allclose(result.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_attend_refuses_a_slot_that_is_not_there() -> None:
+def test_attend_refuses_slots_and_masks_that_do_not_fit() -> None:
     query, key = np.zeros((1, 1, 2, 8), FLOAT), np.zeros((2, 3, 2, 8), FLOAT)
     kinds: dict[str, Any] = {"scale": 1.0, "shared": 2, "repeated": 1, "rank": 2, "causal": 0}
     with pytest.raises(Exception, match="slot is outside of the memory"):
         run_node("Attend", [query, key, key, None, np.array([2])], [FLOAT], **kinds)
-
-
-Step = Callable[[Array, Array, Array, int, Array | None, Array | None], Array]
+    with pytest.raises(Exception, match="one slot for each sentence"):
+        run_node("Attend", [query, key, key, None, np.array([0, 1])], [FLOAT], **kinds)
+    with pytest.raises(Exception, match="the mask's axes do not fit"):
+        run_node("Attend", [query, key, key, np.ones((1, 3), FLAG), np.array([0])], [FLOAT], **kinds)
 
 
 class Cached:
