@@ -1,6 +1,7 @@
 """Project and Embed against the same computations in numpy."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.runtime.kernel_session import Array, run_node
+from tests.runtime.kernel_session import Array, kernel_session, node, run_node
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -249,6 +250,25 @@ def test_rows_are_the_same_to_the_bit_in_every_batch(precision: str, norm: str, 
         chosen = random.choice(case.rows, rows, replace=False)
         inputs: list[Array | None] = [x[chosen], residual[chosen], *problem.inputs[2:]]
         assert (project(replace(problem, inputs=inputs))[0] == whole[chosen]).all(), rows
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_one_session_serves_several_callers_at_once(precision: str) -> None:
+    case = Case(40, 300, ((100,),), precision, norm="layer")
+    problem = make(case)
+    x = np.random.default_rng(2).standard_normal((20, case.rows, case.depth)).astype(np.float32)
+    constants = {f"c{i}": value for i, value in enumerate(problem.inputs[2:]) if value is not None}
+    one = node("Project", ["x", "", *constants], ["y"], **problem.attributes)
+    session = cast(Any, kernel_session([one], {"x": np.float32}, {"y": np.float32}, constants, threads=2))
+
+    def run(value: Array) -> Array:
+        return session.run(None, {"x": value})[0]
+
+    expected = [run(value) for value in x]
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(run, [*x] * 5))
+    for i, value in enumerate(found):
+        assert (value == expected[i % len(x)]).all()
 
 
 def test_int8_sums_are_exact() -> None:
