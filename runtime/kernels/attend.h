@@ -5,8 +5,8 @@
 
 namespace xformc {
 
-// The keys and values of one head: row i of the keys begins at key + i * key_step. The rows `ahead` of the next head, which
-// lies after this one in each row, are fetched to the cache meanwhile.
+// The keys and values of one head: row i of the keys begins at key + i * key_step. The rows `ahead` of the next head,
+// which lies after this one in each row, are fetched to the cache meanwhile.
 struct Memory {
   const float* key;
   const float* value;
@@ -59,8 +59,8 @@ struct StepRoutines {
   // Computes the queries of a group. Each is computed by the same operations in any group.
   void (*attend)(const Memory& memory, const Group& group, float* scratch);
 
-  // Offers the logits of the tokens first .. first + count - 1, at most SCAN_BLOCK, to `best`. Gives the highest of them,
-  // and the sum of exp(logit - highest).
+  // Offers the logits of the tokens first .. first + count - 1, at most SCAN_BLOCK, to `best`. Gives the highest of
+  // them, and the sum of exp(logit - highest).
   void (*scan)(const float* logits, int64_t first, int64_t count, Best& best, float& highest, double& sum);
 };
 

@@ -44,7 +44,7 @@ struct Vector {
     const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
     return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
   }
-  // Lane i is the sum of the lanes of a[i]. Each step halves how many vectors there are, and adds lanes half as far apart.
+  // Lane i is the sum of the lanes of a[i]. Each step halves the number of vectors, and adds lanes half as far apart.
   static Float sums(const Float* a) {
     Float half[4], quarter[2];
     for (int i = 0; i < 4; ++i) {

@@ -160,6 +160,4 @@ class Groups {
   float* scratch_;
 };
 
-void add_cached_attention(Ort::CustomOpDomain& domain);
-
 }  // namespace xformc

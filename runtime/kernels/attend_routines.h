@@ -2,8 +2,8 @@
 // here is local to that file, because each is compiled for another machine.
 //
 // Vector has: width (int); columns (int): how many vectors of a value are added up at once; Float, a vector of that
-// width; all, load, store, load_some(from, count, other) and store_some of the first `count` lanes, where the others are
-// `other`, or left alone; add, sub, mul, fma(a, b, c) = a * b + c, max (the second if either is not a number); sum,
+// width; all, load, store, load_some(from, count, other) and store_some of the first `count` lanes, where the others
+// are `other`, or left alone; add, sub, mul, fma(a, b, c) = a * b + c, max (the second if either is not a number); sum,
 // sum_double, highest of the lanes; sums(vectors), the sum of each of `width` vectors; at_least, a bit for each lane;
 // shift(a, n) = a * 2^n, where n is in the lowest bits of the pattern of bits.
 #include "attend.h"
@@ -23,7 +23,8 @@ INLINE Float exp_of(Float x) {
   x = Vector::max(Vector::all(-87.0f), x);
   const Float shifted = Vector::fma(x, Vector::all(1.44269504f), whole), n = Vector::sub(shifted, whole);
   const Float f = Vector::fma(n, Vector::all(-0.69314718f), x);
-  constexpr float factors[] = {0.04189793020486832f, 0.1666763573884964f, 0.4999915063381195f, 0.9999997019767761f, 1.0f};
+  constexpr float factors[] = {0.04189793020486832f, 0.1666763573884964f, 0.4999915063381195f, 0.9999997019767761f,
+                               1.0f};
   Float y = Vector::all(0.008290315046906471f);
   for (const float factor : factors) y = Vector::fma(y, f, Vector::all(factor));
   return Vector::shift(y, shifted);

@@ -81,6 +81,9 @@ struct Operator : Ort::CustomOpBase<Operator<Kernel>, Kernel> {
 void add_project(Ort::CustomOpDomain& domain);
 void add_embed(Ort::CustomOpDomain& domain);
 void add_attention(Ort::CustomOpDomain& domain);
+void add_cached_attention(Ort::CustomOpDomain& domain);
 void add_search(Ort::CustomOpDomain& domain);
+void add_candidates(Ort::CustomOpDomain& domain);
+void add_advance(Ort::CustomOpDomain& domain);
 
 }  // namespace xformc

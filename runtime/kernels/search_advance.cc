@@ -1,0 +1,176 @@
+// Advance (docs/kernels.md): the bookkeeping of one step of the search, as docs/search.md defines it.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernel.h"
+#include "search_ranking.h"
+
+namespace xformc {
+namespace {
+
+constexpr float NEVER = -std::numeric_limits<float>::infinity();
+constexpr int64_t FINISHED_SHARE = 8;  // the search goes on while less than a share of 1/8 of its sentences is finished
+
+struct Inputs {
+  explicit Inputs(const Ort::KernelContext& context_)
+      : context(context_), width(*ids(0)), end_token(*ids(1)), length_penalty(*floats(2)), position(*ids(3)),
+        done(context.GetInput(4).GetTensorData<bool>()), limit(ids(5)), scores(floats(6)), next_tokens(ids(7)),
+        parents(ids(8)), tokens(ids(9)), ancestors(ids(10)), pool_tokens(ids(11)), pool_lengths(ids(12)),
+        pool_scores(floats(13)), found(ids(14)) {
+    const Shape shape = shape_of(context.GetInput(9));
+    batch = shape.at(0);
+    length = shape.back();
+    for (size_t i : {4, 5, 14}) check(i, {batch});
+    for (size_t i : {6, 7, 8}) check(i, {batch, 2 * width});
+    for (size_t i : {9, 11}) check(i, {batch, width, length});
+    for (size_t i : {12, 13}) check(i, {batch, width});
+    check(10, {batch, width, position});
+    for (int64_t i = 0; i < batch * 2 * width; ++i) require(parents[i] >= 0 && parents[i] < width, "no such parent");
+  }
+
+  const int64_t* ids(size_t index) const { return context.GetInput(index).GetTensorData<int64_t>(); }
+  const float* floats(size_t index) const { return context.GetInput(index).GetTensorData<float>(); }
+  void check(size_t index, const Shape& shape) const {
+    if (shape_of(context.GetInput(index)) != shape) fail("input " + std::to_string(index) + " has a wrong shape");
+  }
+
+  const Ort::KernelContext& context;
+  int64_t width, end_token;
+  float length_penalty;
+  int64_t position;
+  const bool* done;
+  const int64_t* limit;
+  const float* scores;
+  const int64_t *next_tokens, *parents, *tokens, *ancestors, *pool_tokens, *pool_lengths;
+  const float* pool_scores;
+  const int64_t* found;
+  int64_t batch, length;
+};
+
+struct Outputs {
+  Outputs(const Ort::KernelContext& context, int64_t batch, int64_t width, int64_t length, int64_t position)
+      : go_on(make<bool>(context, 0, {})), position(make<int64_t>(context, 1, {})),
+        done(make<bool>(context, 2, {batch})), tokens(make<int64_t>(context, 3, {batch, width, length})),
+        scores(make<float>(context, 4, {batch, width})),
+        pool_tokens(make<int64_t>(context, 5, {batch, width, length})),
+        pool_lengths(make<int64_t>(context, 6, {batch, width})), pool_scores(make<float>(context, 7, {batch, width})),
+        found(make<int64_t>(context, 8, {batch})), ancestors(make<int64_t>(context, 9, {batch, width, position})) {}
+
+  template <typename T>
+  static T* make(const Ort::KernelContext& context, size_t index, const Shape& shape) {
+    return context.GetOutput(index, shape).GetTensorMutableData<T>();
+  }
+
+  bool* go_on;
+  int64_t* position;
+  bool* done;
+  int64_t* tokens;
+  float* scores;
+  int64_t *pool_tokens, *pool_lengths;
+  float* pool_scores;
+  int64_t *found, *ancestors;
+};
+
+// What happens to one sentence after the other.
+class Step {
+ public:
+  explicit Step(const Ort::KernelContext& context)
+      : in_(context), next_(in_.position + 1),
+        out_(context, in_.batch, in_.width, in_.length + 1, next_),
+        penalty_(std::pow((static_cast<float>(next_) + 5.0f) / 6.0f, in_.length_penalty)) {}
+
+  void run() {
+    int64_t finished = 0;
+    for (int64_t sentence = 0; sentence < in_.batch; ++sentence) {
+      const bool last = in_.limit[sentence] <= next_;
+      out_.found[sentence] = in_.found[sentence] + finish(sentence, last);
+      out_.done[sentence] = in_.done[sentence] || last || out_.found[sentence] >= in_.width;
+      finished += out_.done[sentence];
+      go_on(sentence);
+    }
+    *out_.go_on = finished * FINISHED_SHARE < in_.batch;
+    *out_.position = next_;
+  }
+
+ private:
+  bool ended(int64_t candidate) const { return in_.next_tokens[candidate] == in_.end_token; }
+
+  // Moves the candidates among the first `width` that end here into the pool, and gives their number.
+  int64_t finish(int64_t sentence, bool last) {
+    const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
+    Ranking<int64_t> pool(width);
+    int64_t count = 0;
+    for (int64_t i = 0; i < width; ++i) pool.offer(in_.pool_scores[first + i], i);
+    for (int64_t i = 0; i < width; ++i) {
+      const int64_t candidate = first_candidate + i;
+      const bool ends = (ended(candidate) || last) && !in_.done[sentence];
+      pool.offer(ends ? in_.scores[candidate] / penalty_ : NEVER, width + i);
+      count += ends;
+    }
+    for (int64_t i = 0; i < width; ++i) {
+      const auto [score, chosen] = pool[i];
+      int64_t* tokens = out_.pool_tokens + (first + i) * (in_.length + 1);
+      out_.pool_scores[first + i] = score;
+      if (chosen < width) {
+        out_.pool_lengths[first + i] = in_.pool_lengths[first + chosen];
+        std::copy_n(in_.pool_tokens + (first + chosen) * in_.length, in_.length, tokens);
+        tokens[in_.length] = 0;
+      } else {
+        out_.pool_lengths[first + i] = next_;
+        write(sentence, first_candidate + chosen - width, tokens);
+      }
+    }
+    return count;
+  }
+
+  // The best candidates that do not end are the hypotheses of the next step.
+  void go_on(int64_t sentence) {
+    const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
+    Ranking<int64_t> open(width);
+    for (int64_t i = first_candidate; i < first_candidate + 2 * width; ++i) {
+      open.offer(ended(i) ? NEVER : in_.scores[i], i);
+    }
+    for (int64_t i = 0; i < width; ++i) {
+      const auto [score, candidate] = open[i];
+      const int64_t parent = in_.parents[candidate];
+      int64_t* ancestors = out_.ancestors + (first + i) * next_;
+      out_.scores[first + i] = score;
+      write(sentence, candidate, out_.tokens + (first + i) * (in_.length + 1));
+      std::copy_n(in_.ancestors + (first + parent) * in_.position, in_.position, ancestors);
+      ancestors[in_.position] = parent;
+    }
+  }
+
+  void write(int64_t sentence, int64_t candidate, int64_t* tokens) const {
+    const int64_t parent = sentence * in_.width + in_.parents[candidate];
+    std::copy_n(in_.tokens + parent * in_.length, in_.length, tokens);
+    tokens[in_.length] = in_.next_tokens[candidate];
+  }
+
+  Inputs in_;
+  int64_t next_;
+  Outputs out_;
+  float penalty_;
+};
+
+struct Advance {
+  explicit Advance(const OrtKernelInfo*) {}
+
+  void Compute(OrtKernelContext* raw) {
+    const Ort::KernelContext context(raw);
+    Step(context).run();
+  }
+};
+
+}  // namespace
+
+void add_advance(Ort::CustomOpDomain& domain) {
+  static const Operator<Advance> advance(
+      "Advance",
+      {INT64, INT64, FLOAT, INT64, BOOL, INT64, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, INT64},
+      {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64});
+  domain.Add(&advance);
+}
+
+}  // namespace xformc

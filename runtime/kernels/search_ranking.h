@@ -1,0 +1,34 @@
+// A short list of the best.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace xformc {
+
+// The best of what is offered, best first; of equal ones, what was offered first.
+template <typename Item>
+class Ranking {
+ public:
+  explicit Ranking(int64_t most) : most_(static_cast<size_t>(most)) { items_.reserve(most_ + 1); }
+
+  void offer(float score, const Item& item) {
+    if (items_.size() == most_ && !(score > items_.back().first)) return;
+    auto place = items_.end();
+    while (place != items_.begin() && !(std::prev(place)->first >= score)) --place;
+    items_.insert(place, {score, item});
+    if (items_.size() > most_) items_.pop_back();
+  }
+  const std::pair<float, Item>& operator[](int64_t i) const { return items_[static_cast<size_t>(i)]; }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
+
+ private:
+  size_t most_;
+  std::vector<std::pair<float, Item>> items_;
+};
+
+}  // namespace xformc
