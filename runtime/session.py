@@ -130,6 +130,7 @@ def open_model(path: Path, threads: int | None = None, target: Target = "portabl
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
     options.enable_mem_pattern = False  # a step's shapes come once; planning memory for each costs more than it saves
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # threads wait actively within a call only
     if target == "native":
         options.register_custom_ops_library(str(library_for(str(path)).path))
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
