@@ -13,6 +13,9 @@ Item = TypeVar("Item")
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 
+LARGEST_WINDOW = 1 << 16
+"""Of more items than this, all of which are there, only so many are sorted by size at a time."""
+
 
 @dataclass(frozen=True)
 class Job(Generic[Item, Row, Result]):
@@ -36,7 +39,7 @@ class Job(Generic[Item, Row, Result]):
         if isinstance(items, str):
             raise UserError(f"{method} takes a list of texts, not one text", hint=f"engine.{method}([text])")
         rows = [self.encode(line, item) for line, item in enumerate(items, start=1)]
-        whole = Batching(batching.workers, batching.max_batch_tokens, len(rows) + 1)
+        whole = Batching(batching.workers, batching.max_batch_tokens, min(len(rows) + 1, LARGEST_WINDOW))
         return list(self._rows(session, iter(rows), whole))
 
     def _rows(self, session: Session, rows: Iterator[Row], batching: Batching) -> Generator[Result]:

@@ -16,6 +16,7 @@ class Lookahead:
         self._sorted: list[tuple[int, int]] = []
         self._sizes: dict[int, int] = {}
         self._oldest = deque[int]()
+        self._total = 0
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -25,6 +26,7 @@ class Lookahead:
         insort(self._sorted, (size, number))
         self._sizes[number] = size
         self._oldest.append(number)
+        self._total += size
 
     def take(self, *, last: bool) -> list[int]:
         """The numbers of the next batch, in order, removed; there must be an item.
@@ -48,13 +50,14 @@ class Lookahead:
         numbers = sorted(number for _, number in self._sorted[low:high])
         del self._sorted[low:high]
         for number in numbers:
-            del self._sizes[number]
+            self._total -= self._sizes.pop(number)
         return numbers
 
-    def drop_after(self, number: int) -> None:
-        """Forget the items that come after this number."""
+    def drop_from(self, number: int) -> None:
+        """Forget the items from this number on."""
         self._sorted = [(size, other) for size, other in self._sorted if other < number]
         self._sizes = {other: size for other, size in self._sizes.items() if other < number}
+        self._total = sum(self._sizes.values())
 
     def _place_of_the_oldest(self) -> int:
         while self._oldest[0] not in self._sizes:
@@ -69,5 +72,5 @@ class Lookahead:
     def _share(self) -> int:
         if self._workers == 1:
             return self._budget
-        share = sum(self._sizes.values()) // self._workers
+        share = self._total // self._workers
         return min(self._budget, max(share, self._budget // SMALLEST_SHARE))

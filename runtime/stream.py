@@ -148,4 +148,4 @@ class _Stream(Generic[Item, Result]):
         self._ended = True
         if self._failed is None or number < self._failed[0]:
             self._failed = number, error
-            self._waiting.drop_after(number)
+            self._waiting.drop_from(number)

@@ -219,7 +219,7 @@ def test_an_interrupt_does_not_wait_for_the_batches_under_way(endless_engine: Pa
     process = spawn("translate", endless_engine, *options, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(b"\n" + b"hello\n" * 1000)
+    process.stdin.write(b"\n" + b"hello\n" * 5000)
     process.stdin.close()
     process.stdin = None
     assert process.stdout.readline() == b"\n"

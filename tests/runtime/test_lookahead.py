@@ -45,10 +45,10 @@ def test_workers_share_what_is_left_at_the_end() -> None:
     assert [len(batch) for batch in take_all([10] * 80, 1000, 2, last=True)] == [40, 20, 12, 8]
 
 
-def test_items_after_a_number_can_be_dropped() -> None:
+def test_items_from_a_number_on_can_be_dropped() -> None:
     waiting = Lookahead(100, 1)
     for number, size in enumerate([10, 30, 20, 10]):
         waiting.add(number, size)
-    waiting.drop_after(2)
+    waiting.drop_from(2)
     assert waiting.take(last=False) == [0, 1]
     assert len(waiting) == 0

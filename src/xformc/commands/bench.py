@@ -25,14 +25,13 @@ from xformc.runtime.measure import (
     timed_load,
 )
 from xformc.runtime.options import SearchArguments
+from xformc.runtime.predict import MAX_BATCH_POSITIONS
 from xformc.runtime.session import thread_count
-from xformc.runtime.stream import Batching
+from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.workload import Workload, random_workload, text_workload
 
-BATCH_TOKENS = {"translation": 16_384, "language_model": 16_384, "tagging": 2048, "classification": 2048}
-"""What a batch may need for each task where nothing is said; a sixteenth, a quarter and four times that are tried."""
-
 PARTS = (1 / 16, 1 / 4, 1, 4)
+"""The sizes of batches that are tried, as parts of the usual one."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,11 @@ def bench(
     if beam_width is not None and task != "translation":
         raise UserError(f"--beam-width: an engine of {task} has no beam")
     work = _workload(loaded, text, {"beam_width": beam_width})
+    usual = MAX_BATCH_POSITIONS if loaded.manifest.labels else MAX_BATCH_TOKENS
     plans = [
         Batching(number, tokens)
         for number in workers or sorted({1, thread_count(threads)})
-        for tokens in max_batch_tokens or [max(1, int(part * BATCH_TOKENS[task])) for part in PARTS]
+        for tokens in max_batch_tokens or [int(part * usual) for part in PARTS]
     ]
     latency = measure_latency(work, seconds)
     size = sum(path.stat().st_size for path in engine.iterdir())
