@@ -11,7 +11,7 @@ BRIGHTEST = 16
 
 def write(folder: Path, seed: int, name: str = "image") -> None:
     """Write train.npz, valid.npz and test.npz: `name` float32 [n, 8, 8, 1] from 0 to 1, labels int64 [n]."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415 (the other tasks do without it)
+    from sklearn.datasets import load_digits  # the other tasks do without it
 
     images, labels = load_digits(return_X_y=True)
     arrays = {name: (images / BRIGHTEST).astype(np.float32).reshape(-1, 8, 8, 1), "labels": labels.astype(np.int64)}
