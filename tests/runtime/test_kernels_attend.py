@@ -45,8 +45,7 @@ def plain_attend(
         slot = b if slots is None else slots[b]
         seen: Array = (mask if mask is not None else np.ones((len(key), keys), FLAG))[slot]
         if causal:
-            earlier: NDArray[np.bool_] = np.arange(keys) <= row
-            seen = seen & earlier
+            seen = np.array([bool(flag) and i <= row for i, flag in enumerate(seen.tolist())])
         one_key, one_value = key[slot][None, :, s], value[slot][None, :, s]
         for r in range(repeated):
             result[b, row, s, r] = attention(query[b, row, s, r][None], one_key, one_value, seen[None], scale)[0]
