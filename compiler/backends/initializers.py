@@ -1,7 +1,7 @@
 """Parameter values on their way into ONNX files: inline in small models, in a data file beside large ones."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -85,19 +85,16 @@ class Initializers:
         What the engine in the folder `beside` has in the same form is not written again but linked.
         """
         used = self._used(model)
-        if sum(form.size for form in used.values()) <= INLINE_BYTES:
-            for name, form in used.items():
-                tensor = TensorProto(name=name, data_type=form.dtype, dims=form.shape)
-                tensor.raw_data = np.ascontiguousarray(form.make()).tobytes()
-                model.graph.initializer.append(tensor)
-            return
-        shared = {} if beside is None else _linked(beside, folder)
-        ready = {name: shared[name] for name, form in used.items() if _same(shared.get(name), form)}
-        location = DATA if beside is None else OWN_DATA
-        written = {name: form for name, form in used.items() if name not in ready}
-        offsets = _write(folder / location, written)
+        external = sum(form.size for form in used.values()) > INLINE_BYTES
+        shared = _linked(beside, folder) if external and beside is not None else {}
+        ready = {name: _shaped(shared[name], form) for name, form in used.items() if _same(shared.get(name), form)}
+        if external:
+            location = DATA if beside is None else OWN_DATA
+            written = {name: form for name, form in used.items() if name not in ready}
+            offsets = _write(folder / location, written)
+            ready |= {name: _external(name, form, location, offsets[name]) for name, form in written.items()}
         for name, form in used.items():
-            model.graph.initializer.append(ready.get(name) or _external(name, form, location, offsets[name]))
+            _place(model.graph, name, ready[name] if external else _inline(name, form))
 
     def _used(self, model: onnx.ModelProto) -> dict[str, Form]:
         """The forms that the model's nodes use; a parameter that they use in none is there as it is."""
@@ -142,7 +139,7 @@ def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[st
     wanted = {name + suffix for name in sizes for suffix in (*FORMS, SCALE)}
     stored = {
         tensor.name: (tensor.data_type, _read(tensor, path.parent))
-        for tensor in model.graph.initializer
+        for tensor in _tensors(model.graph)
         if tensor.name in wanted
     }
     found: dict[str, Any] = {}
@@ -155,19 +152,63 @@ def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[st
 def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
     """In which numbers a model holds these parameters; one that it lacks is left out. Raises: as `read_parameters`."""
     model = onnx.ModelProto.FromString(path.read_bytes())
-    kinds = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    kinds = {tensor.name: tensor.data_type for tensor in _tensors(model.graph)}
     return {name: found for name in names if (found := forms.precision_of(name, kinds)) is not None}
 
 
 def _taken(graph: onnx.GraphProto) -> set[str]:
     """Every name that a node of the graph or of a graph inside it takes."""
-    names: set[str] = set()
+    return {name for _, inner in _graphs(graph) for node in inner.node for name in node.input}
+
+
+def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[int, onnx.GraphProto]]:
+    """The graph and those inside it, each with how many are around it."""
+    yield depth, graph
     for node in graph.node:
-        names.update(node.input)
         for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                names |= _taken(inner)
-    return names
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _graphs(attribute.g, depth + 1)
+
+
+def _place(graph: onnx.GraphProto, name: str, tensor: TensorProto) -> None:
+    """Add a tensor to the graph, or to those inside it that use it where only they do.
+
+    ONNX Runtime arranges the constants of a graph and of the one around it for its products, but none from farther out:
+    a graph deeper inside gets the tensor itself, or the same bytes under another name.
+    """
+    users = [(depth, inner) for depth, inner in _graphs(graph) if any(name in node.input for node in inner.node)]
+    deep = [inner for depth, inner in users if depth >= _TOO_DEEP]
+    if len(deep) < len(users) or not users:
+        graph.initializer.append(tensor)
+    for index, inner in enumerate(deep):
+        copy = inner.initializer.add()
+        copy.CopyFrom(tensor)
+        if index > 0 or len(deep) < len(users):
+            copy.name = f"{name}.{index}"
+            _rename(inner, name, copy.name)
+
+
+_TOO_DEEP = 2
+"""From how many graphs around it a graph does not see the outermost one's constants as such."""
+
+
+def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            if name == old:
+                node.input[index] = new
+
+
+def _inline(name: str, form: Form) -> TensorProto:
+    return TensorProto(
+        name=name, data_type=form.dtype, dims=form.shape, raw_data=np.ascontiguousarray(form.make()).tobytes()
+    )
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
+    """The initializers of a graph and of those inside it."""
+    for _, inner in _graphs(graph):
+        yield from inner.initializer
 
 
 def _write(path: Path, written: Mapping[str, Form]) -> dict[str, int]:
@@ -199,11 +240,7 @@ def _linked(engine: Path, folder: Path) -> dict[str, TensorProto]:
     except OSError:
         return {}
     model = onnx.ModelProto.FromString((engine / MODEL).read_bytes())
-    return {tensor.name: tensor for tensor in _externals(model.graph.initializer)}
-
-
-def _externals(tensors: Iterable[TensorProto]) -> Iterable[TensorProto]:
-    return (tensor for tensor in tensors if tensor.data_location == TensorProto.EXTERNAL)
+    return {tensor.name: tensor for tensor in _tensors(model.graph) if tensor.data_location == TensorProto.EXTERNAL}
 
 
 def _same(stored: TensorProto | None, form: Form) -> bool:
@@ -213,6 +250,14 @@ def _same(stored: TensorProto | None, form: Form) -> bool:
     return tuple(stored.dims) == form.shape or (
         form.dtype == TensorProto.FLOAT and prod(stored.dims) == prod(form.shape)
     )
+
+
+def _shaped(stored: TensorProto, form: Form) -> TensorProto:
+    """The same bytes in the form's shape."""
+    tensor = TensorProto()
+    tensor.CopyFrom(stored)
+    tensor.dims[:] = form.shape
+    return tensor
 
 
 def _read(tensor: TensorProto, folder: Path) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Which parameters of a graph may be rounded: the weights of linear maps, and the tables that tokens are looked up in."""
+"""Which parameters of a graph may be rounded: the weights of linear maps, and tables that tokens are looked up in."""
 
 from collections.abc import Iterator
 

@@ -38,7 +38,7 @@ def _exact(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias
 
 def _halved(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
     name, _ = onnx.stored(weight, new, width)
-    matrix = onnx.outermost(f"float32 {name}", lambda scope: scope.op("Cast", name, to=FLOAT))
+    matrix = onnx.once(f"float32 {name}", lambda: onnx.op("Cast", name, to=FLOAT))
     return onnx.op("Gemm", rows, matrix, *bias, transB=1)
 
 
@@ -46,7 +46,7 @@ def _bytes(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias
     """`scale_x * scale * sum(q_x * q)`, as docs/kernels.md has it; the sum is exact."""
     name, scale = onnx.stored(weight, new, width)
     assert scale is not None
-    columns = onnx.outermost(f"columns {name}", lambda scope: scope.op("Transpose", name, perm=[1, 0]))
+    columns = onnx.once(f"columns {name}", lambda: onnx.op("Transpose", name, perm=[1, 0]))
     step = onnx.once(f"step of {rows}", lambda: _step(onnx, rows))
     rounded = onnx.once(f"int8 {rows}", lambda: _round(onnx, rows, step))
     total = onnx.op("MatMulInteger", rounded, columns, _constant(onnx, _ZERO))

@@ -1,6 +1,7 @@
 """Engines with rounded weights: each builds, certifies and verifies; a wrong product, search or claim does not."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from tests.runtime.kernel_session import kernel_library
 from tests.small_specs import small
 from tests.task_specs import write_task
-from xformc.compiler.backends.initializers import MODEL
+from xformc.compiler.backends import initializers
+from xformc.compiler.backends.initializers import MODEL, _tensors
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.certify import Stage, engine_parameters, verify_engine
 from xformc.compiler.graph.precision import PRECISIONS, Precision
@@ -94,7 +96,7 @@ def test_overrides_say_what_each_weight_is(tmp_path: Path) -> None:
     spec = load_spec(path)
     certificate = build(spec, "cpu", "int8", tmp_path / "engine")
     assert certificate.passed and {"int8", "int4"} <= {stage.name for stage in certificate.stages}
-    stored = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / "engine" / MODEL).graph.initializer}
+    stored = {tensor.name: tensor.data_type for tensor in _tensors(onnx.load(tmp_path / "engine" / MODEL).graph)}
     kinds = onnx.TensorProto
     assert stored["encoder/embed/embedding/weight"] == kinds.FLOAT, "logits are tied to it"
     assert stored["encoder/0/feed_forward/inner/weight"] == kinds.FLOAT16
@@ -117,12 +119,22 @@ def test_the_spec_alone_can_ask_for_rounding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("target", "suffix"), [("portable", ""), ("cpu", ".blocks")])
-def test_the_tied_table_is_in_the_file_once(tiny_spec: Spec, tmp_path: Path, target: Target, suffix: str) -> None:
+def test_the_tied_table_is_in_the_file_once(
+    tiny_spec: Spec, tmp_path: Path, target: Target, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initializers, "INLINE_BYTES", 0)
     build(tiny_spec, target, "int4", tmp_path / "engine")
-    names = {tensor.name for tensor in onnx.load(tmp_path / "engine" / MODEL).graph.initializer}
+    tensors = list(_tensors(onnx.load(tmp_path / "engine" / MODEL, load_external_data=False).graph))
     table = "encoder/embed/embedding/weight"
-    assert {name for name in names if name.startswith(table)} == {table + suffix, table + ".scale"}
-    assert not any(name.startswith("logits") for name in names)
+    found = {tensor.name for tensor in tensors if tensor.name.startswith(table)}
+    assert {re.sub(r"\.\d+$", "", name) for name in found} == {table + suffix, table + ".scale"}
+    places = {
+        entry.value
+        for tensor in tensors
+        for entry in tensor.external_data
+        if tensor.name in found and entry.key == "offset"
+    }
+    assert len(places) == 2 and not any(tensor.name.startswith("logits") for tensor in tensors)
 
 
 def test_engine_parameters_are_the_rounded_ones(tiny_spec: Spec, tmp_path: Path) -> None:
