@@ -47,18 +47,21 @@ class Embed(Op):
 
 @dataclass(frozen=True)
 class Attend(Op):
-    """Attention as `Attention` defines it, without biases, to keys [slots, keys, shared.., d].
+    """Attention as `Attention` defines it, to keys [slots, keys, shared.., d].
 
     Inputs: query [batch, rows.., shared.., repeated.., d_k], of which `rank` axes come before `shared`, key, value,
-    then the mask [slots, keys] if it is `masked` and the slot of each row of the batch [batch] if it is `slotted`.
+    then the mask [slots, keys] if it is `masked`, the bias, with the axes of the heads, `queries` and `keys`, if it is
+    `biased`, and the slot of each row of the batch [batch] if it is `slotted`.
     """
 
     kind: ClassVar[str] = "attend"
     scale: float
     shared: tuple[str, ...]
     rank: int
+    queries: str
     causal: bool
     masked: bool
+    biased: bool
     slotted: bool
 
 
@@ -67,14 +70,17 @@ class AttendCached(Op):
     """A step of causal self-attention; its caches are written in place.
 
     Inputs: query [batch, beam.., shared.., repeated.., d_k], key and value [batch, beam.., shared.., d] of the newest
-    position, the two caches, position, slots and, with a beam, ancestors.
+    position, the two caches, position, slots, with a beam ancestors, and if it is `biased` the bias, with the axes of
+    the heads, `queries` (one) and keys.
     """
 
     kind: ClassVar[str] = "attend_cached"
     scale: float
     shared: tuple[str, ...]
     rank: int
+    queries: str
     window: int | None
+    biased: bool
 
 
 @types.rule(Project)
@@ -154,7 +160,10 @@ def _attend_types(op: Attend, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 @to_onnx.rule(Attend)
 def _attend_onnx(op: Attend, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     rest = iter(inputs[3:])
-    arguments = [*inputs[:3], next(rest) if op.masked else "", next(rest) if op.slotted else ""]
+    mask, bias = next(rest) if op.masked else "", ""
+    if op.biased:
+        bias = _bias(op, onnx, next(rest), node.inputs[3 + op.masked].type, node.inputs[0].type)
+    arguments = [*inputs[:3], mask, next(rest) if op.slotted else "", bias]
     shared, repeated = _groups(op, node.inputs[0].type)
     return (
         onnx.op(
@@ -176,6 +185,13 @@ def _groups(op: "Attend | AttendCached", query: Type) -> tuple[int, int]:
     return prod(axis.size or 1 for axis in heads[:common]), prod(axis.size or 1 for axis in heads[common:])
 
 
+def _bias(op: "Attend | AttendCached", onnx: OnnxEmitter, name: str, bias: Type, query: Type) -> str:
+    """The bias in the order [heads.., queries, keys]."""
+    heads = query.axes[op.rank : -1]
+    (keys,) = bias.without((*(axis.name for axis in heads), op.queries))
+    return emit_aligned(onnx, name, bias, Type(bias.dtype, (*heads, bias.axis(op.queries), keys)))
+
+
 @types.rule(AttendCached)
 def _attend_cached_types(op: AttendCached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     query, _, value = inputs[:3]
@@ -184,14 +200,16 @@ def _attend_cached_types(op: AttendCached, inputs: tuple[Type, ...]) -> tuple[Ty
 
 @to_onnx.rule(AttendCached)
 def _attend_cached_onnx(op: AttendCached, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    query, key, value, keys, values, position, slots, *ancestors = inputs
+    query, key, value, keys, values, position, slots, *rest = inputs
+    bias = _bias(op, onnx, rest.pop(), node.inputs[-1].type, node.inputs[0].type) if op.biased else ""
     shared, repeated = _groups(op, node.inputs[0].type)
     return (
         onnx.op(
             "AttendCached",
             *(query, key, value, keys, values, position),
-            *(ancestors or [""]),
+            *(rest or [""]),
             slots,
+            bias,
             domain=DOMAIN,
             scale=op.scale,
             shared=shared,

@@ -1,7 +1,7 @@
 """For the target `native`: nodes that one operator of docs/kernels.md computes together become one node.
 
 Projections take what comes after them (an activation, a residual, a normalization) and those of one value are made at
-once. Attention without biases reads its keys as projections make them; in a step its caches stay where they are and are
+once. Attention reads its keys as projections make them; in a step its caches stay where they are and are
 written in place, and a beam that is reordered moves only the numbers of its ancestors. Anything else stays as it is.
 """
 
@@ -88,7 +88,7 @@ class _Cached:
 def _read_cached(decoder: Decoder, node: Node) -> _Cached | None:
     """The attention, if it looks at two caches that nothing else reads."""
     op, step = node.op, decoder.step
-    if not isinstance(op, Attention) or not _plain(op, node) or op.masks:
+    if not isinstance(op, Attention) or op.masks:
         return None
     producers = step.producers()
     keys, values = (producers.get(value.name) for value in node.inputs[1:3])
@@ -107,13 +107,17 @@ def _read_cached(decoder: Decoder, node: Node) -> _Cached | None:
             return None
     rows = tuple(name for name in ("batch", "beam", decoder.time) if name in node.inputs[0].type.names)
     shared = keys.outputs[0].type.names[len(rows) : -1]
-    fits = _reads(node.inputs[0].type, rows, shared) and keys.inputs[1].type.names[: len(rows)] == rows
+    query = node.inputs[0].type
+    fits = _reads(query, rows, shared) and keys.inputs[1].type.names[: len(rows)] == rows
+    fits = fits and _plain(op, node, query.names[len(rows) : -1])
     return _Cached(node, keys, values) if fits else None
 
 
-def _plain(op: Attention, node: Node) -> bool:
-    """Whether nothing is added to its scores."""
-    return op.edges == 0 and len(node.inputs) == 3 + op.masks
+def _plain(op: Attention, node: Node, heads: tuple[str, ...]) -> bool:
+    """Whether nothing is added to its scores but one bias by head, query and key."""
+    biases = [value.type.names for value in node.inputs[3 + op.masks :]]
+    fits = all(sorted(names) == sorted((*heads, op.queries, op.keys)) for names in biases)
+    return op.edges == 0 and len(biases) <= 1 and fits
 
 
 def _reads(query: Type, rows: tuple[str, ...], shared: tuple[str, ...]) -> bool:
@@ -126,7 +130,7 @@ def _reads(query: Type, rows: tuple[str, ...], shared: tuple[str, ...]) -> bool:
 def _slotted(decoder: Decoder) -> frozenset[str]:
     """The constants that are nothing but memories of attention, so that rows of the batch can find theirs."""
     memories = [
-        {value.name for value in node.inputs[1:]}
+        {value.name for value in node.inputs[1 : 3 + node.op.masks]}
         for node in decoder.step.nodes
         if isinstance(node.op, Attention) and _attends(node.op, node)
     ]
@@ -140,12 +144,14 @@ def _slotted(decoder: Decoder) -> frozenset[str]:
 
 def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """The names of the rows and of the shared heads, if `Attend` computes this attention."""
-    if not _plain(op, node) or op.window is not None or op.masks > 1:
+    if op.window is not None or op.masks > 1:
         return None
     query, key = (value.type for value in node.inputs[:2])
     rows = tuple(name for name in query.names[:-1] if name in ("batch", "beam", op.queries))
     shared = key.names[2:-1]
     if key.names[:2] != ("batch", op.keys) or not _reads(query, rows, shared) or rows[:1] != ("batch",):
+        return None
+    if not _plain(op, node, query.names[len(rows) : -1]):
         return None
     if op.masks and node.inputs[3].type.axes != key.axes[:2]:
         return None
@@ -325,8 +331,10 @@ class _Lowering:
             self.graph.inputs[1],
             self.slots,
             *([self.ancestors] if self.ancestors is not None else []),
+            *item.node.inputs[3:],
         )
-        self._emit(AttendCached(op.scale, shared, rank, item.keys.op.window), inputs, item.node)
+        biased = len(item.node.inputs) > 3
+        self._emit(AttendCached(op.scale, shared, rank, op.queries, item.keys.op.window, biased), inputs, item.node)
 
     def _heads(self, item: _Cached, type: Type | None = None) -> tuple[str, ...]:
         """The axes of the key, or of a value with the same rows, that are heads."""
@@ -338,9 +346,9 @@ class _Lowering:
         op = node.op
         if isinstance(op, Attention) and (found := _attends(op, node)) is not None:
             rows, shared = found
-            memory = node.inputs[1:3]
-            slotted = all(value.name in self.slotted for value in (*memory, *node.inputs[3:]))
-            attend = Attend(op.scale, shared, len(rows), op.causal, bool(op.masks), slotted)
+            slotted = all(value.name in self.slotted for value in node.inputs[1 : 3 + op.masks])
+            biased = len(node.inputs) > 3 + op.masks
+            attend = Attend(op.scale, shared, len(rows), op.queries, op.causal, bool(op.masks), biased, slotted)
             extra = [self.slots] if slotted and self.slots is not None else []
             self._emit(attend, (*node.inputs, *extra), node)
         elif isinstance(op, Embedding) and node.inputs[1].name in self.packable:

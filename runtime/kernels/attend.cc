@@ -20,6 +20,7 @@ struct Attend {
     const int64_t count = key.shape.at(0), keys = key.shape.at(1), rows = count * keys * queries.shared;
     const bool* mask = optional_input<bool>(context, 3, count * keys, "the mask's axes do not fit the key's");
     const Slots slots(context, 4, queries.batch, count);
+    const Bias bias(context, 5, queries, keys);
     require(keys > 0, "there are no keys to attend to");
     require(key.depth() == query.depth(), "query and key differ in depth");
     require(key.size() == rows * key.depth(), "the key's axes do not fit `shared`");
@@ -42,12 +43,12 @@ struct Attend {
                             queries.shared * key.depth(), queries.shared * value.depth(), key.depth(), value.depth(),
                             attributes.scale, seen.data(), ahead};
         if (head == first) fetch_rows(memory, seen);
-        attend(queries, sentence, head, memory, seen, every, scratch.data());
+        attend(queries, bias, sentence, head, memory, seen, every, scratch.data());
       }
     });
   }
 
-  void attend(const Queries& queries, int64_t sentence, int64_t head, const Memory& memory,
+  void attend(const Queries& queries, const Bias& bias, int64_t sentence, int64_t head, const Memory& memory,
               const std::vector<int64_t>& seen, const std::vector<int64_t>& every, float* scratch) const {
     Groups groups(routines, memory, static_cast<int64_t>(seen.size()), scratch);
     for (int64_t row = 0; row < queries.rows; ++row) {
@@ -57,7 +58,8 @@ struct Attend {
         if (end == seen.begin()) {
           attend_to_all(memory, out, every, scratch);
         } else {
-          groups.add(queries.query(sentence, row, head, r), out, seen.data(), end - seen.begin());
+          groups.add(queries.query(sentence, row, head, r), out, seen.data(), end - seen.begin(),
+                     bias.of(row, head, r), seen.data());
         }
       }
     }
@@ -69,7 +71,7 @@ struct Attend {
     const std::vector<float> zeros(static_cast<size_t>(memory.key_depth));
     const int64_t count = static_cast<int64_t>(every.size());
     Groups group(routines, memory, count, scratch);
-    group.add(zeros.data(), out, every.data(), count);
+    group.add(zeros.data(), out, every.data(), count, nullptr, nullptr);
     group.finish();
   }
 
@@ -89,7 +91,7 @@ const StepRoutines& step_routines() {
 }
 
 void add_attention(Ort::CustomOpDomain& domain) {
-  static const Operator<Attend> attend("Attend", {FLOAT, FLOAT, FLOAT, BOOL, INT64}, {FLOAT}, 3);
+  static const Operator<Attend> attend("Attend", {FLOAT, FLOAT, FLOAT, BOOL, INT64, FLOAT}, {FLOAT}, 3);
   domain.Add(&attend);
   add_cached_attention(domain);
 }

@@ -18,14 +18,18 @@ struct Memory {
 };
 
 // Queries that are computed together, so that they share what they read. Query i sees rows[i][0 .. count[i] - 1]; the
-// first `shared` of them, as far as it sees so many, are the same for all.
+// first `shared` of them, as far as it sees so many, are the same for all. bias[i], if it is not null, is added to its
+// scores: bias[i][places[i][j]] to that of its row j, or bias[i][j] where places[i] is null.
 struct Group {
   static constexpr int MOST = 4;
 
-  void add(const float* one_query, float* one_out, const int64_t* its_rows, int64_t its_count) {
+  void add(const float* one_query, float* one_out, const int64_t* its_rows, int64_t its_count, const float* its_bias,
+           const int64_t* its_places) {
     query[size] = one_query;
     out[size] = one_out;
     rows[size] = its_rows;
+    bias[size] = its_bias;
+    places[size] = its_places;
     count[size++] = its_count;
   }
   bool full() const { return size == MOST; }
@@ -36,6 +40,8 @@ struct Group {
   float* out[MOST];
   const int64_t* rows[MOST];
   int64_t count[MOST];
+  const float* bias[MOST];
+  const int64_t* places[MOST];
 };
 
 // How many floats `attend` needs to work with up to `keys` keys: it writes a vector more than there are.

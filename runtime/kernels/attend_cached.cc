@@ -94,6 +94,12 @@ struct AttendCached {
     const int64_t* ancestors = optional_input<int64_t>(context, 6, queries.batch * beam * position,
                                                        "there must be one ancestor for each position before");
     const int64_t count = window > 0 ? std::min(window, position + 1) : position + 1;
+    const Bias bias(context, 8, queries, count);
+    bool known = true;
+    for (int64_t i = 0; ancestors != nullptr && i < queries.batch * beam * position; ++i) {
+      known &= static_cast<uint64_t>(ancestors[i]) < static_cast<uint64_t>(beam);
+    }
+    require(known, "an ancestor is outside of the beam");
 
     for_each_head(context, queries, count, [&](int64_t sentence, int64_t first, int64_t last) {
       const int64_t own = sentence * beam, slot = slots[sentence];
@@ -110,7 +116,7 @@ struct AttendCached {
         for (int64_t hypothesis = 0; hypothesis < beam; ++hypothesis) {
           for (int64_t r = 0; r < queries.repeated; ++r) {
             groups.add(queries.query(sentence, hypothesis, head, r), queries.out(sentence, hypothesis, head, r),
-                       past.of(hypothesis), count);
+                       past.of(hypothesis), count, bias.of(hypothesis, head, r), nullptr);
           }
         }
         groups.finish();
@@ -127,7 +133,7 @@ struct AttendCached {
 
 void add_cached_attention(Ort::CustomOpDomain& domain) {
   static const Operator<AttendCached> cached(
-      "AttendCached", {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64}, {FLOAT}, 6);
+      "AttendCached", {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, FLOAT}, {FLOAT}, 6);
   domain.Add(&cached);
 }
 

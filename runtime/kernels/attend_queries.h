@@ -92,6 +92,31 @@ struct Queries {
   float* out_;
 };
 
+// What is added to the scores, [heads, queries, keys], or nothing.
+class Bias {
+ public:
+  Bias(Ort::KernelContext& context, size_t index, const Queries& queries, int64_t keys)
+      : keys_(keys), repeated_(queries.repeated) {
+    if (index >= context.GetInputCount() || context.GetInput(index) == nullptr) return;
+    const Tensor bias(context.GetInput(index));
+    require(bias.shape.size() == 3 && bias.shape[0] == queries.shared * queries.repeated && bias.shape[2] == keys,
+            "the bias is not [heads, queries, keys]");
+    queries_ = bias.shape[1];
+    require(queries_ > 0 && queries.rows % queries_ == 0, "the bias is for another number of queries");
+    data_ = bias.data;
+  }
+
+  // That of a row of a sentence, for each key; null if there is none.
+  const float* of(int64_t row, int64_t head, int64_t r) const {
+    if (data_ == nullptr) return nullptr;
+    return data_ + ((head * repeated_ + r) * queries_ + row % queries_) * keys_;
+  }
+
+ private:
+  const float* data_ = nullptr;
+  int64_t queries_ = 0, keys_, repeated_;
+};
+
 // Calls each(sentence, first head, end of heads) for all heads of all sentences, in parallel if that pays.
 template <typename Each>
 void for_each_head(Ort::KernelContext& context, const Queries& queries, int64_t keys, const Each& each) {
@@ -142,8 +167,9 @@ class Groups {
     group_.shared = shared;
   }
 
-  void add(const float* query, float* out, const int64_t* rows, int64_t count) {
-    group_.add(query, out, rows, count);
+  void add(const float* query, float* out, const int64_t* rows, int64_t count, const float* bias,
+           const int64_t* places) {
+    group_.add(query, out, rows, count, bias, places);
     if (group_.full()) finish();
   }
   void finish() {

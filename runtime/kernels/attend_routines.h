@@ -232,6 +232,13 @@ INLINE void score(const Memory& memory, const Group& group, float* const* scores
   }
 }
 
+void add_bias(const Group& group, int i, float* scores) {
+  const float* bias = group.bias[i];
+  const int64_t* places = group.places[i];
+  if (bias == nullptr) return;
+  for (int64_t j = 0; j < group.count[i]; ++j) scores[j] += bias[places == nullptr ? j : places[j]];
+}
+
 void attend(const Memory& memory, const Group& group, float* scratch) {
   static_assert(Group::MOST == 4, "score and mix have code for so many queries");
   float* weights[Group::MOST];
@@ -240,6 +247,7 @@ void attend(const Memory& memory, const Group& group, float* scratch) {
   for (int i = 0; i < group.size; ++i) most = group.count[i] > most ? group.count[i] : most;
   for (int i = 0; i < group.size; ++i) weights[i] = scratch + i * (scratch_size(most) / Group::MOST);
   score<Group::MOST>(memory, group, weights);
+  for (int i = 0; i < group.size; ++i) add_bias(group, i, weights[i]);
   for (int i = 0; i < group.size; ++i) factors[i] = 1.0f / to_weights(weights[i], group.count[i]);
   mix<Group::MOST>(memory, group, weights, factors);
 }

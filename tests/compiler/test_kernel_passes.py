@@ -80,6 +80,14 @@ def test_a_window_stays_in_its_cache(tmp_path: Path) -> None:
     assert ops and all(op.window == 3 for op in ops)
 
 
+@pytest.mark.parametrize("name", ["t5", "positions/alibi", "positions/relative"])
+def test_a_bias_of_heads_and_distances_is_added_by_the_kernels(name: str, tmp_path: Path) -> None:
+    decoder = lowered(name, tmp_path)
+    assert not {"attention", "append"} & set(kinds(decoder.prepare) + kinds(decoder.step))
+    ops = [node.op for node in decoder.step.nodes if isinstance(node.op, AttendCached)]
+    assert ops and all(op.biased for op in ops)
+
+
 def test_a_language_model_has_no_ancestors(tmp_path: Path) -> None:
     resident = lowered("llama", tmp_path, "text").resident
     assert resident is not None and resident.ancestors is None and len(resident.caches) == 2 * LAYERS

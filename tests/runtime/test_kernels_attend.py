@@ -26,18 +26,28 @@ def floats(rng: Rng, *shape: int) -> NDArray[np.float32]:
     return rng.normal(0, 1, shape).astype(FLOAT)
 
 
-def attention(query: Array, key: Array, value: Array, seen: Array, scale: float) -> NDArray[np.float64]:
+def attention(
+    query: Array, key: Array, value: Array, seen: Array, scale: float, bias: Array | float = 0.0
+) -> NDArray[np.float64]:
     """Of queries [n, d_k] to keys [n, keys, d_k], where seen [n, keys]; in float64."""
-    scores = scale * np.einsum("nd,nkd->nk", query.astype(np.float64), key)
+    scores = scale * np.einsum("nd,nkd->nk", query.astype(np.float64), key) + bias
     scores = np.where(seen, scores, -1e300)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return np.einsum("nk,nkd->nd", weights / weights.sum(-1, keepdims=True), value.astype(np.float64))
 
 
 def plain_attend(
-    query: Array, key: Array, value: Array, mask: Array | None, slots: Array | None, *, scale: float, causal: bool
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    slots: Array | None,
+    bias: Array | None = None,
+    *,
+    scale: float,
+    causal: bool,
 ) -> NDArray[np.float64]:
-    """Attend for a query [batch, rows, S, R, d_k]."""
+    """Attend for a query [batch, rows, S, R, d_k] and a bias [S, R, rows, keys]."""
     batch, rows, shared, repeated = query.shape[:4]
     keys = key.shape[1]
     result = np.zeros((batch, rows, shared, repeated, value.shape[-1]))
@@ -48,7 +58,8 @@ def plain_attend(
             seen = np.array([bool(flag) and i <= row for i, flag in enumerate(seen.tolist())])
         one_key, one_value = key[slot][None, :, s], value[slot][None, :, s]
         for r in range(repeated):
-            result[b, row, s, r] = attention(query[b, row, s, r][None], one_key, one_value, seen[None], scale)[0]
+            one, added = query[b, row, s, r][None], 0.0 if bias is None else bias[s, r, row]
+            result[b, row, s, r] = attention(one, one_key, one_value, seen[None], scale, added)[0]
     return result
 
 
@@ -58,16 +69,17 @@ def test_attend_is_attention(seed: int) -> None:
     batch, rows, shared, repeated = (int(rng.integers(1, most)) for most in (4, 12, 4, 4))
     depth, value_depth = (int(size) for size in rng.choice([1, 3, 7, 8, 16, 20, 33, 64, 80, 128, 130], 2))
     keys = int(rng.choice([1, 2, 15, 16, 17, 31, 70]))
-    causal, has_mask, has_slots = (bool(flag) for flag in rng.random(3) < 0.5)
+    causal, has_mask, has_slots, has_bias = (bool(flag) for flag in rng.random(4) < 0.5)
     slots = rng.integers(0, 5, batch) if has_slots else None
     count = 5 if has_slots else batch
     query = floats(rng, batch, rows, shared, repeated, depth)
     key, value = floats(rng, count, keys, shared, depth), floats(rng, count, keys, shared, value_depth)
     mask = rng.random((count, keys)) < 0.7 if has_mask else None
-    inputs = [query, key, value, mask, slots]
+    bias = floats(rng, shared, repeated, rows, keys) * has_bias
+    inputs = [query, key, value, mask, slots, bias.reshape(-1, rows, keys) if has_bias else None]
     more: dict[str, Any] = {"scale": depth**-0.5, "shared": shared, "repeated": repeated, "rank": 2, "causal": causal}
     [result] = run_node("Attend", inputs, [FLOAT], threads=int(rng.integers(1, 3)), **{**more, "causal": int(causal)})
-    expected = plain_attend(query, key, value, mask, slots, scale=depth**-0.5, causal=causal)
+    expected = plain_attend(query, key, value, mask, slots, bias, scale=depth**-0.5, causal=causal)
     assert result.shape == expected.shape
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=3e-6)
 
@@ -161,12 +173,21 @@ class Cached:
     """A session of AttendCached with its two caches; they are kept over calls."""
 
     def __init__(
-        self, caches: list[Array], *, repeated: int, window: int, ancestors: bool, slots: bool, threads: int = 1
+        self,
+        caches: list[Array],
+        *,
+        repeated: int,
+        window: int,
+        ancestors: bool,
+        slots: bool,
+        bias: bool = False,
+        threads: int = 1,
     ) -> None:
         names = ["query", "key", "value", "key_cache", "value_cache", "position"]
         kinds: dict[str, Any] = dict.fromkeys(names, FLOAT) | {"position": ID}
-        kinds |= ({"ancestors": ID} if ancestors else {}) | ({"slots": ID} if slots else {})
-        inputs = [*names, "ancestors" if ancestors else "", *(["slots"] if slots else [])]
+        optional = {"ancestors": (ID, ancestors), "slots": (ID, slots), "bias": (FLOAT, bias)}
+        kinds |= {name: kind for name, (kind, given) in optional.items() if given}
+        inputs = [*names, *(name if given else "" for name, (_, given) in optional.items())]
         self.caches = caches
         shared = caches[0].shape[-2]
         one = node("AttendCached", inputs, ["y"], scale=0.2, shared=shared, repeated=repeated, window=window)
@@ -183,24 +204,27 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int) -> None:
     rng = np.random.default_rng(seed)
     batch, beam, shared, repeated = (int(rng.integers(1, most)) for most in (4, 6, 4, 4))
     depth, value_depth = (int(size) for size in rng.choice([1, 5, 16, 24, 64, 72], 2))
-    has_ancestors, has_slots = (bool(flag) for flag in rng.random(2) < 0.6)
+    has_ancestors, has_slots, has_bias = (bool(flag) for flag in rng.random(3) < 0.6)
     window, capacity, steps = int(rng.choice([0, 0, 1, 6, 20])), 40, int(rng.choice([3, 20, 38]))
     slots = rng.permutation(5)[:batch] if has_slots else np.arange(batch)
     count = 5 if has_slots else batch
     key, value = floats(rng, steps, batch, beam, shared, depth), floats(rng, steps, batch, beam, shared, value_depth)
     caches = [np.full((count, capacity, beam, shared, d), np.nan, FLOAT) for d in (depth, value_depth)]
     ancestors = np.zeros((batch, beam, 0), ID)
-    step = Cached(caches, repeated=repeated, window=window, ancestors=has_ancestors, slots=has_slots)
+    step = Cached(caches, repeated=repeated, window=window, ancestors=has_ancestors, slots=has_slots, bias=has_bias)
     for position in range(steps):
         query = floats(rng, batch, beam, shared, repeated, depth)
-        more = ({"ancestors": ancestors} if has_ancestors else {}) | ({"slots": slots} if has_slots else {})
+        bias = floats(rng, shared * repeated, 1, min(window or position + 1, position + 1))
+        optional = {"ancestors": (ancestors, has_ancestors), "slots": (slots, has_slots), "bias": (bias, has_bias)}
+        more = {name: array for name, (array, given) in optional.items() if given}
         result = step(query=query, key=key[position], value=value[position], position=np.array(position), **more)
         checked = (batch, beam, shared, repeated) if position % 9 == 0 or position == steps - 1 else (0,) * 4
         for b, w, s, r in np.ndindex(checked):
             own = [*(ancestors[b, w] if has_ancestors else [w] * position), w]
             rows = [(i, b, own[i], s) for i in range(position + 1) if not window or i > position - window]
             keys, values = (np.array([array[row] for row in rows])[None] for array in (key, value))
-            expected = attention(query[b, w, s, r][None], keys, values, np.ones((1, len(rows)), FLAG), 0.2)
+            seen, added = np.ones((1, len(rows)), FLAG), bias[s * repeated + r] if has_bias else 0.0
+            expected = attention(query[b, w, s, r][None], keys, values, seen, 0.2, added)
             np.testing.assert_allclose(result[b, w, s, r], expected[0], rtol=1e-5, atol=3e-6)
         parents = rng.integers(0, beam, (batch, beam))
         ancestors = np.take_along_axis(
@@ -240,3 +264,12 @@ def test_attend_cached_refuses_a_full_cache() -> None:
     rows = {name: np.zeros((1, 2, 2, 8), FLOAT) for name in ("query", "key", "value")}
     with pytest.raises(Exception, match="the cache is full"):
         step(position=np.array(4), **rows)
+
+
+def test_attend_cached_refuses_ancestors_that_are_not_in_the_beam() -> None:
+    caches = [np.zeros((1, 4, 2, 2, 8), FLOAT) for _ in range(2)]
+    step = Cached(caches, repeated=1, window=0, ancestors=True, slots=False)
+    rows = {name: np.zeros((1, 2, 2, 8), FLOAT) for name in ("query", "key", "value")}
+    for wrong in (-1, 2, 2**40):
+        with pytest.raises(Exception, match="an ancestor is outside of the beam"):
+            step(position=np.array(1), ancestors=np.array([[[0], [wrong]]]), **rows)
