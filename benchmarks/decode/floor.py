@@ -49,9 +49,14 @@ def _graphs(graph: Any) -> Iterator[Any]:
                 yield from _graphs(attribute.g)
 
 
+def _constants(model: onnx.ModelProto) -> list[Any]:
+    """The constants of all graphs; each name is there once."""
+    return [tensor for graph in _graphs(model.graph) for tensor in graph.initializer]
+
+
 def _width(node: Any, model: onnx.ModelProto) -> int | None:
     """How many numbers of a row the node multiplies with weights, or None if it is no such product."""
-    shapes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in _constants(model)}
     if node.op_type == "Project":
         shape = shapes[node.input[4]]
         return shape[1] * _INT8_GROUP if len(shape) == 4 else shape[1]
@@ -100,6 +105,6 @@ def _repeated(model: onnx.ModelProto, products: list[Any]) -> onnx.ModelProto:
             *(helper.make_tensor_value_info(f"x_{width}", TensorProto.FLOAT, ["rows", width]) for width in widths),
         ],
         [helper.make_tensor_value_info("rounds", TensorProto.INT64, [])],
-        [tensor for tensor in model.graph.initializer if tensor.name in names],
+        [tensor for tensor in _constants(model) if tensor.name in names],
     )
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
