@@ -39,8 +39,6 @@ def main() -> None:
         results = json.loads(arguments.read.read_text(encoding="utf-8"))
     else:
         results = measure(arguments)
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if arguments.plots is not None:
         draw(results, arguments.plots)
 
@@ -66,14 +64,16 @@ def parse() -> argparse.Namespace:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The timings and footprints of the chosen rows; each is printed as it is found."""
-    timings, footprints = list[dict[str, Any]](), list[dict[str, Any]]()
+    """The timings and footprints of the chosen rows; each is printed as it is found, and a row done is written."""
+    results: dict[str, Any] = {"machine": machine(arguments), "timings": [], "footprints": []}
     for row in chosen_rows(arguments.rows):
         with tempfile.TemporaryDirectory() as name:
-            timings += [timing.as_json() for timing in time_row(row, Path(name), arguments)]
+            results["timings"] += [timing.as_json() for timing in time_row(row, Path(name), arguments)]
             if not arguments.no_footprint:
-                footprints.append(footprint(row, Path(name), arguments))
-    return {"machine": machine(arguments), "timings": timings, "footprints": footprints}
+                results["footprints"].append(footprint(row, Path(name), arguments))
+        if arguments.json is not None:
+            arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return results
 
 
 def time_row(row: Row, folder: Path, arguments: argparse.Namespace) -> list[Timing]:
