@@ -19,11 +19,6 @@ from xformc.runtime.manifest import MODEL_NAME, Target
 
 MAX_THREADS = 1024
 _FATAL_ONLY = 4
-_WAITING = {"intra_op.spin_duration_us": "30", "force_spinning_stop": "1"}
-"""How a thread without work waits for more: actively, but only as long as waking it would take, and only within a call.
-
-More takes time from the core's other thread and from other programs. An older ONNX Runtime passes over the first.
-"""
 
 
 @dataclass(frozen=True)
@@ -135,8 +130,6 @@ def open_model(path: Path, threads: int | None = None, target: Target = "portabl
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
     options.enable_mem_pattern = False  # a step's shapes come once; planning memory for each costs more than it saves
-    for name, value in _WAITING.items():
-        options.add_session_config_entry(f"session.{name}", value)
     if target == "native":
         options.register_custom_ops_library(str(library_for(str(path)).path))
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
