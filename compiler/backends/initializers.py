@@ -16,6 +16,7 @@ from xformc.compiler.backends import forms
 from xformc.compiler.backends.forms import BITS, FORMS, SCALE, Form
 from xformc.compiler.graph.graph import Parameter
 from xformc.compiler.graph.precision import Precision
+from xformc.compiler.ops.kernels import DOMAIN
 from xformc.errors import UserError
 
 INLINE_BYTES = 4 * 2**20
@@ -174,10 +175,15 @@ def _place(graph: onnx.GraphProto, name: str, tensor: TensorProto) -> None:
     """Add a tensor to the graph, or to those inside it that use it where only they do.
 
     ONNX Runtime arranges the constants of a graph and of the one around it for its products, but none from farther out:
-    a graph deeper inside gets the tensor itself, or the same bytes under another name.
+    a graph deeper inside gets the tensor itself, or the same bytes under another name. Kernels of our own need nothing
+    arranged, and a second name would be a second mapping.
     """
-    users = [(depth, inner) for depth, inner in _graphs(graph) if any(name in node.input for node in inner.node)]
-    deep = [inner for depth, inner in users if depth >= _TOO_DEEP]
+    users = [
+        (depth, inner, all(node.domain == DOMAIN for node in inner.node if name in node.input))
+        for depth, inner in _graphs(graph)
+        if any(name in node.input for node in inner.node)
+    ]
+    deep = [inner for depth, inner, own in users if depth >= _TOO_DEEP and not own]
     if len(deep) < len(users) or not users:
         graph.initializer.append(tensor)
     for index, inner in enumerate(deep):
