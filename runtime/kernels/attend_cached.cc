@@ -75,16 +75,23 @@ class Past {
 
 struct AttendCached {
   explicit AttendCached(const OrtKernelInfo* info)
-      : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {}
+      : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {
+    for (const size_t cache : {3, 4}) {
+      int constant = 0;
+      Ort::ConstKernelInfo(info).GetTensorConstantInput(cache, &constant);
+      require(constant == 0, "a constant cannot be a cache");
+    }
+  }
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
     const Tensor query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2));
     const CacheView keys(context.GetInput(3), attributes.shared, key.depth());
     const CacheView values(context.GetInput(4), attributes.shared, value.depth());
-    const int64_t position = *context.GetInput(5).GetTensorData<int64_t>();
+    const auto position = single<int64_t>(context, 5);
     const Queries queries(context, attributes, query, value.depth());
     const Slots slots(context, 7, queries.batch, keys.shape[0]);
+    require(slots.differ(queries.batch), "two sentences have the same slot");
     const int64_t beam = keys.beam(), newest = queries.batch * beam * queries.shared;
     require(queries.rows == beam || queries.batch == 0, "the cache was made for another number of hypotheses");
     require(std::equal(keys.shape.begin(), keys.shape.begin() + 3, values.shape.begin()), "the caches differ in shape");

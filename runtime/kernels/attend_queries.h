@@ -18,6 +18,7 @@ struct AttendAttributes {
     scale = info.GetAttribute<float>("scale");
     shared = info.GetAttribute<int64_t>("shared");
     repeated = info.GetAttribute<int64_t>("repeated");
+    require(shared >= 1 && repeated >= 1, "`shared` and `repeated` must be at least 1");
   }
 
   float scale;
@@ -26,7 +27,9 @@ struct AttendAttributes {
 
 // A float32 input that is [batch, .., depth].
 struct Tensor {
-  explicit Tensor(const Ort::ConstValue& value) : shape(shape_of(value)), data(value.GetTensorData<float>()) {}
+  explicit Tensor(const Ort::ConstValue& value) : shape(shape_of(value)), data(value.GetTensorData<float>()) {
+    require(shape.size() >= 2, "queries, keys, values and biases have at least two axes");
+  }
 
   int64_t depth() const { return shape.back(); }
   int64_t size() const { return product(shape, 0, shape.size()); }
@@ -57,6 +60,14 @@ class Slots {
 
   int64_t operator[](int64_t sentence) const { return slots_ == nullptr ? sentence : slots_[sentence]; }
 
+  // Whether no two sentences have the same.
+  bool differ(int64_t batch) const {
+    if (slots_ == nullptr) return true;
+    std::vector<int64_t> sorted(slots_, slots_ + batch);
+    std::sort(sorted.begin(), sorted.end());
+    return std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  }
+
  private:
   const int64_t* slots_;
 };
@@ -66,9 +77,11 @@ struct Queries {
   Queries(Ort::KernelContext& context, const AttendAttributes& attributes, const Tensor& query, int64_t value_depth_)
       : batch(query.shape.at(0)), shared(attributes.shared), repeated(attributes.repeated), depth(query.depth()),
         value_depth(value_depth_), query_(query.data) {
-    const int64_t row = batch * shared * repeated * depth;
-    rows = row == 0 ? 0 : query.size() / row;
-    require(rows * row == query.size(), "the query's axes do not fit `shared` and `repeated`");
+    require(depth >= 1, "the query has no depth");
+    const int64_t heads = query.size() == 0 ? 0 : query.size() / batch / depth;
+    require(heads % shared == 0 && heads / shared % repeated == 0,
+            "the query's axes do not fit `shared` and `repeated`");
+    rows = heads / shared / repeated;
     Shape shape = query.shape;
     shape.back() = value_depth;
     out_ = context.GetOutput(0, shape).GetTensorMutableData<float>();

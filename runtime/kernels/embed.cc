@@ -28,6 +28,7 @@ struct Embed {
     if (precision_ == Precision::int8) {
       require(context.GetInputCount() == 3, "Embed: int8 needs a scale");
       const Ort::ConstValue scales = context.GetInput(2);
+      require(static_cast<const OrtValue*>(scales) != nullptr, "Embed: int8 needs a scale");
       const int64_t panels = vocabulary / PANEL;
       vocabulary = static_cast<int64_t>(scales.GetTensorTypeAndShapeInfo().GetElementCount());
       require((vocabulary + PANEL - 1) / PANEL == panels, "Embed: scale does not have one number for each row");

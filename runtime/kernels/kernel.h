@@ -39,6 +39,16 @@ inline void require(bool condition, const char* message) {
   if (!condition) fail(message);
 }
 
+// The only number of an input.
+template <typename T>
+T single(const Ort::KernelContext& context, size_t index) {
+  const Ort::ConstValue value = context.GetInput(index);
+  if (value.GetTensorTypeAndShapeInfo().GetElementCount() != 1) {
+    fail("input " + std::to_string(index) + " is not one number");
+  }
+  return *value.GetTensorData<T>();
+}
+
 using Element = ONNXTensorElementDataType;
 constexpr Element FLOAT = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
 constexpr Element INT64 = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;

@@ -30,6 +30,7 @@ int64_t panel_bytes(Precision precision, int64_t depth) {
 }
 
 const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int64_t outputs, int64_t depth) {
+  require(static_cast<const OrtValue*>(weight) != nullptr, "a weight is missing");
   const auto info = weight.GetTensorTypeAndShapeInfo();
   const int64_t panels = (outputs + PANEL - 1) / PANEL;
   const Shape shape =

@@ -75,6 +75,7 @@ struct Project {
   explicit Project(const OrtKernelInfo* raw) : routines_(routines()) {
     const Ort::ConstKernelInfo info(raw);
     depth_ = info.GetAttribute<int64_t>("depth");
+    require(depth_ >= 0, "Project: depth is negative");
     const auto parts = info.GetAttribute<int64_t>("parts");
     const auto ranks = info.GetAttributes<int64_t>("ranks");
     const auto sizes = info.GetAttributes<int64_t>("sizes");
@@ -92,6 +93,7 @@ struct Project {
                          info.GetAttribute<std::string>("norm"), "norm");
     if (norm_ != Norm::none) epsilon_ = info.GetAttribute<float>("epsilon");
     require(parts >= 1 && static_cast<int64_t>(ranks.size()) == parts, "Project: ranks has one number for each part");
+    for (const int64_t size : sizes) require(size >= 1, "Project: a part has no outputs");
     size_t next = 0;
     for (const int64_t rank : ranks) {
       require(rank >= 0 && next + rank <= sizes.size(), "Project: ranks and sizes do not fit");
@@ -141,15 +143,19 @@ struct Project {
       size_t next = FIRST_PART;
       require(context.GetInputCount() == FIRST_PART + parts.size() * (1 + int8 + kernel.bias_),
               "Project: the number of inputs does not fit parts, precision and bias");
+      require(context.GetOutputCount() == parts.size(), "Project: there must be one output for each part");
       for (size_t i = 0; i < parts.size(); ++i) {
         Part& part = parts[i];
         part.weight = bind_weight(context.GetInput(next++), kernel.precision_, part.outputs, depth);
         if (int8) part.scale = bind_floats(next++, part.outputs, "Project: scale needs one number for each output");
         require(!int8 || part.scale != nullptr, "Project: int8 needs a scale for each part");
         if (kernel.bias_) part.bias = bind_floats(next++, part.outputs, "Project: bias needs one number for each output");
+        require(!kernel.bias_ || part.bias != nullptr, "Project: a bias is missing");
         Shape shape = leading;
         shape.insert(shape.end(), part.axes.begin(), part.axes.end());
-        part.y = context.GetOutput(i, shape).GetTensorMutableData<float>();
+        auto output = context.GetOutput(i, shape);
+        require(static_cast<OrtValue*>(output) != nullptr, "Project: no output may be left out");
+        part.y = output.GetTensorMutableData<float>();
       }
     }
 

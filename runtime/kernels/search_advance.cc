@@ -14,11 +14,13 @@ constexpr int64_t FINISHED_SHARE = 8;  // the search goes on while less than a s
 
 struct Inputs {
   explicit Inputs(const Ort::KernelContext& context_)
-      : context(context_), width(*ids(0)), end_token(*ids(1)), length_penalty(*floats(2)), position(*ids(3)),
+      : context(context_), width(single<int64_t>(context, 0)), end_token(single<int64_t>(context, 1)),
+        length_penalty(single<float>(context, 2)), position(single<int64_t>(context, 3)),
         done(context.GetInput(4).GetTensorData<bool>()), limit(ids(5)), scores(floats(6)), next_tokens(ids(7)),
         parents(ids(8)), tokens(ids(9)), ancestors(ids(10)), pool_tokens(ids(11)), pool_lengths(ids(12)),
         pool_scores(floats(13)), found(ids(14)) {
     const Shape shape = shape_of(context.GetInput(9));
+    require(width >= 1, "the beam's width must be at least 1");
     batch = shape.at(0);
     length = shape.back();
     for (size_t i : {4, 5, 14}) check(i, {batch});

@@ -75,12 +75,13 @@ struct Candidates {
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
     const Ort::ConstValue logits = context.GetInput(0), scores = context.GetInput(1);
-    const int64_t count = 2 * *context.GetInput(2).GetTensorData<int64_t>();
+    const int64_t count = 2 * single<int64_t>(context, 2);
     const Shape shape = shape_of(scores), whole = shape_of(logits);
-    const int64_t batch = shape.at(0), beam = shape.at(1), vocabulary = whole.back();
+    require(shape.size() == 2 && whole.size() == 4, "logits and scores do not fit");
+    const int64_t batch = shape[0], beam = shape[1], vocabulary = whole[3];
+    require(whole == Shape{batch, beam, 1, vocabulary}, "logits and scores do not fit");
     require(count >= 2, "the beam's width must be at least 1");
     require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
-    require(product(whole, 0, whole.size()) == batch * beam * vocabulary, "logits and scores do not fit");
     const float* score = scores.GetTensorData<float>();
     float* out = context.GetOutput(0, {batch, count}).GetTensorMutableData<float>();
     int64_t* tokens = context.GetOutput(1, {batch, count}).GetTensorMutableData<int64_t>();
