@@ -6,7 +6,8 @@ ENGINE was built of the weights of RUN, by a spec that extends transformer_base 
 CTranslate2 gets the same weights in the same precision and the same SentencePiece model. Each is first tried on some
 lines with all threads for one batch and with one thread for each of as many batches, CTranslate2 also with
 CT2_FORCE_CPU_ISA=AVX512 and with batches of three sizes, and then translates the whole file in its best setting, in
-turns; times are medians. Empty lines are left out.
+turns; times are medians. Empty lines are left out. With --hugging-face, Hugging Face's Marian with the same weights in
+float32 takes turns too, run by transformers and, where optimum-onnx is installed, by ONNX Runtime.
 """
 
 import argparse
@@ -14,17 +15,20 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.decode.child import Child
-from benchmarks.decode.engines import write_peer
+from benchmarks.decode.engines import limited, write_peer
 from benchmarks.decode.speed import SETTINGS
 from xformc.compiler import compile_spec
-from xformc.compiler.spec import load_spec
+from xformc.compiler.spec import Spec, load_spec
 from xformc.compiler.weights import load_weights
 from xformc.runtime import Engine, SearchArguments, load
 from xformc.runtime.lines import read_text_file
@@ -43,6 +47,14 @@ class Setting:
     child: str
     workers: int
     batch_tokens: int
+
+
+@dataclass(frozen=True)
+class Player:
+    """One that is timed: its best setting in words, and how it translates lines: the seconds, and the translations."""
+
+    setting: str
+    translate: Callable[[list[str]], tuple[float, list[str]]]
 
 
 class Peer:
@@ -93,8 +105,9 @@ def main() -> None:
     parser.add_argument("reference", type=Path)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--longest", type=int, help="tokens of an output, for both; if left out, the usual of each")
+    parser.add_argument("--longest", type=int, help="tokens of an output, for all; if left out, the usual of each")
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer")
+    parser.add_argument("--hugging-face", action="store_true", help="transformers and optimum, for the record")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     sources, references = read_text_file(arguments.source), read_text_file(arguments.reference)
@@ -102,48 +115,84 @@ def main() -> None:
     lines, references = map(list, zip(*pairs, strict=True))
     with tempfile.TemporaryDirectory() as folder:
         results = compare(arguments, lines, references, Path(folder))
-    print(f"{'':12} {'seconds':>8} {'sentences/s':>12} {'BLEU':>6} {'chrF2':>6}  setting")
-    for name in ("xformc", "ctranslate2"):
-        one = results[name]
+    print(f"{'':12} {'seconds':>8} {'sentences/s':>12} {'BLEU':>6} {'chrF2':>6} {'same':>7}  setting")
+    for name, one in results.items():
         rate = f"{one['seconds']:8.2f} {len(lines) / one['seconds']:12.1f}"
         bleu = "none" if one["bleu"] is None else f"{one['bleu']:.2f}"
-        print(f"{name:12} {rate} {bleu:>6} {one['chrf']:6.2f}  {one['setting']}")
-    print(f"{results['same']:,} of {len(lines):,} translations are the same")
+        print(f"{name:12} {rate} {bleu:>6} {one['chrf']:6.2f} {one['same']:7,}  {one['setting']}")
+    print(f"same: translations of {len(lines):,} that are equal to xformc's")
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        arguments.json.write_text(json.dumps({"lines": len(lines), **results}, indent=1) + "\n", encoding="utf-8")
 
 
-def compare(arguments: argparse.Namespace, lines: list[str], references: list[str], folder: Path) -> dict[str, Any]:
-    """Both on all lines in turns, each in its best setting."""
+def compare(
+    arguments: argparse.Namespace, lines: list[str], references: list[str], folder: Path
+) -> dict[str, dict[str, Any]]:
+    """All on all lines in turns, each in its best setting: seconds, measures and equal translations by name."""
     engine = load(arguments.engine, threads=arguments.threads)
     tokenizer = one_tokenizer(engine, arguments.engine)
     spec = load_spec(arguments.engine / "spec.yaml")
     weights = load_weights(arguments.run, compile_spec(spec))
+    tried, players = lines[:TRIED_LINES], dict[str, Player]()
+    if arguments.hugging_face:
+        players = hugging_face(spec, weights, engine, arguments, tried, folder / "onnx")
     write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces_of(tokenizer, engine))
     peer = Peer(engine, folder / "peer", tokenizer, arguments.threads, arguments.longest)
-    tried = lines[:TRIED_LINES]
     workers = min(
         (1, arguments.threads),
         key=lambda count: min(ours(engine, tried, count, arguments.longest)[0] for _ in range(2)),
     )
     setting = peer.best(tried)
-    times: dict[str, list[float]] = {"xformc": [], "ctranslate2": []}
-    texts = dict[str, list[str]]()
-    for _ in range(arguments.rounds):
-        for name, run in (
-            ("xformc", lambda: ours(engine, lines, workers, arguments.longest)),
-            ("ctranslate2", lambda: peer.translate(setting, lines)),
-        ):
-            seconds, texts[name] = run()
-            times[name].append(seconds)
+    players = {
+        "xformc": Player(f"{workers} workers", partial(ours, engine, workers=workers, longest=arguments.longest)),
+        "ctranslate2": Player(str(setting), partial(peer.translate, setting)),
+        **players,
+    }
+    times, texts = take_turns(players, lines, arguments.rounds)
     peer.close()
     bleu = make_bleu(arguments.tokenize)
-    results: dict[str, Any] = {"same": sum(map(str.__eq__, texts["xformc"], texts["ctranslate2"])), "lines": len(lines)}
-    described = {"xformc": f"{workers} workers", "ctranslate2": str(setting)}
-    for name, translated in texts.items():
-        scores = {measure.key: measure.value for measure in translation_measures(translated, [references], bleu)}
-        results[name] = {"seconds": statistics.median(times[name]), "setting": described[name], **scores}
-    return results
+    return {
+        name: {
+            "seconds": statistics.median(times[name]),
+            "setting": players[name].setting,
+            "same": sum(map(str.__eq__, texts["xformc"], translated)),
+            **{measure.key: measure.value for measure in translation_measures(translated, [references], bleu)},
+        }
+        for name, translated in texts.items()
+    }
+
+
+def take_turns(
+    players: Mapping[str, Player], lines: list[str], rounds: int
+) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
+    """The seconds of each player in each round, and its translations."""
+    times: dict[str, list[float]] = {name: [] for name in players}
+    texts = dict[str, list[str]]()
+    for _ in range(rounds):
+        for name, player in players.items():
+            seconds, texts[name] = player.translate(lines)
+            times[name].append(seconds)
+    return times, texts
+
+
+def hugging_face(
+    spec: Spec,
+    weights: Mapping[str, np.ndarray],
+    engine: Engine,
+    arguments: argparse.Namespace,
+    tried: list[str],
+    folder: Path,
+) -> dict[str, Player]:
+    """Hugging Face's model by what runs it, each with the batches that are fastest for it."""
+    from benchmarks.hugging_face import load_translators
+
+    search, longest = engine.manifest.search, arguments.longest
+    options = limited(search, search.beam_width, longest) if longest else search
+    players = dict[str, Player]()
+    for name, translator in load_translators(spec, weights, engine, options, arguments.threads, folder).items():
+        tokens = translator.best(tried, PEER_BATCH_TOKENS)
+        players[name] = Player(f"float32, batches of {tokens} tokens", partial(translator.translate, tokens))
+    return players
 
 
 def ours(engine: Engine, lines: Sequence[str], workers: int, longest: int | None) -> tuple[float, list[str]]:
