@@ -73,7 +73,7 @@ class Translator:
 
     def _search(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
         """The best hypothesis of each row of source ids: the begin token, ids, the end token, padding."""
-        source = torch.from_numpy(pad(rows))
+        source = torch.tensor(pad(rows))
         limit = output_limit(self._options, source.shape[1])
         with torch.inference_mode():
             found = self._model.generate(source, attention_mask=(source != PAD).long(), max_new_tokens=limit)
@@ -104,9 +104,7 @@ def installed() -> list[str]:
     try:
         import_module("optimum.onnxruntime")
     except ImportError as error:
-        print(
-            f"note: without optimum-onnx ({error}), which xformc[peers-onnx] has, for transformers 4", file=sys.stderr
-        )
+        print(f"note: without optimum-onnx ({error}); xformc[peers-onnx] has it, for transformers 4", file=sys.stderr)
         return ["transformers"]
     return ["transformers", "optimum"]
 
@@ -144,7 +142,7 @@ def marian(spec: Spec, weights: Mapping[str, np.ndarray], positions: int) -> Any
     )
     model: Any = transformers.MarianMTModel(config).eval()
     arrays = dict(_arrays(weights, layers, positions))
-    model.load_state_dict({name: torch.from_numpy(np.array(array, np.float32)) for name, array in arrays.items()})
+    model.load_state_dict({name: torch.tensor(np.asarray(array, np.float32)) for name, array in arrays.items()})
     for module in model.modules():
         if isinstance(module, torch.nn.LayerNorm):
             module.eps = EPSILON
@@ -153,13 +151,11 @@ def marian(spec: Spec, weights: Mapping[str, np.ndarray], positions: int) -> Any
 
 def onnx_model(model: Any, threads: int, folder: Path) -> Any:
     """The same model on ONNX Runtime by way of optimum, with its caches, written into the new `folder`."""
-    import onnxruntime
-
     # From the model in memory: what is loaded from a file would have Marian's own positions and epsilon.
     import_module("optimum.exporters.onnx").onnx_export_from_model(
         model, output=folder, task="text2text-generation-with-past", do_validation=False
     )
-    session = onnxruntime.SessionOptions()
+    session: Any = import_module("onnxruntime").SessionOptions()
     session.intra_op_num_threads = threads
     return import_module("optimum.onnxruntime").ORTModelForSeq2SeqLM.from_pretrained(folder, session_options=session)
 
