@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ from tiny_engine import SENTENCES
 from xformc.compiler.build import build_engine
 from xformc.errors import UserError
 from xformc.runtime import Engine, load
-from xformc.runtime.measure import measure_latency, measure_throughput, peak_memory, quantile, timed_load
+from xformc.runtime.measure import measure_latency, measure_throughput, quantile, timed_load
 from xformc.runtime.stream import Batching
 from xformc.runtime.workload import random_workload, text_workload
 
@@ -19,10 +21,15 @@ def test_quantiles_are_those_of_the_sorted_values() -> None:
 
 
 def test_peak_memory_grows_with_what_is_held() -> None:
-    before = peak_memory()
-    held = b"x" * (64 << 20)
-    assert peak_memory() - before > 32 << 20
-    assert len(held) == 64 << 20
+    """In a process of its own: in this one the peak may be long ago."""
+    lines = (
+        "from xformc.runtime.measure import peak_memory",
+        "before = peak_memory()",
+        "held = b'x' * (64 << 20)",
+        "print(peak_memory() - before)",
+    )
+    grown = subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, capture_output=True, text=True).stdout
+    assert 32 << 20 < int(grown) < 128 << 20
 
 
 def test_a_timed_load_gives_the_engine(copy_engine: Path) -> None:
