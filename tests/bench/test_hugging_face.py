@@ -12,6 +12,8 @@ import torch
 from safetensors.numpy import save_file
 from tiny_engine import SENTENCES, train_tokenizer
 
+pytest.importorskip("ctranslate2")
+
 from benchmarks.hugging_face import batches, installed, marian, output_limit
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
