@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,8 +42,9 @@ class CommandLine:
 
 
 def spawn(*arguments: str | Path, **options: object) -> "subprocess.Popen[bytes]":
-    """Start `xformc ARGUMENTS` as a process of its own."""
+    """Start `xformc ARGUMENTS` as a process of its own, which an interrupt ends also where the tests ignore it."""
     command = [sys.executable, "-m", "xformc", *map(str, arguments)]
+    options = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **options}
     return subprocess.Popen(command, stderr=subprocess.PIPE, **options)  # type: ignore[call-overload]
 
 
