@@ -39,10 +39,10 @@ check: setup  ## ruff, pyright and pytest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest
 
 test: setup  ## pytest
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest
 
 demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
 	$(XFORMC) corpus numbers $(DEMO)/data
