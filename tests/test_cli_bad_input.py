@@ -12,8 +12,12 @@ from tiny_engine import SENTENCES
 
 
 def finish(process: "subprocess.Popen[bytes]", stdin: bytes | None = None) -> tuple[int, str]:
-    """Exit code and standard error."""
-    _, err = process.communicate(stdin, timeout=60)
+    """Exit code and standard error. A process that does not end is killed: it would slow down the other tests."""
+    try:
+        _, err = process.communicate(stdin, timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
     return process.returncode, err.decode()
 
 
