@@ -118,6 +118,13 @@ class GraphBuilder:
             raise ValueError(f"parameter {path} is {known.type} and cannot also be {type}")
         return known.value
 
+    def take_parameters(self, graph: Graph) -> dict[str, Value]:
+        """Declare the parameters of another graph, or use them where they are known; the values by name."""
+        return {
+            parameter.name: self.parameter(parameter.name, parameter.type, parameter.initial, trained=parameter.trained)
+            for parameter in graph.parameters
+        }
+
     def emit(self, op: Op, inputs: Iterable[Value], name: str, place: str | None = None) -> Value:
         """Append a node with one output called `name` (made unique) and return that output."""
         (output,) = self.emit_all(op, inputs, name, place)
@@ -159,11 +166,7 @@ def rebuild(graph: Graph, name: str, inputs: Mapping[str, Type]) -> tuple[GraphB
     values: dict[str, Value] = {}
     for value in graph.inputs:
         values[value.name] = builder.input(value.name, inputs.get(value.name, value.type))
-    for parameter in graph.parameters:
-        values[parameter.name] = builder.parameter(
-            parameter.name, parameter.type, parameter.initial, trained=parameter.trained
-        )
-    return builder, values
+    return builder, values | builder.take_parameters(graph)
 
 
 def copy_node(builder: GraphBuilder, values: dict[str, Value], node: Node) -> None:

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op
-from xformc.compiler.graph.rules import OnnxEmitter, require, to_onnx, types
+from xformc.compiler.graph.rules import OnnxEmitter, infer_types, require, to_onnx, types
+from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
 
 DOMAIN = "xformc"
@@ -137,8 +138,7 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
 
 @types.rule(Embed)
 def _embed_types(op: Embed, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
-    ids, table = inputs
-    return (Type(table.dtype, (*ids.axes, *table.axes[1:])),)
+    return infer_types(Embedding(), inputs)
 
 
 @to_onnx.rule(Embed)
@@ -151,10 +151,13 @@ def _embed_onnx(op: Embed, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
     return (onnx.op("Embed", *arguments, domain=DOMAIN, precision=precision, width=width, factor=op.factor),)
 
 
-@types.rule(Attend)
-def _attend_types(op: Attend, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+def _attend_types(op: Attend | AttendCached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     query, _, value = inputs[:3]
     return (Type(query.dtype, (*query.axes[:-1], value.axes[-1])),)
+
+
+types.rule(Attend)(_attend_types)
+types.rule(AttendCached)(_attend_types)
 
 
 @to_onnx.rule(Attend)
@@ -179,23 +182,17 @@ def _attend_onnx(op: Attend, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     )
 
 
-def _groups(op: "Attend | AttendCached", query: Type) -> tuple[int, int]:
+def _groups(op: Attend | AttendCached, query: Type) -> tuple[int, int]:
     """How many heads have keys of their own, and how many queries share each of them."""
     heads, common = query.axes[op.rank : -1], len(op.shared)
     return prod(axis.size or 1 for axis in heads[:common]), prod(axis.size or 1 for axis in heads[common:])
 
 
-def _bias(op: "Attend | AttendCached", onnx: OnnxEmitter, name: str, bias: Type, query: Type) -> str:
+def _bias(op: Attend | AttendCached, onnx: OnnxEmitter, name: str, bias: Type, query: Type) -> str:
     """The bias in the order [heads.., queries, keys]."""
     heads = query.axes[op.rank : -1]
     (keys,) = bias.without((*(axis.name for axis in heads), op.queries))
     return emit_aligned(onnx, name, bias, Type(bias.dtype, (*heads, bias.axis(op.queries), keys)))
-
-
-@types.rule(AttendCached)
-def _attend_cached_types(op: AttendCached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
-    query, _, value = inputs[:3]
-    return (Type(query.dtype, (*query.axes[:-1], value.axes[-1])),)
 
 
 @to_onnx.rule(AttendCached)

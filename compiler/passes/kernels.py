@@ -1,13 +1,14 @@
 """For the target `native`: nodes that one operator of docs/kernels.md computes together become one node.
 
 Projections take what comes after them (an activation, a residual, a normalization) and those of one value are made at
-once. Attention reads its keys as projections make them; in a step its caches stay where they are and are
-written in place, and a beam that is reordered moves only the numbers of its ancestors. Anything else stays as it is.
+once. Attention reads its keys as projections make them; in a step its caches stay where they are and are written in
+place, and a beam that is reordered moves only the numbers of its ancestors. Anything else stays as it is.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, GraphBuilder, Node, Value, copy_node, pruned
@@ -38,18 +39,16 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     decoder = tabulate(decoder)
     packable = _packable([decoder.prepare, decoder.step], precision_of)
     prepare = _Lowering(decoder.prepare, packable, precision_of).run()
-    cached = [item for node in decoder.step.nodes if (item := _read_cached(decoder, node)) is not None]
-    lowering = _Lowering(decoder.step, packable, precision_of, cached=cached, slotted=_slotted(decoder))
+    lowering = _Lowering(decoder.step, packable, precision_of, cached=_cached(decoder), slotted=_slotted(decoder))
     step = lowering.run()
-    gone = {cache.name for item in cached for cache in item.caches}
-    places = [index for index, state in enumerate(decoder.states) if state.past.name not in gone]
     kept = {value.name: value for value in step.inputs}
+    moving = [state for state in decoder.states if state.past.name not in lowering.in_place]
     states = tuple(
-        replace(decoder.states[index], past=kept[decoder.states[index].past.name], new=step.outputs[1 + order])
-        for order, index in enumerate(places)
+        replace(state, past=kept[state.past.name], new=new) for state, new in zip(moving, step.outputs[1:], strict=True)
     )
-    resident = Resident(lowering.slots, lowering.ancestors, tuple(lowering.caches))
-    return replace(decoder, prepare=prepare, step=step, states=states, resident=resident if resident.inputs else None)
+    slots = lowering.slots
+    resident = None if slots is None else Resident(slots, lowering.ancestors, tuple(lowering.caches))
+    return replace(decoder, prepare=prepare, step=step, states=states, resident=resident)
 
 
 def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[str]:
@@ -74,43 +73,62 @@ def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[s
 
 @dataclass(frozen=True)
 class _Cached:
-    """An attention of a step, with the nodes that append to its two caches."""
+    """An attention of a step, the nodes that append to its two caches, its rows, and the heads that keys have."""
 
     node: Node
     keys: Node
     values: Node
+    window: int | None
+    rows: tuple[str, ...]
+    shared: tuple[str, ...]
 
     @property
     def caches(self) -> tuple[Value, Value]:
         return self.keys.inputs[0], self.values.inputs[0]
 
 
-def _read_cached(decoder: Decoder, node: Node) -> _Cached | None:
-    """The attention, if it looks at two caches that nothing else reads."""
-    op, step = node.op, decoder.step
-    if not isinstance(op, Attention) or op.masks:
-        return None
-    producers = step.producers()
-    keys, values = (producers.get(value.name) for value in node.inputs[1:3])
-    if keys is None or values is None or keys is values:
-        return None
-    if not isinstance(keys.op, Append) or not isinstance(values.op, Append) or keys.op.window != values.op.window:
-        return None
-    uses = Counter(value.name for item in step.nodes for value in item.inputs)
+def _cached(decoder: Decoder) -> list[_Cached]:
+    """The attentions of the step that look at two caches which nothing else reads."""
+    producers = decoder.step.producers()
+    uses = Counter(value.name for node in decoder.step.nodes for value in node.inputs)
     carried = {state.past.name: state for state in decoder.states}
-    for item in (keys, values):
+
+    def appends(item: Node | None) -> Append | None:
+        """What the node does, if it appends to a cache that begins empty, for one attention."""
+        if item is None or not isinstance(item.op, Append):
+            return None
         cache, seen = item.inputs[0], item.outputs[0]
         state = carried.get(cache.name)
-        if state is None or state.initial is not None or state.new != seen or uses[cache.name] != 1:
-            return None
-        if uses[seen.name] != 1 or cache.type.names[-1] != seen.type.names[-1]:
-            return None
-    rows = tuple(name for name in ("batch", "beam", decoder.time) if name in node.inputs[0].type.names)
-    shared = keys.outputs[0].type.names[len(rows) : -1]
-    query = node.inputs[0].type
-    fits = _reads(query, rows, shared) and keys.inputs[1].type.names[: len(rows)] == rows
+        own = (
+            state is not None
+            and state.initial is None
+            and state.new == seen
+            and uses[cache.name] == uses[seen.name] == 1
+            and cache.type.names[-1] == seen.type.names[-1]
+        )
+        return item.op if own else None
+
+    found: list[_Cached] = []
+    for node in decoder.step.nodes:
+        if not isinstance(node.op, Attention) or node.op.masks:
+            continue
+        keys, values = (producers.get(value.name) for value in node.inputs[1:3])
+        first, second = appends(keys), appends(values)
+        if keys is None or values is None or keys is values or first is None or second is None:
+            continue
+        if first.window == second.window:
+            found += _read_cached(node.op, node, keys, values, first.window, decoder.time)
+    return found
+
+
+def _read_cached(op: Attention, node: Node, keys: Node, values: Node, window: int | None, time: str) -> list[_Cached]:
+    """The attention, if its axes are in the order that the kernel reads."""
+    query, key = node.inputs[0].type, keys.inputs[1].type
+    rows = tuple(name for name in ("batch", "beam", time) if name in query.names)
+    shared = key.names[len(rows) : -1]
+    fits = _reads(query, rows, shared) and key.names[: len(rows)] == rows
     fits = fits and _plain(op, node, query.names[len(rows) : -1])
-    return _Cached(node, keys, values) if fits else None
+    return [_Cached(node, keys, values, window, rows, shared)] if fits else []
 
 
 def _plain(op: Attention, node: Node, heads: tuple[str, ...]) -> bool:
@@ -193,15 +211,16 @@ class _Lowering:
             for value in node.inputs:
                 self.users[value.name].append(node)
         self.results = {value.name for value in self.graph.outputs}
+        self.appends = [node for item in self.cached for node in (item.keys, item.values)]
+        self.in_place = {cache.name for item in self.cached for cache in item.caches}
 
     def run(self) -> Graph:
         self._declare()
         attentions = {item.node.outputs[0].name: item for item in self.cached}
-        appends = {id(node) for item in self.cached for node in (item.keys, item.values)}
         chains, groups = self._projections()
-        done: set[int] = set()
+        done = {id(node) for node in self.appends}
         for node in self.graph.nodes:
-            if id(node) in done or id(node) in appends:
+            if id(node) in done:
                 continue
             if (group := groups.get(id(node))) is not None:
                 self._project_all(group)
@@ -213,16 +232,15 @@ class _Lowering:
                 self._attend_cached(attentions[node.outputs[0].name])
             else:
                 self._lower(node)
-        gone = {node.outputs[0].name for item in self.cached for node in (item.keys, item.values)}
+        gone = {node.outputs[0].name for node in self.appends}
         return pruned(
             self.builder.finish(self.values[value.name] for value in self.graph.outputs if value.name not in gone)
         )
 
     def _declare(self) -> None:
         """The inputs and parameters; those for kernels come last."""
-        gone = {cache.name for item in self.cached for cache in item.caches}
         for value in self.graph.inputs:
-            if value.name in gone:
+            if value.name in self.in_place:
                 continue
             axes = value.type.axes
             if value.name in self.slotted:
@@ -230,22 +248,17 @@ class _Lowering:
             self.values[value.name] = self.builder.input(value.name, Type(value.type.dtype, axes))
         if self.slotted or self.cached:
             self.slots = self.builder.input(SLOTS, Type("int64", (Axis("batch"),)))
-        beam = any(name == "beam" for item in self.cached for name in item.node.inputs[0].type.names)
+        beam = any("beam" in item.rows for item in self.cached)
         if beam:
             ancestors = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
             self.ancestors = self.builder.input("ancestors", ancestors)
         for item in self.cached:
             for cache in item.caches:
-                width = 1
-                for axis in cache.type.axes:
-                    width *= axis.size or 1
+                width = prod(axis.size or 1 for axis in cache.type.axes)
                 axes = (Axis(SLOTS), Axis("capacity"), Axis("beam", None if beam else 1), Axis("width", width))
                 self.caches.append(self.builder.input(cache.name, Type(cache.type.dtype, axes)))
                 self.values[cache.name] = self.caches[-1]
-        for parameter in self.graph.parameters:
-            self.values[parameter.name] = self.builder.parameter(
-                parameter.name, parameter.type, parameter.initial, trained=parameter.trained
-            )
+        self.values |= self.builder.take_parameters(self.graph)
 
     def _projections(self) -> tuple[dict[int, _Chain], dict[int, list[Node]]]:
         """The chains by each of their nodes, and the projections without one by their first, made together."""
@@ -319,28 +332,21 @@ class _Lowering:
         self.values[name] = self.builder.emit(op, arguments, name, like.place)
 
     def _attend_cached(self, item: _Cached) -> None:
-        op, query = item.node.op, item.node.inputs[0].type
-        assert isinstance(op, Attention) and isinstance(item.keys.op, Append) and self.slots is not None
-        shared = tuple(name for name in item.keys.inputs[1].type.names[:-1] if name in self._heads(item))
-        rank = len(query.axes) - 1 - len(self._heads(item, query))
+        op, query = item.node.op, item.node.inputs[0]
+        assert isinstance(op, Attention) and self.slots is not None
+        biases = item.node.inputs[3:]
         inputs = (
-            item.node.inputs[0],
+            query,
             item.keys.inputs[1],
             item.values.inputs[1],
             *item.caches,
             self.graph.inputs[1],
             self.slots,
             *([self.ancestors] if self.ancestors is not None else []),
-            *item.node.inputs[3:],
+            *biases,
         )
-        biased = len(item.node.inputs) > 3
-        self._emit(AttendCached(op.scale, shared, rank, op.queries, item.keys.op.window, biased), inputs, item.node)
-
-    def _heads(self, item: _Cached, type: Type | None = None) -> tuple[str, ...]:
-        """The axes of the key, or of a value with the same rows, that are heads."""
-        found = type or item.keys.inputs[1].type
-        assert isinstance(item.keys.op, Append)
-        return tuple(name for name in found.names[:-1] if name not in ("batch", "beam", item.keys.op.new))
+        attend = AttendCached(op.scale, item.shared, len(item.rows), op.queries, item.window, bool(biases))
+        self._emit(attend, inputs, item.node)
 
     def _lower(self, node: Node) -> None:
         op = node.op

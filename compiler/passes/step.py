@@ -38,15 +38,14 @@ class Resident:
     each hypothesis was in at each earlier position, if there is a beam; `caches` are [slots, capacity, beam, width].
     """
 
-    slots: Value | None
+    slots: Value
     ancestors: Value | None
     caches: tuple[Value, ...]
 
     @property
     def inputs(self) -> tuple[Value, ...]:
         """All of them, in the order of the step's inputs."""
-        first = (value for value in (self.slots, self.ancestors) if value is not None)
-        return (*first, *self.caches)
+        return (self.slots, *([self.ancestors] if self.ancestors is not None else []), *self.caches)
 
 
 @dataclass(frozen=True)
@@ -150,10 +149,7 @@ class _Derivation:
         token = next(value for value in graph.inputs if value.name == time)
         self.values = {time: self.builder.input(time, self._narrow(token.type))}
         self._position = self.builder.input("position", Type("int64"))
-        for parameter in graph.parameters:
-            self.values[parameter.name] = self.builder.parameter(
-                parameter.name, parameter.type, parameter.initial, trained=parameter.trained
-            )
+        self.values |= self.builder.take_parameters(graph)
         self.states: list[State] = []
         self._pending: dict[str, tuple[Value, Value | None]] = {}
         self.keys: set[str] = set()

@@ -49,10 +49,7 @@ def _tables(decoder: Decoder, alone: list[Node], made: list[Value]) -> tuple[Gra
     for node in decoder.prepare.nodes:
         copy_node(builder, values, node)
     results = [values[value.name] for value in decoder.prepare.outputs]
-    for parameter in decoder.step.parameters:
-        values[parameter.name] = builder.parameter(
-            parameter.name, parameter.type, parameter.initial, trained=parameter.trained
-        )
+    values |= builder.take_parameters(decoder.step)
     positions = builder.input("positions", Type("int64", (Axis(decoder.time),)), renamed=True)
     for node in alone:
         if isinstance(node.op, Expand) and node.inputs[0] == decoder.step.inputs[1]:

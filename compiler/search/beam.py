@@ -6,7 +6,6 @@ then files what they found, keeps the rows of the others only, and starts the in
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
@@ -88,7 +87,7 @@ class Live:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class _Candidates:
     """The best continuations of each sentence [batch, 2 * width], best first."""
 
     scores: str
@@ -98,7 +97,7 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Found:
+class _Found:
     """What the whole batch has found so far, in the order of the sources."""
 
     tokens: str
@@ -132,11 +131,11 @@ class BeamSearch:
         batch = onnx.op("Shape", source, start=0, end=1)
         live = self._start(onnx, batch)
         rows = onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)
-        found = Found(live.pool_tokens, live.pool_lengths, live.pool_scores)
+        found = _Found(live.pool_tokens, live.pool_lengths, live.pool_scores)
         types = [_PER_SENTENCE, _ID, *Live.types(self._row_types()), _TOKENS, _LENGTHS, _SCORES]
         entering = [rows, 0, *live.names(), found.tokens, found.lengths, found.scores]
         results = onnx.loop("", list(zip(types, entering, strict=True)), self._epoch)
-        return self._best(onnx, Found(*results[-3:]))
+        return self._best(onnx, _Found(*results[-3:]))
 
     def _row_types(self) -> list[Type]:
         return [*(value.type for value in self.row_constants), *self._state_types()]
@@ -176,7 +175,7 @@ class BeamSearch:
     def _epoch(self, onnx: OnnxEmitter, iteration: str, entering: list[str]) -> Turn:
         """Decode until some sentences are finished, file their results and keep the rows of the others."""
         sentences, position = entering[:2]
-        live, found = Live.of(entering[2:-3]), Found(*entering[-3:])
+        live, found = Live.of(entering[2:-3]), _Found(*entering[-3:])
         constants = len(self.row_constants)
         for value, name in zip(self.row_constants, live.rows[:constants], strict=True):
             onnx.bind(value, name)
@@ -202,12 +201,12 @@ class BeamSearch:
         alive = onnx.op("Greater", onnx.op("Squeeze", onnx.op("Shape", kept)), 0)
         return alive, [rows[0], position, *rows[1:], found.tokens, found.lengths, found.scores], []
 
-    def _file(self, onnx: OnnxEmitter, sentences: str, live: Live, found: Found) -> Found:
+    def _file(self, onnx: OnnxEmitter, sentences: str, live: Live, found: _Found) -> _Found:
         """Write what the live sentences have found into the rows of the batch that are theirs."""
         place = onnx.op("Unsqueeze", sentences, [1])
         more = onnx.op("Sub", onnx.op("Shape", live.pool_tokens, start=2), onnx.op("Shape", found.tokens, start=2))
         padded = onnx.op("Pad", found.tokens, onnx.op("Concat", [0, 0, 0, 0, 0], more, axis=0))
-        return Found(
+        return _Found(
             onnx.op("ScatterND", padded, place, live.pool_tokens),
             onnx.op("ScatterND", found.lengths, place, live.pool_lengths),
             onnx.op("ScatterND", found.scores, place, live.pool_scores),
@@ -215,7 +214,7 @@ class BeamSearch:
 
     def _step(self, onnx: OnnxEmitter, position: str, done: str, live: Live) -> Turn:
         newest = onnx.op("Slice", live.tokens, [-1], [2**31], [2])
-        logits, states = self._decode(onnx, newest, position, live)
+        logits, states = self._decode(onnx, newest, position, live, {})
         candidates = self._candidates(onnx, logits, live)
         length = onnx.op("Add", position, 1)
         last = onnx.op("LessOrEqual", live.limit, length)
@@ -236,7 +235,7 @@ class BeamSearch:
         return (self._go_on(onnx, finished), [length, finished, grown, next_scores, *pool, found, *moved], [])
 
     def _decode(
-        self, onnx: OnnxEmitter, newest: str, position: str, live: Live, extra: Mapping[str, str] = MappingProxyType({})
+        self, onnx: OnnxEmitter, newest: str, position: str, live: Live, extra: Mapping[str, str]
     ) -> tuple[str, list[str]]:
         constants = {value.name: self.constants[value.name] for value in self.decoder.constants}
         names = {**constants, self.decoder.token.name: newest, "position": position}
@@ -246,7 +245,7 @@ class BeamSearch:
         logits, *states = onnx.graph(self.decoder.step, names)
         return logits, states
 
-    def _candidates(self, onnx: OnnxEmitter, logits: str, live: Live) -> Candidates:
+    def _candidates(self, onnx: OnnxEmitter, logits: str, live: Live) -> _Candidates:
         best, ids = onnx.ops("TopK", 2, logits, self.candidates, axis=-1)
         first = onnx.op("GatherElements", onnx.op("LogSoftmax", logits, axis=-1), _leading(onnx, ids), axis=-1)
         normalizer = onnx.op("Sub", _leading(onnx, best), first)  # ten times as fast as ReduceLogSumExp
@@ -256,14 +255,14 @@ class BeamSearch:
         scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), self.candidates, axis=-1)
         tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
         ended = onnx.op("Equal", tokens, self.inputs.end_token)
-        return Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
+        return _Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
 
     def _finish(
-        self, onnx: OnnxEmitter, live: Live, candidates: Candidates, last: str, done: str, length: str
+        self, onnx: OnnxEmitter, live: Live, candidates: _Candidates, last: str, done: str, length: str
     ) -> tuple[list[str], str]:
         """Move the candidates among the first `width` that end here into the pool of the `width` best finished."""
         names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
-        top = Candidates(*(self._first(onnx, name) for name in names))
+        top = _Candidates(*(self._first(onnx, name) for name in names))
         ends = onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, [1]))
         ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", done, [1])))
         penalised = onnx.op("Div", onnx.op("Add", onnx.op("Cast", length, to=1), 5.0), 6.0)
@@ -312,7 +311,7 @@ class BeamSearch:
         share = onnx.op("Mul", done, FINISHED_SHARE)
         return onnx.op("Less", share, onnx.op("Size", finished))
 
-    def _best(self, onnx: OnnxEmitter, found: Found) -> SearchResult:
+    def _best(self, onnx: OnnxEmitter, found: _Found) -> SearchResult:
         """The n best of each sentence, without the begin token, cut to the longest."""
         zero, one = [0], [1]
         n_best = onnx.op("Unsqueeze", self.inputs.n_best, zero)

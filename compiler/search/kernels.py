@@ -36,8 +36,9 @@ class KernelSearch(BeamSearch):
         resident, extra = self.decoder.resident, dict[str, str]()
         if resident is not None:
             extra = {value.name: name for value, name in zip(resident.caches, self.caches, strict=True)}
-            given = ((resident.slots, self.sentences), (resident.ancestors, ancestors))
-            extra |= {value.name: name for value, name in given if value is not None}
+            extra[resident.slots.name] = self.sentences
+            if resident.ancestors is not None:
+                extra[resident.ancestors.name] = ancestors
         logits, states = self._decode(onnx, newest, position, replace(live, rows=rows), extra)
         offered = onnx.ops("Candidates", 3, logits, live.scores, self.width, domain=DOMAIN)
         penalty, pool = self.inputs.length_penalty, (live.pool_tokens, live.pool_lengths, live.pool_scores)
@@ -66,9 +67,7 @@ def emit_resident(onnx: OnnxEmitter, resident: Resident | None, batch: str, capa
         return {}
     names = zip(resident.caches, _emit_caches(onnx, resident.caches, batch, capacity, [1]), strict=True)
     found = {value.name: name for value, name in names}
-    if resident.slots is not None:
-        found[resident.slots.name] = onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)
-    return found
+    return {**found, resident.slots.name: onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)}
 
 
 def _emit_caches(
