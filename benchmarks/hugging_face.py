@@ -23,6 +23,7 @@ from xformc.runtime import Engine
 from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.rows import pad
 from xformc.runtime.texts import MAX_TOKENS, encode_line
+from xformc.runtime.translate import length_limit
 from xformc.tokens import BEGIN, END, PAD
 
 EPSILON = 1e-6
@@ -74,7 +75,7 @@ class Translator:
     def _search(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
         """The best hypothesis of each row of source ids: the begin token, ids, the end token, padding."""
         source = torch.tensor(pad(rows))
-        limit = output_limit(self._options, source.shape[1])
+        limit = length_limit(self._options, source.shape[1])
         with torch.inference_mode():
             found = self._model.generate(source, attention_mask=(source != PAD).long(), max_new_tokens=limit)
         return found.tolist()
@@ -88,7 +89,7 @@ def load_translators(
     The ONNX models are written into the new `folder`. Raises: SystemExit as `marian`, and without transformers.
     """
     torch.set_num_threads(threads)
-    model = marian(spec, weights, positions=max(MAX_TOKENS, output_limit(options, MAX_TOKENS)))
+    model = marian(spec, weights, positions=max(MAX_TOKENS, length_limit(options, MAX_TOKENS)))
     models = {"transformers": lambda: model, "optimum": lambda: onnx_model(model, threads, folder)}
     return {name: Translator(models[name](), engine, options) for name in installed()}
 
@@ -158,11 +159,6 @@ def onnx_model(model: Any, threads: int, folder: Path) -> Any:
     session: Any = import_module("onnxruntime").SessionOptions()
     session.intra_op_num_threads = threads
     return import_module("optimum.onnxruntime").ORTModelForSeq2SeqLM.from_pretrained(folder, session_options=session)
-
-
-def output_limit(options: SearchOptions, source: int) -> int:
-    """The most tokens of an output for so many source tokens, the end token counted (docs/search.md)."""
-    return max(1, int(options.max_length_factor * source) + options.max_length_offset)
 
 
 def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:

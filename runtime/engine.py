@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.formats import read_manifest
-from xformc.runtime.generate import Continuation, Prompt, check_seed, continue_prompts, encode_prompt
+from xformc.runtime.generate import (
+    Continuation,
+    Prompt,
+    check_seed,
+    continuation_needs,
+    continue_prompts,
+    encode_prompt,
+)
 from xformc.runtime.interfaces import interface
-from xformc.runtime.job import Job
+from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.manifest import Manifest, check_files
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction, encode_example, positions_needed, predict_rows
@@ -155,7 +162,7 @@ class Engine:
         batching = Batching(workers, max_batch_tokens)
         if isinstance(examples, Mapping):
             rows = read_rows(self.manifest.inputs, examples)
-            return self._labelling(_as_it_is).all(self.session, "predict", rows, batching)
+            return self._labelling(as_it_is).all(self.session, "predict", rows, batching)
         return self._labelling(self._reader(truncate)).all(self.session, "predict", examples, batching)
 
     def predict_stream(
@@ -189,7 +196,7 @@ class Engine:
         longest, first = self.manifest.inputs["text"].longest, check_seed(seed)
         return Job(
             partial(encode_prompt, tokenizer=tokenizer, seed=first, longest=longest, truncate=truncate),
-            lambda prompt: len(prompt.ids) + resolved.max_new_tokens,
+            partial(continuation_needs, options=resolved),
             partial(continue_prompts, tokenizer=tokenizer, options=resolved),
         )
 
@@ -245,7 +252,3 @@ def load(directory: Path | str, *, threads: int | None = None, workers: int = 1,
         folder, threads, interface(manifest.task, manifest.inputs), target=manifest.target, workers=workers
     )
     return Engine(manifest, load_tokenizer(folder, manifest), session)
-
-
-def _as_it_is(_: int, row: Row) -> Row:
-    return row

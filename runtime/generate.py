@@ -98,6 +98,11 @@ def encode_prompt(
     return Prompt(ids, seed + line - 1)
 
 
+def continuation_needs(prompt: Prompt, *, options: SampleOptions) -> int:
+    """The most tokens that the prompt and its continuation have together."""
+    return len(prompt.ids) + options.max_new_tokens
+
+
 def continue_prompts(
     session: Session, prompts: Sequence[Prompt], *, tokenizer: Tokenizer, options: SampleOptions
 ) -> list[Continuation]:

@@ -21,12 +21,17 @@ class Hypothesis:
     tokens: tuple[int, ...]
 
 
+def length_limit(options: SearchOptions, source: int) -> int:
+    """The most tokens of a hypothesis for so many source tokens, the end token counted (docs/search.md)."""
+    return max(1, int(options.max_length_factor * source) + options.max_length_offset)
+
+
 def tokens_needed(ids: Sequence[int], *, options: SearchOptions, longest: int | None) -> int:
     """The most tokens that a search holds for these source ids: they, and each hypothesis of the beam at its limit.
 
     `longest` is the most tokens that the model can decode, or None.
     """
-    limit = max(1, int(options.max_length_factor * len(ids)) + options.max_length_offset)
+    limit = length_limit(options, len(ids))
     return len(ids) + options.beam_width * (limit if longest is None else min(limit, longest))
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from xformc.errors import UserError
 from xformc.runtime.engine import Engine
-from xformc.runtime.generate import Prompt, sample
-from xformc.runtime.job import Job
+from xformc.runtime.generate import Prompt, continuation_needs, sample
+from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.manifest import Input
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import positions_needed, predict_rows
@@ -108,7 +108,7 @@ def _searches(engine: Engine, options: SearchArguments) -> Job[list[int], list[i
         return [int(length) for length in search(session, pad(rows), resolved).lengths[:, 0]]
 
     longest = engine.manifest.inputs["target"].longest
-    return Job(_as_it_is, partial(tokens_needed, options=resolved, longest=longest), run)
+    return Job(as_it_is, partial(tokens_needed, options=resolved, longest=longest), run)
 
 
 def _continuations(engine: Engine) -> Job[Prompt, Prompt, int]:
@@ -117,7 +117,7 @@ def _continuations(engine: Engine) -> Job[Prompt, Prompt, int]:
     def run(session: Session, prompts: Sequence[Prompt]) -> list[int]:
         return [int(length) for length in sample(session, prompts, options).lengths]
 
-    return Job(_as_it_is, lambda prompt: len(prompt.ids) + options.max_new_tokens, run)
+    return Job(as_it_is, partial(continuation_needs, options=options), run)
 
 
 def _predictions(engine: Engine) -> Job[Row, Row, int]:
@@ -126,11 +126,7 @@ def _predictions(engine: Engine) -> Job[Row, Row, int]:
     def run(session: Session, rows: Sequence[Row]) -> list[int]:
         return [len(found.labels) for found in predict_rows(session, rows, manifest=manifest)]
 
-    return Job(_as_it_is, partial(positions_needed, manifest=manifest), run)
-
-
-def _as_it_is(_: int, row: Any) -> Any:
-    return row
+    return Job(as_it_is, partial(positions_needed, manifest=manifest), run)
 
 
 def _ids(random: np.random.Generator, item: Input, length: int) -> list[int]:

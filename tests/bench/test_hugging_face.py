@@ -14,12 +14,13 @@ from tiny_engine import SENTENCES, train_tokenizer
 
 pytest.importorskip("ctranslate2")
 
-from benchmarks.hugging_face import batches, installed, marian, output_limit
+from benchmarks.hugging_face import batches, installed, marian
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import Spec, load_spec
 from xformc.runtime.manifest import SearchOptions
+from xformc.runtime.translate import length_limit
 
 SPEC = "extends: transformer_base\nsizes: {{layers: 2, d_model: 16, d_ff: 24, heads: 2, vocabulary: {size}}}\n"
 POSITIONS = 64
@@ -110,5 +111,5 @@ def test_batches_are_of_like_length_and_within_their_tokens() -> None:
 
 def test_the_limit_of_an_output_is_that_of_the_search() -> None:
     options = SearchOptions(4, 1, length_penalty=0.6, max_length_factor=1.2, max_length_offset=5)
-    assert [output_limit(options, source) for source in (1, 9, 10)] == [6, 15, 17]
-    assert output_limit(replace(options, max_length_factor=0.0, max_length_offset=0), 9) == 1
+    assert [length_limit(options, source) for source in (1, 9, 10)] == [6, 15, 17]
+    assert length_limit(replace(options, max_length_factor=0.0, max_length_offset=0), 9) == 1

@@ -1,16 +1,14 @@
 """`xformc generate`: lines of text in, the same lines continued out."""
 
 import json
-import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, one_line, pace_of_stdin
+from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, one_line, pace_of_stdin, write_results
 from xformc.commands.translate import ENGINE_HELP
 from xformc.runtime.engine import load
 from xformc.runtime.formats import read_manifest
@@ -67,11 +65,12 @@ def generate(
             top_p=top_p,
             max_new_tokens=max_new_tokens,
         )
-        with closing(results):
-            for line, result in enumerate(results, start=1):
-                prompt = prompts.popleft()
-                sys.stdout.write(_as_json(line, result) if as_json else _as_text(prompt, result))
-                sys.stdout.flush()
+
+        def render(line: int, result: Continuation) -> str:
+            prompt = prompts.popleft()
+            return _as_json(line, result) if as_json else _as_text(prompt, result)
+
+        write_results(results, render)
 
 
 def _as_json(line: int, result: Continuation) -> str:

@@ -1,15 +1,13 @@
 """`xformc predict`: lines of text or arrays in, labels out."""
 
 import json
-import sys
-from collections.abc import Iterable
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, pace_of_stdin
+from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, pace_of_stdin, write_results
 from xformc.commands.translate import ENGINE_HELP
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
@@ -47,7 +45,8 @@ def predict(
     """
     if arrays is not None:
         loaded = load(engine, threads=threads, workers=1 if workers is None else workers)
-        _print(loaded, loaded.predict(read_npz(arrays), max_batch_tokens=max_batch_tokens), as_json=as_json)
+        predictions = loaded.predict(read_npz(arrays), max_batch_tokens=max_batch_tokens)
+        write_results((one for one in predictions), partial(_render, loaded, as_json=as_json))
         return
     several = len(read_manifest(engine).inputs) > 1
     pace = pace_of_stdin(window, workers, threads)
@@ -57,15 +56,12 @@ def predict(
         found = loaded.predict_stream(
             examples, window=pace.window, max_batch_tokens=max_batch_tokens, truncate=truncate
         )
-        with closing(found):
-            _print(loaded, found, as_json=as_json)
+        write_results(found, partial(_render, loaded, as_json=as_json))
 
 
-def _print(engine: Engine, predictions: Iterable[Prediction], *, as_json: bool) -> None:
-    for line, prediction in enumerate(predictions, start=1):
-        text = json.dumps(_as_json(engine, line, prediction), ensure_ascii=False) if as_json else None
-        sys.stdout.write(f"{' '.join(prediction.labels) if text is None else text}\n")
-        sys.stdout.flush()
+def _render(engine: Engine, line: int, prediction: Prediction, *, as_json: bool) -> str:
+    fields = _as_json(engine, line, prediction) if as_json else None
+    return f"{' '.join(prediction.labels) if fields is None else json.dumps(fields, ensure_ascii=False)}\n"
 
 
 def _as_json(engine: Engine, line: int, prediction: Prediction) -> dict[str, object]:

@@ -4,16 +4,18 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xformc.runtime.lines import read_lines
 from xformc.runtime.session import thread_count
+
+Result = TypeVar("Result")
 
 WINDOW_HELP = "Lines read ahead to batch by length; 1 answers at once.  [default: 1024 for each worker]"
 WORKERS_HELP = "Batches run at once, which share the cores.  [default: as many as the input keeps busy]"
@@ -70,3 +72,11 @@ def lines_of_stdin() -> Generator[Iterator[str]]:
                 yield line
 
         yield counted()
+
+
+def write_results(results: Generator[Result], render: Callable[[int, Result], str]) -> None:
+    """Write what each result, numbered from 1, is rendered as when it is there; in the end, also of an error, close."""
+    with closing(results):
+        for line, result in enumerate(results, start=1):
+            sys.stdout.write(render(line, result))
+            sys.stdout.flush()

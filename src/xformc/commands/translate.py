@@ -1,14 +1,13 @@
 """`xformc translate`: lines of text in, lines of text out."""
 
 import json
-import sys
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, one_line, pace_of_stdin
+from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, one_line, pace_of_stdin, write_results
 from xformc.runtime.engine import load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.stream import MAX_BATCH_TOKENS
@@ -63,10 +62,7 @@ def translate(
             max_length_offset=max_length_offset,
         )
         several = (n_best or loaded.manifest.search.n_best) > 1
-        with closing(results):
-            for line, hypotheses in enumerate(results, start=1):
-                sys.stdout.write(_render(line, hypotheses, as_json=as_json, scores=scores, several=several))
-                sys.stdout.flush()
+        write_results(results, partial(_render, as_json=as_json, scores=scores, several=several))
 
 
 def _render(line: int, hypotheses: list[Hypothesis], *, as_json: bool, scores: bool, several: bool) -> str:
