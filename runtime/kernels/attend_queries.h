@@ -38,16 +38,6 @@ struct Tensor {
   const float* data;
 };
 
-// The numbers of an input, of which there must be `count`, or null if it is left out.
-template <typename T>
-const T* optional_input(Ort::KernelContext& context, size_t index, int64_t count, const char* message) {
-  if (index >= context.GetInputCount()) return nullptr;
-  const Ort::ConstValue value = context.GetInput(index);
-  if (value == nullptr) return nullptr;
-  require(value.GetTensorTypeAndShapeInfo().GetElementCount() == static_cast<size_t>(count), message);
-  return value.GetTensorData<T>();
-}
-
 // Which slot of the memory each sentence looks at: `slots`, or its own number.
 class Slots {
  public:

@@ -31,7 +31,7 @@ struct Embed {
       require(static_cast<const OrtValue*>(scales) != nullptr, "Embed: int8 needs a scale");
       const int64_t panels = vocabulary / PANEL;
       vocabulary = static_cast<int64_t>(scales.GetTensorTypeAndShapeInfo().GetElementCount());
-      require((vocabulary + PANEL - 1) / PANEL == panels, "Embed: scale does not have one number for each row");
+      require(ceil_div(vocabulary, PANEL) == panels, "Embed: scale does not have one number for each row");
       scale = scales.GetTensorData<float>();
     }
     const char* table = bind_weight(weight, precision_, vocabulary, width_);
@@ -41,7 +41,7 @@ struct Embed {
     shape.push_back(width_);
     float* y = context.GetOutput(0, shape).GetTensorMutableData<float>();
     const int64_t together = std::max<int64_t>(1, 4 * 1024 / width_);
-    parallel(context, (count + together - 1) / together, [&](size_t chunk) {
+    parallel(context, ceil_div(count, together), [&](size_t chunk) {
       const int64_t first = chunk * together;
       for (int64_t i = first; i < std::min(count, first + together); ++i) {
         copy_row(table, scale, ids[i], y + i * width_);

@@ -33,6 +33,8 @@ void parallel(Ort::KernelContext& context, size_t count, const Work& work) {
   }
 }
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 [[noreturn]] inline void fail(const std::string& message) { throw Ort::Exception(message, ORT_INVALID_ARGUMENT); }
 
 inline void require(bool condition, const char* message) {
@@ -47,6 +49,18 @@ T single(const Ort::KernelContext& context, size_t index) {
     fail("input " + std::to_string(index) + " is not one number");
   }
   return *value.GetTensorData<T>();
+}
+
+// The numbers of an input, of which there must be `count`, or null if it is left out.
+template <typename T>
+const T* optional_input(const Ort::KernelContext& context, size_t index, int64_t count, const char* message) {
+  if (index >= context.GetInputCount()) return nullptr;
+  const Ort::ConstValue value = context.GetInput(index);
+  if (static_cast<const OrtValue*>(value) == nullptr) return nullptr;
+  const auto info = value.GetTensorTypeAndShapeInfo();
+  require(info.GetElementType() == Ort::TypeToTensorType<T>::type &&
+              info.GetElementCount() == static_cast<size_t>(count), message);
+  return value.GetTensorData<T>();
 }
 
 using Element = ONNXTensorElementDataType;

@@ -24,7 +24,7 @@ Precision precision_of(const std::string& name) {
 int64_t panel_bytes(Precision precision, int64_t depth) {
   switch (precision) {
     case Precision::float32: return depth * PANEL * 4;
-    case Precision::int8: return (depth + 3) / 4 * PANEL * 4;
+    case Precision::int8: return ceil_div(depth, 4) * PANEL * 4;
     default: return depth * PANEL * 2;
   }
 }
@@ -32,9 +32,9 @@ int64_t panel_bytes(Precision precision, int64_t depth) {
 const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int64_t outputs, int64_t depth) {
   require(static_cast<const OrtValue*>(weight) != nullptr, "a weight is missing");
   const auto info = weight.GetTensorTypeAndShapeInfo();
-  const int64_t panels = (outputs + PANEL - 1) / PANEL;
+  const int64_t panels = ceil_div(outputs, PANEL);
   const Shape shape =
-      precision == Precision::int8 ? Shape{panels, (depth + 3) / 4, PANEL, 4} : Shape{panels, depth, PANEL};
+      precision == Precision::int8 ? Shape{panels, ceil_div(depth, 4), PANEL, 4} : Shape{panels, depth, PANEL};
   require(info.GetElementType() == element_of(precision), "the weight's element type does not fit its precision");
   require(info.GetShape() == shape, "the weight's panels do not fit the depth of x and the outputs");
   return static_cast<const char*>(weight.GetTensorRawData());

@@ -30,8 +30,6 @@ Value choice(const std::map<std::string, Value>& choices, const std::string& nam
   return found->second;
 }
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Memory of the calling thread that grows as needed and begins at a cache line.
 class Scratch {
  public:
@@ -130,9 +128,9 @@ struct Project {
       rows = product(shape, 0, leading);
       x = input.GetTensorData<float>();
       bind_parts(shape);
-      residual = bind_floats(1, rows * parts[0].outputs, "Project: the residual is not as large as the output");
-      gain = bind_floats(2, parts[0].outputs, "Project: gain needs one number for each output");
-      offset = bind_floats(3, parts[0].outputs, "Project: offset needs one number for each output");
+      residual = floats(1, rows * parts[0].outputs, "Project: the residual is not as large as the output");
+      gain = floats(2, parts[0].outputs, "Project: gain needs one number for each output");
+      offset = floats(3, parts[0].outputs, "Project: offset needs one number for each output");
       require(residual == nullptr || parts.size() == 1, "Project: a residual goes with one part only");
       require((kernel.norm_ == Norm::none) == (gain == nullptr), "Project: gain comes with a normalization");
       require((kernel.norm_ == Norm::layer) || offset == nullptr, "Project: offset comes with the layer norm");
@@ -147,9 +145,9 @@ struct Project {
       for (size_t i = 0; i < parts.size(); ++i) {
         Part& part = parts[i];
         part.weight = bind_weight(context.GetInput(next++), kernel.precision_, part.outputs, depth);
-        if (int8) part.scale = bind_floats(next++, part.outputs, "Project: scale needs one number for each output");
+        if (int8) part.scale = floats(next++, part.outputs, "Project: scale needs one number for each output");
         require(!int8 || part.scale != nullptr, "Project: int8 needs a scale for each part");
-        if (kernel.bias_) part.bias = bind_floats(next++, part.outputs, "Project: bias needs one number for each output");
+        if (kernel.bias_) part.bias = floats(next++, part.outputs, "Project: bias needs one number for each output");
         require(!kernel.bias_ || part.bias != nullptr, "Project: a bias is missing");
         Shape shape = leading;
         shape.insert(shape.end(), part.axes.begin(), part.axes.end());
@@ -159,12 +157,8 @@ struct Project {
       }
     }
 
-    const float* bind_floats(size_t index, int64_t count, const char* message) const {
-      const Ort::ConstValue value = context.GetInput(index);
-      if (static_cast<const OrtValue*>(value) == nullptr) return nullptr;
-      const auto info = value.GetTensorTypeAndShapeInfo();
-      require(info.GetElementType() == FLOAT && static_cast<int64_t>(info.GetElementCount()) == count, message);
-      return value.GetTensorData<float>();
+    const float* floats(size_t index, int64_t count, const char* message) const {
+      return optional_input<float>(context, index, count, message);
     }
 
     void run() {
