@@ -13,11 +13,16 @@ from xformc.errors import UserError
 Precision = Literal["float32", "float16", "bfloat16", "int8", "int4"]
 """The numbers in which weights are stored, unless the spec says other for some."""
 
-Target = Literal["portable", "cpu", "native"]
-"""Which operators a model may have: standard ONNX; ONNX Runtime's own, too; those of docs/kernels.md, too."""
+Target = Literal["portable", "cpu", "native", "cuda", "tensorrt"]
+"""Which operators a model may have: standard ONNX; ONNX Runtime's own, too; those of docs/kernels.md, too; or standard
+ONNX in fixed shapes, for ONNX Runtime on a GPU, or for TensorRT."""
 
 MANIFEST_NAME = "engine.json"
 MODEL_NAME = "model.onnx"
+PREPARE_NAME, STEP_NAME = "prepare.onnx", "step.onnx"
+GO_ON, NEXT = "go_on", "_next"
+"""The output of a step that says whether another one is wanted, and how the names of its new carried values end."""
+
 FORMAT = 2
 MANIFEST_BYTES = 1 << 20
 FILE_BYTES = 1 << 40

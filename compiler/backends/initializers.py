@@ -1,7 +1,7 @@
 """Parameter values on their way into ONNX files: inline in small models, in a data file beside large ones."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -80,12 +80,13 @@ class Initializers:
         assert self.precision_of(name) == "int4", f"{name} is {self.precision_of(name)}"
         return self._add(forms.blocks(name, lambda: self._matrix(name, new, width), new, width))
 
-    def attach(self, model: onnx.ModelProto, folder: Path, beside: Path | None = None) -> None:
-        """Add the parameters that the model's nodes use; where they are large, they go to a data file in `folder`.
+    def attach(self, models: Sequence[onnx.ModelProto], folder: Path, beside: Path | None = None) -> None:
+        """Add the parameters that the models' nodes use; where they are large, they go to one data file in `folder`.
 
         What the engine in the folder `beside` has in the same form is not written again but linked.
         """
-        used = self._used(model)
+        taken = [taken_names(model.graph) for model in models]
+        used = self._used(set[str]().union(*taken))
         external = sum(form.size for form in used.values()) > INLINE_BYTES
         shared = _linked(beside, folder) if external and beside is not None else {}
         ready = {name: _shaped(shared[name], form) for name, form in used.items() if _same(shared.get(name), form)}
@@ -94,12 +95,14 @@ class Initializers:
             written = {name: form for name, form in used.items() if name not in ready}
             offsets = _write(folder / location, written)
             ready |= {name: _external(name, form, location, offsets[name]) for name, form in written.items()}
-        for name, form in used.items():
-            _place(model.graph, name, ready[name] if external else _inline(name, form))
+        idle = set(used).difference(*taken)
+        for index, (model, names) in enumerate(zip(models, taken, strict=True)):
+            for name, form in used.items():
+                if name in names or (index == 0 and name in idle):
+                    _place(model.graph, name, ready[name] if external else _inline(name, form))
 
-    def _used(self, model: onnx.ModelProto) -> dict[str, Form]:
-        """The forms that the model's nodes use; a parameter that they use in none is there as it is."""
-        names = _taken(model.graph)
+    def _used(self, names: set[str]) -> dict[str, Form]:
+        """The forms of these names; a parameter that is used in none is there as it is."""
         idle = {name for name in self._parameters if not any(name + suffix in names for suffix in FORMS)}
         return {name: self._forms[name] for name in sorted(self._forms) if name in names or name in idle}
 
@@ -125,8 +128,16 @@ class Initializers:
 
 def save_model(model: onnx.ModelProto, initializers: Initializers, folder: Path, beside: Path | None = None) -> None:
     """Write the model and its weights into `folder`; see `Initializers.attach`."""
-    initializers.attach(model, folder, beside)
-    (folder / MODEL).write_bytes(model.SerializeToString())
+    save_models({MODEL: model}, initializers, folder, beside)
+
+
+def save_models(
+    models: Mapping[str, onnx.ModelProto], initializers: Initializers, folder: Path, beside: Path | None = None
+) -> None:
+    """Write the models, by the names of their files, and their weights into `folder`; see `Initializers.attach`."""
+    initializers.attach(list(models.values()), folder, beside)
+    for name, model in models.items():
+        (folder / name).write_bytes(model.SerializeToString())
 
 
 def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -157,7 +168,7 @@ def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
     return {name: found for name in names if (found := forms.precision_of(name, kinds)) is not None}
 
 
-def _taken(graph: onnx.GraphProto) -> set[str]:
+def taken_names(graph: onnx.GraphProto) -> set[str]:
     """Every name that a node of the graph or of a graph inside it takes."""
     return {name for _, inner in _graphs(graph) for node in inner.node for name in node.input}
 

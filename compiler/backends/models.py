@@ -4,18 +4,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import onnx
+from onnx import helper
 
-from xformc.compiler.backends.initializers import Initializers
+from xformc.compiler.backends.initializers import MODEL, Initializers, taken_names
 from xformc.compiler.backends.onnx import Emitter, model
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.passes.kernels import lower_decoder, lower_graph
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import BeamSearch, SearchInputs
+from xformc.compiler.search.fixed import Fields, FixedSearch, bind_fields, emit_whole
 from xformc.compiler.search.kernels import KernelSearch, emit_resident
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.states import emit_positions, emit_states
-from xformc.runtime.manifest import SampleOptions, SearchOptions, Target
+from xformc.runtime.manifest import GO_ON, NEXT, PREPARE_NAME, STEP_NAME, SampleOptions, SearchOptions, Target
 from xformc.tokens import END
 
 
@@ -71,6 +73,42 @@ def sampling_model(
     inputs = [("prompt", Type("int64", (batch, Axis("prompt")))), ("seed", rows), *options.items()]
     tokens, scores = Type("int64", (batch, Axis("length"))), Type("float32", (batch,))
     return model(emitter, "engine", inputs, [("tokens", tokens), ("lengths", rows), ("scores", scores)])
+
+
+def fixed_models(search: FixedSearch, weights: Initializers, *, target: Target) -> dict[str, onnx.ModelProto]:
+    """A search in fixed shapes as one model, and in the two parts that a runtime drives; by the names of their files.
+
+    Inputs and outputs are those of docs/engine.md.
+    """
+    whole = Emitter(weights, target=target)
+    names = emit_whole(whole, search)
+    for name, result in zip(search.results, names, strict=True):
+        whole.op("Identity", result, name=name)
+    prepare = Emitter(weights, target=target)
+    bind_fields(prepare, search.inputs, {name: name for name in search.inputs})
+    made = {**search.constants, **search.carried}
+    for name, result in zip(made, search.prepare(prepare), strict=True):
+        prepare.op("Identity", result, name=name)
+    step = Emitter(weights, target=target)
+    given = {**search.inputs, **made}
+    names = {name: name for name in given}
+    bind_fields(step, given, names)
+    go_on, leaving = search.step(step, names)
+    step.op("Identity", go_on, name=GO_ON)
+    following = {f"{name}{NEXT}": type for name, type in search.carried.items()}
+    for name, result in zip(following, leaving, strict=True):
+        step.op("Identity", result, name=name)
+    return {
+        MODEL: model(whole, "engine", _used(whole, search.inputs), list(search.results.items())),
+        PREPARE_NAME: model(prepare, "prepare", _used(prepare, search.inputs), list(made.items())),
+        STEP_NAME: model(step, "step", _used(step, given), [(GO_ON, Type("bool")), *following.items()]),
+    }
+
+
+def _used(emitter: Emitter, fields: Fields) -> list[tuple[str, Type]]:
+    """The fields that the emitter's nodes, or those inside them, take."""
+    taken = taken_names(helper.make_graph(emitter.nodes, "", [], []))
+    return [(name, type) for name, type in fields.items() if name in taken]
 
 
 def forward_model(

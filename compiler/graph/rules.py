@@ -155,9 +155,13 @@ class OnnxEmitter(Protocol):
 
 
 class Stepper(Protocol):
-    """What a `to_step` rule may use: it sees the node of the training graph and writes nodes of the step graph."""
+    """What a `to_step` rule may use: it sees the node of the training graph and writes nodes of the step graph.
+
+    Where states are `fixed`, they do not grow: a cache has room for every position that there will be.
+    """
 
     time: str
+    fixed: bool
 
     def value(self, value: Value) -> Value:
         """The step's counterpart of a value of the training graph."""
@@ -181,6 +185,10 @@ class Stepper(Protocol):
 
     def position(self) -> Value:
         """The index of the token of this step: int64, no axes."""
+        ...
+
+    def places(self) -> Value:
+        """The positions that fixed caches have room for, 0, 1, 2, ..: int64 [room]."""
         ...
 
     def refuse(self, reason: str, hint: str | None = None) -> RuleError:

@@ -22,7 +22,7 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned
-from xformc.compiler.ops.masks import MASKED, NEVER, emit_visible, visible
+from xformc.compiler.ops.masks import MASKED, NEVER, emit_visible, reached, visible
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,10 @@ def _attention_step(op: Attention, node: Node, step: Stepper) -> tuple[Value, ..
     if not op.causal:
         raise step.refuse("every position sees the ones after it; make the attention causal")
     inputs = tuple(step.value(value) for value in node.inputs)
-    return (step.emit(replace(op, causal=False, window=None), inputs, node.outputs[0].name),)
+    alone = replace(op, causal=False, window=None)
+    if step.fixed:
+        alone, inputs = replace(alone, masks=op.masks + 1), (*inputs[:3], reached(op, step, node), *inputs[3:])
+    return (step.emit(alone, inputs, node.outputs[0].name),)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
+from xformc.compiler.ops.layout import aligner, emit_aligned
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,18 @@ class Append(Op):
     window: int | None = None
 
 
+@dataclass(frozen=True)
+class Place(Op):
+    """The cache with the new position in its place: along `room`, that of `new` is where the places are the position.
+
+    Inputs: the cache, the new position (its axis `new` has size 1), the places int64 [room], the position int64.
+    """
+
+    kind: ClassVar[str] = "place"
+    new: str
+    room: str
+
+
 @types.rule(AsKeys)
 def _as_keys_types(op: AsKeys, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (x,) = inputs
@@ -61,10 +74,14 @@ def _as_keys_mixes(op: AsKeys, node: Node) -> frozenset[str]:
 @to_step.rule(AsKeys)
 def _as_keys_step(op: AsKeys, node: Node, step: Stepper) -> tuple[Value, ...]:
     (new,) = node.inputs
-    past = "past" if op.window is None else f"past_{op.window}"
+    past = "room" if step.fixed else "past" if op.window is None else f"past_{op.window}"
     axes = tuple(Axis(past) if axis.name == step.time else axis for axis in new.type.axes)
     name = node.outputs[0].name
     cache = step.state(f"{name}/cache", Type(new.type.dtype, axes))
+    if step.fixed:
+        kept = step.emit(Place(step.time, past), (cache, step.value(new), step.places(), step.position()), name)
+        step.carry(cache, kept)
+        return (step.emit(AsKeys(past, op.keys), (kept,), f"{name}/keys"),)
     seen = step.emit(Append(step.time, past, op.keys, op.window), (cache, step.value(new)), name)
     step.carry(cache, seen)
     return (seen,)
@@ -122,6 +139,36 @@ def _append_onnx(op: Append, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     return (onnx.op("Slice", seen, [-op.window], [2**31], [index]),)
 
 
+@types.rule(Place)
+def _place_types(op: Place, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    cache, new, places, position = inputs
+    renamed = tuple(op.new if name == op.room else name for name in cache.names)
+    require(renamed == new.names, f"the cache {cache} and the new position {new} must have the same order of axes")
+    require(places == Type("int64", (cache.axis(op.room),)), f"{places} are not the places of {cache}")
+    require(position == Type("int64"), f"{position} is not a position")
+    return (cache,)
+
+
+@mixes.rule(Place)
+def _place_mixes(op: Place, node: Node) -> frozenset[str]:
+    return frozenset({op.room, op.new})
+
+
+@to_torch.rule(Place)
+def _place_torch(op: Place, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    cache = node.inputs[0].type
+    align = aligner(node.inputs[2].type, Type("bool", cache.axes))
+    return lambda cache, new, places, position: torch.torch.where(align(places == position), new, cache)
+
+
+@to_onnx.rule(Place)
+def _place_onnx(op: Place, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    cache, new, places, position = inputs
+    here = onnx.once(f"place {places} {position}", lambda: onnx.op("Equal", places, position))
+    aligned = emit_aligned(onnx, here, node.inputs[2].type, Type("bool", node.inputs[0].type.axes))
+    return (onnx.op("Where", aligned, new, cache),)
+
+
 @cost.rule(AsKeys)
 def _as_keys_cost(op: AsKeys, node: Node) -> Cost:
     if op.window is None:
@@ -130,6 +177,7 @@ def _as_keys_cost(op: AsKeys, node: Node) -> Cost:
 
 
 cost.rule(Append)(per_result(0))
+cost.rule(Place)(per_result(0))
 
 
 @primitive("as_keys", on=None, window=optional("number"))

@@ -70,6 +70,18 @@ class LocalMask(Op):
     window: int | None = None
 
 
+@dataclass(frozen=True)
+class Reached(Op):
+    """bool [keys]: true for the places up to the position; for the last `window` of those if it is not None.
+
+    Inputs: the places int64 [room], the position int64 without axes.
+    """
+
+    kind: ClassVar[str] = "reached"
+    keys: str
+    window: int | None = None
+
+
 @types.rule(PaddingMask)
 def _padding_mask_types(op: PaddingMask, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (tokens,) = inputs
@@ -101,7 +113,16 @@ def _local_mask_types(op: LocalMask, inputs: tuple[Type, ...]) -> tuple[Type, ..
     return (x,)
 
 
+@types.rule(Reached)
+def _reached_types(op: Reached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    places, position = inputs
+    require(places.dtype == "int64" and len(places.axes) == 1, f"{places} are not places")
+    require(position == Type("int64"), f"{position} is not a position")
+    return (Type("bool", (Axis(op.keys, places.axes[0].size),)),)
+
+
 mixes.rule(PaddingMask)(mixes_nothing)
+mixes.rule(Reached)(mixes_nothing)
 mixes.rule(Fill)(mixes_nothing)
 mixes.rule(Select)(mixes_nothing)
 
@@ -126,7 +147,15 @@ def _local_mask_hidden(op: LocalMask, node: Node, inputs: tuple[Hidden, ...], ke
 def _local_mask_step(op: LocalMask, node: Node, step: Stepper) -> tuple[Value, ...]:
     if not op.causal:
         raise step.refuse("every position sees the ones after it; make the mask causal")
-    return (step.value(node.inputs[0]),)
+    scores = step.value(node.inputs[0])
+    if not step.fixed:
+        return (scores,)
+    return (step.emit(Fill(NEVER), (scores, reached(op, step, node)), node.outputs[0].name),)
+
+
+def reached(op: Any, step: Stepper, node: Node) -> Value:
+    """Which keys the newest query sees of a cache with room for all, for an op with the fields `keys` and `window`."""
+    return step.emit(Reached(op.keys, op.window), (step.places(), step.position()), f"{node.outputs[0].name}/reached")
 
 
 @to_torch.rule(PaddingMask)
@@ -163,6 +192,28 @@ def _select_onnx(op: Select, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     mask, a, b = inputs
     aligned = emit_aligned(onnx, mask, node.inputs[0].type, node.inputs[1].type)
     return (onnx.op("Where", aligned, a, b),)
+
+
+@to_torch.rule(Reached)
+def _reached_torch(op: Reached, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
+    def apply(places: Any, position: Any) -> Any:
+        seen = places <= position
+        return seen if op.window is None else seen & (places > position - op.window)
+
+    return apply
+
+
+@to_onnx.rule(Reached)
+def _reached_onnx(op: Reached, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    places, position = inputs
+
+    def make() -> str:
+        seen = onnx.op("LessOrEqual", places, position)
+        if op.window is None:
+            return seen
+        return onnx.op("And", seen, onnx.op("Greater", places, onnx.op("Sub", position, op.window)))
+
+    return (onnx.once(f"reached {places} {position} {op.window}", make),)
 
 
 @to_torch.rule(LocalMask)
@@ -207,7 +258,7 @@ def _local(op: LocalMask, x: Type) -> Type:
     return Type("bool", (x.axis(op.queries), x.axis(op.keys)))
 
 
-for _op in (PaddingMask, Fill, Select, LocalMask):
+for _op in (PaddingMask, Reached, Fill, Select, LocalMask):
     cost.rule(_op)(per_result(0))
 
 

@@ -35,7 +35,8 @@ class Distance(Op):
     """The position of each key minus that of each query: int64 [queries, keys].
 
     Input: the positions of the queries, int64 [queries]; the keys are at the same. `newest`: in a step there is one
-    query, the newest, and the keys are those at and before it, the last `window` of them if it is not None.
+    query, the newest, and the keys are those at and before it, the last `window` of them if it is not None; or they
+    are at the second input, int64 [room].
     """
 
     kind: ClassVar[str] = "distance"
@@ -99,8 +100,9 @@ def _geometric(count: int) -> list[float]:
 
 @types.rule(Distance)
 def _distance_types(op: Distance, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
-    (index,) = inputs
+    index, *places = inputs
     require(index.dtype == "int64" and index.names == (op.queries,), f"{index} is not the positions of {op.queries}")
+    require(not places or (op.newest and places[0].dtype == "int64" and len(places[0].axes) == 1), "two positions")
     (queries,) = index.axes
     return (Type("int64", (queries, Axis(op.keys, None if op.newest else queries.size))),)
 
@@ -134,23 +136,26 @@ for _op in (Distance, Buckets, Slopes):
 
 @to_step.rule(Distance)
 def _distance_step(op: Distance, node: Node, step: Stepper) -> tuple[Value, ...]:
-    return (step.emit(replace(op, newest=True), (step.value(node.inputs[0]),), node.outputs[0].name),)
+    inputs = (step.value(node.inputs[0]), *([step.places()] if step.fixed else []))
+    return (step.emit(replace(op, newest=True), inputs, node.outputs[0].name),)
 
 
 @to_torch.rule(Distance)
-def _distance_torch(op: Distance, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+def _distance_torch(op: Distance, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     def newest(index: Any) -> Any:
         seen = int(index) + 1 if op.window is None else min(int(index) + 1, op.window)
         return torch.torch.arange(1 - seen, 1, device=index.device).unsqueeze(0)
 
-    return newest if op.newest else lambda index: index.unsqueeze(0) - index.unsqueeze(1)
+    if op.newest and len(node.inputs) == 1:
+        return newest
+    return lambda index, keys=None: (index if keys is None else keys).unsqueeze(0) - index.unsqueeze(1)
 
 
 @to_onnx.rule(Distance)
 def _distance_onnx(op: Distance, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    (index,) = inputs
-    if not op.newest:
-        return (onnx.op("Sub", onnx.op("Unsqueeze", index, [0]), onnx.op("Unsqueeze", index, [1])),)
+    index, keys = inputs[0], inputs[-1]
+    if not op.newest or len(inputs) == 2:
+        return (onnx.op("Sub", onnx.op("Unsqueeze", keys, [0]), onnx.op("Unsqueeze", index, [1])),)
     first = onnx.op("Neg", onnx.op("Squeeze", index))
     if op.window is not None:
         first = onnx.op("Max", first, 1 - op.window)

@@ -16,6 +16,9 @@ from xformc.compiler.ops.keys import AsKeys
 PAST = "past"
 """How the names of the axes of a cache begin that is empty before the first step."""
 
+ROOM = "room"
+"""The axis of a cache that has a place for every position from the start."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -54,7 +57,8 @@ class Decoder:
 
     The token is int64 [batch, time=1]; position is int64 without axes. The outputs of `step` are the logits and then
     the new states; the outputs of `prepare` are the constants, and then the initial states that are not zero. Its
-    input `positions`, if it has one, is 0, 1, 2, .. up to the last position that will be decoded.
+    input `positions`, if it has one, is 0, 1, 2, .. up to the last position that will be decoded. Where caches have
+    room for all positions, it is also a constant, as it is.
     """
 
     time: str
@@ -91,20 +95,27 @@ class Decoder:
         return self.step.outputs[0]
 
 
-def derive_step(graph: Graph, time: str = "target") -> Decoder:
-    """Split the training graph along its input and axis `time`. Raises: RuleError at what is not causal."""
+def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> Decoder:
+    """Split the training graph along its input and axis `time`.
+
+    Caches grow by a position in each step, or are `fixed`: then they have an axis `room` from the start, a step
+    writes its place, and what comes later is masked as in training. Raises: RuleError at what is not causal.
+    """
     timed = _timed_values(graph, time)
-    fixed = [node for node in graph.nodes if node.outputs[0].name not in timed]
+    once = [node for node in graph.nodes if node.outputs[0].name not in timed]
     steps = [node for node in graph.nodes if node.outputs[0].name in timed]
-    derivation = _Derivation(graph, time, timed)
+    derivation = _Derivation(graph, time, timed, fixed)
     for node in steps:
         derivation.add(node)
     step, states = derivation.finish()
     prepare, values = rebuild(graph, f"{graph.name} prepare", {})
     prepare.inputs = [value for value in prepare.inputs if value.name != time]
-    for node in fixed:
+    for node in once:
         copy_node(prepare, values, node)
-    decoder = Decoder(time, prepare.finish(()), step, states)
+    places = derivation.used_places
+    if places is not None:
+        values[places.name] = prepare.input(places.name, places.type)
+    decoder = Decoder(time, prepare.finish(()), step, states, positions=places)
     return replace(decoder, prepare=pruned(prepare.finish(values[value.name] for value in decoder.prepared)))
 
 
@@ -141,8 +152,9 @@ def _timed_values(graph: Graph, time: str) -> frozenset[str]:
 class _Derivation:
     """Builds the step graph; it is the `Stepper` that the `to_step` rules are given."""
 
-    def __init__(self, graph: Graph, time: str, timed: frozenset[str]) -> None:
+    def __init__(self, graph: Graph, time: str, timed: frozenset[str], fixed: bool) -> None:
         self.time = time
+        self.fixed = fixed
         self.graph = graph
         self.timed = timed
         self.builder = GraphBuilder(f"{graph.name} step")
@@ -155,6 +167,7 @@ class _Derivation:
         self.keys: set[str] = set()
         self.hidden: dict[str, Hidden] = {}
         self.node: Node | None = None
+        self.used_places: Value | None = None
 
     def add(self, node: Node) -> None:
         self.node = node
@@ -208,6 +221,11 @@ class _Derivation:
 
     def position(self) -> Value:
         return self._position
+
+    def places(self) -> Value:
+        if self.used_places is None:
+            self.used_places = self.builder.input("places", Type("int64", (Axis(ROOM),)), renamed=True)
+        return self.used_places
 
     def refuse(self, reason: str, hint: str | None = None) -> RuleError:
         assert self.node is not None

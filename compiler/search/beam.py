@@ -87,7 +87,7 @@ class Live:
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class Candidates:
     """The best continuations of each sentence [batch, 2 * width], best first."""
 
     scores: str
@@ -122,7 +122,7 @@ class BeamSearch:
     def emit(self) -> SearchResult:
         """Write everything."""
         onnx, source = self.root, self.inputs.source
-        self.limit = self._limit(onnx)
+        self.limit = self.limit_of_source(onnx)
         self.longest_limit = onnx.op("ReduceMax", self.limit, keepdims=0)
         names = {value.name: source for value in self.decoder.given}
         names |= emit_positions(onnx, self.decoder, self.longest_limit)
@@ -164,7 +164,8 @@ class BeamSearch:
     def _initial_states(self, onnx: OnnxEmitter, batch: str) -> list[str]:
         return emit_states(onnx, self.decoder, {"batch": batch, "beam": self.width}, self.constants)
 
-    def _limit(self, onnx: OnnxEmitter) -> str:
+    def limit_of_source(self, onnx: OnnxEmitter) -> str:
+        """The most tokens that each sentence may have, by the search's inputs, [batch]."""
         real = onnx.op("Not", onnx.op("Equal", self.inputs.source, PAD))
         count = onnx.op("ReduceSum", onnx.op("Cast", real, to=1), [1], keepdims=0)
         scaled = onnx.op("Floor", onnx.op("Mul", count, self.inputs.max_length_factor))
@@ -215,7 +216,7 @@ class BeamSearch:
     def _step(self, onnx: OnnxEmitter, position: str, done: str, live: Live) -> Turn:
         newest = onnx.op("Slice", live.tokens, [-1], [2**31], [2])
         logits, states = self._decode(onnx, newest, position, live, {})
-        candidates = self._candidates(onnx, logits, live)
+        candidates = self.candidates_of(onnx, logits, live.scores)
         length = onnx.op("Add", position, 1)
         last = onnx.op("LessOrEqual", live.limit, length)
         pool, found = self._finish(onnx, live, candidates, last, done, length)
@@ -224,14 +225,14 @@ class BeamSearch:
         open_scores = onnx.op("Where", candidates.ended, NEVER, candidates.scores)
         next_scores, chosen = onnx.ops("TopK", 2, open_scores, self.width, axis=-1)
         parents = onnx.op("GatherElements", candidates.parents, chosen, axis=-1)
-        rows = self._rows_of(onnx, parents)
+        rows = self.rows_of(onnx, parents)
         grown = onnx.op(
             "Concat",
-            self._reorder(onnx, live.tokens, rows),
+            self.reorder(onnx, live.tokens, rows),
             onnx.op("Unsqueeze", onnx.op("GatherElements", candidates.tokens, chosen, axis=-1), [-1]),
             axis=-1,
         )
-        moved = [self._reorder(onnx, name, rows) for name in states]
+        moved = [self.reorder(onnx, name, rows) for name in states]
         return (self._go_on(onnx, finished), [length, finished, grown, next_scores, *pool, found, *moved], [])
 
     def _decode(
@@ -245,29 +246,24 @@ class BeamSearch:
         logits, *states = onnx.graph(self.decoder.step, names)
         return logits, states
 
-    def _candidates(self, onnx: OnnxEmitter, logits: str, live: Live) -> _Candidates:
+    def candidates_of(self, onnx: OnnxEmitter, logits: str, before: str) -> Candidates:
+        """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam]."""
         best, ids = onnx.ops("TopK", 2, logits, self.candidates, axis=-1)
         first = onnx.op("GatherElements", onnx.op("LogSoftmax", logits, axis=-1), _leading(onnx, ids), axis=-1)
         normalizer = onnx.op("Sub", _leading(onnx, best), first)  # ten times as fast as ReduceLogSumExp
-        before = onnx.op("Unsqueeze", live.scores, [2, 3])
-        total = onnx.op("Add", onnx.op("Sub", best, normalizer), before)
-        flat = onnx.op("Concat", onnx.op("Shape", live.scores, end=1), [-1], axis=0)
+        total = onnx.op("Add", onnx.op("Sub", best, normalizer), onnx.op("Unsqueeze", before, [2, 3]))
+        flat = onnx.op("Concat", onnx.op("Shape", before, end=1), [-1], axis=0)
         scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), self.candidates, axis=-1)
         tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
         ended = onnx.op("Equal", tokens, self.inputs.end_token)
-        return _Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
+        return Candidates(scores, tokens, onnx.op("Div", chosen, self.candidates), ended)
 
     def _finish(
-        self, onnx: OnnxEmitter, live: Live, candidates: _Candidates, last: str, done: str, length: str
+        self, onnx: OnnxEmitter, live: Live, candidates: Candidates, last: str, done: str, length: str
     ) -> tuple[list[str], str]:
         """Move the candidates among the first `width` that end here into the pool of the `width` best finished."""
-        names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
-        top = _Candidates(*(self._first(onnx, name) for name in names))
-        ends = onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, [1]))
-        ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", done, [1])))
-        penalised = onnx.op("Div", onnx.op("Add", onnx.op("Cast", length, to=1), 5.0), 6.0)
-        penalty = onnx.op("Pow", penalised, self.inputs.length_penalty)
-        offered = onnx.op("Where", ends, onnx.op("Div", top.scores, penalty), NEVER)
+        top = self.first_of(onnx, candidates)
+        ends, offered = self.ending(onnx, top, last, done, length)
         pool_scores, chosen = onnx.ops(
             "TopK", 2, onnx.op("Concat", live.pool_scores, offered, axis=-1), self.width, axis=-1
         )
@@ -276,7 +272,7 @@ class BeamSearch:
         pool_lengths = onnx.op("GatherElements", both, chosen, axis=-1)
         sequences = onnx.op(
             "Concat",
-            self._reorder(onnx, live.tokens, self._rows_of(onnx, top.parents)),
+            self.reorder(onnx, live.tokens, self.rows_of(onnx, top.parents)),
             onnx.op("Unsqueeze", top.tokens, [-1]),
             axis=-1,
         )
@@ -291,16 +287,31 @@ class BeamSearch:
         count = onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), [1], keepdims=0)
         return [pool_tokens, pool_lengths, pool_scores], onnx.op("Add", live.found, count)
 
+    def ending(
+        self, onnx: OnnxEmitter, top: Candidates, last: str, done: str, length: str
+    ) -> tuple[str, str]:
+        """Which of the candidates end here, and the scores of those with their penalty; NEVER of the others."""
+        ends = onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, [1]))
+        ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", done, [1])))
+        penalised = onnx.op("Div", onnx.op("Add", onnx.op("Cast", length, to=1), 5.0), 6.0)
+        penalty = onnx.op("Pow", penalised, self.inputs.length_penalty)
+        return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, penalty), NEVER)
+
+    def first_of(self, onnx: OnnxEmitter, candidates: Candidates) -> Candidates:
+        """The first `width` of the candidates."""
+        names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
+        return Candidates(*(self._first(onnx, name) for name in names))
+
     def _first(self, onnx: OnnxEmitter, name: str) -> str:
         return onnx.op("Slice", name, [0], self.width, [1])
 
-    def _rows_of(self, onnx: OnnxEmitter, parents: str) -> str:
+    def rows_of(self, onnx: OnnxEmitter, parents: str) -> str:
         """Parents [batch, beam] as numbers of rows of a value whose batch and beam are one axis."""
         rows = onnx.op("Squeeze", onnx.op("Shape", parents, end=1))
         starts = onnx.op("Mul", onnx.op("Range", 0, rows, 1), self.width)
         return onnx.op("Add", parents, onnx.op("Unsqueeze", starts, [1]))
 
-    def _reorder(self, onnx: OnnxEmitter, name: str, rows: str) -> str:
+    def reorder(self, onnx: OnnxEmitter, name: str, rows: str) -> str:
         """A value [batch, beam, ..] with its hypotheses taken from these rows [batch, beam]."""
         tail = onnx.op("Shape", name, start=2)
         flat = onnx.op("Reshape", name, onnx.op("Concat", [-1], tail, axis=0))

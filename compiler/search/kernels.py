@@ -53,8 +53,8 @@ class KernelSearch(BeamSearch):
         go_on, ancestors = results[0], results[-1]
         if states:
             parents = onnx.op("Squeeze", onnx.op("Slice", ancestors, [-1], [2**31], [2]), [2])
-            rows = self._rows_of(onnx, parents)
-            states = [self._reorder(onnx, name, rows) for name in states]
+            rows = self.rows_of(onnx, parents)
+            states = [self.reorder(onnx, name, rows) for name in states]
         return go_on, [*results[1:-1], ancestors, *states], []
 
 
