@@ -13,7 +13,7 @@ import onnx
 from google.protobuf.message import EncodeError
 
 from xformc import __version__
-from xformc.compiler.backends.initializers import MODEL, save_model
+from xformc.compiler.backends.initializers import MODEL, save_models
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, Stage, certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
@@ -90,13 +90,14 @@ def build_engine(
 def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precision]) -> Subject:
     """Write the model into `folder`; the subject of its certificate, whose training form has the weights in it."""
     initializers = replace(subject, precision=precision).initializers()
-    model = emit_engine(subject.compiled, initializers, subject.target)
+    models = emit_engine(subject.compiled, initializers, subject.target)
     try:
-        save_model(model, initializers, folder)
+        save_models(models, initializers, folder)
     except (EncodeError, ValueError) as error:
         raise UserError(f"the model is too large for ONNX: {error}") from error
     checker: Any = onnx.checker
-    checker.check_model(str(folder / MODEL), full_check=True)
+    for name in models:
+        checker.check_model(str(folder / name), full_check=True)
     if set(precision.values()) <= {"float32"}:
         return replace(subject, engine=folder)
     module = TorchModule(subject.compiled.graph).eval()

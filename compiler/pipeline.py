@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 import onnx
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.initializers import Initializers
-from xformc.compiler.backends.models import engine_model, label_model, sampling_model
+from xformc.compiler.backends.initializers import MODEL, Initializers
+from xformc.compiler.backends.models import engine_model, fixed_models, label_model, sampling_model
 from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
@@ -15,10 +15,13 @@ from xformc.compiler.ops.positions import Positions
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.kernels import lower_decoder
 from xformc.compiler.passes.step import Decoder, derive_step, with_beam
+from xformc.compiler.search.fixed import FixedSearch
+from xformc.compiler.search.fixed_beam import FixedBeamSearch
+from xformc.compiler.search.fixed_sample import FixedSampling
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
-from xformc.runtime.manifest import Input, SampleOptions, SearchOptions, Target
+from xformc.runtime.manifest import FIXED_TARGETS, Input, SampleOptions, SearchOptions, Target
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,21 @@ def compile_engine(spec: Spec, target: Target = "portable") -> Compiled:
         )
         for name, item in spec.inputs.items()
     }
-    return Compiled(spec, graph, inputs, None if time is None else derive_step(graph, time))
+    decoder = None if time is None else derive_step(graph, time, fixed=target in FIXED_TARGETS)
+    return Compiled(spec, graph, inputs, decoder)
 
 
-def emit_engine(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
-    """The model of an engine, without its weights."""
-    return _MODELS[compiled.task](compiled, weights, target)
+def emit_engine(compiled: Compiled, weights: Initializers, target: Target) -> dict[str, onnx.ModelProto]:
+    """The models of an engine by the names of their files, without their weights."""
+    if compiled.steps is not None and target in FIXED_TARGETS:
+        return fixed_models(_fixed_search(compiled), weights, target=target)
+    return {MODEL: _MODELS[compiled.task](compiled, weights, target)}
+
+
+def _fixed_search(compiled: Compiled) -> FixedSearch:
+    if compiled.task == "translation":
+        return FixedBeamSearch(with_beam(compiled.decoder))
+    return FixedSampling(compiled.decoder)
 
 
 def print_stage(spec: Spec, stage: str) -> str:

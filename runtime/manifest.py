@@ -17,6 +17,9 @@ Target = Literal["portable", "cpu", "native", "cuda", "tensorrt"]
 """Which operators a model may have: standard ONNX; ONNX Runtime's own, too; those of docs/kernels.md, too; or standard
 ONNX in fixed shapes, for ONNX Runtime on a GPU, or for TensorRT."""
 
+FIXED_TARGETS: tuple[Target, ...] = ("cuda", "tensorrt")
+"""Those whose searches keep their shapes, and may be driven."""
+
 MANIFEST_NAME = "engine.json"
 MODEL_NAME = "model.onnx"
 PREPARE_NAME, STEP_NAME = "prepare.onnx", "step.onnx"

@@ -11,7 +11,7 @@ from xformc.compiler.backends.onnx import Emitter, model
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.passes.kernels import lower_decoder, lower_graph
-from xformc.compiler.passes.step import Decoder
+from xformc.compiler.passes.step import ROOM, Decoder
 from xformc.compiler.search.beam import BeamSearch, SearchInputs
 from xformc.compiler.search.fixed import Fields, FixedSearch, bind_fields, emit_whole
 from xformc.compiler.search.kernels import KernelSearch, emit_resident
@@ -158,8 +158,9 @@ def stepwise_model(
         emitter.bind(value, name)
     batch = emitter.merged(token.type.axes[:1])
     prepared = dict(zip((value.name for value in decoder.prepared), constants, strict=True))
-    states = emit_states(emitter, decoder, {"batch": batch}, prepared)
-    resident = emit_resident(emitter, decoder.resident, batch, emitter.shape(given.type.axes[1:]))
+    room = emitter.shape(given.type.axes[1:])
+    states = emit_states(emitter, decoder, {"batch": batch, ROOM: room}, prepared)
+    resident = emit_resident(emitter, decoder.resident, batch, room)
     shown = [decoder.logits, *show]
 
     def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
@@ -172,7 +173,7 @@ def stepwise_model(
         return scope.op("Identity", True), new, collected
 
     carried = [(state.past.type, name) for state, name in zip(decoder.states, states, strict=True)]
-    kept = {"batch", *(axis.name for value in fixed for axis in value.type.axes)}
+    kept = {"batch", ROOM, *(axis.name for value in fixed for axis in value.type.axes)}
     results = emitter.loop(steps, carried, body, frozenset(kept))
     stacked = results[len(carried) :]
     outputs = [

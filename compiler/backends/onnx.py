@@ -39,7 +39,7 @@ class Emitter:
         """`keeps`: the axes whose sizes are the parent's."""
         self.weights = weights
         self.target: Target = target
-        self.fused = target != "portable"
+        self.fused = target in ("cpu", "native")
         self.parent = parent
         self.keeps = keeps
         self.nodes: list[onnx.NodeProto] = []

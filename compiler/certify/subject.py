@@ -13,7 +13,7 @@ import onnx
 import torch
 from numpy.typing import NDArray
 
-from xformc.compiler.backends.initializers import MODEL, Initializers, save_model
+from xformc.compiler.backends.initializers import MODEL, Initializers, save_model, save_models
 from xformc.compiler.backends.models import forward_model, stepwise_model
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.graph.graph import Graph, Value
@@ -63,7 +63,7 @@ class Subject:
         with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
             exact = replace(self, engine=Path(name), precision={})
             initializers = exact.initializers()
-            save_model(emit_engine(self.compiled, initializers, self.target), initializers, exact.engine)
+            save_models(emit_engine(self.compiled, initializers, self.target), initializers, exact.engine)
             yield exact
 
     @cached_property
