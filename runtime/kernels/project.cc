@@ -1,25 +1,18 @@
 // The operator Project: y = activate(x W^T + b) + residual for one or several W, and perhaps a normalization.
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <thread>
 
-#include "gemm.h"
-#include "kernel.h"
-#include "panel.h"
+#include "product.h"
 
 namespace xformc {
 namespace {
 
 constexpr size_t FIRST_PART = 4;                // the inputs before: x, residual, gain, offset
 constexpr int64_t CACHED_BYTES = 384 * 1024;    // of packed rows, to leave room in the second-level cache for a panel
-constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are packed, or normalized, by the calling thread alone
+constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are normalized by the calling thread alone
 constexpr int64_t FEW_BYTES = 64 * 1024;        // panels of so few are multiplied by one thread
 constexpr int64_t ITEMS_PER_THREAD = 6;
-
-constexpr int64_t NARROW_BLOCKS = 2;            // for more blocks of rows 16-bit weights are widened once
-
-using TileRoutine = void (*)(const Tile& tile, int rows);
 
 enum class Norm { none, layer, rms };
 
@@ -30,43 +23,10 @@ Value choice(const std::map<std::string, Value>& choices, const std::string& nam
   return found->second;
 }
 
-// Memory of the calling thread that grows as needed and begins at a cache line.
-class Scratch {
- public:
-  void* at_least(size_t bytes) {
-    if (bytes > size_) {
-      memory_.reset(static_cast<char*>(::operator new(bytes, std::align_val_t(64))));
-      size_ = bytes;
-    }
-    return memory_.get();
-  }
-
- private:
-  struct Delete {
-    void operator()(char* memory) const { ::operator delete(memory, std::align_val_t(64)); }
-  };
-  std::unique_ptr<char, Delete> memory_;
-  size_t size_ = 0;
-};
-
-// A weight, what belongs to it, and where its outputs go.
-struct Part {
+// A weight of N outputs, and where they go.
+struct Part : Weight {
   Shape axes;
-  int64_t outputs = 0;       // N
-  const char* weight = nullptr;
-  const float* scale = nullptr;
-  const float* bias = nullptr;
   float* y = nullptr;
-};
-
-// Rows packed for tiles: blocks of nearly as many rows each.
-struct PackedRows {
-  int64_t rows, blocks, block_values;  // block_values: what a full block takes, in packed elements
-  char* values;
-  float* scales;
-  int32_t* offsets;
-
-  int64_t first(int64_t block) const { return rows * block / blocks; }
 };
 
 struct Project {
@@ -144,7 +104,7 @@ struct Project {
       require(context.GetOutputCount() == parts.size(), "Project: there must be one output for each part");
       for (size_t i = 0; i < parts.size(); ++i) {
         Part& part = parts[i];
-        part.weight = bind_weight(context.GetInput(next++), kernel.precision_, part.outputs, depth);
+        part.panels = bind_weight(context.GetInput(next++), kernel.precision_, part.outputs, depth);
         if (int8) part.scale = floats(next++, part.outputs, "Project: scale needs one number for each output");
         require(!int8 || part.scale != nullptr, "Project: int8 needs a scale for each part");
         if (kernel.bias_) part.bias = floats(next++, part.outputs, "Project: bias needs one number for each output");
@@ -163,138 +123,34 @@ struct Project {
 
     void run() {
       if (rows == 0) return;
-      pack();
-      schedule();
-      parallel(context, groups * chunks, [this](size_t i) { multiply_group(i / groups, i % groups); });
+      const PackedRows packed(context, kernel.routines_, kernel.precision_, x, rows, depth);
+      schedule(packed);
+      parallel(context, groups * chunks, [&](size_t i) { multiply_group(packed, i / groups, i % groups); });
       normalize();
     }
 
-    // The rows as tiles take them, in memory of the calling thread.
-    void pack() {
-      static thread_local Scratch values, scales, offsets;
-      steps = int8 ? ceil_div(depth, 4) : depth;
-      step_bytes = int8 ? 4 : sizeof(float);
-      packed.rows = rows;
-      packed.blocks = ceil_div(rows, kernel.routines_.rows);
-      packed.values = static_cast<char*>(values.at_least(rows * steps * step_bytes));
-      packed.scales = static_cast<float*>(scales.at_least(rows * sizeof(float)));
-      packed.offsets = static_cast<int32_t*>(offsets.at_least(rows * sizeof(int32_t)));
-      if (rows * depth <= FEW_VALUES) {
-        for (int64_t block = 0; block < packed.blocks; ++block) pack_block(block);
-      } else {
-        parallel(context, packed.blocks, [this](size_t block) { pack_block(block); });
-      }
-    }
-
-    void pack_block(int64_t block) const {
-      const int64_t first = packed.first(block);
-      const int count = static_cast<int>(packed.first(block + 1) - first);
-      char* to = packed.values + first * steps * step_bytes;
-      if (int8) {
-        kernel.routines_.pack_int8(x + first * depth, count, depth, reinterpret_cast<int8_t*>(to),
-                                   packed.scales + first, packed.offsets + first);
-      } else {
-        kernel.routines_.pack_float(x + first * depth, count, depth, reinterpret_cast<float*>(to));
-      }
-    }
-
     // Items of work: chunks of rows that stay in the cache, times groups of panels.
-    void schedule() {
-      panel_bytes = xformc::panel_bytes(kernel.precision_, depth);
+    void schedule(const PackedRows& packed) {
       panels = 0;
       for (const Part& part : parts) panels += ceil_div(part.outputs, PANEL);
-      chunks = std::min(packed.blocks, ceil_div(rows * steps * step_bytes, CACHED_BYTES));
+      chunks = std::min(packed.blocks(), ceil_div(packed.bytes(), CACHED_BYTES));
       static const int64_t items = ITEMS_PER_THREAD * std::max(1u, std::thread::hardware_concurrency());
-      groups = panels * panel_bytes < FEW_BYTES ? 1 : std::min(panels, ceil_div(items, chunks));
+      groups = panels * packed.panel_bytes() < FEW_BYTES ? 1 : std::min(panels, ceil_div(items, chunks));
     }
 
-    int64_t first_block(int64_t chunk) const { return packed.blocks * chunk / chunks; }
-
-    void multiply_group(int64_t chunk, int64_t group) const {
+    void multiply_group(const PackedRows& packed, int64_t chunk, int64_t group) const {
+      const int64_t from = packed.blocks() * chunk / chunks, to = packed.blocks() * (chunk + 1) / chunks;
       const int64_t last = panels * (group + 1) / groups;
       int64_t begin = 0;  // the first panel of a part
       for (const Part& part : parts) {
         const int64_t end = begin + ceil_div(part.outputs, PANEL);
         for (int64_t p = std::max(begin, panels * group / groups); p < std::min(end, last); ++p) {
-          multiply(part, p - begin, chunk, p + 1 < end);
+          const int64_t at = packed.first(from) * part.outputs + (p - begin) * PANEL;
+          const float* added = residual == nullptr ? nullptr : residual + at;
+          const Result result{part.y + at, part.outputs, added, kernel.activation_};
+          packed.multiply(part, p - begin, from, to, p + 1 < end, result);
         }
         begin = end;
-      }
-    }
-
-    // A chunk of rows times a panel; its last block fetches the panel after it, if there is `more`.
-    void multiply(const Part& part, int64_t panel, int64_t chunk, bool more) const {
-      const char* stored = part.weight + panel * panel_bytes;
-      const int64_t from = first_block(chunk), to = first_block(chunk + 1);
-      Tile tile{};
-      const bool wide = to - from > NARROW_BLOCKS && narrow();
-      tile.panel = wide ? widened(stored) : stored;
-      tile.steps = steps;
-      tile.columns = static_cast<int>(std::min<int64_t>(PANEL, part.outputs - panel * PANEL));
-      if (part.bias != nullptr) tile.bias = part.bias + panel * PANEL;
-      if (int8) tile.scale = part.scale + panel * PANEL;
-      for (int64_t block = from; block < to; ++block) {
-        const bool fetch = more && block + 1 == to;
-        tile.ahead = fetch ? stored + panel_bytes : stored;
-        tile.ahead_step = fetch ? panel_bytes / steps : 0;
-        multiply_block(part, panel, block, tile, wide ? kernel.routines_.float_tile : tile_routine());
-      }
-    }
-
-    bool narrow() const { return kernel.precision_ == Precision::float16 || kernel.precision_ == Precision::bfloat16; }
-
-    TileRoutine tile_routine() const {
-      switch (kernel.precision_) {
-        case Precision::float32: return kernel.routines_.float_tile;
-        case Precision::float16: return kernel.routines_.float16_tile;
-        case Precision::bfloat16: return kernel.routines_.bfloat16_tile;
-        default: return kernel.routines_.int8_tile;
-      }
-    }
-
-    // 16-bit weights of a panel as float32, in memory of the working thread.
-    const void* widened(const char* stored) const {
-      static thread_local Scratch wide;
-      auto* to = static_cast<float*>(wide.at_least(depth * PANEL * sizeof(float)));
-      const auto* from = reinterpret_cast<const uint16_t*>(stored);
-      const bool half = kernel.precision_ == Precision::float16;
-      (half ? kernel.routines_.widen_float16 : kernel.routines_.widen_bfloat16)(from, depth * PANEL, to);
-      return to;
-    }
-
-    void multiply_block(const Part& part, int64_t panel, int64_t block, Tile tile, TileRoutine routine) const {
-      const int64_t first = packed.first(block);
-      const int count = static_cast<int>(packed.first(block + 1) - first);
-      const int64_t at = first * part.outputs + panel * PANEL;
-      tile.x = packed.values + first * steps * step_bytes;
-      tile.row_scale = packed.scales + first;
-      tile.row_offset = packed.offsets + first;
-      tile.y = part.y + at;
-      tile.stride = part.outputs;
-      tile.residual = residual == nullptr ? nullptr : residual + at;
-      tile.relu = kernel.activation_ == Activation::relu;
-      if (tile.relu || kernel.activation_ == Activation::none) {
-        routine(tile, count);
-      } else {
-        activate_block(tile, count, routine);
-      }
-    }
-
-    // As multiply_block for activations that the tile does not know, by way of memory beside.
-    void activate_block(Tile tile, int count, TileRoutine routine) const {
-      alignas(64) float values[16 * PANEL] = {};
-      float* y = tile.y;
-      const float* added = tile.residual;
-      const int64_t stride = tile.stride;
-      tile.y = values;
-      tile.stride = PANEL;
-      tile.residual = nullptr;
-      routine(tile, count);
-      kernel.routines_.activate(kernel.activation_, values, count * PANEL);
-      for (int r = 0; r < count; ++r) {
-        for (int c = 0; c < tile.columns; ++c) {
-          y[r * stride + c] = values[r * PANEL + c] + (added == nullptr ? 0.0f : added[r * stride + c]);
-        }
       }
     }
 
@@ -323,11 +179,8 @@ struct Project {
     std::vector<Part> parts;
     const bool int8;
     const float *x, *residual, *gain, *offset;
-    int64_t rows, depth;            // depth: K
-    int64_t steps, step_bytes;      // of packed rows: how many elements, and the bytes of each
-    PackedRows packed;
-    int64_t panels, panel_bytes;    // panels of all parts
-    int64_t chunks, groups;
+    int64_t rows, depth;             // depth: K
+    int64_t panels, chunks, groups;  // panels: of all parts
   };
 
   const Routines& routines_;

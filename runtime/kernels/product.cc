@@ -1,0 +1,116 @@
+#include "product.h"
+
+#include <algorithm>
+
+namespace xformc {
+namespace {
+
+constexpr int64_t FEW_VALUES = 16 * 1024;  // so few are packed by the calling thread alone
+constexpr int64_t NARROW_BLOCKS = 2;       // for more blocks of rows 16-bit weights are widened once
+
+}  // namespace
+
+PackedRows::PackedRows(Ort::KernelContext& context, const Routines& routines, Precision precision, const float* x,
+                       int64_t rows, int64_t depth)
+    : routines_(routines), precision_(precision), rows_(rows), depth_(depth), blocks_(ceil_div(rows, routines.rows)),
+      panel_bytes_(xformc::panel_bytes(precision, depth)) {
+  static thread_local Buffer values, scales, offsets;
+  const bool int8 = precision == Precision::int8;
+  steps_ = int8 ? ceil_div(depth, 4) : depth;
+  step_bytes_ = int8 ? 4 : sizeof(float);
+  values_ = values.at_least<char>(bytes());
+  scales_ = scales.at_least<float>(rows);
+  offsets_ = offsets.at_least<int32_t>(rows);
+  if (rows * depth <= FEW_VALUES) {
+    for (int64_t block = 0; block < blocks_; ++block) pack(x, block);
+  } else {
+    parallel(context, blocks_, [this, x](size_t block) { pack(x, block); });
+  }
+}
+
+void PackedRows::pack(const float* x, int64_t block) const {
+  const int64_t begin = first(block);
+  const int count = static_cast<int>(first(block + 1) - begin);
+  char* to = values_ + begin * steps_ * step_bytes_;
+  if (precision_ == Precision::int8) {
+    routines_.pack_int8(x + begin * depth_, count, depth_, reinterpret_cast<int8_t*>(to), scales_ + begin,
+                        offsets_ + begin);
+  } else {
+    routines_.pack_float(x + begin * depth_, count, depth_, reinterpret_cast<float*>(to));
+  }
+}
+
+void PackedRows::multiply(const Weight& weight, int64_t panel, int64_t from, int64_t to, bool more,
+                          const Result& result) const {
+  const char* stored = weight.panels + panel * panel_bytes_;
+  Tile tile{};
+  const bool wide = to - from > NARROW_BLOCKS && narrow();
+  tile.panel = wide ? widened(stored) : stored;
+  tile.steps = steps_;
+  tile.columns = static_cast<int>(std::min<int64_t>(PANEL, weight.outputs - panel * PANEL));
+  if (weight.bias != nullptr) tile.bias = weight.bias + panel * PANEL;
+  if (weight.scale != nullptr) tile.scale = weight.scale + panel * PANEL;
+  tile.stride = result.stride;
+  for (int64_t block = from; block < to; ++block) {
+    const bool fetch = more && block + 1 == to;
+    tile.ahead = fetch ? stored + panel_bytes_ : stored;
+    tile.ahead_step = fetch ? panel_bytes_ / steps_ : 0;
+    const int64_t at = (first(block) - first(from)) * result.stride;
+    tile.y = result.y + at;
+    tile.residual = result.residual == nullptr ? nullptr : result.residual + at;
+    multiply_block(block, tile, wide ? routines_.float_tile : tile_routine(), result.activation);
+  }
+}
+
+PackedRows::TileRoutine PackedRows::tile_routine() const {
+  switch (precision_) {
+    case Precision::float32: return routines_.float_tile;
+    case Precision::float16: return routines_.float16_tile;
+    case Precision::bfloat16: return routines_.bfloat16_tile;
+    default: return routines_.int8_tile;
+  }
+}
+
+// 16-bit weights of a panel as float32, in memory of the working thread.
+const void* PackedRows::widened(const char* stored) const {
+  static thread_local Buffer wide;
+  auto* to = wide.at_least<float>(depth_ * PANEL);
+  const auto* from = reinterpret_cast<const uint16_t*>(stored);
+  const bool half = precision_ == Precision::float16;
+  (half ? routines_.widen_float16 : routines_.widen_bfloat16)(from, depth_ * PANEL, to);
+  return to;
+}
+
+void PackedRows::multiply_block(int64_t block, Tile tile, TileRoutine routine, Activation activation) const {
+  const int64_t begin = first(block);
+  const int count = static_cast<int>(first(block + 1) - begin);
+  tile.x = values_ + begin * steps_ * step_bytes_;
+  tile.row_scale = scales_ + begin;
+  tile.row_offset = offsets_ + begin;
+  tile.relu = activation == Activation::relu;
+  if (tile.relu || activation == Activation::none) {
+    routine(tile, count);
+  } else {
+    activate_block(tile, count, routine, activation);
+  }
+}
+
+// As multiply_block for activations that the tile does not know, by way of memory beside.
+void PackedRows::activate_block(Tile tile, int count, TileRoutine routine, Activation activation) const {
+  alignas(64) float values[16 * PANEL] = {};
+  float* y = tile.y;
+  const float* added = tile.residual;
+  const int64_t stride = tile.stride;
+  tile.y = values;
+  tile.stride = PANEL;
+  tile.residual = nullptr;
+  routine(tile, count);
+  routines_.activate(activation, values, count * PANEL);
+  for (int r = 0; r < count; ++r) {
+    for (int c = 0; c < tile.columns; ++c) {
+      y[r * stride + c] = values[r * PANEL + c] + (added == nullptr ? 0.0f : added[r * stride + c]);
+    }
+  }
+}
+
+}  // namespace xformc

@@ -1,0 +1,86 @@
+// Products of rows with weights in panels, by the routines of gemm.h: packing the rows, and multiplying blocks of them.
+#pragma once
+
+#include <memory>
+#include <new>
+
+#include "gemm.h"
+#include "kernel.h"
+#include "panel.h"
+
+namespace xformc {
+
+// Memory that grows as needed and begins at a cache line.
+class Buffer {
+ public:
+  template <typename T>
+  T* at_least(int64_t count) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(T);
+    if (bytes > size_) {
+      memory_.reset(static_cast<char*>(::operator new(bytes, std::align_val_t(64))));
+      size_ = bytes;
+    }
+    return reinterpret_cast<T*>(memory_.get());
+  }
+
+ private:
+  struct Delete {
+    void operator()(char* memory) const { ::operator delete(memory, std::align_val_t(64)); }
+  };
+  std::unique_ptr<char, Delete> memory_;
+  size_t size_ = 0;
+};
+
+// A weight in panels, and what belongs to it.
+struct Weight {
+  int64_t outputs = 0;
+  const char* panels = nullptr;
+  const float* scale = nullptr;  // int8 only: [outputs]
+  const float* bias = nullptr;   // [outputs] or null
+};
+
+// Where a product goes: activate(x W^T + b) + residual.
+struct Result {
+  float* y;
+  int64_t stride;         // from a row of y, and of the residual, to the next
+  const float* residual;  // or null
+  Activation activation;
+};
+
+// Rows packed for tiles, in blocks of nearly as many rows each.
+class PackedRows {
+ public:
+  // Packs x [rows, depth] into memory of the calling thread, which holds one of these at a time.
+  PackedRows(Ort::KernelContext& context, const Routines& routines, Precision precision, const float* x, int64_t rows,
+             int64_t depth);
+
+  int64_t blocks() const { return blocks_; }
+  int64_t bytes() const { return rows_ * steps_ * step_bytes_; }
+  int64_t panel_bytes() const { return panel_bytes_; }
+  int64_t first(int64_t block) const { return rows_ * block / blocks_; }
+
+  // The blocks from .. to - 1 times a panel; `result` says where the first row of them and the first output of the panel
+  // go. The weight's panel after it is fetched meanwhile, if that is what will be read next (`more`).
+  void multiply(const Weight& weight, int64_t panel, int64_t from, int64_t to, bool more, const Result& result) const;
+
+ private:
+  using TileRoutine = void (*)(const Tile& tile, int rows);
+
+  void pack(const float* x, int64_t block) const;
+  bool narrow() const { return precision_ == Precision::float16 || precision_ == Precision::bfloat16; }
+  TileRoutine tile_routine() const;
+  const void* widened(const char* stored) const;
+  void multiply_block(int64_t block, Tile tile, TileRoutine routine, Activation activation) const;
+  void activate_block(Tile tile, int count, TileRoutine routine, Activation activation) const;
+
+  const Routines& routines_;
+  Precision precision_;
+  int64_t rows_, depth_, blocks_;
+  int64_t steps_, step_bytes_;  // of a packed row: how many elements, and the bytes of each
+  int64_t panel_bytes_;
+  char* values_;
+  float* scales_;
+  int32_t* offsets_;
+};
+
+}  // namespace xformc
