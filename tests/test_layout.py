@@ -32,10 +32,12 @@ MAY_USE = {
     "compiler.certify": COMPILER | {"compiler.pipeline", "runtime"},
     "compiler.pipeline": COMPILER | {"runtime"},
     "compiler.report": COMPILER | {"runtime"},
+    "compiler.triton": {"runtime"},
     "compiler.build": COMPILER | {"compiler.pipeline", "runtime"},
     "runtime": set[str](),
     "trainer": COMPILER | {"compiler.build", "runtime"},
-    "commands": COMPILER | {"compiler.build", "compiler.pipeline", "compiler.report", "runtime", "trainer", "specs"},
+    "commands": COMPILER
+    | {"compiler.build", "compiler.pipeline", "compiler.report", "compiler.triton", "runtime", "trainer", "specs"},
     "cli": {"commands"},
     "__main__": {"cli"},
     "specs": set[str](),

@@ -22,6 +22,7 @@ from xformc.commands.check import check, schema
 from xformc.commands.corpus import corpus
 from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
+from xformc.commands.export import export
 from xformc.commands.generate import generate
 from xformc.commands.inspect_engine import inspect
 from xformc.commands.kernels import kernels
@@ -107,6 +108,7 @@ for command in (
     generate,
     predict,
     evaluate,
+    export,
     bench,
     draw,
     attention,

@@ -1,0 +1,207 @@
+"""`xformc export --triton`: the repository is what Triton's configuration says, and serves what the runtime does."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from command_line import CommandLine, listing, mistake
+from task_specs import SPECS
+from test_cli_compile import SPEC
+from test_cli_predict import PAIRS, write_run
+from triton_server import Server
+
+from xformc.runtime import load
+from xformc.runtime.rows import pad
+from xformc.runtime.search import check_source
+
+TEXTS = ["hello world", "two dogs play in the snow", "", "twenty-one"]
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the engines of this module's tests, each built once."""
+    return tmp_path_factory.mktemp("engines")
+
+
+def built(xformc: CommandLine, engines: Path, name: str, *options: str) -> Path:
+    """The engine of the spec, with a tokenizer and labels."""
+    text = {"translation": SPEC, "pairs": PAIRS, **SPECS}[name]
+    labels = {"pairs": "no perhaps yes", "tagging": "A B C D E", "images": "a b c d", "frames": "x y z"}.get(name)
+    folder = engines / "-".join((name, *options))
+    if not folder.exists():
+        run = write_run(engines / f"{folder.name}-run", text, labels, tokenizer=name not in ("images", "frames"))
+        result = xformc("build", run / "spec.yaml", "--weights", run, "--out", folder, *options)
+        assert result.code == 0, result.err
+    return folder
+
+
+def strings(*texts: str) -> np.ndarray:
+    return np.array([[text.encode()] for text in texts], np.object_)
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+def test_a_translation_is_served_from_ids_and_from_text(
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    engine = built(xformc, engines, "translation", "--target", target)
+    options = ["--option", "beam_width=3", "--option", "n_best=2", "--option", "max_length_offset=7"]
+    result = xformc("export", engine, "--triton", tmp_path, "--name", "small", *options)
+    assert result.out.splitlines() == [str(tmp_path / "small"), str(tmp_path / "small_text")], result.err
+    server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
+    assert server.models["small"].config["backend"] == ["onnxruntime"]
+    ids = pad([loaded.tokenizer.encode("source", text) for text in TEXTS if text])
+    first, second = server.infer("small", {"source": ids[:1]}, {"source": ids[1:]})
+    expected = loaded.search(check_source(ids, 80), beam_width=3, n_best=2, max_length_offset=7)
+    np.testing.assert_array_equal(np.concatenate([first["tokens"], second["tokens"]]), expected.tokens)
+    np.testing.assert_array_equal(np.concatenate([first["scores"], second["scores"]]), expected.scores)
+    wanted = loaded.translate(TEXTS, beam_width=3, n_best=2, max_length_offset=7)
+    one, rest = server.infer("small_text", {"text": strings(TEXTS[0])}, {"text": strings(*TEXTS[1:])})
+    found = [[text.decode() for text in row] for row in [*one["translation"], *rest["translation"]]]
+    texts = [[one.text for one in row] for row in wanted]
+    assert found == [row if len(row) == 2 else [*row, ""] for row in texts]
+
+
+def test_the_runtime_serves_sources_of_different_lengths_together(
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = built(xformc, engines, "translation")
+    assert xformc("export", engine, "--triton", tmp_path, "--name", "small", "--runtime").code == 0
+    server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
+    assert server.models["small"].config["backend"] == ["python"]
+    rows = [pad([loaded.tokenizer.encode("source", text)]) for text in TEXTS if text]
+    wrong = np.array([[0, 5]])
+    *found, error = server.infer("small", *({"source": row} for row in (*rows, wrong)))
+    for row, one in zip(rows, found, strict=True):
+        expected = loaded.search(row)
+        np.testing.assert_array_equal(one["tokens"][:, :, : expected.tokens.shape[2]], expected.tokens)
+    assert "each row of source ids must be one or more tokens" in error
+    (text,) = server.infer("small_text", {"text": strings("hello world")})
+    assert text["translation"][0][0].decode() == loaded.translate(["hello world"])[0][0].text
+
+
+@pytest.mark.parametrize("options", [[], ["--runtime"]])
+def test_a_language_model_is_served_with_seeds(
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    engine = built(xformc, engines, "language_model")
+    set_ = ["--option", "temperature=1.5", "--option", "max_new_tokens=6"]
+    assert xformc("export", engine, "--triton", tmp_path, "--name", "lm", *set_, *options).code == 0
+    server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
+    expected = loaded.generate(["hello", "two dogs"], seed=3, temperature=1.5, max_new_tokens=6)
+    prompts = pad([loaded.tokenizer.encode("text", text)[:-1] for text in ("hello", "two dogs")])
+    (ids,) = server.infer("lm", {"prompt": prompts, "seed": np.array([[3], [4]])})
+    for row, one in enumerate(expected):
+        assert tuple(ids["tokens"][row, : ids["lengths"][row, 0]]) == one.tokens
+    (text,) = server.infer("lm_text", {"text": strings("hello", "two dogs"), "seed": np.array([[3], [4]])})
+    assert [row[0].decode() for row in text["continuation"]] == [one.text for one in expected]
+    np.testing.assert_allclose(text["score"][:, 0], [one.score for one in expected], rtol=1e-5)
+    assert not isinstance(server.infer("lm_text", {"text": strings("hello")})[0], str)
+
+
+def test_labels_of_texts_are_served(
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs, tagger = built(xformc, engines, "pairs"), built(xformc, engines, "tagging")
+    for engine, name in ((pairs, "pairs"), (tagger, "tagger")):
+        assert xformc("export", engine, "--triton", tmp_path, "--name", name).code == 0
+    server = Server(tmp_path, monkeypatch)
+    premise, claim = strings("hello world", "twenty-one"), strings("two dogs", "words")
+    (found,) = server.infer("pairs_text", {"premise": premise, "claim": claim})
+    expected = load(pairs, threads=1).predict([("hello world", "two dogs"), ("twenty-one", "words")])
+    assert [row[0].decode() for row in found["label"]] == [one.label for one in expected]
+    np.testing.assert_allclose(found["probability"][:, 0], [one.probability for one in expected], rtol=1e-5)
+    (found,) = server.infer("tagger_text", {"words": strings("hello world two", "")})
+    (labels, _) = load(tagger, threads=1).predict(["hello world two", ""])
+    assert [row[0].decode() for row in found["labels"]] == [" ".join(labels.labels), ""]
+
+
+@pytest.mark.parametrize("name", ["images", "frames"])
+def test_labels_of_arrays_are_served(
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    engine = built(xformc, engines, name)
+    result = xformc("export", engine, "--triton", tmp_path, "--name", name)
+    assert result.out.splitlines() == [str(tmp_path / name)], result.err
+    random = np.random.default_rng(0)
+    feeds = {
+        "images": {"image": random.standard_normal((2, 3, 2, 3), np.float32)},
+        "frames": {"frames": random.standard_normal((2, 5, 6), np.float32), "frames_mask": np.ones((2, 5), np.bool_)},
+    }
+    (found,) = Server(tmp_path, monkeypatch).infer(name, feeds[name])
+    arrays = {key: array for key, array in feeds[name].items() if not key.endswith("_mask")}
+    lengths = {"frames_lengths": np.array([5, 5])} if name == "frames" else {}
+    expected = load(engine, threads=1).predict({**arrays, **lengths})
+    probabilities = found["probabilities"].reshape(2, -1, found["probabilities"].shape[-1])
+    np.testing.assert_allclose(probabilities, [one.probabilities for one in expected], rtol=1e-5)
+
+
+def test_the_options_are_no_inputs_of_the_model(xformc: CommandLine, engines: Path, tmp_path: Path) -> None:
+    assert xformc("export", built(xformc, engines, "translation"), "--triton", tmp_path, "--name", "small").code == 0
+    model = onnx.load(tmp_path / "small" / "1" / "model.onnx")
+    onnx.checker.check_model(model)
+    assert [value.name for value in model.graph.input] == ["source"]
+
+
+def test_configs_are_of_tritons_own_schema(xformc: CommandLine, engines: Path, tmp_path: Path) -> None:
+    schema = pytest.importorskip("tritonclient.grpc.model_config_pb2")
+    from google.protobuf import text_format
+
+    for name, options in (("translation", []), ("language_model", []), ("translation", ["--runtime"]), ("pairs", [])):
+        folder = tmp_path / "-".join((name, *options))
+        engine = built(xformc, engines, name)
+        assert xformc("export", engine, "--triton", folder, "--name", "one", "--instances", "2", *options).code == 0
+        for path in folder.glob("*/config.pbtxt"):
+            config = text_format.Parse(path.read_text(), schema.ModelConfig())
+            assert config.name == path.parent.name
+            assert config.max_batch_size == 64 and config.HasField("dynamic_batching")
+            assert config.instance_group[0].count == 2
+            shapes = [(tensor.dims, tensor.reshape) for tensor in (*config.input, *config.output)]
+            assert all(dims and (not reshape.shape or len(reshape.shape)) for dims, reshape in shapes)
+    seed = next(
+        tensor
+        for tensor in text_format.Parse(
+            (tmp_path / "language_model" / "one" / "config.pbtxt").read_text(), schema.ModelConfig()
+        ).input
+        if tensor.name == "seed"
+    )
+    assert list(seed.dims) == [1] and seed.HasField("reshape") and not seed.reshape.shape
+
+
+def test_an_export_replaces_an_export_and_nothing_else(xformc: CommandLine, engines: Path, tmp_path: Path) -> None:
+    engine = built(xformc, engines, "translation")
+    assert xformc("export", engine, "--triton", tmp_path, "--name", "one").code == 0
+    before = listing(tmp_path)
+    assert xformc("export", engine, "--triton", tmp_path, "--name", "one").code == 0
+    assert listing(tmp_path) == before
+    (tmp_path / "other_text").mkdir()
+    found = mistake(xformc("export", engine, "--triton", tmp_path, "--name", "other"))
+    assert found.startswith(f"{tmp_path / 'other_text'}: exists, and is not an export of xformc\nhint: ")
+    assert listing(tmp_path) == sorted([*before, "other_text"])
+
+
+def test_wrong_options_are_named(xformc: CommandLine, engines: Path, tmp_path: Path) -> None:
+    engine = built(xformc, engines, "translation")
+
+    def export(*options: str) -> str:
+        return mistake(xformc("export", engine, "--triton", tmp_path / "models", *options))
+
+    assert export("--option", "beam=4").startswith("--option: no option is called 'beam'\nhint: there are beam_width")
+    assert export("--option", "beam_width=x") == "--option beam_width: 'x' is not an integer"
+    assert "beam_width must be an integer from 1" in export("--option", "beam_width=0")
+    assert "the name of a model is letters" in export("--name", "a/b")
+    assert not (tmp_path / "models").exists()
+    images = built(xformc, engines, "images")
+    refused = mistake(xformc("export", images, "--triton", tmp_path / "models", "--runtime"))
+    assert refused.startswith("an engine that gives labels is served without xformc's runtime")
+    assert "classification has no options" in mistake(
+        xformc("export", images, "--triton", tmp_path / "models", "--option", "beam_width=2")
+    )
+
+
+def test_a_broken_engine_is_not_exported(xformc: CommandLine, own_engine: Path, tmp_path: Path) -> None:
+    (own_engine / "model.onnx").write_bytes(b"nothing")
+    found = mistake(xformc("export", own_engine, "--triton", tmp_path / "models"))
+    assert found.startswith(str(own_engine / "model.onnx")) and not (tmp_path / "models").exists()
+    assert json.loads((own_engine / "engine.json").read_text())["name"] == "copy"
