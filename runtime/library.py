@@ -5,7 +5,6 @@ It is never built here: `xformc kernels` does that.
 
 import ctypes
 import hashlib
-import logging
 import os
 import platform
 import sys
@@ -21,6 +20,12 @@ SOURCES = Path(__file__).parent / "kernels"
 VARIABLE = "XFORMC_KERNELS"
 """The environment variable that names a library to use in place of the one in the cache."""
 
+OPERATORS = "1"
+"""The version of the operators that engines of target native have; docs/kernels.md defines them."""
+
+BUILD = "build the kernels here with `xformc kernels`"
+"""The hint where there is no library that can be used."""
+
 _HASH_DIGITS = 12
 _ERROR = "error: "
 """What the library begins with where it has a reason in place of instruction sets."""
@@ -28,9 +33,10 @@ _ERROR = "error: "
 
 @dataclass(frozen=True)
 class Library:
-    """A library that loads and is of this version of xformc.
+    """A library that loads and has this xformc's operators.
 
     `sources` is the hash of what it was compiled from, and `instructions` are the instruction sets that it uses here.
+    Its sources may be others than those of this xformc: whoever changes the kernels runs their own build.
     """
 
     path: Path
@@ -45,11 +51,7 @@ def find_library() -> Library:
     """
     named = os.environ.get(VARIABLE)
     if named:
-        library = open_library(Path(named))
-        if library.sources != sources_hash():
-            message = "%s: compiled from other sources (%s) than those of this xformc (%s)"
-            logging.getLogger(__name__).warning(message, library.path, library.sources, sources_hash())
-        return library
+        return open_library(Path(named), hint=f"{BUILD} and unset {VARIABLE}")
     path = cached_path()
     if not path.is_file():
         raise UserError(f"no kernels of xformc {__version__} have been built here", place=str(path), hint=BUILD)
@@ -71,22 +73,29 @@ def library_for(model: str) -> Library:
         ) from error
 
 
-def open_library(path: Path) -> Library:
+def open_library(path: Path, *, hint: str = BUILD) -> Library:
     """The library at `path`, loaded into this process.
 
-    Raises: UserError if it cannot be loaded, is not xformc's, or is of another version than this xformc.
+    Raises: UserError with `hint` if it cannot be loaded, is not xformc's, is of another version than this xformc, or
+    has operators of another version.
     """
     if not path.is_file():
-        raise UserError("no such file", place=str(path), hint=BUILD)
+        raise UserError("no such file", place=str(path), hint=hint)
     try:
         loaded = ctypes.CDLL(str(path.resolve()))
         version, sources = _text(loaded, "version").split(" ")
-        instructions = _text(loaded, "instructions")
+        operators, instructions = _text(loaded, "operators"), _text(loaded, "instructions")
     except (OSError, AttributeError, ValueError) as error:
-        raise UserError(f"not a library of xformc's kernels: {error}", place=str(path), hint=BUILD) from error
+        raise UserError(f"not a library of xformc's kernels: {error}", place=str(path), hint=hint) from error
     if version != __version__:
         raise UserError(
-            f"these kernels are of xformc {version}, and this is xformc {__version__}", place=str(path), hint=BUILD
+            f"these kernels are of xformc {version}, and this is xformc {__version__}", place=str(path), hint=hint
+        )
+    if operators != OPERATORS:
+        raise UserError(
+            f"these kernels have the operators of version {operators}, and engines need those of version {OPERATORS}",
+            place=str(path),
+            hint=hint,
         )
     if instructions.startswith(_ERROR):
         raise UserError(f"the kernels cannot run: {instructions.removeprefix(_ERROR)}", place=str(path))
@@ -123,6 +132,3 @@ def _text(library: ctypes.CDLL, name: str) -> str:
     function.restype = ctypes.c_char_p
     value: bytes = function()
     return value.decode()
-
-
-BUILD = "build the kernels here with `xformc kernels`"

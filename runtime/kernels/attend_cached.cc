@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "attend_queries.h"
+#include "cache.h"
 
 namespace xformc {
 namespace {
@@ -12,6 +13,7 @@ struct CacheView {
       : shape(shape_of(value)), shared(shared_), depth(depth_),
         data(const_cast<float*>(value.GetTensorData<float>())) {
     require(shape.size() == 4 && shape[3] == shared * depth, "the cache's depth does not fit the key's or value's");
+    require(is_cache(data, shape), "a cache must be a buffer of Cache, with room for this position");
   }
 
   int64_t capacity() const { return shape[1]; }
@@ -75,13 +77,7 @@ class Past {
 
 struct AttendCached {
   explicit AttendCached(const OrtKernelInfo* info)
-      : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {
-    for (const size_t cache : {3, 4}) {
-      int constant = 0;
-      Ort::ConstKernelInfo(info).GetTensorConstantInput(cache, &constant);
-      require(constant == 0, "a constant cannot be a cache");
-    }
-  }
+      : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {}
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);

@@ -106,7 +106,7 @@ void add_project(Ort::CustomOpDomain& domain);
 void add_embed(Ort::CustomOpDomain& domain);
 void add_attention(Ort::CustomOpDomain& domain);
 void add_cached_attention(Ort::CustomOpDomain& domain);
-void add_search(Ort::CustomOpDomain& domain);
+void add_cache(Ort::CustomOpDomain& domain);
 void add_candidates(Ort::CustomOpDomain& domain);
 void add_advance(Ort::CustomOpDomain& domain);
 

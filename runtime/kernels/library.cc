@@ -12,7 +12,9 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
       xformc::add_project(*made);
       xformc::add_embed(*made);
       xformc::add_attention(*made);
-      xformc::add_search(*made);
+      xformc::add_cache(*made);
+      xformc::add_candidates(*made);
+      xformc::add_advance(*made);
       return made;
     }();
     Ort::UnownedSessionOptions(options).Add(*domain);

@@ -9,6 +9,10 @@
 // "VERSION SOURCES": the version of xformc, and the hash of the sources that the library was compiled from.
 XFORMC_EXPORT const char* xformc_kernels_version() { return XFORMC_KERNELS_VERSION; }
 
+// The version of the operators that docs/kernels.md defines. It goes up when one of them takes, gives or computes something
+// else, so that models of one version never run with operators of another.
+XFORMC_EXPORT const char* xformc_kernels_operators() { return "1"; }
+
 // The instruction sets of this machine that the kernels use; "error: " and a reason where XFORMC_KERNELS_ISA is wrong.
 XFORMC_EXPORT const char* xformc_kernels_instructions() {
   using namespace xformc;

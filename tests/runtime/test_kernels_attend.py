@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.runtime.kernel_session import Array, kernel_session, node, run_node
+from tests.runtime.kernel_session import Array, kernel_session, new_cache, node, run_node
 
 ISAS = ["avx512", "avx2", "portable"]
 FLOAT, ID, FLAG = np.float32, np.int64, np.bool_
@@ -169,6 +169,11 @@ def test_attend_refuses_slots_and_masks_that_do_not_fit() -> None:
         run_node("Attend", [query, key, key, np.ones((1, 3), FLAG), np.array([0])], [FLOAT], **kinds)
 
 
+def buffer(slots: int, capacity: int, beam: int, shared: int, depth: int) -> Array:
+    """An empty cache, with the heads as an axis."""
+    return new_cache(slots, capacity, beam, shared * depth).reshape(slots, capacity, beam, shared, depth)
+
+
 class Cached:
     """A session of AttendCached with its two caches; they are kept over calls."""
 
@@ -209,7 +214,8 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int) -> None:
     slots = rng.permutation(5)[:batch] if has_slots else np.arange(batch)
     count = 5 if has_slots else batch
     key, value = floats(rng, steps, batch, beam, shared, depth), floats(rng, steps, batch, beam, shared, value_depth)
-    caches = [np.full((count, capacity, beam, shared, d), np.nan, FLOAT) for d in (depth, value_depth)]
+    caches = [buffer(count, capacity, beam, shared, d) for d in (depth, value_depth)]
+    before = [cache.copy() for cache in caches]
     ancestors = np.zeros((batch, beam, 0), ID)
     step = Cached(caches, repeated=repeated, window=window, ancestors=has_ancestors, slots=has_slots, bias=has_bias)
     for position in range(steps):
@@ -232,7 +238,8 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int) -> None:
         )
     np.testing.assert_array_equal(caches[0][slots, :steps], key.swapaxes(0, 1))
     np.testing.assert_array_equal(caches[1][slots, :steps], value.swapaxes(0, 1))
-    assert np.isnan(caches[0][:, steps:]).all()
+    for cache, empty in zip(caches, before, strict=True):
+        np.testing.assert_array_equal(cache[:, steps:], empty[:, steps:])
 
 
 def test_a_sentence_of_attend_cached_depends_on_nothing_else() -> None:
@@ -242,7 +249,7 @@ def test_a_sentence_of_attend_cached_depends_on_nothing_else() -> None:
     ancestors = rng.integers(0, beam, (batch, beam, steps))
 
     def last(some: slice, slots: Array, capacity: int, threads: int) -> Array:
-        caches = [np.full((slots.max() + 1, capacity, beam, shared, depth), np.nan, FLOAT) for _ in range(2)]
+        caches = [buffer(int(slots.max()) + 1, capacity, beam, shared, depth) for _ in range(2)]
         step = Cached(caches, repeated=1, window=0, ancestors=True, slots=True, threads=threads)
         results: list[Array] = []
         for position in range(steps):
@@ -259,7 +266,7 @@ def test_a_sentence_of_attend_cached_depends_on_nothing_else() -> None:
 
 
 def test_attend_cached_refuses_a_full_cache() -> None:
-    caches = [np.zeros((1, 4, 2, 2, 8), FLOAT) for _ in range(2)]
+    caches = [buffer(1, 4, 2, 2, 8) for _ in range(2)]
     step = Cached(caches, repeated=1, window=0, ancestors=False, slots=False)
     rows = {name: np.zeros((1, 2, 2, 8), FLOAT) for name in ("query", "key", "value")}
     with pytest.raises(Exception, match="the cache is full"):
@@ -267,7 +274,7 @@ def test_attend_cached_refuses_a_full_cache() -> None:
 
 
 def test_attend_cached_refuses_ancestors_that_are_not_in_the_beam() -> None:
-    caches = [np.zeros((1, 4, 2, 2, 8), FLOAT) for _ in range(2)]
+    caches = [buffer(1, 4, 2, 2, 8) for _ in range(2)]
     step = Cached(caches, repeated=1, window=0, ancestors=True, slots=False)
     rows = {name: np.zeros((1, 2, 2, 8), FLOAT) for name in ("query", "key", "value")}
     for wrong in (-1, 2, 2**40):

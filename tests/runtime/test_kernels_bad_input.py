@@ -1,13 +1,14 @@
 """Models that call the operators wrongly get an error: nothing outside of a tensor is read or written."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from numpy.typing import DTypeLike
+from onnx import helper
 
-from tests.runtime.kernel_session import Array, kernel_session, node, run_node
+from tests.runtime.kernel_session import Array, kernel_session, new_cache, node, run_node
 
 FLOAT, ID = np.float32, np.int64
 FULL = 2**31
@@ -78,7 +79,7 @@ def test_attend_refuses_heads_that_it_has_not(shared: int, repeated: int) -> Non
 
 
 def attend_cached(position: Array, slots: Array) -> None:
-    inputs = [zeros(2, 3, 2, 8)] * 3 + [zeros(4, 5, 3, 16), zeros(4, 5, 3, 16), position, None, slots]
+    inputs = [zeros(2, 3, 2, 8)] * 3 + [new_cache(4, 5, 3, 16), new_cache(4, 5, 3, 16), position, None, slots]
     run_node("AttendCached", inputs, [FLOAT], scale=1.0, shared=2, repeated=1, window=0)
 
 
@@ -92,12 +93,19 @@ def test_attend_cached_needs_one_position_and_slots_that_differ() -> None:
         attend_cached(np.array(1), np.array([3, 3]))
 
 
-def test_a_constant_is_no_cache() -> None:
-    names = ["query", "key", "value", "key_cache", "value_cache", "position"]
-    one = node("AttendCached", names, ["y"], scale=1.0, shared=2, repeated=1, window=0)
-    types: dict[str, DTypeLike] = {"query": FLOAT, "key": FLOAT, "value": FLOAT, "key_cache": FLOAT, "position": ID}
-    with pytest.raises(Exception, match="a constant cannot be a cache"):
-        kernel_session([one], types, {"y": FLOAT}, {"value_cache": zeros(4, 5, 3, 16)})
+@pytest.mark.parametrize("way", [["Reshape", "shape"], ["Identity"], []])
+def test_a_constant_is_no_cache_whichever_way_it_comes(way: list[str]) -> None:
+    """Nodes that only name it anew leave it in its memory, which may be mapped from a file."""
+    nodes = [helper.make_node(way[0], ["constant", *way[1:]], ["cache"])] if way else []
+    caches = ["cache" if way else "constant"] * 2
+    names = ["query", "key", "value", *caches, "position"]
+    nodes.append(node("AttendCached", names, ["y"], scale=1.0, shared=2, repeated=1, window=0))
+    types: dict[str, DTypeLike] = {"query": FLOAT, "key": FLOAT, "value": FLOAT, "position": ID, "shape": ID}
+    session = cast(Any, kernel_session(nodes, types, {"y": FLOAT}, {"constant": zeros(4, 5, 3, 16)}))
+    feeds = {name: np.ones((4, 3, 2, 8), FLOAT) for name in ("query", "key", "value")}
+    feeds |= {"position": np.array(1), "shape": np.array([4, 5, 3, 16])}
+    with pytest.raises(Exception, match="a cache must be a buffer of Cache"):
+        session.run(None, feeds)
 
 
 @pytest.mark.parametrize("wrong", [[zeros()], [zeros(3, 0, 1, 50)], [zeros(3, 2, 1, 50), zeros(3, 2, 0)]])

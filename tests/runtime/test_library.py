@@ -1,7 +1,6 @@
 """Finding the library of kernels, and engines that need it. What needs a compiler skips where there is none."""
 
 import json
-import logging
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.runtime.kernel_session import kernel_library
 from xformc import __version__
 from xformc.errors import UserError
 from xformc.runtime import load
-from xformc.runtime.library import SOURCES, VARIABLE, cached_path, find_library, open_library, sources_hash
+from xformc.runtime.library import OPERATORS, SOURCES, VARIABLE, cached_path, find_library, open_library, sources_hash
 
 
 @pytest.fixture
@@ -39,13 +38,14 @@ def native_engine(own_engine: Path) -> Path:
     return own_engine
 
 
-def fake_library(path: Path, version: str, instructions: str = "abacus, fingers") -> Path:
+def fake_library(path: Path, version: str, instructions: str = "abacus, fingers", operators: str = OPERATORS) -> Path:
     """A library that says this of itself, and has nothing else."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
     path.parent.mkdir(parents=True, exist_ok=True)
     source = path.with_suffix(".c")
     source.write_text(
         f'const char* xformc_kernels_version(void) {{ return "{version}"; }}\n'
+        f'const char* xformc_kernels_operators(void) {{ return "{operators}"; }}\n'
         f'const char* xformc_kernels_instructions(void) {{ return "{instructions}"; }}\n'
     )
     subprocess.run([compiler, "-shared", "-fPIC", "-o", path, source], check=True)
@@ -82,14 +82,33 @@ def test_the_cached_library_is_found(no_library: Path) -> None:
     assert (found.path, found.instructions) == (cached_path(), "abacus, fingers")
 
 
-def test_the_variable_goes_before_the_cache(
-    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_the_variable_goes_before_the_cache_whatever_its_sources(
+    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, xformc: CommandLine
 ) -> None:
+    fake_library(cached_path(), f"{__version__} {sources_hash()}")
     other = fake_library(tmp_path / "other.so", f"{__version__} 0123456789ab")
     monkeypatch.setenv(VARIABLE, str(other))
-    with caplog.at_level(logging.WARNING):
-        assert find_library().path == other
-    assert "compiled from other sources (0123456789ab)" in caplog.text
+    assert find_library().path == other
+    assert f"0123456789ab, not those of this xformc ({sources_hash()})" in xformc("kernels", "--check").out
+
+
+@pytest.mark.parametrize(
+    ("version", "operators", "message"),
+    [("0.0.1", OPERATORS, "are of xformc 0.0.1"), (__version__, "0", "the operators of version 0")],
+)
+def test_a_variable_that_names_a_library_of_another_version_is_a_mistake(
+    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, operators: str, message: str
+) -> None:
+    other = fake_library(tmp_path / "other.so", f"{version} 0123456789ab", operators=operators)
+    monkeypatch.setenv(VARIABLE, str(other))
+    with pytest.raises(UserError, match=message) as caught:
+        find_library()
+    assert f"unset {VARIABLE}" in str(caught.value)
+
+
+def test_the_page_defines_the_operators_of_this_version() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    assert f"operators of the domain `xformc`, version {OPERATORS}." in page
 
 
 def test_a_variable_that_names_no_library_is_a_mistake(
@@ -151,6 +170,19 @@ def test_kernels_refuses_headers_that_do_not_fit(
     (tmp_path / "onnxruntime_c_api.h").write_text(f"#define ORT_API_VERSION {version}\n")
     message = mistake(xformc("kernels", "--headers", tmp_path))
     assert f"these headers are of ONNX Runtime 1.{version}" in message
+
+
+def test_kernels_knows_that_they_cannot_be_kept_before_it_compiles(
+    no_library: Path, tmp_path: Path, xformc: CommandLine
+) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("no CMake")
+    (tmp_path / "onnxruntime_cxx_api.h").write_text("#error these are compiled\n")
+    (tmp_path / "onnxruntime_c_api.h").write_text("#define ORT_API_VERSION 23\n")
+    no_library.write_text("a file, not a folder")
+    message = mistake(xformc("kernels", "--headers", tmp_path))
+    assert "the kernels cannot be kept here" in message
+    assert "set XDG_CACHE_HOME" in message
 
 
 def test_kernels_shows_what_the_compiler_said(no_library: Path, tmp_path: Path, xformc: CommandLine) -> None:

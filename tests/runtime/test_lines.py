@@ -41,7 +41,9 @@ def test_read_text_file_unpacks_gz(tmp_path: Path) -> None:
     assert read_text_file(tmp_path / "plain") == read_text_file(tmp_path / "packed.gz") == ["a", "b"]
 
 
-@pytest.mark.parametrize("content", [b"plain text", gzip.compress(b"a\nb\n" * 100, mtime=0)[:-9], b"\x1f\x8b\x08" + b"\0" * 20])
+@pytest.mark.parametrize(
+    "content", [b"plain text", gzip.compress(b"a\nb\n" * 100, mtime=0)[:-9], b"\x1f\x8b\x08" + b"\0" * 20]
+)
 def test_read_text_file_refuses_broken_gz(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.gz"
     path.write_bytes(content)

@@ -14,7 +14,7 @@ from typer import Option
 
 from xformc.errors import UserError
 from xformc.files import atomic_write
-from xformc.runtime.library import SOURCES, Library, cached_path, find_library, open_library
+from xformc.runtime.library import SOURCES, Library, cached_path, find_library, open_library, sources_hash
 
 HEADER = "onnxruntime_cxx_api.h"
 OLDEST_API = 23
@@ -50,9 +50,10 @@ def kernels(
 
 
 def _described(library: Library) -> list[str]:
+    others = "" if library.sources == sources_hash() else f", not those of this xformc ({sources_hash()})"
     return [
         f"library       {library.path}",
-        f"sources       {library.sources}",
+        f"sources       {library.sources}{others}",
         f"instructions  {library.instructions}",
     ]
 
@@ -98,6 +99,7 @@ def _check_version(folder: Path) -> None:
 def _build(path: Path, headers: Path) -> None:
     """Compile the library to `path`, all of it or nothing."""
     cmake = _tool("cmake")
+    _check_writable(path.parent)
     with tempfile.TemporaryDirectory(prefix="xformc-kernels-") as folder:
         with Console(stderr=True).status("compiling the kernels"):
             _run(cmake, "-S", str(SOURCES), "-B", folder, f"-DONNXRUNTIME_INCLUDE_DIR={headers.resolve()}")
@@ -106,6 +108,19 @@ def _build(path: Path, headers: Path) -> None:
         open_library(built)
         with atomic_write(path) as temporary:
             shutil.copyfile(built, temporary)
+
+
+def _check_writable(folder: Path) -> None:
+    """Raises: UserError if no file can be made in `folder`, which is made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(
+            f"the kernels cannot be kept here: {error.strerror}",
+            place=str(folder),
+            hint="set XDG_CACHE_HOME to a folder that can be written",
+        ) from error
 
 
 def _tool(name: str) -> str:
