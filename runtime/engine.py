@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.runtime.arrays import read_rows
+from xformc.runtime.device import DeviceName
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import (
     Continuation,
@@ -20,7 +21,6 @@ from xformc.runtime.generate import (
     continue_prompts,
     encode_prompt,
 )
-from xformc.runtime.interfaces import interface
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.manifest import Manifest, check_files
 from xformc.runtime.options import SearchArguments, resolve_options
@@ -29,6 +29,7 @@ from xformc.runtime.rows import Row
 from xformc.runtime.sampling import SampleArguments, resolve_sample_options
 from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.session import Session
+from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.texts import encode_line
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
@@ -235,11 +236,20 @@ METHODS = {"translation": "translate", "language_model": "generate", "tagging": 
 """What an engine of each task is called with, in Python and on the command line."""
 
 
-def load(directory: Path | str, *, threads: int | None = None, workers: int = 1, verify_hashes: bool = True) -> Engine:
+def load(
+    directory: Path | str,
+    *,
+    threads: int | None = None,
+    workers: int = 1,
+    verify_hashes: bool = True,
+    device: DeviceName | None = None,
+) -> Engine:
     """Load the engine in the folder `directory`, ready to work on `threads` cores (None: all of them).
 
     It is made for `workers` batches at once, which share the cores: 1 answers soonest, and one for each core gives
     the most results in all. A call may ask for another number; the model is then opened once more, for that number.
+    Engines of targets cuda and tensorrt run on a GPU, one batch at a time; there `threads` mean nothing, and more than
+    one of the `workers` is for those who read and write text meanwhile. `device` "cpu" runs them on the processor.
     `verify_hashes` reads every file once more to compare its sha256; without it only the sizes are compared.
 
     Raises: UserError saying what is wrong with the folder or a file in it.
@@ -248,7 +258,7 @@ def load(directory: Path | str, *, threads: int | None = None, workers: int = 1,
     Batching(workers)
     manifest = read_manifest(folder)
     check_files(folder, manifest, verify_hashes=verify_hashes)
-    session = Session(
-        folder, threads, interface(manifest.task, manifest.inputs), target=manifest.target, workers=workers
+    session = open_session(
+        folder, manifest.task, manifest.inputs, target=manifest.target, threads=threads, workers=workers, device=device
     )
     return Engine(manifest, load_tokenizer(folder, manifest), session)

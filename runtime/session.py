@@ -1,13 +1,12 @@
-"""One ONNX Runtime session over an engine's model: arrays in, arrays out."""
+"""An engine's session: arrays in, arrays out, whatever computes them; and opening a model in ONNX Runtime."""
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import onnxruntime
@@ -15,10 +14,13 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.runtime.library import library_for
-from xformc.runtime.manifest import MODEL_NAME, Target
+from xformc.runtime.manifest import Target
 
 MAX_THREADS = 1024
 _FATAL_ONLY = 4
+
+Arrays = Mapping[str, NDArray[Any]]
+"""Arrays by the name of the input or output that they are."""
 
 
 @dataclass(frozen=True)
@@ -29,46 +31,41 @@ class Interface:
     outputs: tuple[str, ...]
 
 
-class Session:
-    """The loaded model. It may be used from several threads at once.
+class Executor(Protocol):
+    """What computes an engine's results: the whole model at once, or its steps on a device. Threads may share it."""
 
-    It is made for so many `workers`, callers that run it at the same time: each is one of its
-    `threads`, and the rest of these helps them all, so that no core has more than one thread.
+    def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
+        """The results in the order of the interface; it ends soon once `options.terminate`, of RunOptions, is set."""
+        ...
+
+
+class Session:
+    """A loaded engine. It may be used from several threads at once.
+
+    It is made for so many `workers`, callers that run it at the same time.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        threads: int | None,
-        interface: Interface,
-        *,
-        target: Target = "portable",
-        workers: int = 1,
-    ) -> None:
-        path = directory / MODEL_NAME
-        self._place = str(path)
-        self._interface = interface
-        self._threads = thread_count(threads)
+    def __init__(self, make: Callable[[int], Executor], outputs: Sequence[str], place: str, workers: int = 1) -> None:
+        """`make` an executor for a number of workers; `place` is the folder, for messages."""
+        self._make, self._outputs, self._place = make, outputs, place
         self.workers = workers
-        self._options: Any = None
+        self._options: Any = cast(Any, onnxruntime).RunOptions()
         self._others: dict[int, Session] = {}
         self._opening = threading.Lock()
         try:
-            self._session = open_model(path, max(1, self._threads - workers + 1), target)
+            self._executor = make(workers)
         except UserError:
             raise
         except Exception as error:
             raise self._failure("cannot be loaded", error) from error
-        self._check_interface()
-        self._again = partial(Session, directory, self._threads, interface, target=target)
 
     def shared_by(self, workers: int) -> "Session":
-        """A session over the same model for so many workers: this one, or another, which is opened once and kept."""
+        """A session of the same engine for so many workers: this one, or another, which is opened once and kept."""
         if workers == self.workers:
             return self
         with self._opening:
             if workers not in self._others:
-                self._others[workers] = self._again(workers=workers)
+                self._others[workers] = Session(self._make, self._outputs, self._place, workers)
             return self._others[workers]
 
     def stoppable(self) -> "Session":
@@ -81,16 +78,18 @@ class Session:
         """End the calls of this `stoppable` session that are running: each raises UserError."""
         self._options.terminate = True
 
-    def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    def run(self, feeds: Arrays) -> list[NDArray[Any]]:
         """The outputs, in the order of the interface, for inputs by name; one that has a default may be left out.
 
-        Raises: UserError if ONNX Runtime refuses or fails, or if an output is not a number.
+        Raises: UserError if what computes them refuses or fails, or if an output is not a number.
         """
         try:
-            results: list[NDArray[Any]] = self._session.run(list(self._interface.outputs), dict(feeds), self._options)
+            results = list(self._executor.run(feeds, self._options))
+        except UserError:
+            raise
         except Exception as error:
             raise self._failure("failed on this input", error) from error
-        for name, result in zip(self._interface.outputs, results, strict=True):
+        for name, result in zip(self._outputs, results, strict=True):
             if bool(np.isnan(result).any()):
                 raise UserError(
                     f"the {name} are not numbers (NaN)",
@@ -99,28 +98,24 @@ class Session:
                 )
         return results
 
-    def _check_interface(self) -> None:
-        optional = {value.name for value in self._session.get_overridable_initializers()}
-        inputs = {value.name for value in self._session.get_inputs()}
-        outputs = {value.name for value in self._session.get_outputs()}
-        missing = [name for name in self._interface.inputs if name not in inputs | optional]
-        missing += [name for name in self._interface.outputs if name not in outputs]
-        strange = sorted(inputs - set(self._interface.inputs))
-        if missing or strange:
-            problem = [f"it lacks {', '.join(missing)}"] * bool(missing)
-            problem += [f"it needs {', '.join(strange)}"] * bool(strange)
-            raise UserError(f"not an xformc model: {' and '.join(problem)}", place=self._place, hint=_REBUILD)
-
     def _failure(self, what: str, error: Exception) -> UserError:
         first_line = (str(error).splitlines() or [type(error).__name__])[0][:300]
-        return UserError(f"the model {what}: {first_line}", place=self._place, hint=_REBUILD)
+        return UserError(f"the model {what}: {first_line}", place=self._place, hint=REBUILD)
 
 
-def open_model(path: Path, threads: int | None = None, target: Target = "portable") -> Any:
-    """An ONNX Runtime session of the model at `path` on the processor, silent unless it fails.
+def open_model(
+    path: Path,
+    threads: int | None = None,
+    target: Target = "portable",
+    *,
+    sizes: Mapping[str, int] | None = None,
+    providers: Sequence[Any] = ("CPUExecutionProvider",),
+) -> Any:
+    """An ONNX Runtime session of the model at `path`, silent unless it fails; on the processor if nothing else is said.
 
     `threads` is None for one on each core that the process may use. With the `target` native the session knows
-    xformc's operators.
+    xformc's operators. Axes of the inputs in `sizes` have the size that it says, and what follows from them is
+    computed once, here.
 
     Raises: UserError for wrong `threads`, or if the library of kernels is needed and cannot be used; ONNX Runtime's own
     errors for a model that it refuses.
@@ -132,7 +127,9 @@ def open_model(path: Path, threads: int | None = None, target: Target = "portabl
     options.enable_mem_pattern = False  # a step's shapes come once; planning memory for each costs more than it saves
     if target == "native":
         options.register_custom_ops_library(str(library_for(str(path)).path))
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    for axis, size in (sizes or {}).items():
+        options.add_free_dimension_override_by_name(axis, size)
+    return onnxruntime.InferenceSession(str(path), options, providers=list(providers))
 
 
 def thread_count(threads: int | None) -> int:
@@ -147,4 +144,4 @@ def thread_count(threads: int | None) -> int:
     return threads
 
 
-_REBUILD = "copy the engine again, or rebuild it with `xformc build`"
+REBUILD = "copy the engine again, or rebuild it with `xformc build`"

@@ -22,10 +22,10 @@ def engine(folder: str, target: Any, threads: int, beam: int, length: int, sourc
 
     from xformc.runtime.manifest import SearchOptions
     from xformc.runtime.search import SEARCH, search
-    from xformc.runtime.session import Session
+    from xformc.runtime.whole import whole_session
 
     before, began = peak(), time.perf_counter()
-    session = Session(Path(folder), threads, SEARCH, target=target)
+    session = whole_session(Path(folder), SEARCH, threads=threads, target=target)
     loaded = time.perf_counter()
     options = SearchOptions(beam, 1, 0.6, 0.0, length)
     search(session, np.array(source[:1]), options)

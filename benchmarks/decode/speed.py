@@ -16,7 +16,7 @@ from benchmarks.decode.engines import limited
 from benchmarks.decode.floor import Floor
 from xformc.runtime.manifest import SearchOptions, Target
 from xformc.runtime.search import SEARCH, search
-from xformc.runtime.session import Session
+from xformc.runtime.whole import whole_session
 from xformc.tokens import END
 
 SETTINGS = {"default": {}, "AVX512": {"CT2_FORCE_CPU_ISA": "AVX512"}}
@@ -85,7 +85,7 @@ class Contest:
         self, engine: Path, peer: Path, options: SearchOptions, precision: str, target: Target, threads: int
     ) -> None:
         self._options = options
-        self._session = Session(engine, threads, SEARCH, target=target)
+        self._session = whole_session(engine, SEARCH, threads=threads, target=target)
         self._floor = Floor(engine, target, threads)
         self._peers = {name: Child("peer", variables) for name, variables in SETTINGS.items()}
         for child in self._peers.values():

@@ -20,10 +20,10 @@ from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, emit_engine
 from xformc.errors import UserError
-from xformc.runtime.interfaces import interface
 from xformc.runtime.manifest import SearchOptions, Target
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session, open_model
+from xformc.runtime.sessions import open_session
 from xformc.tokens import END
 
 Ids = NDArray[np.int64]
@@ -69,7 +69,7 @@ class Subject:
     @cached_property
     def session(self) -> Session:
         """The engine, as the runtime runs it."""
-        return Session(self.engine, None, interface(self.compiled.task, self.compiled.inputs), target=self.target)
+        return open_session(self.engine, self.compiled.task, self.compiled.inputs, target=self.target, device="cpu")
 
     def search(self, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
         """What a translation engine finds for padded sources [batch, source], when `end` ends a hypothesis."""

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.compiler.conftest import random_sources
-from xformc.compiler.backends.initializers import save_model
+from xformc.compiler.backends.initializers import MODEL, save_model
 from xformc.compiler.backends.models import engine_model
 from xformc.compiler.certify.reference import search
 from xformc.compiler.certify.subject import Subject
@@ -17,6 +17,7 @@ from xformc.compiler.passes.step import with_beam
 from xformc.runtime.manifest import SearchOptions, Target
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult
+from xformc.runtime.session import open_model
 
 MakeSubject = Callable[..., Subject]
 
@@ -134,7 +135,7 @@ def test_search_stops_at_what_the_model_can_decode(make_subject: MakeSubject) ->
 def test_engine_has_the_defaults_of_the_spec(make_subject: MakeSubject) -> None:
     subject = write_engine(make_subject(5))
     source = pad(random_sources(5, 2, 5))
-    session = subject.session._session
+    session = open_model(subject.engine / MODEL)
     tokens, _, scores = session.run(None, {"source": source})
     explicit = subject.search(source, SearchOptions(4, 1, 0.6, 1.0, 50))
     np.testing.assert_array_equal(tokens, explicit.tokens)

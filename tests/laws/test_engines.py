@@ -15,6 +15,7 @@ from xformc.runtime.generate import SAMPLING, Prompt, sample
 from xformc.runtime.manifest import SampleOptions, SearchOptions
 from xformc.runtime.search import SEARCH, search
 from xformc.runtime.session import Interface, Session
+from xformc.runtime.whole import whole_session
 
 SHORT = SearchOptions(beam_width=3, n_best=2, length_penalty=0.6, max_length_factor=0.5, max_length_offset=3)
 DRAWN = SampleOptions(temperature=1.0, top_k=5, top_p=0.9, max_new_tokens=5)
@@ -30,7 +31,7 @@ def engines(made: Sample, folder: Path, interface: Interface) -> list[Session]:
     for target in ("portable", "cpu"):
         shutil.rmtree(folder / target, ignore_errors=True)
         assert build_engine(model.spec, weights, None, target, folder / target).passed
-        sessions.append(Session(folder / target, 1, interface))
+        sessions.append(whole_session(folder / target, interface, threads=1))
     return sessions
 
 

@@ -1,0 +1,91 @@
+"""A search that the runtime drives: `prepare` once, then `step` on the device until nothing is left to do.
+
+What a step leaves to the next stays on the device, in two sets of buffers: one step reads the first and writes the
+second, the step after it the other way round. Both are bound once, and then only started.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.runtime.device import Buffer, Call, Device, Model, Sizes
+from xformc.runtime.fixed import Form, joined, parts_of
+from xformc.runtime.manifest import GO_ON, NEXT
+from xformc.runtime.session import Arrays
+
+KEPT = 8
+"""The sizes for which a search is kept with its buffers; of more, the one that was not used for longest is dropped."""
+
+
+class DrivenSearch:
+    """An `Executor` that drives the searches of an engine on a device, one at a time."""
+
+    def __init__(self, device: Device, form: Form) -> None:
+        """`form` is how the engine's task is put into the inputs of `prepare` and `step`."""
+        self._device, self._form = device, form
+        self._searches = OrderedDict[tuple[tuple[str, int], ...], _Search]()
+        self._lock = threading.Lock()
+
+    def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
+        """See `Executor`."""
+        most = self._device.largest.get("batch")
+        return joined([self._run_part(part, options) for part in parts_of(feeds, most)])
+
+    def _run_part(self, feeds: Arrays, options: Any) -> list[NDArray[Any]]:
+        inputs, sizes = self._form.inputs(feeds, self._device.largest)
+        with self._lock:
+            results = self._search(sizes).run(inputs, self._form.results, sizes["room"], options)
+        return self._form.cut(feeds, results)
+
+    def _search(self, sizes: Sizes) -> "_Search":
+        key = tuple(sorted(sizes.items()))
+        if key not in self._searches:
+            while len(self._searches) >= KEPT:
+                self._searches.popitem(last=False)
+            self._searches[key] = _Search(*self._device.models(sizes))
+        self._searches.move_to_end(key)
+        return self._searches[key]
+
+
+class _Search:
+    """The searches of certain sizes: the models, and the buffers between them."""
+
+    def __init__(self, prepare: Model, step: Model) -> None:
+        carried = [name.removesuffix(NEXT) for name in step.outputs if name.endswith(NEXT)]
+        first = {name: prepare.buffer(name) for name in prepare.outputs}
+        second = {name: step.buffer(name + NEXT) for name in carried}
+        self._given = {name: prepare.buffer(name) for name in prepare.inputs}
+        self._given |= {name: step.buffer(name) for name in step.inputs if name not in self._given | first}
+        self._first, self._go_on = first, step.buffer(GO_ON)
+        self._prepare = prepare.call(self._chosen(prepare, {**self._given, **first}))
+        self._forth = self._bound(step, first, second)
+        self._back = self._bound(step, {**first, **second}, first)
+
+    def run(self, inputs: Arrays, results: Sequence[str], room: int, options: Any) -> Mapping[str, NDArray[Any]]:
+        """The results for these inputs. Raises: UserError if the `options` say that the caller is gone."""
+        for name, buffer in self._given.items():
+            buffer.write(inputs[name])
+        self._prepare.start()
+        self._prepare.wait()
+        for _ in range(0, room, 2):
+            if options.terminate:
+                raise UserError("the search was stopped")
+            self._forth.start()
+            self._back.start()  # if `forth` was the last step wanted, this one changes no result
+            self._back.wait()
+            if not self._go_on.read():
+                break
+        return {name: self._first[name].read() for name in results}
+
+    def _bound(self, step: Model, now: Mapping[str, Buffer], following: Mapping[str, Buffer]) -> Call:
+        """The step that reads what is carried from the buffers `now`, and writes it into those `following`."""
+        written = {name: following[name.removesuffix(NEXT)] for name in step.outputs if name != GO_ON}
+        return step.call(self._chosen(step, {**self._given, **now, **written, GO_ON: self._go_on}))
+
+    @staticmethod
+    def _chosen(model: Model, buffers: Mapping[str, Buffer]) -> dict[str, Buffer]:
+        return {name: buffers[name] for name in (*model.inputs, *model.outputs)}

@@ -1,0 +1,176 @@
+"""Between the arrays of an engine and those of a search in fixed shapes: sizes that recur, padding, and cutting back.
+
+A device keeps memory, and what it has captured, for each combination of sizes. So sizes are rounded up to a few;
+rows that fill a batch repeat its last one, which is done when that is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.runtime.device import Sizes
+from xformc.runtime.generate import SAMPLING
+from xformc.runtime.manifest import Input
+from xformc.runtime.search import SEARCH
+from xformc.runtime.session import Arrays
+from xformc.runtime.uniform import uniform_numbers
+from xformc.tokens import END, PAD
+
+MULTIPLES = {"source": 16, "room": 32}
+"""Axes whose sizes are rounded up to a multiple of this."""
+
+_NEEDS = {
+    "source": "a source of {} tokens",
+    "beam": "a beam_width of {}",
+    "room": "room for {} tokens",
+    "batch": "a batch of {} rows",
+}
+
+
+class Form(Protocol):
+    """How the inputs of an engine become those of its `prepare` and `step`, and what is made of their results.
+
+    A size that is in `largest` is not exceeded.
+    """
+
+    @property
+    def results(self) -> Sequence[str]:
+        """The names of the results, in the order of the engine's interface."""
+        ...
+
+    def inputs(self, feeds: Arrays, largest: Sizes) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+        """What is given to the models, and its sizes. Raises: UserError for feeds that need more than the largest."""
+        ...
+
+    def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
+        """The results for these feeds, in order, without what was added to them."""
+        ...
+
+
+class BeamForm:
+    """The form of translation: docs/engine.md. `longest` is the most tokens that the model can decode, or None."""
+
+    results = SEARCH.outputs
+
+    def __init__(self, longest: int | None) -> None:
+        self._longest = longest
+
+    def inputs(self, feeds: Arrays, largest: Sizes) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+        """See `Form`."""
+        source, factor, offset = (feeds[name] for name in ("source", "max_length_factor", "max_length_offset"))
+        tokens = np.float32((source != PAD).sum(1).max())
+        limit = max(1, int(np.floor(tokens * np.float32(factor))) + int(offset))
+        needed = {
+            "batch": len(source),
+            "source": source.shape[1],
+            "beam": int(feeds["beam_width"]),
+            "room": limit if self._longest is None else min(limit, self._longest),
+        }
+        sizes = {axis: size_of(axis, size, largest.get(axis)) for axis, size in needed.items()}
+        if self._longest is not None:
+            sizes["room"] = min(sizes["room"], self._longest)
+        options = {name: feeds[name] for name in ("length_penalty", "max_length_factor", "max_length_offset")}
+        places, ranks = (np.arange(sizes[axis]) for axis in ("room", "beam"))
+        padded = filled(source, sizes["batch"], sizes["source"])
+        return {"source": padded, "places": places, "ranks": ranks, **options, **_end_token(feeds)}, sizes
+
+    def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
+        """See `Form`."""
+        rows, best = slice(len(feeds["source"])), slice(int(feeds["n_best"]))
+        tokens, lengths, scores = (results[name][rows, best] for name in self.results)
+        return [tokens[:, :, : lengths.max()], lengths, scores]
+
+
+class SampleForm:
+    """The form of a language model: docs/engine.md. `longest` is the most positions that the model has, or None."""
+
+    results = SAMPLING.outputs
+
+    def __init__(self, longest: int | None) -> None:
+        self._longest = longest
+
+    def inputs(self, feeds: Arrays, largest: Sizes) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+        """See `Form`."""
+        prompt, seed, most = (feeds[name] for name in ("prompt", "seed", "max_new_tokens"))
+        positions = int((prompt != PAD).sum(1).max()) + int(most)
+        positions = positions if self._longest is None else min(positions, self._longest)
+        needed = {"batch": len(prompt), "room": positions}
+        sizes = {axis: size_of(axis, size, largest.get(axis)) for axis, size in needed.items()}
+        if self._longest is not None:
+            sizes["room"] = min(sizes["room"], self._longest)
+        options = {name: feeds[name] for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
+        given = {
+            "prompt": filled(prompt, sizes["batch"], sizes["room"]),
+            "draws": filled(uniform_numbers(seed, sizes["room"]), sizes["batch"], sizes["room"]),
+            "places": np.arange(sizes["room"]),
+        }
+        return {**given, **options, **_end_token(feeds)}, sizes
+
+    def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
+        """See `Form`."""
+        tokens, lengths, scores = (results[name][: len(feeds["prompt"])] for name in self.results)
+        return [tokens[:, : lengths.max()], lengths, scores]
+
+
+def form_of(task: str, inputs: Mapping[str, Input]) -> Form:
+    """The form of a task that decodes, for an engine with these inputs."""
+    if task == "translation":
+        return BeamForm(inputs["target"].longest)
+    return SampleForm(inputs["text"].longest)
+
+
+def size_of(axis: str, needed: int, largest: int | None) -> int:
+    """The size that an axis gets where so much is needed: one of a few, the largest that there may be at most.
+
+    A batch is rounded up by less than a quarter, to four sizes between a power of two and the next.
+
+    Raises: UserError if more is needed than there may be.
+    """
+    if largest is not None and needed > largest:
+        what, most = (_NEEDS[axis].format(size) for size in (needed, largest))
+        raise UserError(f"this call needs {what}, and the engine was built for {most}", hint=_LARGER)
+    multiple = MULTIPLES.get(axis, 1)
+    if axis == "batch":
+        multiple = 1 << max(0, needed.bit_length() - 3)
+    rounded = max(1, -(-needed // multiple)) * multiple
+    return rounded if largest is None else min(rounded, largest)
+
+
+def filled(array: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
+    """The array [batch, n] as [rows, columns]: columns of padding come after its own, or are cut off; copies of its
+    last row follow.
+    """
+    cut = array[:, :columns]
+    wide = np.pad(cut, ((0, 0), (0, columns - cut.shape[1])))
+    return np.pad(wide, ((0, rows - len(wide)), (0, 0)), mode="edge")
+
+
+def parts_of(feeds: Arrays, largest: int | None) -> Iterator[Arrays]:
+    """The feeds of as many rows of the batch at a time as there may be; they have the axis first, if they have axes."""
+    rows = next(len(array) for array in feeds.values() if array.ndim)
+    step = largest or rows
+    for start in range(0, rows, step):
+        yield {name: array[start : start + step] if array.ndim else array for name, array in feeds.items()}
+
+
+def joined(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+    """The results of parts as those of the whole: the tokens, which come first, padded to one length."""
+    longest = max(tokens.shape[-1] for tokens, *_ in parts)
+    return [
+        np.concatenate([_longer(array, longest) if index == 0 else array for array in arrays])
+        for index, arrays in enumerate(zip(*parts, strict=True))
+    ]
+
+
+def _longer(tokens: NDArray[Any], length: int) -> NDArray[Any]:
+    return np.pad(tokens, [(0, 0)] * (tokens.ndim - 1) + [(0, length - tokens.shape[-1])])
+
+
+def _end_token(feeds: Arrays) -> Arrays:
+    return {"end_token": feeds.get("end_token", np.array(END, np.int64))}
+
+
+_LARGER = "ask for less, or rebuild the engine with a larger --profile"

@@ -1,0 +1,69 @@
+"""The whole model in one ONNX Runtime session: a search with all of its steps is one call."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.runtime.manifest import MODEL_NAME, Target
+from xformc.runtime.session import REBUILD, Arrays, Interface, Session, open_model, thread_count
+
+
+class WholeModel:
+    """An `Executor` of model.onnx.
+
+    Each of its `workers` is one of the `threads`, and the rest of these helps them all, so that no core has more than
+    one thread.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        interface: Interface,
+        workers: int = 1,
+        *,
+        threads: int | None = None,
+        target: Target = "portable",
+        providers: Sequence[Any] = ("CPUExecutionProvider",),
+    ) -> None:
+        path = directory / MODEL_NAME
+        self._place, self._interface = str(path), interface
+        count = max(1, thread_count(threads) - workers + 1)
+        self._session = open_model(path, count, target, providers=providers)
+        self._check_interface()
+
+    def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
+        """See `Executor`."""
+        return self._session.run(list(self._interface.outputs), dict(feeds), options)
+
+    def _check_interface(self) -> None:
+        optional = {value.name for value in self._session.get_overridable_initializers()}
+        inputs = {value.name for value in self._session.get_inputs()}
+        outputs = {value.name for value in self._session.get_outputs()}
+        missing = [name for name in self._interface.inputs if name not in inputs | optional]
+        missing += [name for name in self._interface.outputs if name not in outputs]
+        strange = sorted(inputs - set(self._interface.inputs))
+        if missing or strange:
+            problem = [f"it lacks {', '.join(missing)}"] * bool(missing)
+            problem += [f"it needs {', '.join(strange)}"] * bool(strange)
+            raise UserError(f"not an xformc model: {' and '.join(problem)}", place=self._place, hint=REBUILD)
+
+
+def whole_session(
+    directory: Path,
+    interface: Interface,
+    *,
+    threads: int | None = None,
+    target: Target = "portable",
+    workers: int = 1,
+    providers: Sequence[Any] = ("CPUExecutionProvider",),
+) -> Session:
+    """The session of the model in this folder, on the processor if nothing else is said.
+
+    Raises: UserError if ONNX Runtime refuses the model, or if it has another interface.
+    """
+    make = partial(WholeModel, directory, interface, threads=threads, target=target, providers=providers)
+    return Session(make, interface.outputs, str(directory / MODEL_NAME), workers)
