@@ -12,7 +12,7 @@ from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import PAST, Decoder, State, derive_step, with_beam
+from xformc.compiler.passes.step import PAST, ROOM, Decoder, State, derive_step, with_beam
 from xformc.compiler.spec import load_spec
 
 Run = Callable[[list[np.ndarray]], list[np.ndarray]]
@@ -65,12 +65,14 @@ def assert_steps_are_the_training_form(graph: Graph, folder: Path, time: str = "
     """So many steps give what the graph gives of that many tokens. Returns the decoder."""
     graph = verify(inference(graph))
     module, decoder = TorchModule(graph, seed=3).eval(), derive_step(graph, time)
+    fixed = derive_step(graph, time, fixed=True)
     tokens = np.random.default_rng(0).integers(4, 20, (4, length))
     with torch.no_grad():
         expected = module(torch.from_numpy(tokens)).numpy()
     for run in (torch_run, onnx_run):
-        found = run_steps(decoder, run, module, tokens, folder)
-        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4)
+        for steps in (decoder, fixed):
+            found = run_steps(steps, run, module, tokens, folder)
+            np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4)
         found = run_steps(with_beam(decoder), run, module, tokens.reshape(2, 2, length), folder)
         np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-5, rtol=1e-4)
     return decoder
@@ -86,13 +88,16 @@ def run_steps(
 ) -> np.ndarray:
     """The logits of one step after another, along the time axis. Tokens: [batch, time] or [batch, beam, time].
 
-    `run` is `torch_run` or `onnx_run`; `inputs` are those of `prepare`.
+    `run` is `torch_run` or `onnx_run`; `inputs` are those of `prepare`. Fixed caches have room for two positions more.
     """
     verify(decoder.prepare), verify(decoder.step)
+    room = tokens.shape[-1] + 2
+    if decoder.positions is not None:
+        inputs = [*inputs, np.arange(room)]
     prepared = run(decoder.prepare, module, folder / "prepare")([*inputs]) if decoder.prepare.outputs else []
     known = dict(zip((value.name for value in decoder.prepared), prepared, strict=True))
     constants = prepared[: len(decoder.constants)]
-    states = [_initial(state, known, tokens.shape) for state in decoder.states]
+    states = [_initial(state, known, tokens.shape, room) for state in decoder.states]
     step, logits = run(decoder.step, module, folder / "step"), list[np.ndarray]()
     for position in range(tokens.shape[-1]):
         token = tokens[..., position : position + 1]
@@ -101,9 +106,9 @@ def run_steps(
     return np.concatenate(logits, -2)
 
 
-def _initial(state: State, known: dict[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+def _initial(state: State, known: dict[str, np.ndarray], shape: tuple[int, ...], room: int) -> np.ndarray:
     kind = state.past.type
-    rows = dict(zip(("batch", "beam"), shape[:-1], strict=False))
+    rows = dict(zip(("batch", "beam"), shape[:-1], strict=False)) | {ROOM: room}
     sizes = [rows.get(a.name, 0 if a.name.startswith(PAST) else a.size) for a in kind.axes]
     if state.initial is None:
         return np.zeros(sizes, _NUMPY[kind.dtype])

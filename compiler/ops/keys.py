@@ -166,7 +166,10 @@ def _place_onnx(op: Place, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
     cache, new, places, position = inputs
     here = onnx.once(f"place {places} {position}", lambda: onnx.op("Equal", places, position))
     aligned = emit_aligned(onnx, here, node.inputs[2].type, Type("bool", node.inputs[0].type.axes))
-    return (onnx.op("Where", aligned, new, cache),)
+    if node.inputs[0].type.dtype != "bool":
+        return (onnx.op("Where", aligned, new, cache),)
+    kept = onnx.op("And", onnx.op("Not", aligned), cache)  # ONNX Runtime selects no bool
+    return (onnx.op("Or", onnx.op("And", aligned, new), kept),)
 
 
 @cost.rule(AsKeys)

@@ -287,9 +287,7 @@ class BeamSearch:
         count = onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), [1], keepdims=0)
         return [pool_tokens, pool_lengths, pool_scores], onnx.op("Add", live.found, count)
 
-    def ending(
-        self, onnx: OnnxEmitter, top: Candidates, last: str, done: str, length: str
-    ) -> tuple[str, str]:
+    def ending(self, onnx: OnnxEmitter, top: Candidates, last: str, done: str, length: str) -> tuple[str, str]:
         """Which of the candidates end here, and the scores of those with their penalty; NEVER of the others."""
         ends = onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, [1]))
         ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", done, [1])))

@@ -100,7 +100,8 @@ def emit_whole(onnx: OnnxEmitter, search: FixedSearch) -> list[str]:
     values = search.prepare(onnx)
     constants = dict(zip(search.constants, values[: len(search.constants)], strict=True))
     carried = list(zip(search.carried.values(), values[len(search.constants) :], strict=True))
-    axes = {axis.name for fields in (search.constants, search.carried) for type in fields.values() for axis in type.axes}
+    types = (*search.constants.values(), *search.carried.values())
+    axes = {axis.name for type in types for axis in type.axes}
 
     def body(scope: OnnxEmitter, _: str, entering: list[str]) -> Turn:
         names = {**inputs, **constants, **dict(zip(search.carried, entering, strict=True))}

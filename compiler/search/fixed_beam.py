@@ -65,7 +65,7 @@ class _Step(BeamSearch):
     def __init__(self, onnx: OnnxEmitter, search: FixedBeamSearch, names: Names) -> None:
         width = onnx.op("Squeeze", onnx.op("Shape", names["ranks"]))
         options = {name: names[name] for name in _OPTIONS}
-        inputs = SearchInputs(names[search.source] if search.source in names else "", width, width, **options)
+        inputs = SearchInputs(names.get(search.source, ""), width, width, **options)
         super().__init__(onnx, search.decoder.decoder, inputs, None)
         self.search, self.names = search, names
 
@@ -91,9 +91,7 @@ class _Step(BeamSearch):
         new = [following(onnx, places, position), finished, newest, hypotheses, scores, *pool, found, *moved]
         return onnx.op("Greater", waiting, 0), new
 
-    def _offer(
-        self, onnx: OnnxEmitter, candidates: Candidates, last: str, length: str
-    ) -> tuple[list[str], str]:
+    def _offer(self, onnx: OnnxEmitter, candidates: Candidates, last: str, length: str) -> tuple[list[str], str]:
         """The `width` best of what was finished before and of the candidates that end here; how many have ended."""
         names = self.names
         top = self.first_of(onnx, candidates)

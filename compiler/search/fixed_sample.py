@@ -1,7 +1,7 @@
 """Sampling in fixed shapes: the definition of docs/search.md, with random numbers that a runtime draws.
 
-Of the filters that choose what may be drawn only their threshold is computed, by narrowing an interval: there is no list of the best
-tokens, whose length would depend on data.
+Of the filters that choose what may be drawn only their threshold is computed, by narrowing an interval: there is no
+list of the best tokens, whose length would depend on data.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,6 @@
 """Laws of every model: its steps are its training form, ONNX is PyTorch, a row is what it is alone."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -40,14 +41,13 @@ def test_steps_are_the_training_form(tmp_path: Path, sample: Sample) -> None:
     inputs = model.inputs()
     *sources, tokens = inputs
     expected, tolerance = model.known(inputs)
-    decoder = derive_step(model.graph, sample.time)
-    beamed, beams = with_beam(decoder), tokens.reshape(2, 2, -1)
-    halves = [source[::2] for source in sources]
+    beams, halves = tokens.reshape(2, 2, -1), [source[::2] for source in sources]
     pairs = model.run([*(source.repeat(2, 0) for source in halves), tokens])
-    for run in (torch_run, onnx_run):
+    for run, fixed in product((torch_run, onnx_run), (False, True)):
+        decoder = derive_step(model.graph, sample.time, fixed=fixed)
         found = run_steps(decoder, run, model.module, tokens, tmp_path, sources)
         assert_close(found, expected, tolerance)
-        found = run_steps(beamed, run, model.module, beams, tmp_path, halves)
+        found = run_steps(with_beam(decoder), run, model.module, beams, tmp_path, halves)
         assert_close(found.reshape(pairs.shape), pairs, tolerance)
 
 
@@ -85,10 +85,12 @@ def test_a_later_token_changes_nothing(tmp_path: Path, sample: Sample) -> None:
 def test_every_graph_is_legal_and_its_text_reads_back(tmp_path: Path, sample: Sample) -> None:
     raw = read(sample, tmp_path).graph()
     graphs: list[Graph] = [raw, fuse_attention(raw), hoist(raw), hoist(fuse_attention(raw))]
-    graphs.append(inference(graphs[-1]))
+    plain = inference(graphs[-1])
+    graphs.append(plain)
     if sample.decoded:
-        for decoder in (derive_step(graphs[-1], sample.time), with_beam(derive_step(graphs[-1], sample.time))):
-            graphs += [decoder.prepare, decoder.step]
+        for fixed in (False, True):
+            decoder = derive_step(plain, sample.time, fixed=fixed)
+            graphs += [decoder.prepare, decoder.step, with_beam(decoder).step]
     for graph in graphs:
         assert text.parse(text.format(verify(graph))) == graph
 
