@@ -163,8 +163,10 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
             if mask is not None and mask.dtype == torch.torch.bool:
                 mask = hiding(mask, NEVER)
             mask = bias if mask is None else mask + bias
-        if not plan.folded or mask is None:
-            return mask
+        if mask is None:
+            return None
+        if not plan.folded:
+            return mask if mask.dim() > 1 else mask.unsqueeze(0)
         return mask.expand((*query.shape[:-1], key.shape[-2])).flatten(batch, batch + rows - 1)
 
     def apply(query: Any, key: Any, value: Any, *given: Any) -> Any:
