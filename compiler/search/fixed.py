@@ -11,6 +11,7 @@ from typing import Protocol
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Turn
+from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.passes.step import ROOM, Decoder
 from xformc.compiler.search.states import emit_states
 
@@ -56,7 +57,7 @@ class FixedDecoder:
         """The constants of the decoder but the places, which are an input."""
         places = self.decoder.positions
         values = [value for value in self.decoder.constants if places is None or value.name != places.name]
-        return {f"constant_{index}": value.type for index, value in enumerate(values)}
+        return {f"constant_{index}": self._named(value.type) for index, value in enumerate(values)}
 
     @property
     def states(self) -> dict[str, Type]:
@@ -82,6 +83,12 @@ class FixedDecoder:
         values |= {decoder.token.name: token, "position": names["position"]}
         logits, *states = onnx.graph(decoder.step, values)
         return logits, states
+
+    def _named(self, type: Type) -> Type:
+        """The type with its axes called as those of the inputs: keys are positions."""
+        nodes = (*self.decoder.prepare.nodes, *self.decoder.step.nodes)
+        positions = {node.op.keys: node.op.positions for node in nodes if isinstance(node.op, AsKeys)}
+        return Type(type.dtype, tuple(Axis(positions.get(axis.name, axis.name), axis.size) for axis in type.axes))
 
     def _places(self) -> dict[str, str]:
         return {} if self.decoder.positions is None else {self.decoder.positions.name: "places"}
