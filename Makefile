@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
 HEADERS := build/onnxruntime-headers
+# A process on each core, of one thread: the models of tests are too small for more.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: help setup kernels check test demo zoo bench docs clean
 
@@ -39,10 +41,10 @@ check: setup  ## ruff, pyright and pytest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	OMP_NUM_THREADS=1 $(BIN)/pytest
+	$(PYTEST)
 
 test: setup  ## pytest
-	OMP_NUM_THREADS=1 $(BIN)/pytest
+	$(PYTEST)
 
 demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
 	$(XFORMC) corpus numbers $(DEMO)/data

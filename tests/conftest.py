@@ -1,5 +1,6 @@
 """Fixtures of the runtime's and the command line's tests: a tiny hand-made engine."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,14 @@ from command_line import CommandLine
 from tiny_engine import endless_model, make_engine
 
 from xformc.runtime import Engine, load
+
+
+def pytest_configure() -> None:
+    """Processes of tests that run side by side have a core each, so that sessions in them take one thread each."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
 @pytest.fixture(scope="session")
