@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.runtime.fixed import Form
 from xformc.runtime.manifest import MODEL_NAME, Target
 from xformc.runtime.session import REBUILD, Arrays, Interface, Session, open_model, thread_count
 
@@ -50,6 +51,21 @@ class WholeModel:
             problem = [f"it lacks {', '.join(missing)}"] * bool(missing)
             problem += [f"it needs {', '.join(strange)}"] * bool(strange)
             raise UserError(f"not an xformc model: {' and '.join(problem)}", place=self._place, hint=REBUILD)
+
+
+class WholeSearch:
+    """An `Executor` of the model.onnx of a search in fixed shapes, on the processor."""
+
+    def __init__(self, directory: Path, form: Form) -> None:
+        """`form` is how the engine's task is put into the model's inputs."""
+        self._form, self._session = form, open_model(directory / MODEL_NAME)
+        self._inputs = [value.name for value in self._session.get_inputs()]
+
+    def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
+        """See `Executor`."""
+        inputs, _ = self._form.inputs(feeds, {})
+        results = self._session.run(list(self._form.results), {name: inputs[name] for name in self._inputs}, options)
+        return self._form.cut(feeds, dict(zip(self._form.results, results, strict=True)))
 
 
 def whole_session(

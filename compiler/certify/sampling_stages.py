@@ -48,7 +48,7 @@ class _Run:
 
 
 def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int = 0) -> Iterator[Stage]:
-    """Greedy, sample and batch. `progress` is told of each stage before it runs."""
+    """Greedy, sample and batch, and whole where it is driven. `progress` is told of each stage before it runs."""
     prompts = make_prompts(subject, seed)
     progress("certify: greedy")
     yield _stage("greedy", "tokens and scores of the definition, temperature 0", [_run(subject, prompts, GREEDY)])
@@ -58,6 +58,11 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
     yield _stage("sample", "tokens and scores of the definition, with filters", runs, ends=True)
     progress("certify: batch")
     yield _batch(subject, prompts, runs[0])
+    if subject.whole is not None:
+        progress("certify: whole")
+        found = sample(subject.whole, prompts, runs[0].options)
+        worst = max(_between(runs[0], row, found, row) for row in range(len(prompts)))
+        yield Stage("whole", "the sampling as one model, and step by step", worst, SCORE_BOUND)
 
 
 def make_prompts(subject: Subject, seed: int) -> list[Prompt]:

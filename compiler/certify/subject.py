@@ -20,10 +20,12 @@ from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, emit_engine
 from xformc.errors import UserError
-from xformc.runtime.manifest import SearchOptions, Target
+from xformc.runtime.fixed import form_of
+from xformc.runtime.manifest import FIXED_TARGETS, SearchOptions, Target
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session, open_model
 from xformc.runtime.sessions import open_session
+from xformc.runtime.whole import WholeSearch
 from xformc.tokens import END
 
 Ids = NDArray[np.int64]
@@ -70,6 +72,14 @@ class Subject:
     def session(self) -> Session:
         """The engine, as the runtime runs it."""
         return open_session(self.engine, self.compiled.task, self.compiled.inputs, target=self.target, device="cpu")
+
+    @cached_property
+    def whole(self) -> Session | None:
+        """The engine's search as one model, if the session drives it in parts."""
+        if self.compiled.steps is None or self.target not in FIXED_TARGETS:
+            return None
+        form = form_of(self.compiled.task, self.compiled.inputs)
+        return Session(lambda _: WholeSearch(self.engine, form), form.results, str(self.engine / MODEL))
 
     def search(self, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
         """What a translation engine finds for padded sources [batch, source], when `end` ends a hypothesis."""

@@ -14,6 +14,8 @@ from xformc.compiler.certify.subject import Ids, Subject
 from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult
+from xformc.runtime.search import search as search_engine
+from xformc.runtime.session import Session
 from xformc.tokens import END
 
 SCORE_BOUND = 1e-4
@@ -41,6 +43,9 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     yield _search(subject, "beam", [expected, _expect(subject, sources, width, _likely(expected))])
     progress("certify: batch")
     yield _batch(subject, expected)
+    if subject.whole is not None:
+        progress("certify: whole")
+        yield _whole(subject, subject.whole, expected)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,13 @@ def _batch(subject: Subject, expected: _Expected) -> Stage:
         other = count - 1 - row
         differences.append(_between(together, other, backwards, row, expected.found[other].margin))
     return Stage("batch", "the same sentences alone and among other neighbours", max(differences), BATCH_BOUND)
+
+
+def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:
+    driven = subject.search(pad(expected.sources), expected.options)
+    found = search_engine(whole, pad(expected.sources), expected.options)
+    differences = [_between(driven, row, found, row, item.margin) for row, item in enumerate(expected.found)]
+    return Stage("whole", "the search as one model, and step by step", max(differences), BATCH_BOUND)
 
 
 def _against(subject: Subject, result: SearchResult, row: int, found: Found, source: Ids) -> float:

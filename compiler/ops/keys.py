@@ -158,7 +158,11 @@ def _place_mixes(op: Place, node: Node) -> frozenset[str]:
 def _place_torch(op: Place, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     cache = node.inputs[0].type
     align = aligner(node.inputs[2].type, Type("bool", cache.axes))
-    return lambda cache, new, places, position: torch.torch.where(align(places == position), new, cache)
+
+    def apply(cache: Any, new: Any, places: Any, position: Any) -> Any:
+        return torch.torch.where(align(places == position), new, cache)
+
+    return apply
 
 
 @to_onnx.rule(Place)

@@ -146,9 +146,10 @@ def _distance_torch(op: Distance, node: Node, torch: TorchNamespace) -> Callable
         seen = int(index) + 1 if op.window is None else min(int(index) + 1, op.window)
         return torch.torch.arange(1 - seen, 1, device=index.device).unsqueeze(0)
 
-    if op.newest and len(node.inputs) == 1:
-        return newest
-    return lambda index, keys=None: (index if keys is None else keys).unsqueeze(0) - index.unsqueeze(1)
+    def between(index: Any, keys: Any = None) -> Any:
+        return (index if keys is None else keys).unsqueeze(0) - index.unsqueeze(1)
+
+    return newest if op.newest and len(node.inputs) == 1 else between
 
 
 @to_onnx.rule(Distance)

@@ -32,10 +32,17 @@ class FixedSearch(Protocol):
     first. results: those of the carried that are the search's results at the end.
     """
 
-    inputs: Fields
-    constants: Fields
-    carried: Fields
-    results: Fields
+    @property
+    def inputs(self) -> Fields: ...
+
+    @property
+    def constants(self) -> Fields: ...
+
+    @property
+    def carried(self) -> Fields: ...
+
+    @property
+    def results(self) -> Fields: ...
 
     def prepare(self, onnx: OnnxEmitter) -> list[str]:
         """Write what comes before the first step, of the inputs by their own names: the constants, then the carried."""

@@ -56,7 +56,7 @@ class FixedBeamSearch:
 
     def step(self, onnx: OnnxEmitter, names: Names) -> tuple[str, list[str]]:
         """See `FixedSearch`."""
-        return _Step(onnx, self, names).emit(onnx)
+        return _Step(onnx, self, names).turn(onnx)
 
 
 class _Step(BeamSearch):
@@ -69,7 +69,8 @@ class _Step(BeamSearch):
         super().__init__(onnx, search.decoder.decoder, inputs, None)
         self.search, self.names = search, names
 
-    def emit(self, onnx: OnnxEmitter) -> tuple[str, list[str]]:
+    def turn(self, onnx: OnnxEmitter) -> tuple[str, list[str]]:
+        """Whether another step is wanted, and the new carried values."""
         names, places = self.names, self.names["places"]
         position, done = names["position"], names["done"]
         token = onnx.op("Unsqueeze", names["newest"], [2])

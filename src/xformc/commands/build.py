@@ -32,6 +32,8 @@ class Target(StrEnum):
     portable = "portable"
     cpu = "cpu"
     native = "native"
+    cuda = "cuda"
+    tensorrt = "tensorrt"
 
 
 class Precision(StrEnum):
@@ -45,7 +47,7 @@ class Precision(StrEnum):
 
 
 TARGET_HELP = """portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too
-(see xformc kernels)."""
+(see xformc kernels); cuda: for a GPU, by ONNX Runtime; tensorrt: for a GPU, by TensorRT."""
 PRECISION_HELP = "In which numbers weights are stored, where the spec says nothing else; fp32 if neither says any."
 COMPARE_HELP = """Translate SOURCE, and require that rounding costs at most 0.3 BLEU against REFERENCE."""
 
