@@ -48,13 +48,13 @@ class Append(Op):
 
 
 @dataclass(frozen=True)
-class Place(Op):
-    """The cache with the new position in its place: along `room`, that of `new` is where the places are the position.
+class Write(Op):
+    """The cache with the new position at its place: along `room`, that of `new` stands where the places are the position.
 
     Inputs: the cache, the new position (its axis `new` has size 1), the places int64 [room], the position int64.
     """
 
-    kind: ClassVar[str] = "place"
+    kind: ClassVar[str] = "write"
     new: str
     room: str
 
@@ -79,7 +79,7 @@ def _as_keys_step(op: AsKeys, node: Node, step: Stepper) -> tuple[Value, ...]:
     name = node.outputs[0].name
     cache = step.state(f"{name}/cache", Type(new.type.dtype, axes))
     if step.fixed:
-        kept = step.emit(Place(step.time, past), (cache, step.value(new), step.places(), step.position()), name)
+        kept = step.emit(Write(step.time, past), (cache, step.value(new), step.places(), step.position()), name)
         step.carry(cache, kept)
         return (step.emit(AsKeys(past, op.keys), (kept,), f"{name}/keys"),)
     seen = step.emit(Append(step.time, past, op.keys, op.window), (cache, step.value(new)), name)
@@ -139,8 +139,8 @@ def _append_onnx(op: Append, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     return (onnx.op("Slice", seen, [-op.window], [2**31], [index]),)
 
 
-@types.rule(Place)
-def _place_types(op: Place, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+@types.rule(Write)
+def _write_types(op: Write, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     cache, new, places, position = inputs
     renamed = tuple(op.new if name == op.room else name for name in cache.names)
     require(renamed == new.names, f"the cache {cache} and the new position {new} must have the same order of axes")
@@ -149,13 +149,13 @@ def _place_types(op: Place, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (cache,)
 
 
-@mixes.rule(Place)
-def _place_mixes(op: Place, node: Node) -> frozenset[str]:
+@mixes.rule(Write)
+def _write_mixes(op: Write, node: Node) -> frozenset[str]:
     return frozenset({op.room, op.new})
 
 
-@to_torch.rule(Place)
-def _place_torch(op: Place, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+@to_torch.rule(Write)
+def _write_torch(op: Write, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     cache = node.inputs[0].type
     align = aligner(node.inputs[2].type, Type("bool", cache.axes))
 
@@ -165,10 +165,10 @@ def _place_torch(op: Place, node: Node, torch: TorchNamespace) -> Callable[..., 
     return apply
 
 
-@to_onnx.rule(Place)
-def _place_onnx(op: Place, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+@to_onnx.rule(Write)
+def _write_onnx(op: Write, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     cache, new, places, position = inputs
-    here = onnx.once(f"place {places} {position}", lambda: onnx.op("Equal", places, position))
+    here = onnx.once(f"written {places} {position}", lambda: onnx.op("Equal", places, position))
     aligned = emit_aligned(onnx, here, node.inputs[2].type, Type("bool", node.inputs[0].type.axes))
     if node.inputs[0].type.dtype != "bool":
         return (onnx.op("Where", aligned, new, cache),)
@@ -184,7 +184,7 @@ def _as_keys_cost(op: AsKeys, node: Node) -> Cost:
 
 
 cost.rule(Append)(per_result(0))
-cost.rule(Place)(per_result(0))
+cost.rule(Write)(per_result(0))
 
 
 @primitive("as_keys", on=None, window=optional("number"))

@@ -72,9 +72,9 @@ class LocalMask(Op):
 
 @dataclass(frozen=True)
 class Reached(Op):
-    """bool [keys]: true for the places up to the position; for the last `window` of those if it is not None.
+    """Which keys of a cache are there: true up to the position, for the last `window` of those if it is not None.
 
-    Inputs: the places int64 [room], the position int64 without axes.
+    Inputs: the places int64 [room], the position int64 without axes; the result is bool [keys].
     """
 
     kind: ClassVar[str] = "reached"
