@@ -14,6 +14,8 @@ from xformc.runtime.session import open_model
 
 PREPARE, STEP = "floor_prepare.onnx", "floor_step.onnx"
 _INT8_GROUP = 4
+_WEIGHT = {"Project": 4, "ProjectCandidates": 3}
+"""Which input of our own operators is the first weight."""
 
 
 class Floor:
@@ -57,14 +59,30 @@ def _constants(model: onnx.ModelProto) -> list[Any]:
 def _width(node: Any, model: onnx.ModelProto) -> int | None:
     """How many numbers of a row the node multiplies with weights, or None if it is no such product."""
     shapes = {tensor.name: tuple(tensor.dims) for tensor in _constants(model)}
-    if node.op_type == "Project":
-        shape = shapes[node.input[4]]
+    if node.op_type in _WEIGHT:
+        shape = shapes[node.input[_WEIGHT[node.op_type]]]
         return shape[1] * _INT8_GROUP if len(shape) == 4 else shape[1]
     if node.op_type in ("MatMul", "FusedMatMul", "Gemm", "DynamicQuantizeMatMul") and len(node.input) > 1:
         shape = shapes.get(node.input[1], ())
         transposed = any(item.name == "transB" and item.i for item in node.attribute)
         return shape[int(transposed)] if len(shape) == 2 else None
     return None
+
+
+def _logits(node: Any) -> Any:
+    """The Project that makes the logits of a ProjectCandidates."""
+    given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    return helper.make_node(
+        "Project",
+        [node.input[0], "", "", "", *(name for name in node.input[_WEIGHT[node.op_type] :] if name)],
+        ["logits"],
+        domain=node.domain,
+        parts=1,
+        ranks=[1],
+        sizes=[given["vocabulary"]],
+        bias=int(len(node.input) > 5),
+        precision=given["precision"],
+    )
 
 
 def _repeated(model: onnx.ModelProto, products: list[Any]) -> onnx.ModelProto:
@@ -75,7 +93,7 @@ def _repeated(model: onnx.ModelProto, products: list[Any]) -> onnx.ModelProto:
         assert width is not None
         widths.add(width)
         node = onnx.NodeProto()
-        node.CopyFrom(product)
+        node.CopyFrom(_logits(product) if product.op_type == "ProjectCandidates" else product)
         node.input[0] = f"x_{width}"
         if node.op_type == "Project":
             node.input[1] = node.input[2] = node.input[3] = ""

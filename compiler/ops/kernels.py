@@ -136,6 +136,25 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
     )
 
 
+def emit_project_candidates(onnx: OnnxEmitter, project: Node, x: str, scores: str, width: str) -> tuple[str, ...]:
+    """Write the operator ProjectCandidates for the logits [batch, beam, 1, vocabulary] that this plain projection makes
+    of `x`: the names of scores, tokens and parents."""
+    op, (value, weight, *bias) = project.op, project.inputs
+    assert isinstance(op, Project) and op == Project(op.over, 1, op.biased)
+    ordered = Type(value.type.dtype, (*value.type.without(op.over), *(value.type.axis(name) for name in op.over)))
+    vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))
+    packed, scale = onnx.packed(weight.name, vocabulary, prod(weight.type.sizes()) // vocabulary)
+    return onnx.ops(
+        "ProjectCandidates",
+        3,
+        *(emit_aligned(onnx, x, value.type, ordered), scores, width, packed, scale or ""),
+        *(onnx.flat(item.name, vocabulary) for item in bias),
+        domain=DOMAIN,
+        precision=onnx.precision_of(weight.name),
+        vocabulary=vocabulary,
+    )
+
+
 @types.rule(Embed)
 def _embed_types(op: Embed, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return infer_types(Embedding(), inputs)

@@ -51,6 +51,17 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     return replace(decoder, prepare=prepare, step=step, states=states, resident=resident)
 
 
+def split_vocabulary(decoder: Decoder) -> tuple[Decoder, Node | None]:
+    """A lowered decoder without the projection that makes its logits, and that projection, which makes them of the
+    step's first output; or the decoder as it is and None, if they are made by anything else."""
+    last = decoder.step.producers().get(decoder.logits.name)
+    if last is None or not isinstance(last.op, Project) or last.op != Project(last.op.over, 1, last.op.biased):
+        return decoder, None
+    nodes = tuple(node for node in decoder.step.nodes if node is not last)
+    step = replace(decoder.step, nodes=nodes, outputs=(last.inputs[0], *decoder.step.outputs[1:]))
+    return replace(decoder, step=step), last
+
+
 def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[str]:
     """The parameters that are only used as the weights of projections, or also as tables to look up."""
     projected, others = set[str](), set[str]()

@@ -5,9 +5,10 @@ from dataclasses import replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand, Turn
-from xformc.compiler.ops.kernels import DOMAIN
-from xformc.compiler.passes.step import Resident
-from xformc.compiler.search.beam import BeamSearch, Live
+from xformc.compiler.ops.kernels import DOMAIN, emit_project_candidates
+from xformc.compiler.passes.kernels import split_vocabulary
+from xformc.compiler.passes.step import Decoder, Resident
+from xformc.compiler.search.beam import BeamSearch, Live, SearchInputs
 
 _ANCESTORS = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
 
@@ -15,8 +16,14 @@ _ANCESTORS = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
 class KernelSearch(BeamSearch):
     """Beam search by the operators Candidates and Advance, over caches that are written in place.
 
-    What a hypothesis carries of its past is which beam it was in at each position, and the states that are not caches.
+    Where logits are a projection, ProjectCandidates does both. What a hypothesis carries of its past is which beam it was
+    in at each position, and the states that are not caches.
     """
+
+    def __init__(self, onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
+        """As for BeamSearch, of a lowered decoder."""
+        decoder, self.vocabulary = split_vocabulary(decoder)
+        super().__init__(onnx, decoder, inputs, longest)
 
     def _state_types(self) -> list[Type]:
         return [_ANCESTORS, *super()._state_types()]
@@ -39,8 +46,11 @@ class KernelSearch(BeamSearch):
             extra[resident.slots.name] = self.sentences
             if resident.ancestors is not None:
                 extra[resident.ancestors.name] = ancestors
-        logits, states = self._decode(onnx, newest, position, replace(live, rows=rows), extra)
-        offered = onnx.ops("Candidates", 3, logits, live.scores, self.width, domain=DOMAIN)
+        result, states = self._decode(onnx, newest, position, replace(live, rows=rows), extra)
+        if self.vocabulary is None:
+            offered = onnx.ops("Candidates", 3, result, live.scores, self.width, domain=DOMAIN)
+        else:
+            offered = emit_project_candidates(onnx, self.vocabulary, result, live.scores, self.width)
         penalty, pool = self.inputs.length_penalty, (live.pool_tokens, live.pool_lengths, live.pool_scores)
         sentence = (position, done, live.limit)
         results = onnx.ops(

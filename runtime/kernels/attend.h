@@ -55,7 +55,7 @@ struct Best {
   int64_t* token;   // [most]
 };
 
-constexpr int64_t SCAN_BLOCK = 4096;  // how many logits are added up before their sum is stored
+constexpr int64_t SCAN_BLOCK = 1024;  // how many logits are added up before their sum is stored
 
 inline void fetch(const float* row, int64_t depth) {
   for (int64_t d = 0; d < depth; d += 16) __builtin_prefetch(row + d, 0, 2);

@@ -108,6 +108,7 @@ void add_attention(Ort::CustomOpDomain& domain);
 void add_cached_attention(Ort::CustomOpDomain& domain);
 void add_cache(Ort::CustomOpDomain& domain);
 void add_candidates(Ort::CustomOpDomain& domain);
+void add_project_candidates(Ort::CustomOpDomain& domain);
 void add_advance(Ort::CustomOpDomain& domain);
 
 }  // namespace xformc

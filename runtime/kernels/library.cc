@@ -14,6 +14,7 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
       xformc::add_attention(*made);
       xformc::add_cache(*made);
       xformc::add_candidates(*made);
+      xformc::add_project_candidates(*made);
       xformc::add_advance(*made);
       return made;
     }();

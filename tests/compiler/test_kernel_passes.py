@@ -11,7 +11,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.kernels import AttendCached, Project
 from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.kernels import lower_decoder, lower_graph
+from xformc.compiler.passes.kernels import lower_decoder, lower_graph, split_vocabulary
 from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 
 LAYERS = 2
@@ -103,6 +103,20 @@ def test_a_sum_of_two_projections_belongs_to_one_of_them(tmp_path: Path) -> None
 def test_an_int4_weight_has_no_panels(tmp_path: Path) -> None:
     step = lowered("transformer_base", tmp_path, precision="int4").step
     assert "project" not in kinds(step) and kinds(step)["linear"] == 8 * LAYERS + 1
+
+
+def test_the_projection_onto_the_vocabulary_can_be_split_off(tmp_path: Path) -> None:
+    decoder = lowered("transformer_base", tmp_path)
+    split, projection = split_vocabulary(decoder)
+    assert projection is not None and projection.outputs == (decoder.logits,)
+    assert split.logits == projection.inputs[0]
+    assert kinds(split.step)["project"] == kinds(decoder.step)["project"] - 1
+    assert split.constants == decoder.constants and split.states == decoder.states
+
+
+def test_logits_that_are_no_projection_of_this_target_stay(tmp_path: Path) -> None:
+    decoder = lowered("transformer_base", tmp_path, precision="int4")
+    assert split_vocabulary(decoder) == (decoder, None)
 
 
 def test_positions_are_looked_up_in_a_table(tmp_path: Path) -> None:

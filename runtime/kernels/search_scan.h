@@ -1,0 +1,120 @@
+// What Candidates and ProjectCandidates have in common: the look at each row of logits, and the choice for a sentence.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "attend.h"
+#include "kernel.h"
+#include "search_ranking.h"
+
+namespace xformc {
+
+constexpr int64_t ENOUGH_PARTS = 8;  // fewer sentences than this are chosen for by one thread
+
+// The best tokens and the normalizer of each row, from blocks of its logits that are the same whatever is done at the
+// same time. The parts of a row, of some of its blocks each, may be looked at by different threads.
+class Scan {
+ public:
+  Scan(int64_t vocabulary, int64_t rows, int64_t parts, int64_t most)
+      : blocks_(blocks_of(vocabulary)), vocabulary_(vocabulary), parts_(parts), most_(most) {
+    highest_.resize(static_cast<size_t>(rows * blocks_));
+    sum_.resize(static_cast<size_t>(rows * blocks_));
+    size_.resize(static_cast<size_t>(rows * parts));
+    logit_.resize(static_cast<size_t>(rows * parts * most));
+    token_.resize(static_cast<size_t>(rows * parts * most));
+  }
+
+  static int64_t blocks_of(int64_t vocabulary) { return ceil_div(vocabulary, SCAN_BLOCK); }
+
+  int64_t parts() const { return parts_; }
+  int64_t first_block(int64_t part) const { return blocks_ * part / parts_; }
+  int64_t tokens_of(int64_t block) const { return std::min(SCAN_BLOCK, vocabulary_ - block * SCAN_BLOCK); }
+
+  // Takes in the logits of a block of a row; the blocks of a part come one after the other.
+  void look(int64_t row, int64_t part, int64_t block, const float* logits) {
+    const int64_t place = row * parts_ + part, i = row * blocks_ + block;
+    Best best{most_, size_[place], &logit_[place * most_], &token_[place * most_]};
+    routines_.scan(logits, block * SCAN_BLOCK, tokens_of(block), best, highest_[i], sum_[i]);
+    size_[place] = best.size;
+  }
+
+  // The best tokens of a row that was looked at.
+  Ranking<int64_t> best(int64_t row) const {
+    Ranking<int64_t> result(most_);
+    for (int64_t place = row * parts_; place < (row + 1) * parts_; ++place) {
+      for (int64_t i = place * most_; i < place * most_ + size_[place]; ++i) result.offer(logit_[i], token_[i]);
+    }
+    return result;
+  }
+
+  float normalizer(int64_t row) const {
+    const float* highest = &highest_[row * blocks_];
+    const double most = *std::max_element(highest, highest + blocks_);
+    double sum = 0;
+    for (int64_t i = 0; i < blocks_; ++i) sum += sum_[row * blocks_ + i] * std::exp(highest[i] - most);
+    return static_cast<float>(most + std::log(sum));
+  }
+
+ private:
+  const StepRoutines& routines_ = step_routines();
+  int64_t blocks_, vocabulary_, parts_, most_;
+  std::vector<float> highest_, logit_;
+  std::vector<double> sum_;
+  std::vector<int64_t> size_, token_;
+};
+
+// The hypotheses of each sentence with their scores, and the operator's outputs.
+class Continuations {
+ public:
+  // `scores` [batch, beam] is the input 1, the width the input 2.
+  Continuations(const Ort::KernelContext& context, int64_t vocabulary) : count(2 * single<int64_t>(context, 2)) {
+    const Ort::ConstValue scores = context.GetInput(1);
+    const Shape shape = shape_of(scores);
+    require(shape.size() == 2, "logits and scores do not fit");
+    batch = shape[0];
+    beam = shape[1];
+    require(count >= 2, "the beam's width must be at least 1");
+    require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
+    before_ = scores.GetTensorData<float>();
+    scores_ = context.GetOutput(0, {batch, count}).GetTensorMutableData<float>();
+    tokens_ = context.GetOutput(1, {batch, count}).GetTensorMutableData<int64_t>();
+    parents_ = context.GetOutput(2, {batch, count}).GetTensorMutableData<int64_t>();
+  }
+
+  int64_t rows() const { return batch * beam; }
+
+  // Writes those of a sentence whose rows were looked at.
+  void choose(const Scan& scan, int64_t sentence) const {
+    Ranking<Continuation> best(count);
+    for (int64_t parent = 0; parent < beam; ++parent) {
+      const int64_t row = sentence * beam + parent;
+      const Ranking<int64_t> mine = scan.best(row);
+      const float normalizer = scan.normalizer(row);
+      for (const auto& [logit, token] : mine) best.offer(logit - normalizer + before_[row], {token, parent});
+    }
+    int64_t place = sentence * count;
+    std::fill_n(scores_ + place, count, NAN);  // of logits that are no numbers there are none
+    std::fill_n(tokens_ + place, count, 0);
+    std::fill_n(parents_ + place, count, 0);
+    for (const auto& [total, continuation] : best) {
+      scores_[place] = total;
+      tokens_[place] = continuation.token;
+      parents_[place++] = continuation.parent;
+    }
+  }
+
+  int64_t count;  // how many continuations each sentence has
+  int64_t batch, beam;
+
+ private:
+  struct Continuation {
+    int64_t token, parent;
+  };
+
+  const float* before_;
+  float* scores_;
+  int64_t *tokens_, *parents_;
+};
+
+}  // namespace xformc
