@@ -49,7 +49,7 @@ class Append(Op):
 
 @dataclass(frozen=True)
 class Write(Op):
-    """The cache with the new position at its place: along `room`, that of `new` stands where the places are the position.
+    """The cache with `new` along its axis `room` where the places are the position.
 
     Inputs: the cache, the new position (its axis `new` has size 1), the places int64 [room], the position int64.
     """
