@@ -48,6 +48,13 @@ struct Finish {
   }
 };
 
+// The residual is what a tile reads last, all at once.
+INLINE void fetch_residual(const Tile& tile, int first, int rows) {
+  for (int r = 0; r < rows && tile.residual != nullptr; ++r) {
+    for (int h = 0; h < 2; ++h) __builtin_prefetch(tile.residual + r * tile.stride + first + h * WIDTH);
+  }
+}
+
 INLINE void fetch(const char* ahead) {
   __builtin_prefetch(ahead, 0, 2);
   __builtin_prefetch(ahead + 64, 0, 2);
@@ -74,6 +81,7 @@ void float_tile_of(const Tile& tile) {
   for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
     Float sums[rows][2];
     for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::zero();
+    fetch_residual(tile, first, rows);
     const float* x = static_cast<const float*>(tile.x);
     const auto* weights = static_cast<const typename Weights::Stored*>(tile.panel) + first;
     const char* ahead = tile.ahead;
@@ -104,6 +112,7 @@ void int8_tile_of(const Tile& tile) {
   for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
     Int sums[rows][2];
     for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::all(tile.row_offset[r]);
+    fetch_residual(tile, first, rows);
     const int8_t* x = static_cast<const int8_t*>(tile.x);
     const uint8_t* weights = static_cast<const uint8_t*>(tile.panel) + 4 * first;
     const char* ahead = tile.ahead;
@@ -171,16 +180,15 @@ void pack_float(const float* x, int rows, int64_t depth, float* packed) {
     std::memcpy(packed, x, depth * sizeof(float));
     return;
   }
-  const int64_t whole = depth / 4 * 4;
-  int r = 0;
-  for (; r + 4 <= rows; r += 4) {
-    for (int64_t k = 0; k < whole; k += 4) pack_four(x + r * depth + k, depth, packed + k * rows + r, rows);
-    for (int64_t k = whole; k < depth; ++k) {
-      for (int i = r; i < r + 4; ++i) packed[k * rows + i] = x[i * depth + k];
+  const int64_t whole = rows < 4 ? 0 : depth / 4 * 4;
+  for (int r = 0; r < rows && whole > 0; r += 4) {
+    const int first = r < rows - 4 ? r : rows - 4;  // the last four rows may be some of those before
+    for (int64_t k = 0; k < whole; k += 4) {
+      pack_four(x + first * depth + k, depth, packed + k * rows + first, rows);
     }
   }
-  for (; r < rows; ++r) {
-    for (int64_t k = 0; k < depth; ++k) packed[k * rows + r] = x[r * depth + k];
+  for (int64_t k = whole; k < depth; ++k) {
+    for (int r = 0; r < rows; ++r) packed[k * rows + r] = x[r * depth + k];
   }
 }
 

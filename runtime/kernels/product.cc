@@ -6,12 +6,12 @@ namespace xformc {
 namespace {
 
 constexpr int64_t FEW_VALUES = 16 * 1024;  // so few are packed by the calling thread alone
+constexpr int64_t FETCHING_BLOCKS = 2;     // the next panel is fetched during the last so many blocks of rows
 constexpr int64_t NARROW_BLOCKS = 2;       // for more blocks of rows 16-bit weights are widened once
 
 }  // namespace
 
-PackedRows::PackedRows(Ort::KernelContext& context, const Routines& routines, Precision precision, const float* x,
-                       int64_t rows, int64_t depth)
+PackedRows::PackedRows(const Routines& routines, Precision precision, int64_t rows, int64_t depth)
     : routines_(routines), precision_(precision), rows_(rows), depth_(depth), blocks_(ceil_div(rows, routines.rows)),
       panel_bytes_(xformc::panel_bytes(precision, depth)) {
   static thread_local Buffer values, scales, offsets;
@@ -21,6 +21,16 @@ PackedRows::PackedRows(Ort::KernelContext& context, const Routines& routines, Pr
   values_ = values.at_least<char>(bytes());
   scales_ = scales.at_least<float>(rows);
   offsets_ = offsets.at_least<int32_t>(rows);
+}
+
+PackedRows::PackedRows(const Routines& routines, Precision precision, const float* x, int64_t rows, int64_t depth)
+    : PackedRows(routines, precision, rows, depth) {
+  for (int64_t block = 0; block < blocks_; ++block) pack(x, block);
+}
+
+PackedRows::PackedRows(Ort::KernelContext& context, const Routines& routines, Precision precision, const float* x,
+                       int64_t rows, int64_t depth)
+    : PackedRows(routines, precision, rows, depth) {
   if (rows * depth <= FEW_VALUES) {
     for (int64_t block = 0; block < blocks_; ++block) pack(x, block);
   } else {
@@ -51,10 +61,12 @@ void PackedRows::multiply(const Weight& weight, int64_t panel, int64_t from, int
   if (weight.bias != nullptr) tile.bias = weight.bias + panel * PANEL;
   if (weight.scale != nullptr) tile.scale = weight.scale + panel * PANEL;
   tile.stride = result.stride;
+  const int64_t fetching = std::min(to - from, FETCHING_BLOCKS), step = panel_bytes_ / steps_ / fetching;
   for (int64_t block = from; block < to; ++block) {
-    const bool fetch = more && block + 1 == to;
-    tile.ahead = fetch ? stored + panel_bytes_ : stored;
-    tile.ahead_step = fetch ? panel_bytes_ / steps_ : 0;
+    const int64_t fetched = block - (to - fetching);
+    const bool fetch = more && fetched >= 0;
+    tile.ahead = fetch ? stored + panel_bytes_ + fetched * step * steps_ : stored;
+    tile.ahead_step = fetch ? step : 0;
     const int64_t at = (first(block) - first(from)) * result.stride;
     tile.y = result.y + at;
     tile.residual = result.residual == nullptr ? nullptr : result.residual + at;

@@ -50,7 +50,9 @@ struct Result {
 // Rows packed for tiles, in blocks of nearly as many rows each.
 class PackedRows {
  public:
-  // Packs x [rows, depth] into memory of the calling thread, which holds one of these at a time.
+  // Packs x [rows, depth] into memory of the calling thread, which holds one of these at a time; with a context all
+  // threads pack.
+  PackedRows(const Routines& routines, Precision precision, const float* x, int64_t rows, int64_t depth);
   PackedRows(Ort::KernelContext& context, const Routines& routines, Precision precision, const float* x, int64_t rows,
              int64_t depth);
 
@@ -66,6 +68,7 @@ class PackedRows {
  private:
   using TileRoutine = void (*)(const Tile& tile, int rows);
 
+  PackedRows(const Routines& routines, Precision precision, int64_t rows, int64_t depth);
   void pack(const float* x, int64_t block) const;
   bool narrow() const { return precision_ == Precision::float16 || precision_ == Precision::bfloat16; }
   TileRoutine tile_routine() const;

@@ -11,7 +11,9 @@ namespace {
 constexpr size_t FIRST_PART = 4;                // the inputs before: x, residual, gain, offset
 constexpr int64_t CACHED_BYTES = 384 * 1024;    // of packed rows, to leave room in the second-level cache for a panel
 constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are normalized by the calling thread alone
-constexpr int64_t FEW_BYTES = 64 * 1024;        // panels of so few are multiplied by one thread
+constexpr int64_t FEW_BYTES = 1024 * 1024;      // of weights, those of each row counted: less is work for one thread
+constexpr int64_t SHARE_ROWS = 16;              // the fewest rows that are worth reading all weights,
+constexpr int64_t MOST_SHARE_ROWS = 64;         // and the most that stay in a core's cache with all that is made of them
 constexpr int64_t ITEMS_PER_THREAD = 6;
 
 enum class Norm { none, layer, rms };
@@ -122,30 +124,54 @@ struct Project {
     }
 
     void run() {
-      if (rows == 0) return;
-      const PackedRows packed(context, kernel.routines_, kernel.precision_, x, rows, depth);
-      schedule(packed);
-      parallel(context, groups * chunks, [&](size_t i) { multiply_group(packed, i / groups, i % groups); });
-      normalize();
-    }
-
-    // Items of work: chunks of rows that stay in the cache, times groups of panels.
-    void schedule(const PackedRows& packed) {
       panels = 0;
       for (const Part& part : parts) panels += ceil_div(part.outputs, PANEL);
-      chunks = std::min(packed.blocks(), ceil_div(packed.bytes(), CACHED_BYTES));
-      static const int64_t items = ITEMS_PER_THREAD * std::max(1u, std::thread::hardware_concurrency());
-      groups = panels * packed.panel_bytes() < FEW_BYTES ? 1 : std::min(panels, ceil_div(items, chunks));
+      const int64_t bytes = panels * panel_bytes(kernel.precision_, depth);
+      static const int64_t threads = std::max(1u, std::thread::hardware_concurrency());
+      if (bytes * std::max(rows, SHARE_ROWS) < FEW_BYTES) {
+        project_rows(0, rows);
+      } else if (rows >= threads * SHARE_ROWS) {
+        const int64_t cached = CACHED_BYTES / (depth * (int8 ? 1 : sizeof(float)));
+        const int64_t most = std::clamp(cached, SHARE_ROWS, MOST_SHARE_ROWS);
+        const int64_t shares = threads * ceil_div(rows, threads * most);
+        parallel(context, shares, [&](size_t i) { project_rows(rows * i / shares, rows * (i + 1) / shares); });
+      } else {
+        project_panels(ITEMS_PER_THREAD * threads);
+      }
     }
 
-    void multiply_group(const PackedRows& packed, int64_t chunk, int64_t group) const {
-      const int64_t from = packed.blocks() * chunk / chunks, to = packed.blocks() * (chunk + 1) / chunks;
-      const int64_t last = panels * (group + 1) / groups;
+    // All outputs of the rows first .. last - 1, by the calling thread.
+    void project_rows(int64_t first, int64_t last) const {
+      if (first == last) return;
+      const PackedRows packed(kernel.routines_, kernel.precision_, x + first * depth, last - first, depth);
+      multiply(packed, first, 0, packed.blocks(), 0, panels);
+      normalize(first, last);
+    }
+
+    // All rows by all threads, in at least so many items of work: chunks of rows that stay in the cache, times groups of
+    // panels.
+    void project_panels(int64_t items) const {
+      const PackedRows packed(context, kernel.routines_, kernel.precision_, x, rows, depth);
+      const int64_t chunks = std::min(packed.blocks(), ceil_div(packed.bytes(), CACHED_BYTES));
+      const int64_t groups = std::min(panels, ceil_div(items, chunks));
+      parallel(context, groups * chunks, [&](size_t i) {
+        const int64_t chunk = i / groups, group = i % groups;
+        multiply(packed, 0, packed.blocks() * chunk / chunks, packed.blocks() * (chunk + 1) / chunks,
+                 panels * group / groups, panels * (group + 1) / groups);
+      });
+      const int64_t together = std::max<int64_t>(1, FEW_VALUES / parts[0].outputs);
+      parallel(context, kernel.norm_ == Norm::none ? 0 : ceil_div(rows, together), [&](size_t i) {
+        normalize(i * together, std::min<int64_t>(rows, (i + 1) * together));
+      });
+    }
+
+    // The blocks from .. to - 1 of packed rows, the first of which is row `row`, times panels first .. last - 1 of all parts.
+    void multiply(const PackedRows& packed, int64_t row, int64_t from, int64_t to, int64_t first, int64_t last) const {
       int64_t begin = 0;  // the first panel of a part
       for (const Part& part : parts) {
         const int64_t end = begin + ceil_div(part.outputs, PANEL);
-        for (int64_t p = std::max(begin, panels * group / groups); p < std::min(end, last); ++p) {
-          const int64_t at = packed.first(from) * part.outputs + (p - begin) * PANEL;
+        for (int64_t p = std::max(begin, first); p < std::min(end, last); ++p) {
+          const int64_t at = (row + packed.first(from)) * part.outputs + (p - begin) * PANEL;
           const float* added = residual == nullptr ? nullptr : residual + at;
           const Result result{part.y + at, part.outputs, added, kernel.activation_};
           packed.multiply(part, p - begin, from, to, p + 1 < end, result);
@@ -154,14 +180,8 @@ struct Project {
       }
     }
 
-    void normalize() {
-      if (kernel.norm_ == Norm::none) return;
-      const int64_t outputs = parts[0].outputs;
-      const int64_t together = rows * outputs <= FEW_VALUES ? rows : ceil_div(FEW_VALUES / 4, outputs);
-      parallel(context, ceil_div(rows, together), [this, together](size_t i) {
-        const int64_t first = i * together;
-        for (int64_t r = first; r < std::min(rows, first + together); ++r) normalize_row(r);
-      });
+    void normalize(int64_t first, int64_t last) const {
+      for (int64_t r = first; r < last && kernel.norm_ != Norm::none; ++r) normalize_row(r);
     }
 
     void normalize_row(int64_t r) const {
@@ -179,8 +199,8 @@ struct Project {
     std::vector<Part> parts;
     const bool int8;
     const float *x, *residual, *gain, *offset;
-    int64_t rows, depth;             // depth: K
-    int64_t panels, chunks, groups;  // panels: of all parts
+    int64_t rows, depth;  // depth: K
+    int64_t panels;       // of all parts
   };
 
   const Routines& routines_;
