@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ class Initializers:
 
         What the engine in the folder `beside` has in the same form is not written again but linked.
         """
-        taken = [taken_names(model.graph) for model in models]
+        taken = [_users(model.graph) for model in models]
         used = self._used(set[str]().union(*taken))
         external = sum(form.size for form in used.values()) > INLINE_BYTES
         shared = _linked(beside, folder) if external and beside is not None else {}
@@ -96,10 +97,11 @@ class Initializers:
             offsets = _write(folder / location, written)
             ready |= {name: _external(name, form, location, offsets[name]) for name, form in written.items()}
         idle = set(used).difference(*taken)
-        for index, (model, names) in enumerate(zip(models, taken, strict=True)):
+        for index, (model, users) in enumerate(zip(models, taken, strict=True)):
             for name, form in used.items():
-                if name in names or (index == 0 and name in idle):
-                    _place(model.graph, name, ready[name] if external else _inline(name, form))
+                if name in users or (index == 0 and name in idle):
+                    tensor = ready[name] if external else _inline(name, form)
+                    _place(model.graph, name, tensor, users.get(name, ()))
 
     def _used(self, names: set[str]) -> dict[str, Form]:
         """The forms of these names; a parameter that is used in none is there as it is."""
@@ -182,19 +184,35 @@ def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[int, onnx.
                 yield from _graphs(attribute.g, depth + 1)
 
 
-def _place(graph: onnx.GraphProto, name: str, tensor: TensorProto) -> None:
+@dataclass(frozen=True)
+class _User:
+    """A graph whose nodes take a name, so many graphs deep; `own` says that all of them are of our own operators."""
+
+    graph: onnx.GraphProto
+    depth: int
+    own: bool
+
+
+def _users(graph: onnx.GraphProto) -> dict[str, list[_User]]:
+    """The graphs, this one and those inside it, whose nodes take each name."""
+    found: dict[str, list[_User]] = {}
+    for depth, inner in _graphs(graph):
+        own: dict[str, bool] = {}
+        for node in inner.node:
+            own |= {name: own.get(name, True) and node.domain == DOMAIN for name in node.input}
+        for name, ours in own.items():
+            found.setdefault(name, []).append(_User(inner, depth, ours))
+    return found
+
+
+def _place(graph: onnx.GraphProto, name: str, tensor: TensorProto, users: Sequence[_User]) -> None:
     """Add a tensor to the graph, or to those inside it that use it where only they do.
 
     ONNX Runtime arranges the constants of a graph and of the one around it for its products, but none from farther out:
     a graph deeper inside gets the tensor itself, or the same bytes under another name. Kernels of our own need nothing
     arranged, and a second name would be a second mapping.
     """
-    users = [
-        (depth, inner, all(node.domain == DOMAIN for node in inner.node if name in node.input))
-        for depth, inner in _graphs(graph)
-        if any(name in node.input for node in inner.node)
-    ]
-    deep = [inner for depth, inner, own in users if depth >= _TOO_DEEP and not own]
+    deep = [user.graph for user in users if user.depth >= _TOO_DEEP and not user.own]
     if len(deep) < len(users) or not users:
         graph.initializer.append(tensor)
     for index, inner in enumerate(deep):
