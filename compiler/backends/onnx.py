@@ -26,7 +26,10 @@ _NUMPY = {bool: np.bool_, int: np.int64, float: np.float32}
 
 
 class Emitter:
-    """Writes the nodes of one scope: the model itself or the body of a loop. Constants live in the outermost one."""
+    """Writes the nodes of one scope: the model itself or the body of a loop. Constants live in the outermost one.
+
+    A node is called `VALUE:OUTPUT`, where it computes a value of a graph: what refuses or profiles it can name that.
+    """
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Emitter:
         self._root: Emitter = self if parent is None else parent._root
         if parent is None:
             self._count = 0
+            self._origin = ""
             self._constants: dict[bytes, str] = {}
             self.domains: set[str] = set()
             self.initializers: list[onnx.TensorProto] = []
@@ -116,11 +120,14 @@ class Emitter:
             self.weights.use(parameter)
         for value in graph.inputs:
             self.bind(value, inputs[value.name])
+        outer = self._root._origin
         for node in graph.nodes:
+            self._root._origin = node.outputs[0].name
             rule = to_onnx.of(node.op, node.place)
             results = rule(node.op, node, self, tuple(self.name_of(value) for value in node.inputs))
             for value, name in zip(node.outputs, results, strict=True):
                 self.bind(value, name)
+        self._root._origin = outer
         return tuple(self.name_of(value) for value in graph.outputs)
 
     def loop(
@@ -196,7 +203,9 @@ class Emitter:
 
     def _write(self, kind: str, inputs: list[str], outputs: list[str], domain: str, attributes: dict[str, Any]) -> None:
         self._root.domains.add(domain)
-        self.nodes.append(helper.make_node(kind, inputs, outputs, domain=domain, **attributes))
+        origin = self._root._origin
+        name = f"{origin}:{outputs[0]}" if origin else outputs[0]
+        self.nodes.append(helper.make_node(kind, inputs, outputs, name=name, domain=domain, **attributes))
 
     def _scope_of(self, symbols: Sequence[str]) -> "Emitter":
         """The innermost scope that knows the size of one of the symbols: the others are known there too."""
