@@ -7,13 +7,15 @@ BIN := $(VENV)/bin
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
 HEADERS := build/onnxruntime-headers
+# On a machine with a GPU and no network, the Python that is there; nothing is installed for these.
+ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 # A process on each core, of one thread: the models of tests are too small for more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup kernels check test demo zoo bench docs clean
+.PHONY: help setup kernels check test demo zoo bench test-gpu bench-gpu docs clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 setup: $(VENV)/.ready  ## make .venv with everything; quick when that is done
 
@@ -72,6 +74,12 @@ zoo: setup  ## train, certify and score every architecture on a small task; QUIC
 
 bench: setup  ## list the benchmarks; each says what it measures
 	@grep -Hm1 '^"""' benchmarks/[a-z]*.py benchmarks/*/__main__.py | sed 's/:"""/: /; s/"""$$//'
+
+test-gpu:  ## on a GPU, in under 9 minutes: certificates, modules, training; build/test-gpu.json
+	$(ON_GPU) -m tests.gpu
+
+bench-gpu:  ## on a GPU, in under 9 minutes: decoding and training beside others; build/bench-gpu.json
+	$(ON_GPU) -m benchmarks.gpu
 
 docs: setup  ## write docs/reference.md, the README's picture, and the JSON schema of specs to build/schema.json
 	$(BIN)/python -m xformc.compiler.report.reference docs/reference.md

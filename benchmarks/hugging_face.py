@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.decode.ctranslate2_model import sinusoids
+from benchmarks.decode.sinusoids import sinusoids
 from xformc.compiler.spec import Spec
 from xformc.runtime import Engine
 from xformc.runtime.manifest import SearchOptions

@@ -12,6 +12,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -103,7 +104,7 @@ def our_step(spec, precision: str) -> Step:
 
 
 def plain_loop(size: int) -> Step:
-    model = PlainTransformer(size).train()
+    model = PlainTransformer(size, Sizes(128, 256, 4, 4, 0.3)).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9)
     criterion = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=0.1)
 
@@ -117,22 +118,36 @@ def plain_loop(size: int) -> Step:
     return step
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """Those of a Transformer, by their names in a spec."""
+
+    d_model: int
+    d_ff: int
+    heads: int
+    layers: int
+    dropout: float
+
+
 class PlainTransformer(nn.Module):
     """What a tutorial writes: nn.Transformer between a tied embedding and projection."""
 
-    def __init__(self, size: int, d_model: int = 128) -> None:
+    def __init__(self, size: int, sizes: Sizes) -> None:
         super().__init__()
+        d_model, layers = sizes.d_model, sizes.layers
         self.embedding = nn.Embedding(size, d_model, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
-        self.transformer = nn.Transformer(d_model, 4, 4, 4, 256, dropout=0.3, batch_first=True)
-        self.dropout = nn.Dropout(0.3)
+        self.transformer = nn.Transformer(
+            d_model, sizes.heads, layers, layers, sizes.d_ff, dropout=sizes.dropout, batch_first=True
+        )
+        self.dropout = nn.Dropout(sizes.dropout)
         self.positions = nn.Buffer(sinusoids(512, d_model), persistent=False)
 
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         x = self.transformer(
             self.embed(source),
             self.embed(target),
-            tgt_mask=torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1),
+            tgt_mask=torch.ones(target.shape[1], target.shape[1], dtype=torch.bool, device=target.device).triu(1),
             src_key_padding_mask=source == PAD,
             memory_key_padding_mask=source == PAD,
             tgt_is_causal=True,

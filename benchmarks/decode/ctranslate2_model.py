@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from ctranslate2.specs import TransformerSpec
 
+from benchmarks.decode.sinusoids import sinusoids
 from xformc.compiler.spec import Spec
 
 SPECIAL = ("<blank>", "<unk>", "<s>", "</s>")
@@ -54,12 +55,6 @@ def export(
     model.optimize(quantization=quantization)
     folder.mkdir(parents=True, exist_ok=True)
     model.save(str(folder))
-
-
-def sinusoids(count: int, width: int) -> np.ndarray:
-    """The paper's position encodings [count, width], sine and cosine interleaved."""
-    angles = np.arange(count)[:, None] * np.power(10000.0, -np.arange(0, width, 2) / width)
-    return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(count, width).astype(np.float32)
 
 
 class _Writer:

@@ -1,0 +1,80 @@
+"""Decoding and training on a GPU: tokens a second beside Hugging Face, CTranslate2 and plain PyTorch, and what a step
+has of the device's bandwidth; `make bench-gpu`.
+
+    python -m benchmarks.gpu                              # under 9 minutes on one H100 or H200, no network
+    python -m benchmarks.gpu --device cpu --quick         # a tiny model, to see that everything runs
+
+Weights are fresh and no output may end before its limit, so that all do the same work: sources of 25 tokens, outputs
+of 64. Results go to build/bench-gpu.json (or the folder that the variable OUT names) after every row; a row that could
+not be measured says why.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu import decoding, limits, training
+from benchmarks.gpu.players import Setting
+from benchmarks.gpu.report import Report
+from xformc.compiler.spec import Spec
+
+SECONDS = 510.0
+GIB, MIB = 2**30, 2**20
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    arguments = parse()
+    device = torch.device(arguments.device)
+    report = Report(arguments.out / "bench-gpu.json", "bench-gpu", time.monotonic() + arguments.seconds, device)
+    found = report.row({"limits": str(device)}, lambda: device_limits(device, quick=arguments.quick))
+    plan = decoding.QUICK if arguments.quick else decoding.FULL
+
+    def setting(text: str) -> Setting:
+        return Setting(text, device, arguments.numbers)
+
+    decoding.measure(report, plan, setting, found.get("copied_bytes_per_second"))
+    peak = limits.peak(device) or found.get("bfloat16_products_per_second") or float("nan")
+    train, spec_of = (training.QUICK, written) if arguments.quick else (training.FULL, training.shipped)
+    training.measure(report, train, device, spec_of, peak, compiled=arguments.compile)
+    if arguments.compile:
+        decoding.measure_compiled(report, plan, setting)
+    print(f"{report.path}: {len(report.rows)} rows, {sum('reason' in row for row in report.rows)} without figures")
+
+
+def device_limits(device: torch.device, *, quick: bool) -> dict[str, Any]:
+    """What the device can do at most."""
+    return {
+        "copied_bytes_per_second": limits.bandwidth(device, 4 * MIB if quick else GIB),
+        "bfloat16_products_per_second": limits.product_rate(device, 64 if quick else 8192),
+        "bfloat16_peak_of_data_sheet": limits.peak(device),
+    }
+
+
+def written(text: str) -> Spec:
+    """The spec with this text."""
+    return Setting(text, torch.device("cpu"), "float32").spec
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--quick", action="store_true", help="a tiny model, to see that everything runs")
+    parser.add_argument("--numbers", choices=("float32", "float16", "bfloat16"), help="float16, on a CPU float32")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="no row goes on after so many")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what torch compiles")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "build")), help="the results' folder")
+    arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("error: PyTorch sees no GPU here\nhint: --device cpu --quick tries everything on a CPU")
+    arguments.numbers = arguments.numbers or ("float16" if arguments.device == "cuda" else "float32")
+    return arguments
+
+
+if __name__ == "__main__":
+    main()

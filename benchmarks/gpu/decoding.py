@@ -1,0 +1,183 @@
+"""Tokens a second of decoding, and how near a step is to the time that its bytes take."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.decode.cases import MODELS, SOURCE_TOKENS, VOCABULARY
+from benchmarks.gpu.players import CTranslate2, Engine, HuggingFace, Player, Setting
+from benchmarks.gpu.report import Missing, OutOfTime, Report, time_limit
+from benchmarks.gpu.traffic import bytes_of_step
+from xformc.compiler.passes.step import with_beam
+from xformc.tokens import END
+
+LOADING, COMPILING = 60.0, 90.0
+TINY = "extends: transformer_base\nsizes: {vocabulary: %d, d_model: 16, d_ff: 24, heads: 2, layers: 2}\n"
+Make = Callable[[Setting, Path], Player]
+
+ENGINES: Mapping[str, Make] = {
+    "xformc cuda": lambda setting, folder: Engine(setting, "cuda", folder),
+    "xformc tensorrt": lambda setting, folder: Engine(setting, "tensorrt", folder),
+}
+PEERS: Mapping[str, Make] = {
+    "Hugging Face": lambda setting, _: HuggingFace(setting, compiled=False),
+    "CTranslate2": CTranslate2,
+}
+COMPILED: Mapping[str, Make] = {"Hugging Face, compiled": lambda setting, _: HuggingFace(setting, compiled=True)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is decoded: each model with each beam in batches of each size, to outputs of `length` tokens.
+
+    `compiled` are the (model, beam, batch) that a compiled model, which takes long to compile, gets. A case takes
+    `seconds`, and `rounds` at most.
+    """
+
+    models: Mapping[str, str]
+    batches: tuple[int, ...]
+    beams: tuple[int, ...]
+    length: int
+    compiled: tuple[tuple[str, int, int], ...]
+    seconds: float
+    rounds: int
+
+
+FULL = Plan(
+    models={name: MODELS[name] % VOCABULARY for name in ("base", "big")},
+    batches=(1, 8, 32, 128, 512),
+    beams=(1, 4),
+    length=64,
+    compiled=(("base", 1, 1), ("base", 1, 32), ("base", 4, 32), ("big", 1, 1)),
+    seconds=2.0,
+    rounds=5,
+)
+QUICK = Plan(
+    models={"tiny": TINY % 60},
+    batches=(1, 3),
+    beams=(1, 2),
+    length=6,
+    compiled=(("tiny", 1, 1),),
+    seconds=0.1,
+    rounds=2,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is timed: a model, by whom, and how wide."""
+
+    model: str
+    setting: Setting
+    player: str
+    beam: int
+    batch: int
+
+    def as_row(self) -> dict[str, Any]:
+        """How its row begins."""
+        what = {"model": self.model, "numbers": self.setting.numbers, "player": self.player}
+        return {**what, "beam": self.beam, "batch": self.batch}
+
+
+def measure(report: Report, plan: Plan, setting: Callable[[str], Setting], bandwidth: float | None) -> None:
+    """Add a row for each player and case: the engines and the peers, model by model, in all cases.
+
+    `bandwidth` is what the device copies, in bytes a second, if that could be measured.
+    """
+    for model, text in plan.models.items():
+        chosen = setting(text)
+        for name, make in (ENGINES | PEERS).items():
+            with player(make, chosen, report.left) as ready:
+                for beam in plan.beams:
+                    for batch in plan.batches:
+                        _row(report, plan, Case(model, chosen, name, beam, batch), ready, bandwidth)
+
+
+def measure_compiled(report: Report, plan: Plan, setting: Callable[[str], Setting]) -> None:
+    """Add the rows of what has to be compiled first, which takes a minute or so each."""
+    for model, beam, batch in plan.compiled:
+        chosen = setting(plan.models[model])
+        for name, make in COMPILED.items():
+            with player(make, chosen, report.left) as ready:
+                _row(report, plan, Case(model, chosen, name, beam, batch), ready, None, most=COMPILING)
+            torch.compiler.reset()
+
+
+@contextmanager
+def player(make: Make, setting: Setting, most: float) -> Iterator[tuple[Player | None, str]]:
+    """The player, or None and the reason why there is none; its files and memory are given back at the end.
+
+    It has `most` seconds to get ready, and a minute at most.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with time_limit(min(most, LOADING)):
+                one, reason = make(setting, Path(folder) / "model"), ""
+        except (Exception, OutOfTime) as error:
+            one, reason = None, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        yield one, reason
+        del one
+    if setting.device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _row(
+    report: Report,
+    plan: Plan,
+    case: Case,
+    ready: tuple[Player | None, str],
+    bandwidth: float | None,
+    *,
+    most: float = 30.0,
+) -> None:
+    one, reason = ready
+
+    def measure() -> dict[str, Any]:
+        if one is None:
+            raise Missing(reason)
+        seconds = time_of(one, case, plan.length, plan)
+        found: dict[str, Any] = {"seconds": seconds, "tokens_per_second": case.batch * plan.length / seconds}
+        if bandwidth is not None and case.player in ENGINES:
+            found |= _step(one, case, plan, seconds, bandwidth)
+        return found
+
+    report.row(case.as_row(), measure, most)
+
+
+def _step(one: Player, case: Case, plan: Plan, seconds: float, bandwidth: float) -> dict[str, float]:
+    """A step's time, as the difference between outputs of two lengths, and the fraction of it that its bytes take."""
+    half = plan.length // 2
+    step = (seconds - time_of(one, case, half, plan)) / (plan.length - half)
+    decoder, item = with_beam(case.setting.compiled("portable").decoder), case.setting.dtype.itemsize
+    moved = bytes_of_step(decoder, item, batch=case.batch, beam=case.beam, source=SOURCE_TOKENS, length=plan.length)
+    if step <= 0:
+        return {"step_bytes": moved}  # lost in the noise of the two times
+    return {"step_seconds": step, "step_bytes": moved, "of_bandwidth": moved / bandwidth / step}
+
+
+def time_of(one: Player, case: Case, length: int, plan: Plan) -> float:
+    """Seconds of a batch: the median after one that is not counted."""
+    source = sentences(case.batch)
+    one.decode(source, case.beam, length)
+    times: list[float] = []
+    end = time.monotonic() + plan.seconds
+    while not times or (len(times) < plan.rounds and time.monotonic() < end):
+        began = time.perf_counter()
+        one.decode(source, case.beam, length)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def sentences(batch: int, vocabulary: int = 60) -> np.ndarray:
+    """Random sources [batch, SOURCE_TOKENS] that end with the end token; all models have their tokens."""
+    source = np.random.default_rng(batch).integers(4, vocabulary, (batch, SOURCE_TOKENS))
+    source[:, -1] = END
+    return source

@@ -1,0 +1,81 @@
+"""What can only be tested on a GPU: certificates of engines, PyTorch modules and their training; `make test-gpu`.
+
+    python -m tests.gpu                                   # under 9 minutes on one H100 or H200, no network
+    python -m tests.gpu --device cpu --specs gpt bert     # the same on a CPU, to see that everything runs
+
+Each row is a test; one that could not be run says why, and the exit code is 1 if one has failed. Results go to
+build/test-gpu.json (or the folder that the variable OUT names) after every row.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu.report import Report
+from tests.gpu import certificates, modules
+from tests.small_specs import names
+from tests.tiny_run import SPEC, write_corpus
+from xformc.compiler.spec import load_spec
+from xformc.trainer.train import train
+
+SECONDS = 510.0
+FOR_CERTIFICATES = 0.7
+"""Of the time that is left when the quick rows are done; the rest is for what must be compiled."""
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    arguments = parse()
+    device, begin = torch.device(arguments.device), time.monotonic()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    report = Report(arguments.out / "test-gpu.json", "test-gpu", begin + arguments.seconds, device)
+    report.row({"xformc train": str(device)}, lambda: trained(device), most=60.0)
+    modules.measure(report, arguments.specs)
+    compiling, report.deadline = report.deadline, time.monotonic() + FOR_CERTIFICATES * report.left
+    certificates.measure(report, arguments.specs, arguments.precisions)
+    report.deadline = compiling
+    if arguments.compile:
+        modules.measure_compiled(report, arguments.specs)
+    failed = sum("failed" in row for row in report.rows)
+    unknown = sum("reason" in row and "failed" not in row for row in report.rows)
+    passed = len(report.rows) - failed - unknown
+    print(f"{report.path}: {passed} passed, {failed} failed, {unknown} could not be run")
+    sys.exit(int(failed > 0))
+
+
+def trained(device: torch.device) -> dict[str, Any]:
+    """`xformc train` for two updates of a tiny model, scored by its engine."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        spec = folder / "tiny.yaml"
+        spec.write_text(SPEC.replace("steps: 60", "steps: 2"), encoding="utf-8")
+        result = train(load_spec(spec), write_corpus(folder / "data"), folder / "run", minutes=None)
+        identity = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    return {"step": result.state.step, "precision": identity["precision"], "best_loss": result.state.best_loss}
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--specs", nargs="+", default=names(), help="of the shipped ones; all if left out")
+    every = certificates.PRECISIONS
+    parser.add_argument("--precisions", nargs="+", default=every, choices=every, help="of the engines")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="no row goes on after so many")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what torch compiles")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "build")), help="the results' folder")
+    arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("error: PyTorch sees no GPU here\nhint: --device cpu tries everything on a CPU")
+    return arguments
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The PyTorch module of every spec on the device: its results, a step of training in bfloat16, and torch.compile."""
+
+import copy
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu.report import Report
+from tests.small_specs import small
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.certify.probes import make_probes
+from xformc.compiler.ops.recurrence import Recurrence
+from xformc.compiler.passes.loss import with_loss
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.spec import Spec
+from xformc.trainer.batches import Batch
+from xformc.trainer.form import form_of
+from xformc.trainer.loop import take_step
+from xformc.trainer.run import Identity
+from xformc.trainer.train import make_optimizer, make_recipe
+
+BOUND = 1e-4
+"""Of the difference between the devices, relative to the largest result where that is above 1."""
+
+SECONDS, COMPILING = 20.0, 90.0
+
+
+def measure(report: Report, specs: list[str]) -> None:
+    """Add the rows of results and of training for each spec."""
+    for name in specs:
+        report.row({"module": name}, lambda: _compared(name, report.device, compile=False), SECONDS)  # noqa: B023
+        report.row({"bfloat16 training": name}, lambda: _trained(name, report.device), SECONDS)  # noqa: B023
+
+
+def measure_compiled(report: Report, specs: list[str]) -> None:
+    """Add the rows of torch.compile for those that have a recurrence."""
+    for name in specs:
+        with tempfile.TemporaryDirectory() as folder:
+            graph = compile_spec(small(name, Path(folder)))
+        if any(isinstance(node.op, Recurrence) for node in graph.nodes):
+            report.row({"compiled": name}, lambda: _compared(name, report.device, compile=True), COMPILING)  # noqa: B023
+            torch.compiler.reset()
+
+
+def _compared(name: str, device: torch.device, *, compile: bool) -> dict[str, Any]:
+    """The largest difference between the module on the device, compiled or not, and on the processor."""
+    spec, feeds, _ = _example(name)
+    module = TorchModule(compile_spec(spec), seed=1).eval()
+    other = copy.deepcopy(module).to(device)
+    if compile:
+        other.compile()
+    with torch.inference_mode():
+        expected = module(*feeds)
+        found = other(*(value.to(device) for value in feeds)).cpu()
+    real = torch.isfinite(expected)
+    scale = max(1.0, float(expected[real].abs().max()))
+    difference = float((found[real] - expected[real]).abs().max()) / scale
+    return {"difference": difference} | ({} if difference <= BOUND else {"failed": f"above {BOUND:g}"})
+
+
+def _trained(name: str, device: torch.device) -> dict[str, Any]:
+    """The losses of two steps in bfloat16, which must be numbers and change the parameters to numbers."""
+    spec, feeds, labels = _example(name)
+    graph = compile_spec(spec)
+    form = form_of(spec, graph)
+    model = TorchModule(with_loss(graph, spec.train.label_smoothing, form.ignore), seed=1).to(device).train()
+    recipe = make_recipe(spec, Identity("", "", "", 1, "bfloat16", compile=False), None)
+    optimizer = make_optimizer(spec, model)
+    batch = Batch(dict(zip((value.name for value in graph.inputs), feeds, strict=True)), labels, labels.numel())
+    losses = [float(take_step(model, optimizer, (batch,), recipe, step).nll) / batch.count for step in (1, 2)]
+    finite = all(bool(torch.isfinite(value).all()) for value in (torch.tensor(losses), *model.parameters()))
+    return {"first": losses[0], "second": losses[1]} | ({} if finite else {"failed": "not finite"})
+
+
+def _example(name: str) -> tuple[Spec, list[torch.Tensor], torch.Tensor]:
+    """The small spec, random inputs of its training graph, and a random label for each result."""
+    with tempfile.TemporaryDirectory() as folder:
+        spec = small(name, Path(folder))
+        compiled = compile_engine(spec)
+    feeds = make_probes(compiled).feeds
+    graph = compile_spec(spec)
+    inputs = [torch.tensor(feeds[value.name]) for value in graph.inputs]
+    with torch.inference_mode():
+        shape = TorchModule(graph, seed=1).eval()(*inputs).shape
+    generator = torch.Generator().manual_seed(0)
+    return spec, inputs, torch.randint(1, shape[-1], shape[:-1], generator=generator)
