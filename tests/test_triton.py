@@ -63,6 +63,23 @@ def test_a_translation_is_served_from_ids_and_from_text(
     assert found == [row if len(row) == 2 else [*row, ""] for row in texts]
 
 
+def test_a_search_in_fixed_shapes_gives_the_best_alone(
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, plain = built(xformc, engines, "translation", "--target", "cuda"), built(xformc, engines, "translation")
+    options = ["--option", "n_best=2", "--option", "max_length_offset=4", "--longest", "20"]
+    assert xformc("export", engine, "--triton", tmp_path, "--name", "small", *options).code == 0
+    server, loaded = Server(tmp_path, monkeypatch), load(plain, threads=1)
+    assert server.models["small"].config["instance_group"][0]["kind"] == ["KIND_GPU"]
+    ids = pad([loaded.tokenizer.encode("source", text) for text in TEXTS if text])
+    (found,) = server.infer("small", {"source": ids})
+    expected = loaded.search(ids, n_best=2, max_length_offset=4)
+    assert found["tokens"].shape == (3, 2, 24)
+    np.testing.assert_array_equal(found["tokens"][:, :, : expected.tokens.shape[2]], expected.tokens)
+    np.testing.assert_array_equal(found["lengths"], expected.lengths)
+    np.testing.assert_allclose(found["scores"], expected.scores, rtol=1e-5)
+
+
 def test_the_runtime_serves_sources_of_different_lengths_together(
     xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
