@@ -5,11 +5,23 @@ from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
+from xformc.runtime.plans import Profile
+
 DeviceName = Literal["cpu", "cuda"]
 """The processor, or an NVIDIA GPU."""
 
 Sizes = Mapping[str, int]
 """The sizes of a search by the names of the models' axes: `batch`, `room`, and for some `source` and `beam`."""
+
+
+INPUT_AXES: Mapping[str, tuple[str, ...]] = {
+    "source": ("batch", "source"),
+    "prompt": ("batch", "room"),
+    "draws": ("batch", "room"),
+    "places": ("room",),
+    "ranks": ("beam",),
+}
+"""The axes of the inputs that a runtime gives; those that are not here have none."""
 
 
 class Buffer(Protocol):
@@ -62,8 +74,8 @@ class Device(Protocol):
     """Where an engine's `prepare` and `step` are run."""
 
     @property
-    def largest(self) -> Sizes:
-        """The largest sizes that the models take; an axis that is not there has no bound."""
+    def profile(self) -> Profile:
+        """Between which sizes of each axis the models run; an axis that is not there has no bounds."""
         ...
 
     def models(self, sizes: Sizes) -> tuple[Model, Model]:

@@ -5,20 +5,20 @@ second, the step after it the other way round. Both are bound once, and then onl
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.device import Buffer, Call, Device, Model, Sizes
+from xformc.runtime.device import Buffer, Call, Device, Model
 from xformc.runtime.fixed import Form, joined, parts_of
 from xformc.runtime.manifest import GO_ON, NEXT
+from xformc.runtime.recent import Recent
 from xformc.runtime.session import Arrays
 
 KEPT = 8
-"""The sizes for which a search is kept with its buffers; of more, the one that was not used for longest is dropped."""
+"""For so many combinations of sizes a search is kept, with its buffers."""
 
 
 class DrivenSearch:
@@ -27,28 +27,19 @@ class DrivenSearch:
     def __init__(self, device: Device, form: Form) -> None:
         """`form` is how the engine's task is put into the inputs of `prepare` and `step`."""
         self._device, self._form = device, form
-        self._searches = OrderedDict[tuple[tuple[str, int], ...], _Search]()
+        self._searches = Recent[tuple[tuple[str, int], ...], _Search](KEPT)
         self._lock = threading.Lock()
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
         """See `Executor`."""
-        most = self._device.largest.get("batch")
-        return joined([self._run_part(part, options) for part in parts_of(feeds, most)])
+        return joined([self._run_part(part, options) for part in parts_of(feeds, self._device.profile)])
 
     def _run_part(self, feeds: Arrays, options: Any) -> list[NDArray[Any]]:
-        inputs, sizes = self._form.inputs(feeds, self._device.largest)
+        inputs, sizes = self._form.inputs(feeds, self._device.profile)
         with self._lock:
-            results = self._search(sizes).run(inputs, self._form.results, sizes["room"], options)
+            search = self._searches.get(tuple(sorted(sizes.items())), lambda: _Search(*self._device.models(sizes)))
+            results = search.run(inputs, self._form.results, sizes["room"], options)
         return self._form.cut(feeds, results)
-
-    def _search(self, sizes: Sizes) -> "_Search":
-        key = tuple(sorted(sizes.items()))
-        if key not in self._searches:
-            while len(self._searches) >= KEPT:
-                self._searches.popitem(last=False)
-            self._searches[key] = _Search(*self._device.models(sizes))
-        self._searches.move_to_end(key)
-        return self._searches[key]
 
 
 class _Search:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.device import Sizes
 from xformc.runtime.generate import SAMPLING
 from xformc.runtime.manifest import Input
+from xformc.runtime.plans import Profile, Range
 from xformc.runtime.search import SEARCH
 from xformc.runtime.session import Arrays
 from xformc.runtime.uniform import uniform_numbers
@@ -33,7 +33,7 @@ _NEEDS = {
 class Form(Protocol):
     """How the inputs of an engine become those of its `prepare` and `step`, and what is made of their results.
 
-    A size that is in `largest` is not exceeded.
+    Where an axis is in the `profile`, its size is between those there.
     """
 
     @property
@@ -41,8 +41,8 @@ class Form(Protocol):
         """The names of the results, in the order of the engine's interface."""
         ...
 
-    def inputs(self, feeds: Arrays, largest: Sizes) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
-        """What is given to the models, and its sizes. Raises: UserError for feeds that need more than the largest."""
+    def inputs(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+        """What is given to the models, and its sizes. Raises: UserError for feeds that need more than there may be."""
         ...
 
     def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
@@ -58,7 +58,7 @@ class BeamForm:
     def __init__(self, longest: int | None) -> None:
         self._longest = longest
 
-    def inputs(self, feeds: Arrays, largest: Sizes) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+    def inputs(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
         """See `Form`."""
         source, factor, offset = (feeds[name] for name in ("source", "max_length_factor", "max_length_offset"))
         tokens = np.float32((source != PAD).sum(1).max())
@@ -69,7 +69,7 @@ class BeamForm:
             "beam": int(feeds["beam_width"]),
             "room": limit if self._longest is None else min(limit, self._longest),
         }
-        sizes = {axis: size_of(axis, size, largest.get(axis)) for axis, size in needed.items()}
+        sizes = {axis: size_of(axis, size, profile.get(axis)) for axis, size in needed.items()}
         if self._longest is not None:
             sizes["room"] = min(sizes["room"], self._longest)
         options = {name: feeds[name] for name in ("length_penalty", "max_length_factor", "max_length_offset")}
@@ -92,13 +92,13 @@ class SampleForm:
     def __init__(self, longest: int | None) -> None:
         self._longest = longest
 
-    def inputs(self, feeds: Arrays, largest: Sizes) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+    def inputs(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
         """See `Form`."""
         prompt, seed, most = (feeds[name] for name in ("prompt", "seed", "max_new_tokens"))
         positions = int((prompt != PAD).sum(1).max()) + int(most)
         positions = positions if self._longest is None else min(positions, self._longest)
         needed = {"batch": len(prompt), "room": positions}
-        sizes = {axis: size_of(axis, size, largest.get(axis)) for axis, size in needed.items()}
+        sizes = {axis: size_of(axis, size, profile.get(axis)) for axis, size in needed.items()}
         if self._longest is not None:
             sizes["room"] = min(sizes["room"], self._longest)
         options = {name: feeds[name] for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
@@ -122,21 +122,22 @@ def form_of(task: str, inputs: Mapping[str, Input]) -> Form:
     return SampleForm(inputs["text"].longest)
 
 
-def size_of(axis: str, needed: int, largest: int | None) -> int:
-    """The size that an axis gets where so much is needed: one of a few, the largest that there may be at most.
+def size_of(axis: str, needed: int, allowed: Range | None) -> int:
+    """The size that an axis gets where so much is needed: one of a few, of those that are allowed.
 
-    A batch is rounded up by less than a quarter, to four sizes between a power of two and the next.
+    A batch is rounded up by less than a quarter, to four sizes between a power of two and the next; a beam is not.
 
-    Raises: UserError if more is needed than there may be.
+    Raises: UserError if none that is allowed will do.
     """
-    if largest is not None and needed > largest:
-        what, most = (_NEEDS[axis].format(size) for size in (needed, largest))
-        raise UserError(f"this call needs {what}, and the engine was built for {most}", hint=_LARGER)
-    multiple = MULTIPLES.get(axis, 1)
-    if axis == "batch":
-        multiple = 1 << max(0, needed.bit_length() - 3)
+    multiple = 1 << max(0, needed.bit_length() - 3) if axis == "batch" else MULTIPLES.get(axis, 1)
     rounded = max(1, -(-needed // multiple)) * multiple
-    return rounded if largest is None else min(rounded, largest)
+    if allowed is None:
+        return rounded
+    least, _, most = allowed
+    if needed > most or (axis == "beam" and needed < least):
+        what, found = (_NEEDS[axis].format(size) for size in (needed, most))
+        raise UserError(f"this call needs {what}, and the engine's plans were built for {found}", hint=_OTHER)
+    return min(max(rounded, least), most)
 
 
 def filled(array: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
@@ -148,10 +149,10 @@ def filled(array: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
     return np.pad(wide, ((0, rows - len(wide)), (0, 0)), mode="edge")
 
 
-def parts_of(feeds: Arrays, largest: int | None) -> Iterator[Arrays]:
+def parts_of(feeds: Arrays, profile: Profile) -> Iterator[Arrays]:
     """The feeds of as many rows of the batch at a time as there may be; they have the axis first, if they have axes."""
     rows = next(len(array) for array in feeds.values() if array.ndim)
-    step = largest or rows
+    step = profile["batch"][2] if "batch" in profile else rows
     for start in range(0, rows, step):
         yield {name: array[start : start + step] if array.ndim else array for name, array in feeds.items()}
 
@@ -173,4 +174,4 @@ def _end_token(feeds: Arrays) -> Arrays:
     return {"end_token": feeds.get("end_token", np.array(END, np.int64))}
 
 
-_LARGER = "ask for less, or rebuild the engine with a larger --profile"
+_OTHER = "ask for what it was built for, or rebuild the engine with another --profile"

@@ -1,5 +1,6 @@
 """ONNX Runtime as a device that drives searches: the processor, or a GPU through its CUDA provider."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -8,15 +9,19 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from xformc.errors import UserError
 from xformc.runtime.device import Buffer, DeviceName, Sizes
-from xformc.runtime.manifest import PREPARE_NAME, STEP_NAME
-from xformc.runtime.session import open_model
+from xformc.runtime.gpu import CUDA
+from xformc.runtime.manifest import GO_ON, NEXT, PREPARE_NAME, STEP_NAME
+from xformc.runtime.plans import Profile
+from xformc.runtime.session import REBUILD, open_model
 
-CUDA_PROVIDERS = (
-    ("CUDAExecutionProvider", {"enable_cuda_graph": "1", "use_ep_level_unified_stream": "1"}),
-    "CPUExecutionProvider",
-)
-"""One stream for all calls of a session, so that they need no wait between them; each call is a CUDA graph."""
+GRAPHS_REFUSED = "cannot use the graph capture feature"
+"""What ONNX Runtime says of a model that it cannot capture."""
+
+PROCESSOR = ("CPUExecutionProvider",)
+CUDA_GRAPHS = {"enable_cuda_graph": "1", "use_ep_level_unified_stream": "1"}
+"""Options of the CUDA provider for steps: each call becomes a CUDA graph, and all are on one stream."""
 
 ELEMENTS = {
     "tensor(float)": 1,
@@ -38,20 +43,46 @@ class OnnxDevice:
     """
 
     def __init__(self, directory: Path, name: DeviceName, threads: int | None = None) -> None:
-        """`threads` are those of the processor."""
+        """`threads` are those of the processor. Raises: UserError if the models do not fit each other."""
         self._directory, self._threads = directory, threads
         self._name: DeviceName = name
-        self._providers = CUDA_PROVIDERS if name == "cuda" else ("CPUExecutionProvider",)
-        self.largest: Sizes = {}
+        self.profile: Profile = {}
+        self._check()
 
     def models(self, sizes: Sizes) -> tuple["OnnxModel", "OnnxModel"]:
         """See `Device`."""
-        return self._model(PREPARE_NAME, sizes), self._model(STEP_NAME, sizes)
+        return self._model(PREPARE_NAME, sizes, {}), self._step(sizes)
 
-    def _model(self, name: str, sizes: Sizes) -> "OnnxModel":
-        path = self._directory / name
-        session = open_model(path, self._threads, sizes=sizes, providers=self._providers)
+    def _step(self, sizes: Sizes) -> "OnnxModel":
+        """The step with CUDA graphs, where there is a kernel on the GPU for each of its nodes."""
+        try:
+            return self._model(STEP_NAME, sizes, CUDA_GRAPHS)
+        except Exception as error:
+            if GRAPHS_REFUSED not in str(error):
+                raise
+            logging.getLogger(__name__).warning("%s: no CUDA graphs, so it is slower: %s", self._directory, error)
+            return self._model(STEP_NAME, sizes, {})
+
+    def _model(self, name: str, sizes: Sizes, options: Mapping[str, str]) -> "OnnxModel":
+        providers = PROCESSOR if self._name == "cpu" else cuda_providers(options)
+        session = open_model(self._directory / name, self._threads, sizes=sizes, providers=providers)
         return OnnxModel(session, self._name, sizes)
+
+    def _check(self) -> None:
+        prepare, step = (open_model(self._directory / name, self._threads) for name in (PREPARE_NAME, STEP_NAME))
+        made = {f"{value.name}{NEXT}" for value in prepare.get_outputs()}
+        strange = {value.name for value in step.get_outputs()} - made
+        if strange != {GO_ON}:
+            raise UserError(
+                f"the models of the search do not fit each other: {', '.join(sorted(strange ^ {GO_ON}))}",
+                place=str(self._directory / STEP_NAME),
+                hint=REBUILD,
+            )
+
+
+def cuda_providers(options: Mapping[str, str]) -> tuple[Any, ...]:
+    """What ONNX Runtime is given to run a model on a GPU, with these options of its CUDA provider."""
+    return ((CUDA, dict(options)), *PROCESSOR)
 
 
 class OnnxModel:
@@ -66,9 +97,11 @@ class OnnxModel:
 
     def buffer(self, name: str) -> "OnnxBuffer":
         """See `Model`."""
-        value = self._values[name]
-        shape = [self._sizes.get(size, size) for size in value.shape]
-        return OnnxBuffer(shape, ELEMENTS[value.type], self._device)
+        return OnnxBuffer(self.shape(name), ELEMENTS[self._values[name].type], self._device)
+
+    def shape(self, name: str) -> list[int]:
+        """The shape of the input or output of this name."""
+        return [self._sizes.get(size, size) for size in self._values[name].shape]
 
     def call(self, buffers: Mapping[str, Buffer]) -> "OnnxCall":
         """See `Model`."""
@@ -88,7 +121,7 @@ class OnnxCall:
         self._session, self._binding = session, binding
         self._options: Any = cast(Any, onnxruntime).RunOptions()
         self._options.add_run_config_entry("gpu_graph_id", str(number))
-        self._options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        self._options.add_run_config_entry("disable_synchronize_execution_providers", "1")  # `wait` does
 
     def start(self) -> None:
         """See `Call`."""

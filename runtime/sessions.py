@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from xformc.errors import UserError
 from xformc.runtime.device import DeviceName
 from xformc.runtime.driven import DrivenSearch
 from xformc.runtime.fixed import form_of
+from xformc.runtime.gpu import ON_THE_PROCESSOR, require_onnx_cuda, require_tensorrt
 from xformc.runtime.interfaces import interface
 from xformc.runtime.manifest import FIXED_TARGETS, Input, Target
-from xformc.runtime.onnx_device import OnnxDevice
-from xformc.runtime.session import Session
+from xformc.runtime.onnx_device import PROCESSOR, OnnxDevice, cuda_providers
+from xformc.runtime.plans import Plan
+from xformc.runtime.session import Executor, Session
+from xformc.runtime.tensorrt_device import PlanModel, TensorRTDevice
 from xformc.runtime.whole import whole_session
 
 DECODING = ("translation", "language_model")
@@ -25,23 +29,38 @@ def open_session(
     threads: int | None = None,
     workers: int = 1,
     device: DeviceName | None = None,
+    plans: Mapping[str, Plan] = MappingProxyType({}),
 ) -> Session:
     """The session of the engine in this folder, with a task and inputs as its engine.json has them.
 
-    `device` is where it is run, by default where engines of its `target` belong.
+    `device` is where it is run, by default where engines of its `target` belong. `plans` are
+    TensorRT's, by the names of their files, as engine.json has them.
 
     Raises: UserError if it cannot be run there, or if a file is not what it should be.
     """
-    face = interface(task, inputs)
-    if target not in FIXED_TARGETS:
-        if device == "cuda":
-            raise UserError(
-                f"an engine of target {target} runs on the processor",
-                place=str(directory),
-                hint="build it with --target cuda or --target tensorrt for a GPU",
-            )
-        return whole_session(directory, face, threads=threads, target=target, workers=workers)
-    if task not in DECODING:
-        return whole_session(directory, face, threads=threads, workers=workers)
-    search = DrivenSearch(OnnxDevice(directory, "cpu", threads), form_of(task, inputs))
-    return Session(lambda _: search, face.outputs, str(directory), workers)
+    face, fixed, place = interface(task, inputs), target in FIXED_TARGETS, str(directory)
+    name: DeviceName = device or ("cuda" if fixed else "cpu")
+    if name == "cuda" and not fixed:
+        hint = "build it with --target cuda or --target tensorrt for a GPU"
+        raise UserError(f"an engine of target {target} runs on the processor", place=place, hint=hint)
+    form = form_of(task, inputs) if fixed and task in DECODING else None
+
+    def shared(executor: Executor) -> Session:
+        return Session(lambda _: executor, face.outputs, place, workers)
+
+    if name == "cuda" and target == "tensorrt":
+        if not plans:
+            raise UserError("this engine has no plans for TensorRT", place=place, hint=f"{_PLANS}, {ON_THE_PROCESSOR}")
+        tensorrt, profile = require_tensorrt(plans, place), next(iter(plans.values())).profile
+        if form is None:
+            return shared(PlanModel(directory, tensorrt, profile, face.outputs))
+        return shared(DrivenSearch(TensorRTDevice(directory, tensorrt, profile), form))
+    if name == "cuda":
+        require_onnx_cuda(place)
+    if form is not None:
+        return shared(DrivenSearch(OnnxDevice(directory, name, threads), form))
+    providers = PROCESSOR if name == "cpu" else cuda_providers({})
+    return whole_session(directory, face, threads=threads, target=target, workers=workers, providers=providers)
+
+
+_PLANS = "build them on a machine with TensorRT: xformc build SPEC --target tensorrt"

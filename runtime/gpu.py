@@ -1,0 +1,83 @@
+"""Whether this machine can run engines on its GPU, and what to do where it cannot: one message for each reason."""
+
+import io
+import logging
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, cast
+
+import onnxruntime
+
+from xformc.errors import UserError
+from xformc.runtime.plans import INSTALL, Device, Plan, check_plan, find_device
+
+CUDA = "CUDAExecutionProvider"
+ON_THE_PROCESSOR = 'or run it on the processor: --device cpu, in Python load(..., device="cpu")'
+
+
+def require_onnx_cuda(place: str) -> None:
+    """Check that ONNX Runtime can use a GPU here, and load the libraries that it needs for that.
+
+    Raises: UserError at `place` that says what is missing.
+    """
+    runtime = cast(Any, onnxruntime)
+    if CUDA not in runtime.get_available_providers():
+        raise UserError(_without_cuda(), place=place, hint=f"{_with_cuda()}, {ON_THE_PROCESSOR}")
+    require_gpu(place)
+    said = io.StringIO()
+    with redirect_stdout(said):  # what it cannot load, it prints
+        runtime.preload_dlls()
+    if said.getvalue():
+        logging.getLogger(__name__).warning("%s", said.getvalue().strip())
+
+
+def require_gpu(place: str) -> Device:
+    """The GPU. Raises: UserError at `place` unless NVIDIA's driver finds one here."""
+    device = find_device()
+    if device is None:
+        message = "this engine runs on a GPU, and NVIDIA's driver finds none here"
+        raise UserError(message, place=place, hint=ON_THE_PROCESSOR.removeprefix("or "))
+    return device
+
+
+def require_tensorrt(plans: Mapping[str, Plan], place: str) -> Any:
+    """The module of TensorRT that runs these plans, by the names of their files, at least one.
+
+    Raises: UserError at `place` for what is missing, or for a plan that does not fit this machine.
+    """
+    name = next(iter(plans.values())).builder
+    for module in (name, "cuda.bindings.runtime"):
+        try:
+            import_module(module)
+        except ImportError as error:
+            message = f"this engine's plans run in {name}, and {module} cannot be imported: {error}"
+            raise UserError(message, place=place, hint=f"{INSTALL[name]}, {ON_THE_PROCESSOR}") from error
+    tensorrt, device = import_module(name), require_gpu(place)
+    for file, plan in plans.items():
+        check_plan(plan, tensorrt.__version__, device, f"{place}/{file}")
+    return tensorrt
+
+
+def _without_cuda() -> str:
+    cpu, gpu = _version("onnxruntime"), _version("onnxruntime-gpu")
+    if cpu and gpu:
+        return (
+            f"this engine runs on a GPU, and the package onnxruntime {cpu} was installed over onnxruntime-gpu {gpu}: "
+            "both are called onnxruntime in Python, and the last one counts"
+        )
+    return "this engine runs on a GPU, and the package onnxruntime that is installed here is for processors only"
+
+
+def _with_cuda() -> str:
+    if _version("onnxruntime-gpu"):
+        return "put the other one back: pip install --force-reinstall --no-deps onnxruntime-gpu"
+    return "install the other one: pip install 'xformc[gpu]'"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
