@@ -144,7 +144,7 @@ class Network:
 
     def _origin(self, node: str) -> tuple[str, str | None]:
         """` of VALUE`, the value of the graph that a node computes, and its place in the spec; both may be unknown."""
-        value = node.split(":")[0]
+        value = node.partition(":")[0]
         return (f" of {value}", self._places[value]) if value in self._places else ("", None)
 
 

@@ -38,7 +38,7 @@ UNARY: dict[str, tuple[str, str]] = {
     "tanh": ("tanh", "Tanh"),
     "sigmoid": ("sigmoid", "Sigmoid"),
     "silu": ("silu", ""),
-    "elu": ("elu", "Elu"),
+    "elu": ("elu", ""),
     "exp": ("exp", "Exp"),
 }
 """Each function's name in torch and in ONNX, where it has one; elu is x, or exp(x) - 1 where x is negative."""
@@ -164,6 +164,9 @@ def _unary_torch(op: Unary, node: Node, torch: TorchNamespace) -> Callable[..., 
 def _unary_onnx(op: Unary, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     if op.function == "silu":
         return (onnx.op("Mul", *inputs, onnx.op("Sigmoid", *inputs)),)
+    if op.function == "elu":  # ONNX's own is refused by TensorRT inside loops
+        below = onnx.op("Sub", onnx.op("Exp", onnx.op("Min", *inputs, 0.0)), 1.0)
+        return (onnx.op("Add", onnx.op("Relu", *inputs), below),)
     return (onnx.op(UNARY[op.function][1], *inputs),)
 
 
