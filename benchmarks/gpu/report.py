@@ -7,8 +7,9 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,13 @@ class Missing(Exception):
 
 class OutOfTime(BaseException):
     """Raised inside a row when the time that it may take is over; no `except Exception` stops it."""
+
+
+def preload(*modules: str) -> None:
+    """Import what rows will need, as far as it is here: a row that ends in the middle of an import leaves a ruin."""
+    for module in modules:
+        with suppress(ImportError):
+            import_module(module)
 
 
 @dataclass

@@ -58,7 +58,8 @@ def measure(
         for way, compile in {**ways, "xformc": False, "torch.nn.Transformer": None}.items():
             what = {"model": model, "numbers": "bfloat16", "training": way}
             report.row(what, lambda: _measured(spec, plan, device, compile, peak), most=150.0)  # noqa: B023
-            torch.compiler.reset()
+            if compile:
+                torch.compiler.reset()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu.report import Report
+from benchmarks.gpu.report import Report, preload
 from tests.gpu import certificates, modules
 from tests.small_specs import names
 from tests.tiny_run import SPEC, write_corpus
@@ -34,6 +34,7 @@ def main() -> None:
     """Run what the command line asks for."""
     arguments = parse()
     device, begin = torch.device(arguments.device), time.monotonic()
+    preload("torch._dynamo", "torch._inductor.compile_fx")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     report = Report(arguments.out / "test-gpu.json", "test-gpu", begin + arguments.seconds, device)
     report.row({"xformc train": str(device)}, lambda: trained(device), most=60.0)
