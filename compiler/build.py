@@ -14,6 +14,9 @@ from google.protobuf.message import EncodeError
 
 from xformc import __version__
 from xformc.compiler.backends.initializers import MODEL, save_models
+from xformc.compiler.backends.plans import PlanOptions, places_of, write_plans
+from xformc.compiler.backends.profiles import derive_profile
+from xformc.compiler.backends.tensorrt import Builder, open_builder
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, Stage, certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
@@ -49,12 +52,14 @@ def build_engine(
     *,
     labels: Sequence[str] | None = None,
     rounding: Rounding = Rounding(),
+    plans: PlanOptions | None = None,
 ) -> Certificate:
     """Compile a spec with these weights (None: fresh ones) into the engine folder `out`, all of it or nothing.
 
     `tokenizers` holds the SentencePiece model of each input of tokens; `target` is portable or cpu. `progress` is
     told what is being done. `labels` are the names of the labels by id, for a task that gives labels; None calls them
-    by their ids. `rounding` says in which numbers weights are stored.
+    by their ids. `rounding` says in which numbers weights are stored. `plans`, of target tensorrt: how its plans are
+    built; without it the folder has the models alone.
 
     Raises: UserError if a native engine lacks its kernels, if the spec cannot be decoded step by step, if there are
     more or fewer labels than the model gives, if a weight does not fit its precision, or if a stage of the certificate
@@ -62,6 +67,7 @@ def build_engine(
     """
     if target == "native":
         library_for(str(out))
+    builder = None if plans is None else open_builder(plans.builder)
     progress("compile")
     compiled = compile_engine(spec, target)
     named = _name_labels(compiled, labels)
@@ -77,8 +83,10 @@ def build_engine(
         files = _copy_tokenizers(tokenizers, folder)
         certificate = certify(subject, progress, None if subject.module is module else module)
         _require(certificate)
-        progress("hash and write")
         manifest = _manifest(compiled, target, files, named, trained=weights is not None)
+        if plans is not None and builder is not None:
+            manifest["plans"] = _write_plans(compiled, folder, builder, default, plans, progress)
+        progress("hash and write")
         _seal(folder, certificate, {**manifest, "precision": default})
         if rounding.judge is not None:
             progress("compare with float32")
@@ -103,6 +111,23 @@ def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precisi
     module = TorchModule(subject.compiled.graph).eval()
     module.load_arrays(engine_parameters(subject.compiled.graph, folder / MODEL))
     return replace(subject, engine=folder, module=module, precision=precision)
+
+
+def _write_plans(
+    compiled: Compiled,
+    folder: Path,
+    builder: Builder,
+    precision: Precision,
+    options: PlanOptions,
+    progress: Callable[[str], None],
+) -> dict[str, dict[str, object]]:
+    """Build the plans of the models in `folder`; what the manifest says of them."""
+    decoder, task, train = compiled.steps, compiled.task, compiled.spec.train
+    defaults = {"translation": compiled.options, "language_model": compiled.sampling}.get(task)
+    derived = derive_profile(task, compiled.inputs, defaults, train.max_length)
+    places = places_of([compiled.graph, *([] if decoder is None else [decoder.prepare, decoder.step])])
+    models = sorted(path.name for path in folder.glob("*.onnx"))
+    return write_plans(folder, models, builder, derived, places, precision, options=options, progress=progress)
 
 
 def _compare(

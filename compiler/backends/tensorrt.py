@@ -92,15 +92,19 @@ class Network:
         """The network's inputs by name."""
         return {item.name: Tensor(_axes(item), item.dtype.itemsize) for item in self._given()}
 
-    def build(self, profile: Profile, *, effort: int = BEST, cache: Path | None = None) -> bytes:
+    def build(self, profile: Profile, *, effort: int = BEST, exact: bool = True, cache: Path | None = None) -> bytes:
         """The plan for sizes within this profile. An axis of one size becomes a constant of the network.
 
-        `effort`: see BEST. `cache`: a file with the timings of earlier builds, which is brought up to date.
+        `effort`: see BEST. `exact`: products of float32 numbers are in float32; else TensorRT may round their factors to
+        TF32, 10 bits after the point as float16 has. `cache`: a file with the timings of earlier builds, which is
+        brought up to date.
 
         Raises: UserError where an axis is not in the profile, or TensorRT cannot build it.
         """
         config = self._factory.create_builder_config()
         config.builder_optimization_level = effort
+        if exact:
+            config.clear_flag(self.builder.module.BuilderFlag.TF32)
         config.add_optimization_profile(self._bounded(profile))
         timings = _read_timings(config, cache)
         plan = self._factory.build_serialized_network(self._network, config)

@@ -49,6 +49,9 @@ class Precision(StrEnum):
 TARGET_HELP = """portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too
 (see xformc kernels); cuda: for a GPU, by ONNX Runtime; tensorrt: for a GPU, by TensorRT."""
 PRECISION_HELP = "In which numbers weights are stored, where the spec says nothing else; fp32 if neither says any."
+PROFILE_HELP = """Target tensorrt: the sizes of axes, where those that follow from the spec do not fit, such as
+batch=1:32:128,source=1:32:256 (least:often:most) or beam=4."""
+BUILDER_HELP = "Target tensorrt: tensorrt or tensorrt_rtx; the one that is installed if left out."
 COMPARE_HELP = """Translate SOURCE, and require that rounding costs at most 0.3 BLEU against REFERENCE."""
 
 
@@ -59,6 +62,8 @@ def build(
     target: Annotated[Target, Option(help=TARGET_HELP)] = Target.portable,
     precision: Annotated[Precision | None, Option(help=PRECISION_HELP)] = None,
     compare: Annotated[tuple[Path, Path] | None, Option(help=COMPARE_HELP, metavar="SOURCE REFERENCE")] = None,
+    profile: Annotated[str | None, Option(help=PROFILE_HELP, metavar="AXIS=SIZES,..")] = None,
+    builder: Annotated[str | None, Option(help=BUILDER_HELP)] = None,
     out: Annotated[Path | None, Option(help="The engine's folder; engines/NAME if left out.")] = None,
     stop_after: Annotated[
         str | None, Option(help="Print the graph after this pass, and build nothing.", metavar="PASS")
@@ -77,6 +82,7 @@ def build(
     nothing.
     """
     from xformc.compiler import compile_spec
+    from xformc.compiler.backends.plans import PlanOptions
     from xformc.compiler.build import Rounding, build_engine
     from xformc.compiler.graph.precision import WORDS
     from xformc.compiler.pipeline import print_stage
@@ -95,11 +101,22 @@ def build(
     tokenizers = None if weights is None else _find_tokenizers(weights, loaded, labelled=labelled)
     labels = _find_labels(weights) if labelled and weights is not None else None
     rounding = Rounding(None if precision is None else WORDS[precision.value])
+    plans = PlanOptions(profile, builder) if target == Target.tensorrt else None
+    if plans is None and (profile, builder) != (None, None):
+        raise UserError("--profile and --builder are of --target tensorrt")
     if compare is not None:
         rounding = replace(rounding, judge=_make_judge(compare, loaded, rounding, trained=trained is not None))
     with Console(stderr=True).status("building") as status:
         certificate = build_engine(
-            loaded, trained, tokenizers, target.value, folder, status.update, labels=labels, rounding=rounding
+            loaded,
+            trained,
+            tokenizers,
+            target.value,
+            folder,
+            status.update,
+            labels=labels,
+            rounding=rounding,
+            plans=plans,
         )
     print(f"{folder}: built, and its certificate passed")
     for line in certificate.lines():

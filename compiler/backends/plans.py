@@ -1,0 +1,83 @@
+"""The plans of an engine for TensorRT: each of its models built for the sizes of one profile."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from xformc.compiler.backends.profiles import ASSUMED_MEMORY, fit_batch, parse_profile
+from xformc.compiler.backends.tensorrt import BEST, Builder, Network, timing_cache
+from xformc.compiler.graph.graph import Graph
+from xformc.errors import UserError
+from xformc.runtime.manifest import MODEL_NAME, STEP_NAME
+from xformc.runtime.plans import PLAN, Plan, Profile
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """How plans are built.
+
+    profile: sizes that replace derived ones, as `--profile` takes them. builder: tensorrt or tensorrt_rtx; None takes
+    the one that is installed. effort: how long it searches, 0 to 5.
+    """
+
+    profile: str | None = None
+    builder: str | None = None
+    effort: int = BEST
+
+
+def places_of(graphs: Iterable[Graph]) -> dict[str, str | None]:
+    """Where in the spec each value of the graphs comes from, by its name."""
+    return {value.name: node.place for graph in graphs for node in graph.nodes for value in node.outputs}
+
+
+def write_plans(
+    folder: Path,
+    models: Iterable[str],
+    builder: Builder,
+    derived: Profile,
+    places: Mapping[str, str | None],
+    precision: str,
+    *,
+    options: PlanOptions = PlanOptions(),
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, dict[str, object]]:
+    """Build the models of these names in `folder`, each beside its file; what engine.json records of each plan.
+
+    `derived` is the profile by the spec. Where the user gives no batch, the largest is made to fit the device. A whole
+    search has one width of beam, the largest: TensorRT takes no other in loops.
+
+    Raises: UserError where a model is refused; a whole search that is refused is left out where its steps are built.
+    """
+    networks = {name: Network(builder, folder / name, places) for name in models}
+    profile = parse_profile(options.profile, derived) if options.profile else dict(derived)
+    if profile["batch"] == derived["batch"]:
+        memory = ASSUMED_MEMORY if builder.device is None else builder.device.memory
+        profile = fit_batch(profile, list(networks.get(STEP_NAME, networks[MODEL_NAME]).inputs.values()), memory)
+    device = builder.device
+    record = Plan(
+        builder.name, builder.version, device and device.name, device and device.capability, precision, profile
+    )
+    plans: dict[str, dict[str, object]] = {}
+    for name, network in networks.items():
+        progress(f"build {name} with {builder.name}")
+        whole = name == MODEL_NAME and STEP_NAME in networks
+        sizes = _with_one_width(profile) if whole else profile
+        try:
+            plan = network.build(
+                sizes, effort=options.effort, exact=precision == "float32", cache=timing_cache(builder)
+            )
+        except UserError:
+            if not whole:
+                raise
+            continue
+        path = (folder / name).with_suffix(PLAN)
+        path.write_bytes(plan)
+        plans[path.name] = asdict(replace(record, profile=sizes))
+    return plans
+
+
+def _with_one_width(profile: Profile) -> Profile:
+    return {
+        axis: (most, most, most) if axis == "beam" else (least, often, most)
+        for axis, (least, often, most) in profile.items()
+    }
