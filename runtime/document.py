@@ -50,6 +50,15 @@ class Document:
         """An integer of at least `low`, or null."""
         return None if self._get(key) is None else self.integer(key, low)
 
+    def integers(self, key: str, count: int) -> tuple[int, ...]:
+        """A list of so many integers, each 1 or more."""
+        value = self._get(key)
+        items = cast(list[object], value) if isinstance(value, list) else []
+        sizes = tuple(item for item in items if type(item) is int and item >= 1)
+        if len(items) != count or len(sizes) != count:
+            raise self._wrong(key, f"a list of {count} integers from 1", self._get(key))
+        return sizes
+
     def number(self, key: str, low: float, high: float) -> float:
         """A finite number in [low, high]."""
         value = self._get(key)

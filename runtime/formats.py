@@ -27,6 +27,7 @@ from xformc.runtime.manifest import (
     Tokens,
     manifest_checksum,
 )
+from xformc.runtime.plans import Plan, read_plan
 
 TASKS = ("translation", "language_model", "tagging", "classification")
 KINDS = ("tokens", "vectors", "values", "edges")
@@ -114,6 +115,7 @@ def _read_format_2(document: Document) -> Manifest:
         parameters=document.integer("parameters", 0),
         weights=document.text("weights"),
         files=_read_files(document.section("files")),
+        plans=_read_plans(document.section("plans")) if "plans" in document.fields else {},
     )
 
 
@@ -192,6 +194,10 @@ def _read_files(document: Document) -> dict[str, FileRecord]:
         record = document.section(name)
         files[name] = FileRecord(record.integer("bytes", 0, FILE_BYTES), record.text("sha256"))
     return files
+
+
+def _read_plans(document: Document) -> dict[str, Plan]:
+    return {name: read_plan(document.section(name)) for name in document.fields}
 
 
 _BUILD = "an engine is a folder made by `xformc build SPEC --out DIR`"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from xformc.errors import UserError
+from xformc.runtime.plans import Plan
 
 Precision = Literal["float32", "float16", "bfloat16", "int8", "int4"]
 """The numbers in which weights are stored, unless the spec says other for some."""
@@ -101,7 +102,7 @@ class Manifest:
     """The checked content of engine.json.
 
     `labels` are the names of the labels by id, and `positions` is the input whose positions have one each; both are
-    None where the task has none. `files` has every file but engine.json.
+    None where the task has none. `files` has every file but engine.json; `plans` those that are TensorRT's plans.
     """
 
     format: int
@@ -118,6 +119,7 @@ class Manifest:
     parameters: int
     weights: str
     files: Mapping[str, FileRecord]
+    plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
 
     @property
     def search(self) -> SearchOptions:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xformc.errors import UserError
+from xformc.runtime.document import Document
 
 PLAN = ".plan"
 """A plan has the name of its model, with this in the place of .onnx."""
@@ -45,6 +46,23 @@ class Plan:
     profile: Profile
 
 
+def read_plan(document: Document) -> Plan:
+    """The record of one plan in engine.json. Raises: UserError where it says what cannot be."""
+    profile = document.section("profile")
+    ranges: dict[str, Range] = {}
+    for axis in profile.fields:
+        least, often, most = profile.integers(axis, 3)
+        ranges[axis] = (least, often, most)
+    return Plan(
+        document.text("builder", tuple(INSTALL)),
+        document.text("version"),
+        document.optional_text("device"),
+        document.optional_text("capability"),
+        document.text("precision"),
+        ranges,
+    )
+
+
 def check_plan(plan: Plan, version: str, device: Device | None, place: str) -> None:
     """Check that a plan can be loaded by its builder of this version, on this device.
 
@@ -53,7 +71,7 @@ def check_plan(plan: Plan, version: str, device: Device | None, place: str) -> N
     rebuild = "rebuild the engine on this machine: xformc build SPEC --target tensorrt"
     if version != plan.version:
         message = f"this plan was built by {plan.builder} {plan.version}, and {version} is installed"
-        raise UserError(message, place=place, hint=f"{rebuild}, or pip install {plan.builder}=={plan.version}")
+        raise UserError(message, place=place, hint=f"{rebuild}, or install {plan.version}")
     if plan.capability is None:
         return
     if device is None:
