@@ -38,10 +38,12 @@ def main() -> None:
     def setting(text: str) -> Setting:
         return Setting(text, device, arguments.numbers)
 
-    decoding.measure(report, plan, setting, found.get("copied_bytes_per_second"))
+    bandwidth = found.get("copied_bytes_per_second")
+    decoding.measure(report, plan, setting, {**decoding.CUDA, **decoding.PEERS}, bandwidth)
     peak = limits.peak(device) or found.get("bfloat16_products_per_second") or float("nan")
     train, spec_of = (training.QUICK, written) if arguments.quick else (training.FULL, training.shipped)
     training.measure(report, train, device, spec_of, peak, compiled=arguments.compile)
+    decoding.measure(report, plan, setting, decoding.TENSORRT, bandwidth)  # late: plans take long to build
     if arguments.compile:
         decoding.measure_compiled(report, plan, setting)
     print(f"{report.path}: {len(report.rows)} rows, {sum('reason' in row for row in report.rows)} without figures")

@@ -23,10 +23,8 @@ LOADING, COMPILING = 60.0, 90.0
 TINY = "extends: transformer_base\nsizes: {vocabulary: %d, d_model: 16, d_ff: 24, heads: 2, layers: 2}\n"
 Make = Callable[[Setting, Path], Player]
 
-ENGINES: Mapping[str, Make] = {
-    "xformc cuda": lambda setting, folder: Engine(setting, "cuda", folder),
-    "xformc tensorrt": lambda setting, folder: Engine(setting, "tensorrt", folder),
-}
+CUDA: Mapping[str, Make] = {"xformc cuda": lambda setting, folder: Engine(setting, "cuda", folder)}
+TENSORRT: Mapping[str, Make] = {"xformc tensorrt": lambda setting, folder: Engine(setting, "tensorrt", folder)}
 PEERS: Mapping[str, Make] = {
     "Hugging Face": lambda setting, _: HuggingFace(setting, compiled=False),
     "CTranslate2": CTranslate2,
@@ -57,8 +55,8 @@ FULL = Plan(
     beams=(1, 4),
     length=64,
     compiled=(("base", 1, 1), ("base", 1, 32), ("base", 4, 32), ("big", 1, 1)),
-    seconds=2.0,
-    rounds=5,
+    seconds=1.0,
+    rounds=3,
 )
 QUICK = Plan(
     models={"tiny": TINY % 60},
@@ -87,14 +85,16 @@ class Case:
         return {**what, "beam": self.beam, "batch": self.batch}
 
 
-def measure(report: Report, plan: Plan, setting: Callable[[str], Setting], bandwidth: float | None) -> None:
-    """Add a row for each player and case: the engines and the peers, model by model, in all cases.
+def measure(
+    report: Report, plan: Plan, setting: Callable[[str], Setting], players: Mapping[str, Make], bandwidth: float | None
+) -> None:
+    """Add a row for each of the players in all cases, model by model.
 
     `bandwidth` is what the device copies, in bytes a second, if that could be measured.
     """
     for model, text in plan.models.items():
         chosen = setting(text)
-        for name, make in (ENGINES | PEERS).items():
+        for name, make in players.items():
             with player(make, chosen, report.left) as ready:
                 for beam in plan.beams:
                     for batch in plan.batches:
@@ -145,7 +145,7 @@ def _row(
             raise Missing(reason)
         seconds = time_of(one, case, plan.length, plan)
         found: dict[str, Any] = {"seconds": seconds, "tokens_per_second": case.batch * plan.length / seconds}
-        if bandwidth is not None and case.player in ENGINES:
+        if bandwidth is not None and case.player in CUDA | TENSORRT:
             found |= _step(one, case, plan, seconds, bandwidth)
         return found
 

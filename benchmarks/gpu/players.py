@@ -13,16 +13,19 @@ import torch
 
 from benchmarks.gpu.engines import write_engine
 from benchmarks.gpu.report import Missing
+from xformc.compiler.backends.plans import PlanOptions
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.pipeline import Compiled, compile_engine
 from xformc.compiler.spec import Spec, load_spec
 from xformc.runtime.manifest import Target
 from xformc.runtime.search import search
-from xformc.runtime.sessions import open_session
 from xformc.tokens import BEGIN, END, PAD
 
 Numbers = Literal["float32", "float16", "bfloat16"]
 POSITIONS = 512
+SIZES = "batch=1:32:512,beam=1:4:4,source=1:32:32,room=1:64:64"
+"""For TensorRT's plans: the sizes of all cases."""
+
 NEVER = -1
 """No token, so that no output ends before its limit."""
 
@@ -72,10 +75,10 @@ class Engine:
 
     def __init__(self, setting: Setting, target: Target, folder: Path) -> None:
         """Write it into the new `folder`, and load it. Raises: UserError if it cannot run here."""
-        compiled = setting.compiled(target)
-        write_engine(compiled, setting.weights, setting.numbers, target, folder)
-        device = "cuda" if setting.device.type == "cuda" else "cpu"
-        self._session = open_session(folder, "translation", compiled.inputs, target=target, device=device)
+        compiled, on_gpu = setting.compiled(target), setting.device.type == "cuda"
+        plans = PlanOptions(SIZES) if on_gpu else None
+        written = write_engine(compiled, setting.weights, setting.numbers, target, folder, plans=plans)
+        self._session = written.session("cuda" if on_gpu else "cpu")
         self._options = compiled.options
 
     def decode(self, source: np.ndarray, beam: int, length: int) -> None:

@@ -63,19 +63,10 @@ class Report:
 
     def row(self, what: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]], most: float = 60.0) -> Row:
         """Add the row of what `measure` finds, in `most` seconds at most; an error of any kind is its reason."""
-        began, row = time.monotonic(), dict(what)
-        try:
-            with time_limit(min(most, self.left)):
-                row |= measure()
-        except OutOfTime:
-            row["reason"] = f"out of time after {time.monotonic() - began:.0f} s"
-        except (Missing, UserError, ImportError) as error:
-            row["reason"] = " ".join(str(error).split())
-        except Exception as error:
-            row["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            row["failed"] = True
-            traceback.print_exc()
-        row["seconds_in_all"] = round(time.monotonic() - began, 2)
+        return self.add(measured(what, measure, min(most, self.left)))
+
+    def add(self, row: Row) -> Row:
+        """Add a row that was measured elsewhere."""
         self.rows.append(row)
         self.write()
         print(line(row), flush=True)
@@ -85,6 +76,24 @@ class Report:
         """Write all that was found so far."""
         content = {"title": self.title, "machine": self.facts, "rows": self.rows}
         self.path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def measured(what: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]], most: float) -> Row:
+    """The row of what `measure` finds in so many seconds, or why it finds nothing."""
+    began, row = time.monotonic(), dict(what)
+    try:
+        with time_limit(most):
+            row |= measure()
+    except OutOfTime:
+        row["reason"] = f"out of time after {time.monotonic() - began:.0f} s"
+    except (Missing, UserError, ImportError) as error:
+        row["reason"] = " ".join(str(error).split())
+    except Exception as error:
+        row["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        row["failed"] = True
+        traceback.print_exc()
+    row["seconds_in_all"] = round(time.monotonic() - began, 2)
+    return row
 
 
 def line(row: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ def main() -> None:
     report.row({"xformc train": str(device)}, lambda: trained(device), most=60.0)
     modules.measure(report, arguments.specs)
     compiling, report.deadline = report.deadline, time.monotonic() + FOR_CERTIFICATES * report.left
-    certificates.measure(report, arguments.specs, arguments.precisions)
+    certificates.measure(report, arguments.specs, arguments.precisions, arguments.processes)
     report.deadline = compiling
     if arguments.compile:
         modules.measure_compiled(report, arguments.specs)
@@ -69,6 +69,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--specs", nargs="+", default=names(), help="of the shipped ones; all if left out")
     every = certificates.PRECISIONS
     parser.add_argument("--precisions", nargs="+", default=every, choices=every, help="of the engines")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--processes", type=int, default=max(1, min(8, cores // 2)), help="for certificates")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="no row goes on after so many")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what torch compiles")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "build")), help="the results' folder")

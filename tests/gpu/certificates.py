@@ -1,52 +1,71 @@
 """The certificate of every spec's engine, its searches run on the device."""
 
+import multiprocessing
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.gpu.engines import write_engine
-from benchmarks.gpu.report import Report
+from benchmarks.gpu.engines import Written, write_engine
+from benchmarks.gpu.report import Report, Row, measured
 from tests.small_specs import small
 from xformc.compiler.backends.initializers import MODEL
+from xformc.compiler.backends.plans import PlanOptions
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify import certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import compile_engine
-from xformc.runtime.device import DeviceName
 from xformc.runtime.manifest import Target
+from xformc.runtime.plans import Plan
 from xformc.runtime.session import Session
-from xformc.runtime.sessions import open_session
 
 TARGETS: tuple[Target, ...] = ("cuda", "tensorrt")
 PRECISIONS: tuple[Precision, ...] = ("float32", "float16", "bfloat16", "int8")
 SECONDS = 30.0
 
 
+@dataclass(frozen=True)
 class OnDevice(Subject):
-    """A subject whose engine runs on the GPU; what it is compared with stays on the processor."""
+    """A subject whose engine runs on the GPU, by TensorRT by these plans; what it is compared with does not."""
+
+    plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
 
     @cached_property
     def session(self) -> Session:
         """The engine, as the runtime runs it there."""
         compiled = self.compiled
-        return open_session(self.engine, compiled.task, compiled.inputs, target=self.target, device="cuda")
+        return Written(compiled, self.target, self.engine, self.precision, self.plans).session("cuda")
 
 
-KINDS: dict[DeviceName, type[Subject]] = {"cpu": Subject, "cuda": OnDevice}
+def measure(report: Report, specs: Sequence[str], precisions: Sequence[Precision], processes: int) -> None:
+    """Add a row for each spec, target and precision, the spec changing fastest, from so many processes at once.
+
+    Most of a certificate is the reference search on the processor; the GPU is shared.
+    """
+    cases = [(name, target, precision) for precision in precisions for target in TARGETS for name in specs]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, torch.set_num_threads, (1,)) as pool:
+        rows = [pool.submit(_row, *case, report.device, report.deadline) for case in cases]
+        try:
+            for row in as_completed(rows):
+                report.add(row.result())
+        except BrokenProcessPool as error:
+            report.add({"certificate": "those without a row", "failed": str(error)})
 
 
-def measure(report: Report, specs: Sequence[str], precisions: Sequence[Precision]) -> None:
-    """Add a row for each spec, target and precision, the spec changing fastest."""
-    for precision in precisions:
-        for target in TARGETS:
-            for name in specs:
-                what = {"certificate": name, "target": target, "precision": precision}
-                report.row(what, lambda: _certified(name, target, precision, report.device), SECONDS)  # noqa: B023
+def _row(name: str, target: Target, precision: Precision, device: torch.device, deadline: float) -> Row:
+    """The row of one case; `deadline` is of `time.monotonic`, which all processes of a machine share."""
+    what = {"certificate": name, "target": target, "precision": precision}
+    most = min(SECONDS, deadline - time.monotonic())
+    return measured(what, lambda: _certified(name, target, precision, device), most)
 
 
 def _certified(name: str, target: Target, precision: Precision, device: torch.device) -> dict[str, Any]:
@@ -56,10 +75,14 @@ def _certified(name: str, target: Target, precision: Precision, device: torch.de
         compiled, engine = compile_engine(spec, target), Path(folder) / "engine"
         module = TorchModule(compiled.graph, seed=spec.train.seed).eval()
         weights = {key: value.numpy() for key, value in module.state_dict().items()}
-        chosen = write_engine(compiled, weights, precision, target, engine)
+        on_gpu = device.type == "cuda"
+        plans = PlanOptions() if on_gpu else None
+        written = write_engine(compiled, weights, precision, target, engine, plans=plans)
         if precision != "float32":
             module.load_arrays(engine_parameters(compiled.graph, engine / MODEL))
-        subject = KINDS["cuda" if device.type == "cuda" else "cpu"](compiled, module, engine, target, chosen)
+        subject = Subject(compiled, module, engine, target, written.precision)
+        if on_gpu:
+            subject = OnDevice(compiled, module, engine, target, written.precision, written.plans)
         certificate = certify(subject, lambda _: None)
         stages = {stage.name: stage.value for stage in certificate.stages}
         last = certificate.stages[-1]
