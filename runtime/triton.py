@@ -5,6 +5,7 @@ calls of Triton are those of its page on the Python backend: `initialize` and `e
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.runtime.device import DeviceName
 from xformc.runtime.engine import load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import Prompt, check_seed, continue_prompts, encode_prompt, sample
@@ -53,8 +55,14 @@ class Tokens:
     """A model of ids, run by xformc's runtime: the engine is in the folder of its version."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the engine. Raises: UserError saying what is wrong with it."""
-        self._engine = load(_folder(args))
+        """Load the engine where this instance of the model belongs, for which Triton has started a process.
+
+        Raises: UserError saying what is wrong with it.
+        """
+        kind = args["model_instance_kind"]
+        if kind == "GPU":
+            os.environ["CUDA_VISIBLE_DEVICES"] = _chosen_gpu(args["model_instance_device_id"])
+        self._engine = load(_folder(args), device=_DEVICES[kind])
         self._options = _options(args, self._engine.manifest)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
@@ -229,6 +237,16 @@ def _texts(requests: Sequence[Arrays], name: str) -> list[tuple[int, str]]:
 
 def _strings(rows: Sequence[Sequence[str]]) -> Array:
     return np.array([[text.encode() for text in row] for row in rows], np.object_)
+
+
+_DEVICES: Mapping[str, DeviceName] = {"CPU": "cpu", "GPU": "cuda"}
+"""Triton's names of kinds of instances, and the runtime's of devices."""
+
+
+def _chosen_gpu(number: str) -> str:
+    """The name of the GPU that has this number among those that the server sees."""
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return seen.split(",")[int(number)] if seen else number
 
 
 def _folder(args: Mapping[str, str]) -> Path:

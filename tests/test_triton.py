@@ -1,6 +1,7 @@
 """`xformc export --triton`: the repository is what Triton's configuration says, and serves what the runtime does."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,10 @@ from test_cli_compile import SPEC
 from test_cli_predict import PAIRS, write_run
 from triton_server import Server
 
-from xformc.runtime import load
+from xformc.compiler.triton.repository import choose_backend
+from xformc.errors import UserError
+from xformc.runtime import load, read_manifest
+from xformc.runtime.plans import Plan
 from xformc.runtime.rows import pad
 from xformc.runtime.search import check_source
 
@@ -98,14 +102,28 @@ def test_the_runtime_serves_sources_of_different_lengths_together(
     assert text["translation"][0][0].decode() == loaded.translate(["hello world"])[0][0].text
 
 
-@pytest.mark.parametrize("options", [[], ["--runtime"]])
-def test_a_language_model_is_served_with_seeds(
-    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+def test_the_runtime_drives_searches_in_fixed_shapes(
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = built(xformc, engines, "language_model")
+    engine, plain = built(xformc, engines, "translation", "--target", "cuda"), built(xformc, engines, "translation")
+    assert xformc("export", engine, "--triton", tmp_path, "--name", "small", "--runtime").code == 0
+    server, expected = Server(tmp_path, monkeypatch), load(plain, threads=1).translate(TEXTS)
+    assert server.models["small"].config["instance_group"][0]["kind"] == ["KIND_GPU"]
+    (found,) = server.infer("small_text", {"text": strings(*TEXTS)})
+    assert [row[0].decode() for row in found["translation"]] == [row[0].text for row in expected]
+
+
+@pytest.mark.parametrize(("target", "options"), [("portable", []), ("portable", ["--runtime"]), ("cuda", [])])
+def test_a_language_model_is_served_with_seeds(
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, options: list[str]
+) -> None:
+    engine, plain = (
+        built(xformc, engines, "language_model", "--target", target),
+        built(xformc, engines, "language_model"),
+    )
     set_ = ["--option", "temperature=1.5", "--option", "max_new_tokens=6"]
     assert xformc("export", engine, "--triton", tmp_path, "--name", "lm", *set_, *options).code == 0
-    server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
+    server, loaded = Server(tmp_path, monkeypatch), load(plain, threads=1)
     expected = loaded.generate(["hello", "two dogs"], seed=3, temperature=1.5, max_new_tokens=6)
     prompts = pad([loaded.tokenizer.encode("text", text)[:-1] for text in ("hello", "two dogs")])
     (ids,) = server.infer("lm", {"prompt": prompts, "seed": np.array([[3], [4]])})
@@ -152,6 +170,27 @@ def test_labels_of_arrays_are_served(
     expected = load(engine, threads=1).predict({**arrays, **lengths})
     probabilities = found["probabilities"].reshape(2, -1, found["probabilities"].shape[-1])
     np.testing.assert_allclose(probabilities, [one.probabilities for one in expected], rtol=1e-5)
+
+
+def test_backends_are_those_that_can_run_the_engine(xformc: CommandLine, engines: Path) -> None:
+    manifests = {
+        task: read_manifest(built(xformc, engines, name))
+        for task, name in (("search", "translation"), ("sampling", "language_model"), ("labels", "images"))
+    }
+    rows = {
+        ("portable", "search"): "onnxruntime", ("portable", "sampling"): "onnxruntime",
+        ("portable", "labels"): "onnxruntime", ("cpu", "search"): "onnxruntime", ("native", "search"): "python",
+        ("cuda", "search"): "onnxruntime", ("cuda", "sampling"): "python", ("cuda", "labels"): "onnxruntime",
+        ("tensorrt", "search"): "python", ("tensorrt", "sampling"): "python", ("tensorrt", "labels"): "onnxruntime",
+    }  # fmt: skip
+    for (target, task), backend in rows.items():
+        assert choose_backend(replace(manifests[task], target=target), runtime=False) == backend, (target, task)
+    assert choose_backend(manifests["search"], runtime=True) == "python"
+    for builder, backend in (("tensorrt", "tensorrt"), ("tensorrt_rtx", "onnxruntime")):
+        plans = {"model.plan": Plan(builder, "1.0", None, None, "float32", {})}
+        assert choose_backend(replace(manifests["labels"], target="tensorrt", plans=plans), runtime=False) == backend
+    with pytest.raises(UserError, match="served without xformc's runtime and kernels"):
+        choose_backend(replace(manifests["labels"], target="native"), runtime=False)
 
 
 def test_the_options_are_no_inputs_of_the_model(xformc: CommandLine, engines: Path, tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ class Model:
         parameters = {one["key"][0]: {"string_value": one["value"][0]["string_value"][0]} for one in self.parameters}
         self._python = module.TritonPythonModel()
         config = json.dumps({"parameters": parameters})
-        self._python.initialize({"model_config": config, "model_repository": str(folder), "model_version": "1"})
+        place = {"model_repository": str(folder), "model_version": "1", "model_instance_kind": "CPU"}
+        self._python.initialize({"model_config": config, **place})
         self.run = self._run_python
 
     @property

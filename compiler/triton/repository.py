@@ -105,9 +105,15 @@ def choose_backend(manifest: Manifest, *, runtime: bool) -> str:
                 "an engine that gives labels is served without xformc's runtime and kernels",
                 hint="build it with --target cpu, cuda or tensorrt, and leave out --runtime",
             )
-        return "tensorrt" if PLAN in manifest.files else "onnxruntime"
+        return "tensorrt" if _has_plan(manifest) else "onnxruntime"
     driven = manifest.target in FIXED_TARGETS if manifest.task == "language_model" else manifest.target == "tensorrt"
     return "python" if runtime or driven or manifest.target == "native" else "onnxruntime"
+
+
+def _has_plan(manifest: Manifest) -> bool:
+    """Whether the whole model is there as a plan of `tensorrt`, the builder whose plans Triton reads."""
+    plan = manifest.plans.get(PLAN)
+    return plan is not None and plan.builder == "tensorrt"
 
 
 def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
