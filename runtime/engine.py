@@ -259,6 +259,13 @@ def load(
     manifest = read_manifest(folder)
     check_files(folder, manifest, verify_hashes=verify_hashes)
     session = open_session(
-        folder, manifest.task, manifest.inputs, target=manifest.target, threads=threads, workers=workers, device=device
+        folder,
+        manifest.task,
+        manifest.inputs,
+        target=manifest.target,
+        threads=threads,
+        workers=workers,
+        device=device,
+        plans=manifest.plans,
     )
     return Engine(manifest, load_tokenizer(folder, manifest), session)

@@ -135,8 +135,9 @@ def size_of(axis: str, needed: int, allowed: Range | None) -> int:
         return rounded
     least, _, most = allowed
     if needed > most or (axis == "beam" and needed < least):
-        what, found = (_NEEDS[axis].format(size) for size in (needed, most))
-        raise UserError(f"this call needs {what}, and the engine's plans were built for {found}", hint=_OTHER)
+        built = f"{most}" if least == most else f"{least} to {most}"
+        message = f"this call needs {_NEEDS[axis].format(needed)}, and the engine's plans were built for {built}"
+        raise UserError(message, hint=_OTHER)
     return min(max(rounded, least), most)
 
 

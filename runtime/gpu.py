@@ -71,8 +71,9 @@ def _without_cuda() -> str:
 
 
 def _with_cuda() -> str:
-    if _version("onnxruntime-gpu"):
-        return "put the other one back: pip install --force-reinstall --no-deps onnxruntime-gpu"
+    installed = _version("onnxruntime-gpu")
+    if installed:
+        return f"put the other one back: pip install --force-reinstall --no-deps onnxruntime-gpu=={installed}"
     return "install the other one: pip install 'xformc[gpu]'"
 
 

@@ -9,6 +9,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from xformc.runtime.device import DeviceName
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.manifest import check_files
@@ -54,12 +55,12 @@ class Throughput:
     peak: int
 
 
-def timed_load(directory: Path, threads: int | None) -> tuple[Engine, Loading]:
+def timed_load(directory: Path, threads: int | None, device: DeviceName | None = None) -> tuple[Engine, Loading]:
     """The engine, ready for one worker, and how long that took. Raises: UserError as `load`."""
     began = time.perf_counter()
     check_files(directory, read_manifest(directory))
     checked = time.perf_counter()
-    engine = load(directory, threads=threads, verify_hashes=False)
+    engine = load(directory, threads=threads, verify_hashes=False, device=device)
     return engine, Loading(checked - began, time.perf_counter() - checked)
 
 

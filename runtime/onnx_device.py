@@ -144,4 +144,4 @@ class OnnxBuffer:
 
     def read(self) -> NDArray[Any]:
         """See `Buffer`; the call that wrote it must have been waited for."""
-        return self.value.numpy()
+        return np.array(self.value.numpy())  # what is on the processor, numpy() does not copy

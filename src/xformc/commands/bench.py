@@ -11,8 +11,10 @@ from rich.progress import track
 from rich.table import Table
 from typer import Argument, Option
 
+from xformc.commands.text_lines import DEVICE_HELP
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
+from xformc.runtime.device import DeviceName
 from xformc.runtime.engine import Engine
 from xformc.runtime.lines import read_text_file
 from xformc.runtime.measure import (
@@ -59,6 +61,7 @@ def bench(
         list[int] | None, Option(help="Tokens that a batch may hold; may be repeated.  [default: four sizes]")
     ] = None,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
+    device: Annotated[DeviceName | None, Option(help=DEVICE_HELP)] = None,
     seconds: Annotated[float, Option(help="About how long each measurement takes.", min=0.01, max=3600)] = 5.0,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -75,7 +78,7 @@ def bench(
     longer than those of real ones: give your own text.
     """
     before = peak_memory()
-    loaded, loading = timed_load(engine, threads)
+    loaded, loading = timed_load(engine, threads, device)
     task = loaded.manifest.task
     if beam_width is not None and task != "translation":
         raise UserError(f"--beam-width: an engine of {task} has no beam")

@@ -54,5 +54,5 @@ def bleu_judge(paths: Sequence[Path]) -> "Callable[[Path, Path], Stage]":
 
 
 def _translated(folder: Path, texts: Sequence[str]) -> list[str]:
-    engine = load(folder, verify_hashes=False)
+    engine = load(folder, verify_hashes=False, device="cpu")
     return [best.text for best, *_ in engine.translate(texts, truncate=True)]

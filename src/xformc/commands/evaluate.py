@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.progress import track
 from typer import Argument, Option
 
+from xformc.commands.text_lines import DEVICE_HELP
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
 from xformc.runtime import load, read_manifest
+from xformc.runtime.device import DeviceName
 from xformc.runtime.lines import read_text_file
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Options:
     length_penalty: float | None = None
     truncate: bool = False
     threads: int | None = None
+    device: DeviceName | None = None
 
     def require(self, task: str, used: Sequence[str]) -> None:
         """Raises: UserError for options that were given although the task does not use them."""
@@ -69,6 +72,7 @@ def evaluate(
     length_penalty: Annotated[float | None, Option(help="More prefers longer translations.")] = None,
     truncate: Annotated[bool, Option("--truncate", help="Cut texts that are too long.")] = False,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
+    device: Annotated[DeviceName | None, Option(help=DEVICE_HELP)] = None,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score an engine on a test set.
@@ -87,7 +91,7 @@ def evaluate(
     make_bleu(tokenize)
     task = read_manifest(engine).task
     score, used = _SCORES[task]
-    options = Options(metric, tokenize, beam_width, length_penalty, truncate, threads)
+    options = Options(metric, tokenize, beam_width, length_penalty, truncate, threads, device)
     options.require(task, used)
     scores = score(engine, data, options)
     if as_json:
@@ -108,7 +112,7 @@ def _score_translations(engine: Path, data: list[Path], options: Options) -> Sco
         wanted = "one reference" if trees else "a reference or more"
         raise UserError(f"this engine is evaluated on a source and {wanted}, not on {len(data)} files", hint=_PARALLEL)
     texts, references = read_parallel(data)
-    loaded = load(engine, threads=options.threads)
+    loaded = load(engine, threads=options.threads, device=options.device)
     start = time.perf_counter()
     stream = loaded.translate_stream(
         texts, truncate=options.truncate, beam_width=options.beam_width, length_penalty=options.length_penalty
@@ -147,7 +151,7 @@ def _score_labels(engine: Path, data: list[Path], options: Options) -> Scores:
     from xformc.trainer.labels import COLUMN
     from xformc.trainer.score import score_labels
 
-    loaded, path = load(engine, threads=options.threads), _only(data, "test.tsv")
+    loaded, path = load(engine, threads=options.threads, device=options.device), _only(data, "test.tsv")
     given = read_arrays(path) if path.suffix == ".npz" else read_texts((path,), (*loaded.manifest.inputs, COLUMN))
     start = time.perf_counter()
     measures = score_labels(loaded, given, truncate=options.truncate)
@@ -175,8 +179,8 @@ _PARALLEL = "xformc evaluate ENGINE test.en test.de"
 _SCORES: Mapping[str, tuple[Callable[[Path, list[Path], Options], Scores], Sequence[str]]] = {
     "translation": (_score_translations, tuple(field.name for field in fields(Options))),
     "language_model": (_score_continuations, ()),
-    "tagging": (_score_labels, ("truncate", "threads")),
-    "classification": (_score_labels, ("truncate", "threads")),
+    "tagging": (_score_labels, ("truncate", "threads", "device")),
+    "classification": (_score_labels, ("truncate", "threads", "device")),
 }
 """How an engine of each task is scored, and the options that this uses."""
 

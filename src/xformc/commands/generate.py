@@ -8,8 +8,17 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, one_line, pace_of_stdin, write_results
+from xformc.commands.text_lines import (
+    DEVICE_HELP,
+    WINDOW_HELP,
+    WORKERS_HELP,
+    lines_of_stdin,
+    one_line,
+    pace_of_stdin,
+    write_results,
+)
 from xformc.commands.translate import ENGINE_HELP
+from xformc.runtime.device import DeviceName
 from xformc.runtime.engine import load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import Continuation
@@ -30,6 +39,7 @@ def generate(
     workers: Annotated[int | None, Option(help=WORKERS_HELP)] = None,
     max_batch_tokens: Annotated[int, Option(help="Tokens of a batch, with those to be added.")] = MAX_BATCH_TOKENS,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
+    device: Annotated[DeviceName | None, Option(help=DEVICE_HELP)] = None,
 ) -> None:
     """Continue the lines of standard input with a language model, on standard output.
 
@@ -46,7 +56,7 @@ def generate(
     """
     read_manifest(engine)
     pace, prompts = pace_of_stdin(window, workers, threads), deque[str]()
-    loaded = load(engine, threads=threads, workers=pace.workers)
+    loaded = load(engine, threads=threads, workers=pace.workers, device=device)
 
     def remembered(lines: Iterator[str]) -> Iterator[str]:
         for line in lines:

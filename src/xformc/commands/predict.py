@@ -7,9 +7,17 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, pace_of_stdin, write_results
+from xformc.commands.text_lines import (
+    DEVICE_HELP,
+    WINDOW_HELP,
+    WORKERS_HELP,
+    lines_of_stdin,
+    pace_of_stdin,
+    write_results,
+)
 from xformc.commands.translate import ENGINE_HELP
 from xformc.runtime.arrays import read_npz
+from xformc.runtime.device import DeviceName
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction
@@ -27,6 +35,7 @@ def predict(
     workers: Annotated[int | None, Option(help=WORKERS_HELP)] = None,
     max_batch_tokens: Annotated[int, Option(help="Positions run together.")] = MAX_BATCH_POSITIONS,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
+    device: Annotated[DeviceName | None, Option(help=DEVICE_HELP)] = None,
 ) -> None:
     """Label the lines of standard input: one label a line, or one for each word.
 
@@ -44,13 +53,13 @@ def predict(
     are labelled it has "labels", and "probabilities" is a list.
     """
     if arrays is not None:
-        loaded = load(engine, threads=threads, workers=1 if workers is None else workers)
+        loaded = load(engine, threads=threads, workers=1 if workers is None else workers, device=device)
         predictions = loaded.predict(read_npz(arrays), max_batch_tokens=max_batch_tokens)
         write_results((one for one in predictions), partial(_render, loaded, as_json=as_json))
         return
     several = len(read_manifest(engine).inputs) > 1
     pace = pace_of_stdin(window, workers, threads)
-    loaded = load(engine, threads=threads, workers=pace.workers)
+    loaded = load(engine, threads=threads, workers=pace.workers, device=device)
     with lines_of_stdin() as lines:
         examples = (line.split("\t") if several else line for line in lines)
         found = loaded.predict_stream(

@@ -19,6 +19,7 @@ Result = TypeVar("Result")
 
 WINDOW_HELP = "Lines read ahead to batch by length; 1 answers at once.  [default: 1024 for each worker]"
 WORKERS_HELP = "Batches run at once, which share the cores.  [default: as many as the input keeps busy]"
+DEVICE_HELP = "Where to run it: cpu, or cuda for a GPU.  [default: what the engine was built for]"
 MOST_WORKERS = 8
 LINES_EACH = 8
 

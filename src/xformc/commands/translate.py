@@ -7,7 +7,16 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.text_lines import WINDOW_HELP, WORKERS_HELP, lines_of_stdin, one_line, pace_of_stdin, write_results
+from xformc.commands.text_lines import (
+    DEVICE_HELP,
+    WINDOW_HELP,
+    WORKERS_HELP,
+    lines_of_stdin,
+    one_line,
+    pace_of_stdin,
+    write_results,
+)
+from xformc.runtime.device import DeviceName
 from xformc.runtime.engine import load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.stream import MAX_BATCH_TOKENS
@@ -32,6 +41,7 @@ def translate(
     workers: Annotated[int | None, Option(help=WORKERS_HELP)] = None,
     max_batch_tokens: Annotated[int, Option(help=BATCH_HELP)] = MAX_BATCH_TOKENS,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
+    device: Annotated[DeviceName | None, Option(help=DEVICE_HELP)] = None,
 ) -> None:
     """Translate standard input to standard output.
 
@@ -48,7 +58,7 @@ def translate(
     """
     read_manifest(engine)
     pace = pace_of_stdin(window, workers, threads)
-    loaded = load(engine, threads=threads, workers=pace.workers)
+    loaded = load(engine, threads=threads, workers=pace.workers, device=device)
     with lines_of_stdin() as lines:
         results = loaded.translate_stream(
             lines,

@@ -1,0 +1,190 @@
+"""A driven search finds what the whole model finds, keeps what it has made, and says what it cannot do."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.runtime.fixed_engines import Engines, Requests, write_engines
+from xformc.errors import UserError
+from xformc.runtime.device import Sizes
+from xformc.runtime.driven import KEPT
+from xformc.runtime.fixed import filled, joined, parts_of, size_of
+from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.manifest import STEP_NAME, SampleOptions, SearchOptions
+from xformc.runtime.onnx_device import OnnxDevice, OnnxModel
+from xformc.runtime.plans import Profile
+from xformc.runtime.rows import pad
+from xformc.runtime.search import search
+
+TRANSLATIONS = ("transformer_base", "t5", "seq2seq_attention")
+LANGUAGE_MODELS = ("gpt", "lstm_language_model")
+OPTIONS = SearchOptions(3, 2, 0.6, 1.0, 5)
+GREEDY = SampleOptions(0.0, 0, 1.0, 4)
+WriteEngines = Callable[[str], Engines]
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> WriteEngines:
+    made: dict[str, Engines] = {}
+
+    def of(name: str) -> Engines:
+        if name not in made:
+            made[name] = write_engines(name, tmp_path_factory.mktemp("engines"))
+        return made[name]
+
+    return of
+
+
+class Recorded(OnnxDevice):
+    """The processor, with what it was asked for, and bounds as a plan has them."""
+
+    def __init__(self, folder: Path, profile: Profile | None = None) -> None:
+        super().__init__(folder, "cpu", 1)
+        self.asked = list[Sizes]()
+        self.profile = profile or {}
+
+    def models(self, sizes: Sizes) -> tuple[OnnxModel, OnnxModel]:
+        self.asked.append(sizes)
+        return super().models(sizes)
+
+
+@pytest.mark.parametrize("name", TRANSLATIONS)
+def test_driven_beam_search_is_that_of_the_whole_model(name: str, engines: WriteEngines) -> None:
+    made = engines(name)
+    whole, driven = made.whole(), made.driven()
+    for seed in range(6):
+        requests = Requests(seed)
+        source, options, end = requests.sources(), requests.search(), requests.end()
+        expected, found = search(whole, source, options, end), search(driven, source, options, end)
+        np.testing.assert_array_equal(found.tokens, expected.tokens)
+        np.testing.assert_array_equal(found.lengths, expected.lengths)
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_driven_sampling_is_that_of_the_whole_model(name: str, engines: WriteEngines) -> None:
+    made = engines(name)
+    whole, driven = made.whole(), made.driven()
+    for seed in range(6):
+        requests = Requests(seed)
+        prompts, options, end = requests.prompts(), requests.sampling(), requests.end()
+        expected, found = sample(whole, prompts, options, end), sample(driven, prompts, options, end)
+        np.testing.assert_array_equal(found.tokens, expected.tokens)
+        np.testing.assert_array_equal(found.lengths, expected.lengths)
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-4)
+
+
+def test_driven_search_is_kept_for_sizes_that_recur(engines: WriteEngines) -> None:
+    made = engines("transformer_base")
+    device = Recorded(made.cuda)
+    driven = made.driven(device)
+    for length in (3, 7, 12):
+        search(driven, np.full((2, length), 5, np.int64), OPTIONS)
+    assert device.asked == [{"batch": 2, "source": 16, "beam": 3, "room": 32}]
+    for rows in range(3, 3 + KEPT):
+        search(driven, np.full((rows, 3), 5, np.int64), OPTIONS)
+    again = len(device.asked)
+    search(driven, np.full((2, 3), 5, np.int64), OPTIONS)
+    assert len(device.asked) == again + (len({tuple(sizes.items()) for sizes in device.asked}) > KEPT)
+
+
+def test_driven_search_runs_as_many_rows_at_once_as_its_plans_have(engines: WriteEngines) -> None:
+    made, requests = engines("transformer_base"), Requests(1)
+    device = Recorded(made.cuda, {"batch": (1, 2, 2), "source": (4, 24, 24), "beam": (1, 4, 4), "room": (8, 40, 40)})
+    source = pad([requests.ids(1, 15) for _ in range(5)])
+    found, expected = search(made.driven(device), source, OPTIONS), search(made.whole(), source, OPTIONS)
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    assert [sizes["batch"] for sizes in device.asked] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            SearchOptions(5, 1, 0.6, 1.0, 5),
+            "this call needs a beam_width of 5, and the engine's plans were built for 4",
+        ),
+        (
+            SearchOptions(1, 1, 0.6, 1.0, 5),
+            "this call needs a beam_width of 1, and the engine's plans were built for 4",
+        ),
+        (
+            SearchOptions(4, 1, 0.6, 1.0, 40),
+            "this call needs room for 45 tokens, and the engine's plans were built for 1 to 40",
+        ),
+    ],
+)
+def test_driven_search_refuses_what_its_plans_were_not_built_for(
+    options: SearchOptions, message: str, engines: WriteEngines
+) -> None:
+    made = engines("transformer_base")
+    device = Recorded(made.cuda, {"beam": (4, 4, 4), "room": (1, 40, 40)})
+    with pytest.raises(UserError, match="built for") as raised:
+        search(made.driven(device), np.full((1, 5), 5, np.int64), options)
+    assert raised.value.message == message
+    assert "--profile" in (raised.value.hint or "")
+
+
+def test_results_stay_when_the_next_search_of_their_sizes_is_run(engines: WriteEngines) -> None:
+    driven = engines("transformer_base").driven()
+    first = search(driven, np.array([[5, 6, 7, 3]]), OPTIONS)
+    before = first.tokens.copy()
+    other = search(driven, np.array([[12, 9, 3, 0]]), OPTIONS)
+    assert not np.array_equal(other.scores, first.scores)
+    np.testing.assert_array_equal(first.tokens, before)
+
+
+def test_driven_search_ends_when_it_is_stopped(engines: WriteEngines) -> None:
+    session = engines("transformer_base").driven().stoppable()
+    session.stop()
+    with pytest.raises(UserError, match="the search was stopped"):
+        search(session, np.full((1, 5), 5, np.int64), OPTIONS)
+
+
+def test_driven_search_stops_at_the_positions_of_the_model(engines: WriteEngines) -> None:
+    made = engines("gpt")
+    longest = made.compiled.inputs["text"].longest
+    assert longest is not None
+    prompts = [Prompt([5] * (longest - 2), 1), Prompt([], 2)]
+    found = sample(made.driven(), prompts, SampleOptions(0.0, 0, 1.0, 1000), end=-1)
+    assert found.lengths.tolist() == [2, longest]
+
+
+def test_driven_search_refuses_models_that_do_not_fit_each_other(engines: WriteEngines, tmp_path: Path) -> None:
+    translation, model = engines("transformer_base").cuda, engines("gpt").cuda
+    for folder, names in ((translation, [STEP_NAME]), (model, ["prepare.onnx"])):
+        for path in folder.iterdir():
+            if path.name in names or path.suffix == ".data":
+                (tmp_path / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(UserError, match="the models of the search do not fit each other"):
+        OnnxDevice(tmp_path, "cpu", 1)
+
+
+def test_sizes_of_batches_are_few_and_less_than_a_quarter_above_the_need() -> None:
+    sizes = [size_of("batch", needed, None) for needed in range(1, 1025)]
+    assert all(needed <= size < 1.25 * needed for needed, size in enumerate(sizes, start=1))
+    assert len(set(sizes)) == 36
+
+
+def test_sizes_keep_to_what_is_allowed() -> None:
+    assert size_of("room", 33, None) == 64
+    assert size_of("room", 33, (1, 8, 50)) == 50
+    assert size_of("room", 3, (40, 40, 40)) == 40
+    assert size_of("beam", 3, (1, 4, 4)) == 3
+
+
+def test_filled_rows_repeat_the_last_one_and_columns_are_padded() -> None:
+    result = filled(np.array([[1, 2], [3, 0]]), 4, 3)
+    assert result.tolist() == [[1, 2, 0], [3, 0, 0], [3, 0, 0], [3, 0, 0]]
+
+
+def test_parts_are_joined_to_the_whole() -> None:
+    feeds = {"width": np.array(2), "source": np.arange(10).reshape(5, 2)}
+    parts = list(parts_of(feeds, {"batch": (1, 2, 2)}))
+    assert [len(part["source"]) for part in parts] == [2, 2, 1]
+    tokens, lengths = joined([[np.ones((2, 1, 3)), np.zeros(2)], [np.ones((1, 1, 5)), np.zeros(1)]])
+    assert tokens.shape == (3, 1, 5)
+    assert tokens.sum() == 11
+    assert lengths.shape == (3,)
