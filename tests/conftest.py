@@ -4,11 +4,16 @@ import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
 from command_line import CommandLine
 from tiny_engine import endless_model, make_engine
 
 from xformc.runtime import Engine, load
+
+
+hypothesis.settings.register_profile("no deadline", deadline=None)  # machines that do other things, too, are no mistake
+hypothesis.settings.load_profile("no deadline")
 
 
 def pytest_configure() -> None:
