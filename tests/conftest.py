@@ -11,7 +11,6 @@ from tiny_engine import endless_model, make_engine
 
 from xformc.runtime import Engine, load
 
-
 hypothesis.settings.register_profile("no deadline", deadline=None)  # machines that do other things, too, are no mistake
 hypothesis.settings.load_profile("no deadline")
 
