@@ -1,5 +1,4 @@
-"""Decoding and training on a GPU: tokens a second beside Hugging Face, CTranslate2 and plain PyTorch, and what a step
-has of the device's bandwidth; `make bench-gpu`.
+"""Decoding and training on a GPU beside Hugging Face, CTranslate2 and plain PyTorch; `make bench-gpu`.
 
     python -m benchmarks.gpu                              # under 9 minutes on one H100 or H200, no network
     python -m benchmarks.gpu --device cpu --quick         # a tiny model, to see that everything runs
