@@ -37,9 +37,15 @@ class Initializers:
     A model stores the forms that its nodes use: a parameter that is asked for in two forms is there twice.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], precision: Mapping[str, Precision] | None = None) -> None:
-        """`arrays` holds float32 numpy arrays by parameter path; `precision` those that are rounded."""
+    def __init__(
+        self, arrays: Mapping[str, Any], precision: Mapping[str, Precision] | None = None, *, emulated: bool = False
+    ) -> None:
+        """`arrays` holds float32 numpy arrays by parameter path; `precision` those that are rounded.
+
+        `emulated`: models compute products in 16 bits as ONNX Runtime can on a processor; see `OnnxEmitter`.
+        """
         self.arrays = arrays
+        self.emulated = emulated
         self._precision = precision or {}
         self._parameters: set[str] = set()
         self._forms: dict[str, Form] = {}

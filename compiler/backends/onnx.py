@@ -14,7 +14,7 @@ from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.graph.rules import Operand, to_onnx
-from xformc.runtime.manifest import Target
+from xformc.runtime.manifest import FIXED_TARGETS, Target
 
 assert ops, "importing the ops fills the rule tables"
 
@@ -43,6 +43,8 @@ class Emitter:
         self.weights = weights
         self.target: Target = target
         self.fused = target in ("cpu", "native")
+        self.typed = target in FIXED_TARGETS
+        self.emulated = weights.emulated
         self.parent = parent
         self.keeps = keeps
         self.nodes: list[onnx.NodeProto] = []

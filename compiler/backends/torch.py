@@ -1,6 +1,6 @@
 """The PyTorch backend: a graph becomes an `nn.Module` whose state_dict keys are the graph's parameter paths."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,13 @@ from xformc.compiler import ops
 from xformc.compiler.backends.chunked_loss import linear_cross_entropy
 from xformc.compiler.backends.dropout import dropout
 from xformc.compiler.graph.graph import Graph, Parameter
+from xformc.compiler.graph.precision import Precision
 from xformc.compiler.graph.rules import to_torch
 
 assert ops, "importing the ops fills the rule tables"
+
+
+_NOTHING: Mapping[str, Precision] = {}
 
 
 class TorchModule(nn.Module):
@@ -22,14 +26,15 @@ class TorchModule(nn.Module):
     `state_dict` has one entry for each parameter, under its path and with its axes' sizes.
     """
 
-    def __init__(self, graph: Graph, seed: int = 0, rounding: Collection[str] = ()) -> None:
+    def __init__(self, graph: Graph, seed: int = 0, rounding: Mapping[str, Precision] = _NOTHING) -> None:
         """Draw fresh parameters; the same graph and seed give the same numbers on every machine.
 
-        Linear maps whose weights are among `rounding` round what they are given, as int8 does (docs/precision.md).
+        Linear maps whose weights are in `rounding` round what they are given, as products do in the engine
+        (docs/precision.md).
         """
         super().__init__()
         self.graph = graph
-        self._rounding = frozenset(rounding)
+        self._rounding = dict(rounding)
         generator = torch.Generator().manual_seed(seed)
         for parameter in graph.parameters:
             self.register_parameter(parameter.name, nn.Parameter(_draw(parameter, generator), parameter.trained))
@@ -65,7 +70,7 @@ class TorchModule(nn.Module):
 
     def linear(self, weight: str) -> Callable[..., Tensor]:
         """The linear map of the parameter of this name: of (rows, matrix, bias or None)."""
-        return rounded_linear if weight in self._rounding else nn.functional.linear
+        return LINEAR[self._rounding[weight]] if weight in self._rounding else nn.functional.linear
 
     def function(self, graph: Graph) -> Callable[..., Any]:
         """The graph as a function of its inputs in order, to a tuple of its outputs; it has no parameters."""
@@ -93,6 +98,24 @@ def rounded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     product = nn.functional.linear((x / step).round(), weight) * step
     return product if bias is None else product + bias
 
+
+def half_linear(dtype: torch.dtype) -> Callable[..., Tensor]:
+    """The linear map whose factors and product are rounded to 16 bits; sums are in float32, and so is the bias."""
+
+    def apply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        product = nn.functional.linear(x.to(dtype).float(), weight.to(dtype).float()).to(dtype).float()
+        return product if bias is None else product + bias
+
+    return apply
+
+
+LINEAR: Mapping[Precision, Callable[..., Tensor]] = {
+    "float16": half_linear(torch.float16),
+    "bfloat16": half_linear(torch.bfloat16),
+    "int8": rounded_linear,
+    "int4": rounded_linear,
+}
+"""The linear map of a weight in these numbers, where the engine's product rounds what it is given."""
 
 _TINY = 1e-30
 """Stands for the largest number of a row of zeros."""

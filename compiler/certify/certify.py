@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from xformc import __version__
 from xformc.compiler.backends.initializers import MODEL, read_parameters, read_precisions
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.certify.certificate import Certificate, Stage
+from xformc.compiler.certify.certificate import Certificate, Measured, Stage
 from xformc.compiler.certify.rounded import agreement, product_stages
 from xformc.compiler.certify.rounded_results import result_stages
 from xformc.compiler.certify.stages import STAGES
@@ -41,7 +41,10 @@ def certify(subject: Subject, progress: Callable[[str], None], original: TorchMo
         stages.append(stage)
         if not stage.passed:
             break
-    measured = () if original is None or not stages[-1].passed else (agreement(subject, original),)
+    measured: tuple[Measured, ...] = ()
+    if original is not None and stages[-1].passed:
+        with subject.runnable() as runnable:
+            measured = (agreement(runnable, original),)
     versions = {
         "xformc": __version__,
         "torch": torch.__version__,
@@ -62,8 +65,9 @@ def _stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage
         for stage in stages(exact, progress):
             yield replace(stage, what=f"{stage.what}; products in float32")
     progress("certify: products")
-    yield from product_stages(subject)
-    yield from result_stages(subject, progress)
+    with subject.runnable() as runnable:
+        yield from product_stages(runnable)
+        yield from result_stages(runnable, progress)
 
 
 def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None) -> Certificate:

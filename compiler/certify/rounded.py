@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xformc.compiler.backends.torch import rounded_linear
+from xformc.compiler.backends.torch import LINEAR
 from xformc.compiler.certify.certificate import Measured, Stage
 from xformc.compiler.certify.locate import difference
 from xformc.compiler.certify.probes import make_probes
@@ -32,6 +32,9 @@ NOISE = 4.0
 ROWS = 48
 """The most rows that a product is tried on."""
 
+HALVES = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""How far neighbouring numbers of 16 bits are apart, relative to them."""
+
 _ANY = Initial("constant", 0.0)
 
 
@@ -47,10 +50,14 @@ def product_stages(subject: Subject) -> Iterator[Stage]:
     if int8:
         what = f"{len(int8)} products with int8 and their definition"
         yield Stage("int8", what, max(int8), BOUND)
-    int4 = [_part(item) for item in found if item.precision == "int4"]
+    int4 = [_part(item, item.exact) for item in found if item.precision == "int4"]
     if int4:
         what = f"{len(int4)} products with int4, as a part of how far 8-bit steps may move them"
         yield Stage("int4", what, max(int4), 1.0)
+    halves = [item for item in found if item.precision in HALVES]
+    if halves:
+        what = f"{len(halves)} products in 16 bits, as a part of a unit in the last place of the definition's"
+        yield Stage("half", what, max(_part(item, item.rounded) for item in halves), 1.0)
 
 
 def agreement(subject: Subject, original: Any) -> Measured:
@@ -68,7 +75,8 @@ def agreement(subject: Subject, original: Any) -> Measured:
 class _Product:
     """The product with one weight: what the engine's operators give [rows, new] and what it should be.
 
-    `reach`: how far rounding each factor by half a step of 1 / 127 of its row's largest number may move each result.
+    `reach`: how far rounding each factor by half a step of 1 / 127 of its row's largest number may move each result; in
+    16 bits, how far the next number is.
     """
 
     precision: str
@@ -78,9 +86,10 @@ class _Product:
     reach: NDArray[np.float32]
 
 
-def _part(item: _Product) -> float:
+def _part(item: _Product, wanted: NDArray[np.float32]) -> float:
+    """How far the product is from what is wanted, as a part of its reach and of what float32 rounds."""
     rounding = BOUND * max(1.0, float(np.abs(item.exact).max(initial=0)))
-    return float((np.abs(item.found - item.exact) / (item.reach + rounding)).max(initial=0))
+    return float((np.abs(item.found - wanted) / (item.reach + rounding)).max(initial=0))
 
 
 def _products(subject: Subject) -> Iterator[_Product]:
@@ -97,11 +106,15 @@ def _products(subject: Subject) -> Iterator[_Product]:
         weight, *bias = (torch.tensor(values[value.name]) for value in _parameters(subject.compiled.graph, node))
         matrix = weight.reshape(-1, x.shape[1])
         offset = bias[0].flatten() if bias else None
-        reach = torch.nn.functional.linear(x.abs().amax(1, keepdim=True).expand_as(x), matrix.abs()) / 254
+        precision = subject.approximate[node.inputs[1].name]
+        if precision in HALVES:
+            reach = torch.nn.functional.linear(x, matrix).abs() * HALVES[precision]
+        else:
+            reach = torch.nn.functional.linear(x.abs().amax(1, keepdim=True).expand_as(x), matrix.abs()) / 254
         yield _Product(
-            subject.approximate[node.inputs[1].name],
+            precision,
             found.reshape(len(x), -1),
-            rounded_linear(x, matrix, offset).numpy(),
+            LINEAR[precision](x, matrix, offset).numpy(),
             torch.nn.functional.linear(x, matrix, offset).numpy(),
             reach.numpy(),
         )

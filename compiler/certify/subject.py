@@ -33,11 +33,20 @@ Feeds = Mapping[str, NDArray[Any]]
 """The inputs of a graph by name: batch first, padded."""
 
 
+_ROUNDING: Mapping[Target, Sequence[Precision]] = {
+    "portable": ("int8",),
+    "cuda": ("float16", "bfloat16"),
+    "tensorrt": ("float16", "bfloat16"),
+}
+"""Of which weights the products round what they are given, by target; of others those of integers."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """The parts that must agree. `engine` is the folder with the model under test, for `target`.
 
-    `module` has the weights as the engine stores them, and `precision` says in which numbers it does so.
+    `module` has the weights as the engine stores them, and `precision` says in which numbers it does so. `emulated`:
+    the models are those that ONNX Runtime can run on a processor, see `OnnxEmitter`.
     """
 
     compiled: Compiled
@@ -45,11 +54,12 @@ class Subject:
     engine: Path
     target: Target
     precision: Mapping[str, Precision] = field(default_factory=dict[str, Precision])
+    emulated: bool = False
 
     @property
     def approximate(self) -> dict[str, Precision]:
         """The weights whose products round what they are given, too."""
-        rounding = ("int8",) if self.target == "portable" else ("int8", "int4")
+        rounding = _ROUNDING.get(self.target, ("int8", "int4"))
         return {name: precision for name, precision in self.precision.items() if precision in rounding}
 
     @cached_property
@@ -62,11 +72,29 @@ class Subject:
     @contextmanager
     def exact(self) -> Generator["Subject"]:
         """The same with an engine of its own, until the end, that has the same weights in float32."""
-        with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
-            exact = replace(self, engine=Path(name), precision={})
-            initializers = exact.initializers()
-            save_models(emit_engine(self.compiled, initializers, self.target), initializers, exact.engine)
+        with self._written(precision={}) as exact:
             yield exact
+
+    @contextmanager
+    def runnable(self) -> Generator["Subject"]:
+        """The same, with products in 16 bits emulated, until the end.
+
+        On a processor ONNX Runtime has no such products in bfloat16, and in float16 it adds up in float16, too.
+        """
+        if self.target not in FIXED_TARGETS or not self.approximate:
+            yield self
+            return
+        with self._written(emulated=True) as emulated:
+            yield emulated
+
+    @contextmanager
+    def _written(self, **changes: Any) -> Generator["Subject"]:
+        """The same but for these changes, with an engine of its own."""
+        with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
+            changed = replace(self, engine=Path(name), **changes)
+            initializers = changed.initializers()
+            save_models(emit_engine(self.compiled, initializers, self.target), initializers, changed.engine)
+            yield changed
 
     @cached_property
     def session(self) -> Session:
@@ -123,7 +151,7 @@ class Subject:
     def initializers(self) -> Initializers:
         """The module's parameters, for another model."""
         arrays = {name: value.numpy() for name, value in self.module.state_dict().items()}
-        return Initializers(arrays, self.precision)
+        return Initializers(arrays, self.precision, emulated=self.emulated)
 
     def _tensors(self, feeds: Feeds) -> list[torch.Tensor]:
         return [torch.tensor(feeds[value.name]) for value in self.module.graph.inputs]

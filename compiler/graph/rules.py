@@ -79,9 +79,15 @@ Turn = tuple[str, list[str], list[tuple[Type, str]]]
 
 
 class OnnxEmitter(Protocol):
-    """What a `to_onnx` rule may use to write ONNX nodes; results are names of ONNX values."""
+    """What a `to_onnx` rule may use to write ONNX nodes; results are names of ONNX values.
+
+    fused: with ONNX Runtime's own operators. typed: products are computed in the numbers of their weights. emulated:
+    such products in float32, of rounded factors and rounded again, where there are no operators for these numbers.
+    """
 
     fused: bool
+    typed: bool
+    emulated: bool
 
     def op(self, kind: str, *inputs: Operand, domain: str = "", **attributes: Any) -> str:
         """Write one node with one output."""

@@ -2,6 +2,9 @@
 
 int8 rounds the factor, too, each row by its own largest number, so that no row depends on another. 16-bit weights only
 save space: they are made float32 when the model is loaded.
+
+On GPUs a product is computed in the numbers that a model's types say. There 16-bit weights are multiplied with 16-bit
+factors, to 16-bit results; integers are restored as they are read, and only save memory, which is what limits a step.
 """
 
 from collections.abc import Callable
@@ -9,7 +12,7 @@ from collections.abc import Callable
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.graph.rules import OnnxEmitter
 
-FLOAT, UINT8 = 1, 2
+FLOAT, UINT8, FLOAT16, BFLOAT16 = 1, 2, 10, 16
 """ONNX's numbers for these types."""
 
 BLOCK = 32
@@ -24,12 +27,14 @@ Product = Callable[[OnnxEmitter, str, str, int, int, list[str]], str]
 
 def emit_product(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
     """`rows [.., width] * weight^T + bias` as [rows, new]; `bias` has one name or none, rows are a matrix."""
-    return _PRODUCTS[onnx.precision_of(weight)](onnx, rows, weight, new, width, bias)
+    products = _TYPED_PRODUCTS if onnx.typed else _PRODUCTS
+    return products[onnx.precision_of(weight)](onnx, rows, weight, new, width, bias)
 
 
 def emit_rows(onnx: OnnxEmitter, ids: str, table: str, new: int, width: int) -> str:
     """The rows of a table [new, width] that is stored rounded: [.., width] for ids [..]."""
-    return _ROWS[onnx.precision_of(table)](onnx, ids, table, new, width)
+    rows = _TYPED_ROWS if onnx.typed else _ROWS
+    return rows[onnx.precision_of(table)](onnx, ids, table, new, width)
 
 
 def _exact(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
@@ -102,6 +107,52 @@ _PRODUCTS: dict[Precision, Product] = {
 }
 
 
+def _half(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
+    """Both factors and the result in 16 bits; the bias is added in float32."""
+    name, _ = onnx.stored(weight, new, width)
+    dtype = _HALVES[onnx.precision_of(weight)]
+    narrow = onnx.once(f"{dtype} {rows}", lambda: onnx.op("Cast", rows, to=dtype))
+    if onnx.emulated:
+        wide = onnx.once(f"float32 {name}", lambda: onnx.op("Cast", name, to=FLOAT))
+        exact = onnx.op("Gemm", onnx.op("Cast", narrow, to=FLOAT), wide, transB=1)
+        product = onnx.op("Cast", exact, to=dtype)
+    else:
+        product = onnx.op("Gemm", narrow, name, transB=1)
+    result = onnx.op("Cast", product, to=FLOAT)
+    return onnx.op("Add", result, *bias) if bias else result
+
+
+_HALVES: dict[Precision, int] = {"float16": FLOAT16, "bfloat16": BFLOAT16}
+
+
+def _read(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
+    """The product in float32 with integers that are restored where they are read."""
+    return onnx.op("Gemm", rows, _readable(onnx, weight, new, width), *bias, transB=1)
+
+
+def _read_rows(onnx: OnnxEmitter, ids: str, table: str, new: int, width: int) -> str:
+    """Rows of a restored table: TensorRT takes stored integers as factors alone."""
+    return onnx.op("Gather", _readable(onnx, table, new, width), ids, axis=0)
+
+
+def _readable(onnx: OnnxEmitter, weight: str, new: int, width: int) -> str:
+    """A matrix of integers in float32, beside what reads it, so that a builder may do both at once."""
+    name, scale = onnx.stored(weight, new, width)
+    assert scale is not None
+    axis, block = (1, BLOCK) if onnx.precision_of(weight) == "int4" else (0, 0)
+    return onnx.once(f"read {name}", lambda: onnx.op("DequantizeLinear", name, scale, axis=axis, block_size=block))
+
+
+_TYPED_PRODUCTS: dict[Precision, Product] = {
+    "float32": _exact,
+    "float16": _half,
+    "bfloat16": _half,
+    "int8": _read,
+    "int4": _read,
+}
+"""The products of models for GPUs."""
+
+
 def _exact_rows(onnx: OnnxEmitter, ids: str, table: str, new: int, width: int) -> str:
     return onnx.op("Gather", table, ids, axis=0)
 
@@ -140,3 +191,6 @@ _ROWS: dict[Precision, Callable[[OnnxEmitter, str, str, int, int], str]] = {
     "int8": _byte_rows,
     "int4": _nibble_rows,
 }
+
+_TYPED_ROWS = {**_ROWS, "int8": _read_rows, "int4": _read_rows}
+"""Looking up in models for GPUs."""
