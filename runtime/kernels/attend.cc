@@ -17,14 +17,14 @@ struct Attend {
     Ort::KernelContext context(raw);
     const Tensor query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2));
     const Queries queries(context, attributes, query, value.depth());
-    const int64_t count = key.shape.at(0), keys = key.shape.at(1), rows = count * keys * queries.shared;
-    const bool* mask = optional_input<bool>(context, 3, count * keys, "the mask's axes do not fit the key's");
+    const int64_t count = key.shape.at(0), keys = key.shape.at(1), rows = times(times(count, keys), queries.shared);
+    const bool* mask = optional_input<bool>(context, 3, times(count, keys), "the mask's axes do not fit the key's");
     const Slots slots(context, 4, queries.batch, count);
     const Bias bias(context, 5, queries, keys);
     require(keys > 0, "there are no keys to attend to");
     require(key.depth() == query.depth(), "query and key differ in depth");
-    require(key.size() == rows * key.depth(), "the key's axes do not fit `shared`");
-    require(value.size() == rows * value.depth(), "the value's axes do not fit the key's");
+    require(key.size() == times(rows, key.depth()), "the key's axes do not fit `shared`");
+    require(value.size() == times(rows, value.depth()), "the value's axes do not fit the key's");
 
     std::vector<int64_t> every(static_cast<size_t>(keys));
     std::iota(every.begin(), every.end(), 0);

@@ -12,7 +12,8 @@ struct CacheView {
   CacheView(const Ort::ConstValue& value, int64_t shared_, int64_t depth_)
       : shape(shape_of(value)), shared(shared_), depth(depth_),
         data(const_cast<float*>(value.GetTensorData<float>())) {
-    require(shape.size() == 4 && shape[3] == shared * depth, "the cache's depth does not fit the key's or value's");
+    require(shape.size() == 4 && shape[3] == times(shared, depth),
+            "the cache's depth does not fit the key's or value's");
     require(is_cache(data, shape), "a cache must be a buffer of Cache, with room for this position");
   }
 
@@ -88,11 +89,11 @@ struct AttendCached {
     const Queries queries(context, attributes, query, value.depth());
     const Slots slots(context, 7, queries.batch, keys.shape[0]);
     require(slots.differ(queries.batch), "two sentences have the same slot");
-    const int64_t beam = keys.beam(), newest = queries.batch * beam * queries.shared;
+    const int64_t beam = keys.beam(), newest = times(times(queries.batch, beam), queries.shared);
     require(queries.rows == beam || queries.batch == 0, "the cache was made for another number of hypotheses");
     require(std::equal(keys.shape.begin(), keys.shape.begin() + 3, values.shape.begin()), "the caches differ in shape");
-    require(key.depth() == query.depth() && key.size() == newest * key.depth(), "the key's axes do not fit");
-    require(value.size() == newest * value.depth(), "the value's axes do not fit");
+    require(key.depth() == query.depth() && key.size() == times(newest, key.depth()), "the key's axes do not fit");
+    require(value.size() == times(newest, value.depth()), "the value's axes do not fit");
     require(position >= 0 && position < keys.capacity(), "the cache is full");
     const int64_t* ancestors = optional_input<int64_t>(context, 6, queries.batch * beam * position,
                                                        "there must be one ancestor for each position before");

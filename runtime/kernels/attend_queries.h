@@ -9,7 +9,7 @@
 
 namespace xformc {
 
-constexpr int64_t FEW_PRODUCTS = 1 << 17;  // fewer multiplications than this take less time than waking a thread
+constexpr int64_t FEW_PRODUCTS = 1 << 16;  // fewer, with keys or values, take less time than waking a thread
 constexpr int64_t ENOUGH_CHUNKS = 8;       // few sentences are split into so many chunks of heads, or one each
 
 struct AttendAttributes {
@@ -123,8 +123,9 @@ class Bias {
 // Calls each(sentence, first head, end of heads) for all heads of all sentences, in parallel if that pays.
 template <typename Each>
 void for_each_head(Ort::KernelContext& context, const Queries& queries, int64_t keys, const Each& each) {
-  const int64_t units = queries.batch * queries.shared;
-  const int64_t products = units * queries.rows * queries.repeated * keys * (queries.depth + queries.value_depth);
+  const int64_t units = times(queries.batch, queries.shared);
+  const int64_t weights = times(times(times(units, queries.rows), queries.repeated), keys);
+  const int64_t products = times(weights, std::max(queries.depth, queries.value_depth));
   if (products == 0) return;
   const int64_t chunks = products < FEW_PRODUCTS ? 1 : std::min(units, std::max(ENOUGH_CHUNKS, queries.batch));
   parallel(context, static_cast<size_t>(chunks), [&](size_t i) {

@@ -14,12 +14,6 @@ namespace xformc {
 
 using Shape = std::vector<int64_t>;
 
-inline int64_t product(const Shape& shape, size_t first, size_t last) {
-  int64_t result = 1;
-  for (size_t i = first; i < last; ++i) result *= shape[i];
-  return result;
-}
-
 inline Shape shape_of(const Ort::ConstValue& value) { return value.GetTensorTypeAndShapeInfo().GetShape(); }
 
 // Runs work(i) for i in 0..count-1 on ONNX Runtime's own threads, in any order; a thread that is done takes the next i.
@@ -39,6 +33,19 @@ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline void require(bool condition, const char* message) {
   if (!condition) fail(message);
+}
+
+// a * b; an exception where it is no int64: attributes may be any number, and an empty tensor may have any axes.
+inline int64_t times(int64_t a, int64_t b) {
+  int64_t result = 0;
+  require(!__builtin_mul_overflow(a, b, &result), "the sizes are too large");
+  return result;
+}
+
+inline int64_t product(const Shape& shape, size_t first, size_t last) {
+  int64_t result = 1;
+  for (size_t i = first; i < last; ++i) result = times(result, shape[i]);
+  return result;
 }
 
 // The only number of an input.

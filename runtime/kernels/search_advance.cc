@@ -24,11 +24,12 @@ struct Inputs {
     batch = shape.at(0);
     length = shape.back();
     for (size_t i : {4, 5, 14}) check(i, {batch});
-    for (size_t i : {6, 7, 8}) check(i, {batch, 2 * width});
+    for (size_t i : {6, 7, 8}) check(i, {batch, times(2, width)});
     for (size_t i : {9, 11}) check(i, {batch, width, length});
     for (size_t i : {12, 13}) check(i, {batch, width});
     check(10, {batch, width, position});
-    for (int64_t i = 0; i < batch * 2 * width; ++i) require(parents[i] >= 0 && parents[i] < width, "no such parent");
+    const int64_t candidates = times(batch, 2 * width);
+    for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < width, "no such parent");
   }
 
   const int64_t* ids(size_t index) const { return context.GetInput(index).GetTensorData<int64_t>(); }

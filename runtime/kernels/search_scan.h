@@ -68,13 +68,15 @@ class Scan {
 class Continuations {
  public:
   // `scores` [batch, beam] is the input 1, the width the input 2.
-  Continuations(const Ort::KernelContext& context, int64_t vocabulary) : count(2 * single<int64_t>(context, 2)) {
+  Continuations(const Ort::KernelContext& context, int64_t vocabulary) {
+    const auto width = single<int64_t>(context, 2);
+    require(width >= 1, "the beam's width must be at least 1");
+    count = times(2, width);
     const Ort::ConstValue scores = context.GetInput(1);
     const Shape shape = shape_of(scores);
     require(shape.size() == 2, "logits and scores do not fit");
     batch = shape[0];
     beam = shape[1];
-    require(count >= 2, "the beam's width must be at least 1");
     require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
     before_ = scores.GetTensorData<float>();
     scores_ = context.GetOutput(0, {batch, count}).GetTensorMutableData<float>();
@@ -82,7 +84,7 @@ class Continuations {
     parents_ = context.GetOutput(2, {batch, count}).GetTensorMutableData<int64_t>();
   }
 
-  int64_t rows() const { return batch * beam; }
+  int64_t rows() const { return times(batch, beam); }
 
   // Writes those of a sentence whose rows were looked at.
   void choose(const Scan& scan, int64_t sentence) const {

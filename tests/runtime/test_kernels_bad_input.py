@@ -137,6 +137,19 @@ def test_the_search_needs_one_width(search: Callable[[Array], None]) -> None:
             search(np.array([wrong]))
 
 
+def test_sizes_that_no_number_holds_are_refused() -> None:
+    """Attributes are any numbers, and a tensor without elements has any axes: no product of them is taken unseen."""
+    huge, none = {"scale": 1.0, "shared": 2**62, "repeated": 1}, zeros(4, 0, 1, 1, 8)
+    for search in (candidates, advance):
+        with pytest.raises(Exception, match="the sizes are too large"):
+            search(np.array([2**62]))
+    with pytest.raises(Exception, match="the sizes are too large"):
+        run_node("Attend", [none, zeros(4, 7, 1, 8), zeros(4, 7, 1, 8)], [FLOAT], rank=2, causal=0, **huge)
+    caches = [new_cache(4, 5, 0, 16)] * 2
+    with pytest.raises(Exception, match="the sizes are too large"):
+        run_node("AttendCached", [none, *[zeros(4, 0, 1, 8)] * 2, *caches, np.array(1)], [FLOAT], window=0, **huge)
+
+
 @pytest.mark.parametrize("sizes", [[-1], [2, -3], [2**62, 2**62]])
 def test_a_cache_cannot_have_such_sizes(sizes: list[int]) -> None:
     with pytest.raises(Exception, match=r"(?i)size|dim|shape|alloc|overflow"):
