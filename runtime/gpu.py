@@ -72,9 +72,10 @@ def _without_cuda() -> str:
 
 def _with_cuda() -> str:
     installed = _version("onnxruntime-gpu")
+    over = "pip install --force-reinstall --no-deps onnxruntime-gpu"
     if installed:
-        return f"put the other one back: pip install --force-reinstall --no-deps onnxruntime-gpu=={installed}"
-    return "install the other one: pip install 'xformc[gpu]'"
+        return f"put the other one back: {over}=={installed}"
+    return f"install the other one over it: pip install 'xformc[gpu]' && {over}"
 
 
 def _version(package: str) -> str | None:
