@@ -1,0 +1,206 @@
+"""Models for TensorRT: a builder that needs no GPU takes them, of every spec; profiles, and what builders refuse."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.small_specs import names, small
+from tests.task_specs import SPECS, write_task
+from xformc.compiler.backends.initializers import Initializers, save_models
+from xformc.compiler.backends.plans import PlanOptions, places_of
+from xformc.compiler.backends.profiles import Tensor, derive_profile, fit_batch, parse_profile
+from xformc.compiler.backends.tensorrt import Builder, Network, installed_builders, open_builder
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.build import Rounding, build_engine
+from xformc.compiler.graph.precision import Precision
+from xformc.compiler.pipeline import compile_engine, emit_engine
+from xformc.compiler.spec import Spec
+from xformc.errors import UserError
+from xformc.runtime.formats import read_manifest
+from xformc.runtime.manifest import MODEL_NAME, PREPARE_NAME, STEP_NAME, Input, SampleOptions, SearchOptions
+from xformc.runtime.plans import Device, Plan, check_plan
+
+SIZES = {"batch": (1, 2, 4), "beam": (1, 4, 4), "source": (1, 8, 16), "room": (1, 8, 16)}
+QUICK = "batch=1:2:4,room=1:8:16"
+
+
+@pytest.fixture(scope="module")
+def builder() -> Builder:
+    if "tensorrt_rtx" not in installed_builders():
+        pytest.skip("tensorrt_rtx is not installed: pip install 'xformc[tensorrt-rtx]'")
+    return open_builder("tensorrt_rtx")
+
+
+def networks(spec: Spec, folder: Path, builder: Builder, precision: Precision = "float32") -> dict[str, Network]:
+    """The models of a spec with fresh weights, parsed."""
+    compiled = compile_engine(spec, "tensorrt")
+    arrays = {name: value.numpy() for name, value in TorchModule(compiled.graph).state_dict().items()}
+    weights = Initializers(arrays, spec.precisions(precision))
+    models = emit_engine(compiled, weights, "tensorrt")
+    save_models(models, weights, folder)
+    decoder = compiled.steps
+    places = places_of([compiled.graph, *([] if decoder is None else [decoder.prepare, decoder.step])])
+    return {name: Network(builder, folder / name, places) for name in models}
+
+
+def sizes(network: Network) -> dict[str, tuple[int, int, int]]:
+    """Small ranges for every axis of the network's inputs."""
+    axes = {axis for item in network.inputs.values() for axis in item.axes if isinstance(axis, str)}
+    return {axis: SIZES.get(axis, (1, 8, 16)) for axis in axes}
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_spec_is_built(name: str, tmp_path: Path, builder: Builder) -> None:
+    made = networks(small(name, tmp_path), tmp_path, builder)
+    part = made.get(STEP_NAME, made[MODEL_NAME])
+    assert len(part.build(sizes(part), effort=0)) > 1000
+    assert (PREPARE_NAME in made) == (STEP_NAME in made)
+
+
+@pytest.mark.parametrize("task", SPECS)
+def test_every_kind_of_input_is_built(task: str, tmp_path: Path, builder: Builder) -> None:
+    for network in networks(write_task(tmp_path, task), tmp_path, builder).values():
+        assert network.build(sizes(network), effort=0)
+
+
+@pytest.mark.parametrize("name", ["transformer_base", "gpt", "linear_attention"])
+def test_a_whole_search_is_built(name: str, tmp_path: Path, builder: Builder) -> None:
+    network = networks(small(name, tmp_path), tmp_path, builder)[MODEL_NAME]
+    assert network.build({**sizes(network), "beam": (4, 4, 4)}, effort=0)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "int8", "int4"])
+def test_each_precision_is_built_in_its_own_numbers(
+    tiny_spec: Spec, tmp_path: Path, builder: Builder, precision: Precision
+) -> None:
+    step = networks(tiny_spec, tmp_path, builder, precision)[STEP_NAME]
+    assert step.build(sizes(step), effort=0)
+    kinds = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "INT8", "int4": "INT4"}
+    stored = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / STEP_NAME).graph.initializer}
+    assert stored["decoder/0/feed_forward/inner/weight"] == TensorProto.DataType.Value(kinds[precision])
+
+
+def test_an_engine_has_its_plans_and_says_what_they_are(tiny_spec: Spec, tmp_path: Path, builder: Builder) -> None:
+    options = PlanOptions(f"{QUICK},source=1:8:16", "tensorrt_rtx", effort=0)
+    certificate = build_engine(
+        tiny_spec, None, None, "tensorrt", tmp_path / "engine", rounding=Rounding("float16"), plans=options
+    )
+    assert certificate.passed
+    plans = read_manifest(tmp_path / "engine").plans
+    assert sorted(plans) == ["model.plan", "prepare.plan", "step.plan"]
+    assert all((tmp_path / "engine" / name).stat().st_size > 1000 for name in plans)
+    step = plans["step.plan"]
+    assert (step.builder, step.version, step.device) == ("tensorrt_rtx", builder.version, None)
+    assert step.profile["room"] == (1, 8, 16) and plans["model.plan"].profile["beam"] == (4, 4, 4)
+    assert step.precision == "float16"
+
+
+def test_a_refused_operator_is_named_with_its_place_in_the_spec(tmp_path: Path, builder: Builder) -> None:
+    node = helper.make_node("BitwiseXor", ["x", "x"], ["y"], name="decoder/0/mask:BitwiseXor.1")
+    info = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch"]) for name in ("x", "y")]
+    graph = helper.make_graph([node], "g", info[:1], info[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(UserError, match="refuses the operator BitwiseXor of decoder/0/mask") as caught:
+        Network(builder, tmp_path / "model.onnx", {"decoder/0/mask": "model.yaml:7:3"})
+    assert caught.value.place == "model.yaml:7:3"
+
+
+def test_what_cannot_be_built_is_named_with_its_place(tmp_path: Path, builder: Builder) -> None:
+    node = helper.make_node("TopK", ["x", "k"], ["y", "i"], name="decoder/best:TopK.1")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 5000])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4000])
+    graph = helper.make_graph([node], "g", [x], [y], [helper.make_tensor("k", TensorProto.INT64, [1], [4000])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), tmp_path / "m.onnx")
+    network = Network(builder, tmp_path / "m.onnx", {"decoder/best": "model.yaml:9:3"})
+    with pytest.raises(UserError, match=r"model.yaml:9:3: .* cannot build m.onnx of decoder/best: .*K exceeds"):
+        network.build(SIZES, effort=0)
+
+
+def test_a_builder_that_is_missing_is_one_line_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xformc.compiler.backends.tensorrt.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="tensorrt and tensorrt_rtx: not installed") as caught:
+        open_builder()
+    assert caught.value.hint == "pip install 'xformc[tensorrt]' or pip install 'xformc[tensorrt-rtx]'"
+    with pytest.raises(UserError, match="tensorrt_rtx: not installed"):
+        open_builder("tensorrt_rtx")
+
+
+TEXT = Input("tokens", vocabulary=100)
+SEARCH = SearchOptions(4, 1, 0.6, 1.5, 20)
+
+
+def test_the_profile_of_a_translation_follows_from_its_spec() -> None:
+    profile = derive_profile("translation", {"source": TEXT, "target": TEXT}, SEARCH, 256)
+    assert profile == {"batch": (1, 32, 128), "source": (1, 32, 256), "beam": (1, 4, 4), "room": (1, 68, 404)}
+
+
+def test_declared_lengths_bound_the_profile() -> None:
+    inputs = {"source": replace(TEXT, longest=20), "target": replace(TEXT, longest=30)}
+    profile = derive_profile("translation", inputs, SEARCH, 256)
+    assert profile["source"] == (1, 20, 20) and profile["room"] == (1, 30, 30)
+
+
+def test_the_profiles_of_other_tasks_have_their_own_axes() -> None:
+    sampling = derive_profile("language_model", {"text": TEXT}, SampleOptions(1.0, 0, 1.0, 50), 200)
+    assert sampling == {"batch": (1, 32, 128), "room": (1, 82, 250)}
+    inputs = {"words": TEXT, "links": Input("edges", of="words"), "image": Input("values", axes={"height": 3})}
+    assert derive_profile("tagging", inputs, None, 64) == {"batch": (1, 32, 128), "words": (1, 32, 64)}
+
+
+def test_a_profile_that_the_user_gives_replaces_axes() -> None:
+    assert parse_profile("batch=1:2:4, room=64", SIZES) == {**SIZES, "batch": (1, 2, 4), "room": (64, 64, 64)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batch", "'batch' is not AXIS=LEAST:OFTEN:MOST"),
+        ("depth=1:2:3", "there is no axis 'depth'\nhint: the axes are batch, beam, source, room"),
+        ("room=4:2:8", "does not go up"),
+        ("room=0:2:8", "does not go up"),
+    ],
+)
+def test_a_profile_that_cannot_be_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_profile(text, SIZES)
+    assert message in str(caught.value)
+
+
+def test_the_batch_is_halved_until_states_fit() -> None:
+    cache = Tensor(("batch", "beam", 8, "room", 64), 4)
+    profile = {"batch": (1, 32, 128), "beam": (1, 4, 4), "room": (1, 64, 256)}
+    row = 4 * 8 * 256 * 64 * 4
+    assert fit_batch(profile, [cache], 4 * 128 * row)["batch"] == (1, 32, 128)
+    assert fit_batch(profile, [cache], 4 * 127 * row)["batch"] == (1, 32, 64)
+    assert fit_batch(profile, [cache], 4 * 16 * row)["batch"] == (1, 16, 16)
+    with pytest.raises(UserError, match="do not fit in half of"):
+        fit_batch(profile, [cache], 3 * row)
+
+
+PLAN = Plan("tensorrt", "10.1", "NVIDIA L4", "8.9", "float16", SIZES)
+
+
+@pytest.mark.parametrize(
+    ("version", "device", "message"),
+    [
+        ("10.2", Device("NVIDIA L4", "8.9", 1), "built by tensorrt 10.1, and 10.2 is installed"),
+        (
+            "10.1",
+            Device("NVIDIA A10", "8.6", 1),
+            r"built for NVIDIA L4 \(compute capability 8.9\), and the GPU is NVIDIA",
+        ),
+        ("10.1", None, "and there is no GPU"),
+    ],
+)
+def test_a_plan_for_another_machine_says_what_to_rebuild(version: str, device: Device | None, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_plan(PLAN, version, device, "engine/step.plan")
+
+
+def test_a_plan_fits_the_machine_that_it_is_for() -> None:
+    check_plan(PLAN, "10.1", Device("NVIDIA L40", "8.9", 1), "engine/step.plan")
+    check_plan(replace(PLAN, device=None, capability=None), "10.1", None, "engine/step.plan")
