@@ -19,7 +19,12 @@ from xformc.runtime.manifest import FIXED_TARGETS, Target
 assert ops, "importing the ops fills the rule tables"
 
 OPSET = 23
-DTYPES: dict[DType, int] = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
+DTYPES: dict[DType, int] = {
+    "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+}
 
 
 _NUMPY = {bool: np.bool_, int: np.int64, float: np.float32}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-DType = Literal["float32", "int64", "bool"]
+DType = Literal["float32", "float16", "int64", "bool"]
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,13 @@ class AttendCached(Op):
     biased: bool
 
 
+@dataclass(frozen=True)
+class Narrow(Op):
+    """The nearest float16 of each number; the largest where that would be infinite."""
+
+    kind: ClassVar[str] = "narrow"
+
+
 @types.rule(Project)
 def _project_types(op: Project, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     x, parts = inputs[0], inputs[op.before :]
@@ -168,6 +175,16 @@ def _embed_onnx(op: Embed, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
     arguments = [inputs[0], packed, *([scale] if scale else [])]
     precision = onnx.precision_of(table.name)
     return (onnx.op("Embed", *arguments, domain=DOMAIN, precision=precision, width=width, factor=op.factor),)
+
+
+@types.rule(Narrow)
+def _narrow_types(_: Narrow, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    return (Type("float16", inputs[0].axes),)
+
+
+@to_onnx.rule(Narrow)
+def _narrow_onnx(_: Narrow, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("Narrow", inputs[0], domain=DOMAIN),)
 
 
 def _attend_types(op: Attend | AttendCached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:

@@ -15,7 +15,7 @@ from xformc.compiler.graph.graph import Graph, GraphBuilder, Node, Value, copy_n
 from xformc.compiler.ops.attention import Attention
 from xformc.compiler.ops.elementwise import Add, Scale, Unary
 from xformc.compiler.ops.embedding import Embedding
-from xformc.compiler.ops.kernels import ACTIVATIONS, Attend, AttendCached, Embed, Project
+from xformc.compiler.ops.kernels import ACTIVATIONS, Attend, AttendCached, Embed, Narrow, Project
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
@@ -38,8 +38,16 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     """The decoder with kernels where there are some; what only they need is its `resident`."""
     decoder = tabulate(decoder)
     packable = _packable([decoder.prepare, decoder.step], precision_of)
-    prepare = _Lowering(decoder.prepare, packable, precision_of).run()
-    lowering = _Lowering(decoder.step, packable, precision_of, cached=_cached(decoder), slotted=_slotted(decoder))
+    slotted = _slotted(decoder)
+    narrowed = _narrowed(decoder, slotted, precision_of)
+    made = zip(decoder.constants, decoder.prepare.outputs, strict=False)
+    outputs = frozenset(value.name for constant, value in made if constant.name in narrowed)
+    prepare = _Lowering(decoder.prepare, packable, precision_of, narrowed=outputs).run()
+    cached = [
+        replace(item, narrow=all(_rounded(node.inputs[1], decoder.step, precision_of) for node in item.appends))
+        for item in _cached(decoder)
+    ]
+    lowering = _Lowering(decoder.step, packable, precision_of, cached=cached, slotted=slotted, narrowed=narrowed)
     step = lowering.run()
     kept = {value.name: value for value in step.inputs}
     moving = [state for state in decoder.states if state.past.name not in lowering.in_place]
@@ -84,7 +92,10 @@ def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[s
 
 @dataclass(frozen=True)
 class _Cached:
-    """An attention of a step, the nodes that append to its two caches, its rows, and the heads that keys have."""
+    """An attention of a step, the nodes that append to its two caches, its rows, and the heads that keys have.
+
+    With `narrow` its caches hold float16.
+    """
 
     node: Node
     keys: Node
@@ -92,6 +103,11 @@ class _Cached:
     window: int | None
     rows: tuple[str, ...]
     shared: tuple[str, ...]
+    narrow: bool = False
+
+    @property
+    def appends(self) -> tuple[Node, Node]:
+        return self.keys, self.values
 
     @property
     def caches(self) -> tuple[Value, Value]:
@@ -166,9 +182,40 @@ def _slotted(decoder: Decoder) -> frozenset[str]:
     uses = Counter(value.name for node in decoder.step.nodes for value in node.inputs)
     attended = Counter(name for names in memories for name in names)
     found = {value.name for value in decoder.constants if 0 < uses[value.name] == attended[value.name]}
-    while strange := [names for names in memories if names & found and not names <= found]:
+    return _whole(memories, found)
+
+
+def _whole(groups: list[set[str]], found: set[str]) -> frozenset[str]:
+    """What was found, without the groups of which not everything was."""
+    while strange := [names for names in groups if names & found and not names <= found]:
         found.difference_update(*strange)
     return frozenset(found)
+
+
+def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: PrecisionOf) -> frozenset[str]:
+    """The constants that are keys and values of attention in float16."""
+    pairs = [
+        {value.name for value in node.inputs[1:3]}
+        for node in decoder.step.nodes
+        if isinstance(node.op, Attention) and _attends(node.op, node)
+    ]
+    pairs = [names for names in pairs if names <= slotted]
+    uses = Counter(value.name for value in decoder.prepare.outputs)
+    rounded = {
+        constant.name
+        for constant, made in zip(decoder.constants, decoder.prepare.outputs, strict=False)
+        if uses[made.name] == 1 and _rounded(made, decoder.prepare, precision_of)
+    }
+    return _whole(pairs, rounded & set[str]().union(*pairs))
+
+
+def _rounded(value: Value, graph: Graph, precision_of: PrecisionOf) -> bool:
+    """Whether it comes from an int8 product, which rounds much more than float16 does."""
+    producers = graph.producers()
+    node = producers.get(value.name)
+    while node is not None and not isinstance(node.op, Linear):
+        node = producers.get(node.inputs[0].name)
+    return node is not None and precision_of(node.inputs[1].name) == "int8"
 
 
 def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -210,6 +257,7 @@ class _Lowering:
     precision_of: PrecisionOf
     cached: list[_Cached] = field(default_factory=list[_Cached])
     slotted: frozenset[str] = frozenset()
+    narrowed: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.graph.name)
@@ -222,7 +270,7 @@ class _Lowering:
             for value in node.inputs:
                 self.users[value.name].append(node)
         self.results = {value.name for value in self.graph.outputs}
-        self.appends = [node for item in self.cached for node in (item.keys, item.values)]
+        self.appends = [node for item in self.cached for node in item.appends]
         self.in_place = {cache.name for item in self.cached for cache in item.caches}
 
     def run(self) -> Graph:
@@ -244,9 +292,12 @@ class _Lowering:
             else:
                 self._lower(node)
         gone = {node.outputs[0].name for node in self.appends}
-        return pruned(
-            self.builder.finish(self.values[value.name] for value in self.graph.outputs if value.name not in gone)
-        )
+        results = [self._result(value) for value in self.graph.outputs if value.name not in gone]
+        return pruned(self.builder.finish(results))
+
+    def _result(self, value: Value) -> Value:
+        result = self.values[value.name]
+        return self.builder.emit(Narrow(), (result,), value.name) if value.name in self.narrowed else result
 
     def _declare(self) -> None:
         """The inputs and parameters; those for kernels come last."""
@@ -256,7 +307,8 @@ class _Lowering:
             axes = value.type.axes
             if value.name in self.slotted:
                 axes = (Axis(SLOTS), *axes[1:])
-            self.values[value.name] = self.builder.input(value.name, Type(value.type.dtype, axes))
+            dtype = "float16" if value.name in self.narrowed else value.type.dtype
+            self.values[value.name] = self.builder.input(value.name, Type(dtype, axes))
         if self.slotted or self.cached:
             self.slots = self.builder.input(SLOTS, Type("int64", (Axis("batch"),)))
         beam = any("beam" in item.rows for item in self.cached)
@@ -267,7 +319,8 @@ class _Lowering:
             for cache in item.caches:
                 width = prod(axis.size or 1 for axis in cache.type.axes)
                 axes = (Axis(SLOTS), Axis("capacity"), Axis("beam", None if beam else 1), Axis("width", width))
-                self.caches.append(self.builder.input(cache.name, Type(cache.type.dtype, axes)))
+                dtype = "float16" if item.narrow else cache.type.dtype
+                self.caches.append(self.builder.input(cache.name, Type(dtype, axes)))
                 self.values[cache.name] = self.caches[-1]
         self.values |= self.builder.take_parameters(self.graph)
 

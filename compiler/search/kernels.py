@@ -16,8 +16,8 @@ _ANCESTORS = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
 class KernelSearch(BeamSearch):
     """Beam search by the operators Candidates and Advance, over caches that are written in place.
 
-    Where logits are a projection, ProjectCandidates does both. What a hypothesis carries of its past is which beam it was
-    in at each position, and the states that are not caches.
+    Where logits are a projection, ProjectCandidates does both. What a hypothesis carries of its past is which beam it
+    was in at each position, and the states that are not caches.
     """
 
     def __init__(self, onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
@@ -86,7 +86,7 @@ def _emit_caches(
     """Write the buffers of a step's caches, for so many slots, positions and hypotheses (vectors of one number)."""
     return [
         onnx.op(
-            "Cache",
+            "CacheNarrow" if value.type.dtype == "float16" else "Cache",
             onnx.op("Concat", slots, capacity, beam, [value.type.axes[-1].size or 1], axis=0),
             domain=DOMAIN,
             label=value.name,

@@ -15,7 +15,13 @@ struct Attend {
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    const Tensor query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2));
+    element_of(context.GetInput(1)) == FLOAT16 ? compute<uint16_t>(context) : compute<float>(context);
+  }
+
+  template <typename Stored>
+  void compute(Ort::KernelContext& context) const {
+    const Tensor<> query(context.GetInput(0));
+    const Tensor<Stored> key(context.GetInput(1)), value(context.GetInput(2));
     const Queries queries(context, attributes, query, value.depth());
     const int64_t count = key.shape.at(0), keys = key.shape.at(1), rows = times(times(count, keys), queries.shared);
     const bool* mask = optional_input<bool>(context, 3, times(count, keys), "the mask's axes do not fit the key's");
@@ -39,7 +45,7 @@ struct Attend {
       for (int64_t head = first; head < last; ++head) {
         const int64_t place = slot * keys * queries.shared + head;
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(seen.size()) : 0;
-        const Memory memory{key.data + place * key.depth(), value.data + place * value.depth(),
+        const Memory<Stored> memory{key.data + place * key.depth(), value.data + place * value.depth(),
                             queries.shared * key.depth(), queries.shared * value.depth(), key.depth(), value.depth(),
                             attributes.scale, seen.data(), ahead};
         if (head == first) fetch_rows(memory, seen);
@@ -48,9 +54,10 @@ struct Attend {
     });
   }
 
-  void attend(const Queries& queries, const Bias& bias, int64_t sentence, int64_t head, const Memory& memory,
+  template <typename Stored>
+  void attend(const Queries& queries, const Bias& bias, int64_t sentence, int64_t head, const Memory<Stored>& memory,
               const std::vector<int64_t>& seen, const std::vector<int64_t>& every, float* scratch) const {
-    Groups groups(routines, memory, static_cast<int64_t>(seen.size()), scratch);
+    Groups<Stored> groups(routines, memory, static_cast<int64_t>(seen.size()), scratch);
     for (int64_t row = 0; row < queries.rows; ++row) {
       const auto end = causal ? std::upper_bound(seen.begin(), seen.end(), row) : seen.end();
       for (int64_t r = 0; r < queries.repeated; ++r) {
@@ -67,10 +74,11 @@ struct Attend {
   }
 
   // What a query gets that sees nothing: with a query of zeros all keys have the same weight.
-  void attend_to_all(const Memory& memory, float* out, const std::vector<int64_t>& every, float* scratch) const {
+  template <typename Stored>
+  void attend_to_all(const Memory<Stored>& memory, float* out, const std::vector<int64_t>& every, float* scratch) const {
     const std::vector<float> zeros(static_cast<size_t>(memory.key_depth));
     const int64_t count = static_cast<int64_t>(every.size());
-    Groups group(routines, memory, count, scratch);
+    Groups<Stored> group(routines, memory, count, scratch);
     group.add(zeros.data(), out, every.data(), count, nullptr, nullptr);
     group.finish();
   }
@@ -78,6 +86,25 @@ struct Attend {
   AttendAttributes attributes;
   bool causal;
   const StepRoutines& routines = step_routines();
+};
+
+// What comes in as float16, what would be infinite as the largest.
+struct Narrow {
+  explicit Narrow(const OrtKernelInfo*) {}
+
+  void Compute(OrtKernelContext* raw) {
+    Ort::KernelContext context(raw);
+    const Ort::ConstValue input = context.GetInput(0);
+    const Shape shape = shape_of(input);
+    const int64_t count = product(shape, 0, shape.size());
+    const float* values = input.GetTensorData<float>();
+    auto* halves = static_cast<uint16_t*>(context.GetOutput(0, shape).GetTensorMutableRawData());
+    constexpr int64_t TOGETHER = 64 * 1024;
+    parallel(context, static_cast<size_t>(ceil_div(count, TOGETHER)), [&](size_t i) {
+      const int64_t first = static_cast<int64_t>(i) * TOGETHER;
+      step_routines().narrow(values + first, std::min(TOGETHER, count - first), halves + first);
+    });
+  }
 };
 
 }  // namespace
@@ -91,8 +118,10 @@ const StepRoutines& step_routines() {
 }
 
 void add_attention(Ort::CustomOpDomain& domain) {
-  static const Operator<Attend> attend("Attend", {FLOAT, FLOAT, FLOAT, BOOL, INT64, FLOAT}, {FLOAT}, 3);
+  static const Operator<Attend> attend("Attend", {FLOAT, ANY, ANY, BOOL, INT64, FLOAT}, {FLOAT}, 3);
+  static const Operator<Narrow> narrow("Narrow", {FLOAT}, {FLOAT16});
   domain.Add(&attend);
+  domain.Add(&narrow);
   add_cached_attention(domain);
 }
 

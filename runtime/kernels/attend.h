@@ -5,11 +5,12 @@
 
 namespace xformc {
 
-// The keys and values of one head: row i of the keys begins at key + i * key_step. The rows `ahead` of the next head,
-// which lies after this one in each row, are fetched to the cache meanwhile.
+// The keys and values of one head, float32 or float16 (as uint16_t): row i of the keys begins at key + i * key_step. The
+// rows `ahead` of the next head, which lies after this one in each row, are fetched to the cache meanwhile.
+template <typename Stored>
 struct Memory {
-  const float* key;
-  const float* value;
+  const Stored* key;
+  const Stored* value;
   int64_t key_step, value_step;
   int64_t key_depth, value_depth;
   float scale;
@@ -57,13 +58,18 @@ struct Best {
 
 constexpr int64_t SCAN_BLOCK = 1024;  // how many logits are added up before their sum is stored
 
-inline void fetch(const float* row, int64_t depth) {
-  for (int64_t d = 0; d < depth; d += 16) __builtin_prefetch(row + d, 0, 2);
+template <typename Stored>
+void fetch(const Stored* row, int64_t depth) {
+  for (int64_t d = 0; d < depth; d += 64 / sizeof(Stored)) __builtin_prefetch(row + d, 0, 2);
 }
 
 struct StepRoutines {
   // Computes the queries of a group. Each is computed by the same operations in any group.
-  void (*attend)(const Memory& memory, const Group& group, float* scratch);
+  void (*attend)(const Memory<float>& memory, const Group& group, float* scratch);
+  void (*attend_narrow)(const Memory<uint16_t>& memory, const Group& group, float* scratch);
+
+  // The nearest float16 of each number; the largest where that would be infinite.
+  void (*narrow)(const float* values, int64_t count, uint16_t* halves);
 
   // Offers the logits of the tokens first .. first + count - 1, at most SCAN_BLOCK, to `best`. Gives the highest of
   // them, and the sum of exp(logit - highest).

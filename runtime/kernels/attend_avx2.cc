@@ -23,11 +23,25 @@ struct Vector {
   }
   static void store_some(float* to, Float a, int count) { _mm256_maskstore_ps(to, mask(count), a); }
 
+  // float16, as bits; what is not loaded of it is zero.
+  static Float load(const uint16_t* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  static Float load_some(const uint16_t* from, int count, float) {
+    uint16_t some[8] = {};
+    __builtin_memcpy(some, from, count * sizeof(uint16_t));
+    return load(some);
+  }
+  static void store_half(uint16_t* to, Float a) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+  }
+
   static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
   static Float sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
   static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
   static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
   static Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
+  static Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
   static float sum(Float a) {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -74,6 +88,6 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX2 = {attend, scan};
+const StepRoutines STEP_AVX2 = {attend, attend, narrow, scan};
 }
 #endif

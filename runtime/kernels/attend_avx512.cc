@@ -20,11 +20,23 @@ struct Vector {
   }
   static void store_some(float* to, Float a, int count) { _mm512_mask_storeu_ps(to, mask(count), a); }
 
+  // float16, as bits; what is not loaded of it is zero.
+  static Float load(const uint16_t* from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  static Float load_some(const uint16_t* from, int count, float) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask(count), from));
+  }
+  static void store_half(uint16_t* to, Float a) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+  }
+
   static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
   static Float sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
   static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   static Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
+  static Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
   static float sum(Float a) { return _mm512_reduce_add_ps(a); }
   static float highest(Float a) { return _mm512_reduce_max_ps(a); }
   static double sum_double(Float a) {
@@ -63,6 +75,6 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX512 = {attend, scan};
+const StepRoutines STEP_AVX512 = {attend, attend, narrow, scan};
 }
 #endif

@@ -8,32 +8,39 @@ namespace xformc {
 namespace {
 
 // A cache [slots, capacity, beam, shared * depth].
+template <typename Stored>
 struct CacheView {
   CacheView(const Ort::ConstValue& value, int64_t shared_, int64_t depth_)
       : shape(shape_of(value)), shared(shared_), depth(depth_),
-        data(const_cast<float*>(value.GetTensorData<float>())) {
+        data(static_cast<Stored*>(const_cast<void*>(value.GetTensorRawData()))) {
+    require(element_of(value) == (sizeof(Stored) == 2 ? FLOAT16 : FLOAT), "caches are both float32 or both float16");
     require(shape.size() == 4 && shape[3] == times(shared, depth),
             "the cache's depth does not fit the key's or value's");
-    require(is_cache(data, shape), "a cache must be a buffer of Cache, with room for this position");
+    require(is_cache(data, shape, sizeof(Stored)), "a cache must be a buffer of Cache, with room for this position");
   }
 
   int64_t capacity() const { return shape[1]; }
   int64_t beam() const { return shape[2]; }
   int64_t step() const { return shared * depth; }
-  float* head(int64_t slot, int64_t head) const { return data + slot * capacity() * beam() * step() + head * depth; }
+  Stored* head(int64_t slot, int64_t head) const { return data + slot * capacity() * beam() * step() + head * depth; }
 
   // Puts some heads of the newest rows [beam, shared, depth] of a sentence where they belong.
   void write(const float* newest, int64_t slot, int64_t position, int64_t first, int64_t last) const {
-    float* to = head(slot, first) + position * beam() * step();
+    Stored* to = head(slot, first) + position * beam() * step();
     newest += first * depth;
+    const int64_t count = (last - first) * depth;
     for (int64_t i = 0; i < beam(); ++i) {
-      std::memcpy(to + i * step(), newest + i * step(), (last - first) * depth * sizeof(float));
+      if constexpr (std::is_same_v<Stored, float>) {
+        std::memcpy(to + i * step(), newest + i * step(), count * sizeof(float));
+      } else {
+        step_routines().narrow(newest + i * step(), count, to + i * step());
+      }
     }
   }
 
   Shape shape;
   int64_t shared, depth;
-  float* data;
+  Stored* data;
 };
 
 // The rows of a cache that the hypotheses of one sentence see, of `keys` positions the last of which is `position`.
@@ -82,9 +89,14 @@ struct AttendCached {
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    const Tensor query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2));
-    const CacheView keys(context.GetInput(3), attributes.shared, key.depth());
-    const CacheView values(context.GetInput(4), attributes.shared, value.depth());
+    element_of(context.GetInput(3)) == FLOAT16 ? compute<uint16_t>(context) : compute<float>(context);
+  }
+
+  template <typename Stored>
+  void compute(Ort::KernelContext& context) const {
+    const Tensor<> query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2));
+    const CacheView<Stored> keys(context.GetInput(3), attributes.shared, key.depth());
+    const CacheView<Stored> values(context.GetInput(4), attributes.shared, value.depth());
     const auto position = single<int64_t>(context, 5);
     const Queries queries(context, attributes, query, value.depth());
     const Slots slots(context, 7, queries.batch, keys.shape[0]);
@@ -113,10 +125,10 @@ struct AttendCached {
       values.write(value.data + own * values.step(), slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(past.each_once().size()) : 0;
-        const Memory memory{keys.head(slot, head), values.head(slot, head), keys.step(), values.step(), keys.depth,
+        const Memory<Stored> memory{keys.head(slot, head), values.head(slot, head), keys.step(), values.step(), keys.depth,
                             values.depth, attributes.scale, past.each_once().data(), ahead};
         if (head == first) fetch_rows(memory, past.each_once());
-        Groups groups(routines, memory, past.shared(), scratch.data());
+        Groups<Stored> groups(routines, memory, past.shared(), scratch.data());
         for (int64_t hypothesis = 0; hypothesis < beam; ++hypothesis) {
           for (int64_t r = 0; r < queries.repeated; ++r) {
             groups.add(queries.query(sentence, hypothesis, head, r), queries.out(sentence, hypothesis, head, r),
@@ -137,7 +149,7 @@ struct AttendCached {
 
 void add_cached_attention(Ort::CustomOpDomain& domain) {
   static const Operator<AttendCached> cached(
-      "AttendCached", {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, FLOAT}, {FLOAT}, 6);
+      "AttendCached", {FLOAT, FLOAT, FLOAT, ANY, ANY, INT64, INT64, INT64, FLOAT}, {FLOAT}, 6);
   domain.Add(&cached);
 }
 

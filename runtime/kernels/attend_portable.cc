@@ -24,11 +24,32 @@ struct Vector {
   }
   static void store_some(float* to, Float a, int count) { std::memcpy(to, &a, count * sizeof(float)); }
 
+  // float16, as bits; what is not loaded of it is zero. Its exponent counts from 112 less than that of float32.
+  static Float load(const uint16_t* from) {
+    const Int half{from[0], from[1], from[2], from[3]};
+    const Float size = reinterpret_cast<Float>((half & 0x7fff) << 13) * 0x1p112f;
+    return reinterpret_cast<Float>(reinterpret_cast<Int>(size) | (half & 0x8000) << 16);
+  }
+  static Float load_some(const uint16_t* from, int count, float) {
+    uint16_t some[4] = {};
+    std::memcpy(some, from, count * sizeof(uint16_t));
+    return load(some);
+  }
+  static void store_half(uint16_t* to, Float a) {
+    const Int bits = reinterpret_cast<Int>(a), sign = bits >> 16 & 0x8000;
+    const Float size = reinterpret_cast<Float>(bits & 0x7fffffff);
+    const Int whole = reinterpret_cast<Int>(size * 0x1p-112f);
+    const Int small = reinterpret_cast<Int>(size + 0.5f) - 0x3f000000;  // with one half it ends where float16 does
+    const Int half = (size < 0x1p-14f ? small : (whole + 0xfff + (whole >> 13 & 1)) >> 13) | sign;
+    for (int i = 0; i < 4; ++i) to[i] = static_cast<uint16_t>(half[i]);
+  }
+
   static Float add(Float a, Float b) { return a + b; }
   static Float sub(Float a, Float b) { return a - b; }
   static Float mul(Float a, Float b) { return a * b; }
   static Float fma(Float a, Float b, Float c) { return a * b + c; }
   static Float max(Float a, Float b) { return a > b ? a : b; }
+  static Float min(Float a, Float b) { return a < b ? a : b; }
   static float sum(Float a) { return (a[0] + a[2]) + (a[1] + a[3]); }
   static float highest(Float a) {
     const Float pairs = max(a, Float{a[2], a[3], a[0], a[1]});
@@ -55,5 +76,5 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_PORTABLE = {attend, scan};
+const StepRoutines STEP_PORTABLE = {attend, attend, narrow, scan};
 }

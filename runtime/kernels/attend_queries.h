@@ -12,6 +12,8 @@ namespace xformc {
 constexpr int64_t FEW_PRODUCTS = 1 << 16;  // fewer, with keys or values, take less time than waking a thread
 constexpr int64_t ENOUGH_CHUNKS = 8;       // few sentences are split into so many chunks of heads, or one each
 
+inline Element element_of(const Ort::ConstValue& value) { return value.GetTensorTypeAndShapeInfo().GetElementType(); }
+
 struct AttendAttributes {
   explicit AttendAttributes(const OrtKernelInfo* raw) {
     const Ort::ConstKernelInfo info(raw);
@@ -25,17 +27,20 @@ struct AttendAttributes {
   int64_t shared, repeated;
 };
 
-// A float32 input that is [batch, .., depth].
+// An input that is [batch, .., depth].
+template <typename Stored = float>
 struct Tensor {
-  explicit Tensor(const Ort::ConstValue& value) : shape(shape_of(value)), data(value.GetTensorData<float>()) {
+  explicit Tensor(const Ort::ConstValue& value)
+      : shape(shape_of(value)), data(static_cast<const Stored*>(value.GetTensorRawData())) {
     require(shape.size() >= 2, "queries, keys, values and biases have at least two axes");
+    require(element_of(value) == (sizeof(Stored) == 2 ? FLOAT16 : FLOAT), "keys and values are both float32 or both float16");
   }
 
   int64_t depth() const { return shape.back(); }
   int64_t size() const { return product(shape, 0, shape.size()); }
 
   Shape shape;
-  const float* data;
+  const Stored* data;
 };
 
 // Which slot of the memory each sentence looks at: `slots`, or its own number.
@@ -64,7 +69,7 @@ class Slots {
 
 // The queries [batch, rows, shared, repeated, depth] and what becomes of them [.., value_depth].
 struct Queries {
-  Queries(Ort::KernelContext& context, const AttendAttributes& attributes, const Tensor& query, int64_t value_depth_)
+  Queries(Ort::KernelContext& context, const AttendAttributes& attributes, const Tensor<>& query, int64_t value_depth_)
       : batch(query.shape.at(0)), shared(attributes.shared), repeated(attributes.repeated), depth(query.depth()),
         value_depth(value_depth_), query_(query.data) {
     require(depth >= 1, "the query has no depth");
@@ -101,7 +106,7 @@ class Bias {
   Bias(Ort::KernelContext& context, size_t index, const Queries& queries, int64_t keys)
       : keys_(keys), repeated_(queries.repeated) {
     if (index >= context.GetInputCount() || context.GetInput(index) == nullptr) return;
-    const Tensor bias(context.GetInput(index));
+    const Tensor<> bias(context.GetInput(index));
     require(bias.shape.size() == 3 && bias.shape[0] == queries.shared * queries.repeated && bias.shape[2] == keys,
             "the bias is not [heads, queries, keys]");
     queries_ = bias.shape[1];
@@ -156,7 +161,8 @@ class Scratch {
 };
 
 // Fetches rows of a head to the cache.
-inline void fetch_rows(const Memory& memory, const std::vector<int64_t>& rows) {
+template <typename Stored>
+void fetch_rows(const Memory<Stored>& memory, const std::vector<int64_t>& rows) {
   for (const int64_t row : rows) {
     fetch(memory.key + row * memory.key_step, memory.key_depth);
     fetch(memory.value + row * memory.value_step, memory.value_depth);
@@ -164,9 +170,10 @@ inline void fetch_rows(const Memory& memory, const std::vector<int64_t>& rows) {
 }
 
 // Takes the queries of one head and computes them group by group. The first `shared` rows are the same for all of them.
+template <typename Stored>
 class Groups {
  public:
-  Groups(const StepRoutines& routines, const Memory& memory, int64_t shared, float* scratch)
+  Groups(const StepRoutines& routines, const Memory<Stored>& memory, int64_t shared, float* scratch)
       : routines_(routines), memory_(memory), scratch_(scratch) {
     group_.shared = shared;
   }
@@ -178,14 +185,18 @@ class Groups {
   }
   void finish() {
     if (group_.size == 0) return;
-    routines_.attend(memory_, group_, scratch_);
+    if constexpr (std::is_same_v<Stored, float>) {
+      routines_.attend(memory_, group_, scratch_);
+    } else {
+      routines_.attend_narrow(memory_, group_, scratch_);
+    }
     group_.size = 0;
     memory_.ahead_count = 0;
   }
 
  private:
   const StepRoutines& routines_;
-  Memory memory_;
+  Memory<Stored> memory_;
   Group group_;
   float* scratch_;
 };

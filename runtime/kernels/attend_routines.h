@@ -32,8 +32,8 @@ INLINE Float exp_of(Float x) {
 
 // The sums of the products of each query with each of its keys; lane i * KEYS + j has query i's with its key j. With
 // `shared` the keys of the first query are those of all.
-template <int QUERIES, int KEYS, bool shared>
-INLINE Float products(const float* const* queries, const float* const (*keys)[KEYS], int64_t depth) {
+template <int QUERIES, int KEYS, bool shared, typename Stored>
+INLINE Float products(const float* const* queries, const Stored* const (*keys)[KEYS], int64_t depth) {
   Float parts[WIDTH];
   for (int i = 0; i < WIDTH; ++i) parts[i] = Vector::all(0);
   const auto add = [&](int64_t d, const auto& load) __attribute__((always_inline)) {
@@ -50,19 +50,19 @@ INLINE Float products(const float* const* queries, const float* const (*keys)[KE
     }
   };
   int64_t d = 0;
-  for (; d + WIDTH <= depth; d += WIDTH) add(d, [](const float* from) { return Vector::load(from); });
+  for (; d + WIDTH <= depth; d += WIDTH) add(d, [](const auto* from) { return Vector::load(from); });
   if (const int left = static_cast<int>(depth - d); left > 0) {
-    add(d, [left](const float* from) { return Vector::load_some(from, left, 0); });
+    add(d, [left](const auto* from) { return Vector::load_some(from, left, 0); });
   }
   return Vector::sums(parts);
 }
 
 // The scores of queries first .. first + QUERIES - 1 to the rows j .. j + count - 1 that each of them sees, or with
 // `shared` all of them. What comes after those scores, up to KEYS, is overwritten too.
-template <int QUERIES, int KEYS, bool shared>
-INLINE void score_rows(const Memory& memory, const Group& group, int first, float* const* scores, int64_t j,
+template <int QUERIES, int KEYS, bool shared, typename Stored>
+INLINE void score_rows(const Memory<Stored>& memory, const Group& group, int first, float* const* scores, int64_t j,
                        int64_t count) {
-  const float* keys[QUERIES][KEYS];
+  const Stored* keys[QUERIES][KEYS];
   for (int i = 0; i < (shared ? 1 : QUERIES); ++i) {
     const int64_t* rows = group.rows[first + i] + j;
     for (int k = 0; k < KEYS; ++k) keys[i][k] = memory.key + rows[k < count ? k : count - 1] * memory.key_step;
@@ -74,11 +74,12 @@ INLINE void score_rows(const Memory& memory, const Group& group, int first, floa
 }
 
 // Fetches the rows ahead to the cache, a few with each of the `total` rows that are computed.
+template <typename Stored>
 struct Ahead {
-  const Memory& memory;
+  const Memory<Stored>& memory;
   int64_t share, due, fetched;  // in 1/256 of a row; the last in rows
 
-  INLINE Ahead(const Memory& memory_, int64_t total)
+  INLINE Ahead(const Memory<Stored>& memory_, int64_t total)
       : memory(memory_), share((256 * memory.ahead_count + total - 1) / total), due(0), fetched(0) {}
 
   INLINE void computed(int64_t rows) {
@@ -92,8 +93,9 @@ struct Ahead {
 };
 
 // The scores of one query to its rows j .. end - 1.
-INLINE void score_rest(const Memory& memory, const Group& group, int i, float* const* scores, int64_t j, int64_t end,
-                       Ahead& ahead) {
+template <typename Stored>
+INLINE void score_rest(const Memory<Stored>& memory, const Group& group, int i, float* const* scores, int64_t j,
+                       int64_t end, Ahead<Stored>& ahead) {
   constexpr int QUARTER = WIDTH / 4;
   for (; j < end; j += WIDTH) {
     const int64_t count = end - j;
@@ -138,24 +140,24 @@ INLINE int64_t common_count(const Group& group, int queries) {
 }
 
 // The `last` first lanes of the last vector of the columns, else all.
-template <int COLUMNS>
-INLINE Float column(const float* row, int c, int last) {
+template <int COLUMNS, typename Stored>
+INLINE Float column(const Stored* row, int c, int last) {
   return c + 1 < COLUMNS || last == WIDTH ? Vector::load(row + c * WIDTH)
                                           : Vector::load_some(row + c * WIDTH, last, 0);
 }
 
 // COLUMNS vectors of the values, from column `first` on, for all QUERIES queries; the last vector has `last` lanes.
-template <int QUERIES, int COLUMNS>
-void mix_columns(const Memory& memory, const Group& group, const float* const* weights, const float* factors,
+template <int QUERIES, int COLUMNS, typename Stored>
+void mix_columns(const Memory<Stored>& memory, const Group& group, const float* const* weights, const float* factors,
                  int64_t first, int last) {
   Float sums[QUERIES][COLUMNS];
   for (int i = 0; i < QUERIES; ++i) {
     for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::all(0);
   }
   const int64_t common = common_count(group, QUERIES), shared = group.shared < common ? group.shared : common;
-  const float* values = memory.value + first;
+  const Stored* values = memory.value + first;
   for (int64_t j = 0; j < shared; ++j) {
-    const float* row = values + group.rows[0][j] * memory.value_step;
+    const Stored* row = values + group.rows[0][j] * memory.value_step;
     Float parts[COLUMNS];
     for (int c = 0; c < COLUMNS; ++c) parts[c] = column<COLUMNS>(row, c, last);
 #pragma GCC unroll 4
@@ -165,7 +167,7 @@ void mix_columns(const Memory& memory, const Group& group, const float* const* w
     }
   }
   const auto add = [&](int i, int64_t j) __attribute__((always_inline)) {
-    const float* row = values + group.rows[i][j] * memory.value_step;
+    const Stored* row = values + group.rows[i][j] * memory.value_step;
     const Float weight = Vector::all(weights[i][j]);
     for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, column<COLUMNS>(row, c, last), sums[i][c]);
   };
@@ -189,8 +191,8 @@ void mix_columns(const Memory& memory, const Group& group, const float* const* w
   }
 }
 
-template <int QUERIES>
-void mix(const Memory& memory, const Group& group, const float* const* weights, const float* factors) {
+template <int QUERIES, typename Stored>
+void mix(const Memory<Stored>& memory, const Group& group, const float* const* weights, const float* factors) {
   if (group.size < QUERIES) {
     if constexpr (QUERIES > 1) mix<QUERIES - 1>(memory, group, weights, factors);
     return;
@@ -207,8 +209,8 @@ void mix(const Memory& memory, const Group& group, const float* const* weights, 
 }
 
 // All scores of the group. A key that the first QUERIES queries see is read once for them.
-template <int QUERIES>
-INLINE void score(const Memory& memory, const Group& group, float* const* scores) {
+template <int QUERIES, typename Stored>
+INLINE void score(const Memory<Stored>& memory, const Group& group, float* const* scores) {
   if (group.size < QUERIES) {
     if constexpr (QUERIES > 1) score<QUERIES / 2>(memory, group, scores);
     return;
@@ -218,7 +220,7 @@ INLINE void score(const Memory& memory, const Group& group, float* const* scores
   const int64_t shared = group.shared < common ? group.shared : common;
   int64_t total = 0;
   for (int i = 0; i < group.size; ++i) total += group.count[i];
-  Ahead ahead(memory, total - (QUERIES - 1) * shared);
+  Ahead<Stored> ahead(memory, total - (QUERIES - 1) * shared);
   for (int64_t j = 0; j < shared; j += KEYS) {
     score_rows<QUERIES, KEYS, true>(memory, group, 0, scores, j, shared - j);
     ahead.computed(KEYS);
@@ -239,7 +241,8 @@ void add_bias(const Group& group, int i, float* scores) {
   for (int64_t j = 0; j < group.count[i]; ++j) scores[j] += bias[places == nullptr ? j : places[j]];
 }
 
-void attend(const Memory& memory, const Group& group, float* scratch) {
+template <typename Stored>
+void attend(const Memory<Stored>& memory, const Group& group, float* scratch) {
   static_assert(Group::MOST == 4, "score and mix have code for so many queries");
   float* weights[Group::MOST];
   float factors[Group::MOST];
@@ -250,6 +253,17 @@ void attend(const Memory& memory, const Group& group, float* scratch) {
   for (int i = 0; i < group.size; ++i) add_bias(group, i, weights[i]);
   for (int i = 0; i < group.size; ++i) factors[i] = 1.0f / to_weights(weights[i], group.count[i]);
   mix<Group::MOST>(memory, group, weights, factors);
+}
+
+void narrow(const float* values, int64_t count, uint16_t* halves) {
+  const auto bounded = [](Float a) { return Vector::max(Vector::all(-65504), Vector::min(Vector::all(65504), a)); };
+  int64_t i = 0;
+  for (; i + WIDTH <= count; i += WIDTH) Vector::store_half(halves + i, bounded(Vector::load(values + i)));
+  if (const int left = static_cast<int>(count - i); left > 0) {
+    uint16_t last[WIDTH];
+    Vector::store_half(last, bounded(Vector::load_some(values + i, left, 0)));
+    __builtin_memcpy(halves + i, last, left * sizeof(uint16_t));
+  }
 }
 
 }  // namespace

@@ -21,13 +21,16 @@ const Mark& mark() {
   return drawn;
 }
 
-int64_t count(const Shape& shape) { return product(shape, 0, shape.size()); }
+// Where the mark begins and ends in the buffer, in bytes: as much of it as the last row holds.
+struct Place {
+  Place(const Shape& shape, int64_t size) : end(product(shape, 0, shape.size()) * size) {
+    begin = end - std::min<int64_t>({sizeof(Mark), (shape.empty() ? 1 : shape.back()) * size, end});
+  }
 
-// As much of the mark as the last row holds.
-int64_t mark_size(const Shape& shape) {
-  return std::min<int64_t>({2, shape.empty() ? 1 : shape.back(), count(shape)});
-}
+  int64_t begin, end;
+};
 
+template <typename Stored>
 struct Cache {
   explicit Cache(const OrtKernelInfo*) {}
 
@@ -36,25 +39,28 @@ struct Cache {
     const Ort::ConstValue sizes = context.GetInput(0);
     const int64_t* data = sizes.GetTensorData<int64_t>();
     const Shape shape(data, data + sizes.GetTensorTypeAndShapeInfo().GetElementCount());
-    mark_cache(context.GetOutput(0, shape).GetTensorMutableData<float>(), shape);
+    mark_cache(context.GetOutput(0, shape).GetTensorMutableRawData(), shape, sizeof(Stored));
   }
 };
 
 }  // namespace
 
-void mark_cache(float* data, const Shape& shape) {
-  const int64_t size = mark_size(shape);
-  if (size > 0) std::memcpy(data + count(shape) - size, mark().words, size * sizeof(float));
+void mark_cache(void* data, const Shape& shape, int64_t size) {
+  const Place place(shape, size);
+  if (place.end > 0) std::memcpy(static_cast<char*>(data) + place.begin, mark().words, place.end - place.begin);
 }
 
-bool is_cache(const float* data, const Shape& shape) {
-  const int64_t size = mark_size(shape);
-  return size <= 0 || std::memcmp(data + count(shape) - size, mark().words, size * sizeof(float)) == 0;
+bool is_cache(const void* data, const Shape& shape, int64_t size) {
+  const Place place(shape, size);
+  const auto* begin = static_cast<const char*>(data) + place.begin;
+  return place.end <= 0 || std::memcmp(begin, mark().words, place.end - place.begin) == 0;
 }
 
 void add_cache(Ort::CustomOpDomain& domain) {
-  static const Operator<Cache> cache("Cache", {INT64}, {FLOAT});
+  static const Operator<Cache<float>> cache("Cache", {INT64}, {FLOAT});
+  static const Operator<Cache<uint16_t>> narrow("CacheNarrow", {INT64}, {FLOAT16});
   domain.Add(&cache);
+  domain.Add(&narrow);
 }
 
 }  // namespace xformc

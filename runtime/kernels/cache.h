@@ -5,10 +5,10 @@
 
 namespace xformc {
 
-// Puts this process's mark at the end of a new buffer of that shape.
-void mark_cache(float* data, const Shape& shape);
+// Puts this process's mark at the end of a new buffer of that shape, whose numbers have `size` bytes each.
+void mark_cache(void* data, const Shape& shape, int64_t size);
 
 // Whether the memory has that mark. It is lost when the last position of the last slot is written.
-bool is_cache(const float* data, const Shape& shape);
+bool is_cache(const void* data, const Shape& shape, int64_t size);
 
 }  // namespace xformc

@@ -72,6 +72,7 @@ const T* optional_input(const Ort::KernelContext& context, size_t index, int64_t
 
 using Element = ONNXTensorElementDataType;
 constexpr Element FLOAT = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+constexpr Element FLOAT16 = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
 constexpr Element INT64 = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
 constexpr Element BOOL = ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
 constexpr Element ANY = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;

@@ -17,9 +17,13 @@ from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 LAYERS = 2
 
 
-def lowered(name: str, folder: Path, time: str = "target", precision: str = "float32") -> Decoder:
+def lowered(
+    name: str, folder: Path, time: str = "target", precision: str = "float32", *, exact: str = "nothing"
+) -> Decoder:
+    """The decoder for weights in this precision, those with `exact` in their paths in float32."""
     decoder = derive_step(inference(compile_spec(small(name, folder), arranged=False)), time)
-    found = lower_decoder(with_beam(decoder) if time == "target" else decoder, lambda _: precision)
+    decoder = with_beam(decoder) if time == "target" else decoder
+    found = lower_decoder(decoder, lambda path: "float32" if exact in path else precision)
     verify(found.prepare)
     verify(found.step)
     return found
@@ -103,6 +107,38 @@ def test_a_sum_of_two_projections_belongs_to_one_of_them(tmp_path: Path) -> None
 def test_an_int4_weight_has_no_panels(tmp_path: Path) -> None:
     step = lowered("transformer_base", tmp_path, precision="int4").step
     assert "project" not in kinds(step) and kinds(step)["linear"] == 8 * LAYERS + 1
+
+
+def dtypes(decoder: Decoder) -> list[str]:
+    """Of the caches."""
+    assert decoder.resident is not None
+    return [value.type.dtype for value in decoder.resident.caches]
+
+
+def test_what_int8_products_make_is_kept_in_float16(tmp_path: Path) -> None:
+    decoder = lowered("transformer_base", tmp_path, precision="int8")
+    assert kinds(decoder.prepare)["narrow"] == 2 * LAYERS
+    assert sum(value.type.dtype == "float16" for value in decoder.constants) == 2 * LAYERS
+    assert dtypes(decoder) == ["float16"] * 2 * LAYERS
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16", "int4"])
+def test_what_products_in_float32_make_stays_in_float32(precision: str, tmp_path: Path) -> None:
+    decoder = lowered("transformer_base", tmp_path, precision=precision)
+    assert "narrow" not in kinds(decoder.prepare)
+    assert "float16" not in dtypes(decoder)
+
+
+def test_keys_and_values_are_kept_in_the_same_numbers(tmp_path: Path) -> None:
+    decoder = lowered("transformer_base", tmp_path, precision="int8", exact="0/cross_attention/value")
+    assert kinds(decoder.prepare)["narrow"] == 2 * (LAYERS - 1)
+    assert dtypes(decoder) == ["float16"] * 2 * LAYERS
+    decoder = lowered("transformer_base", tmp_path, precision="int8", exact="0/causal_self_attention/key")
+    assert dtypes(decoder) == ["float32"] * 2 + ["float16"] * 2 * (LAYERS - 1)
+
+
+def test_turned_keys_come_from_products_too(tmp_path: Path) -> None:
+    assert set(dtypes(lowered("llama", tmp_path, "text", precision="int8"))) == {"float16"}
 
 
 def test_the_projection_onto_the_vocabulary_can_be_split_off(tmp_path: Path) -> None:

@@ -62,10 +62,11 @@ def kernel_session(
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def new_cache(*shape: int) -> Array:
-    """A buffer of Cache; all that is not its mark, which may be its last two numbers, is NaN."""
-    [buffer] = run_node("Cache", [np.array(shape)], [np.float32], label="a")
-    buffer.reshape(-1)[: -min(2, shape[-1])] = np.nan
+def new_cache(*shape: int, dtype: DTypeLike = np.float32) -> Array:
+    """A buffer of Cache, or of CacheNarrow; all that is not its mark, which may be its last 8 bytes, is NaN."""
+    operator = "Cache" if np.dtype(dtype) == np.float32 else "CacheNarrow"
+    [buffer] = run_node(operator, [np.array(shape)], [dtype], label="a")
+    buffer.reshape(-1)[: -min(8 // buffer.itemsize, shape[-1])] = np.nan
     return buffer
 
 

@@ -10,6 +10,8 @@ from tests.runtime.kernel_session import Array, kernel_session, new_cache, node,
 
 ISAS = ["avx512", "avx2", "portable"]
 FLOAT, ID, FLAG = np.float32, np.int64, np.bool_
+Stored = type[np.floating[Any]]
+STORED: list[Stored] = [np.float32, np.float16]
 Rng = np.random.Generator
 
 
@@ -63,8 +65,9 @@ def plain_attend(
     return result
 
 
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("seed", range(30))
-def test_attend_is_attention(seed: int) -> None:
+def test_attend_is_attention(seed: int, stored: Stored) -> None:
     rng = np.random.default_rng(seed)
     batch, rows, shared, repeated = (int(rng.integers(1, most)) for most in (4, 12, 4, 4))
     depth, value_depth = (int(size) for size in rng.choice([1, 3, 7, 8, 16, 20, 33, 64, 80, 128, 130], 2))
@@ -73,7 +76,8 @@ def test_attend_is_attention(seed: int) -> None:
     slots = rng.integers(0, 5, batch) if has_slots else None
     count = 5 if has_slots else batch
     query = floats(rng, batch, rows, shared, repeated, depth)
-    key, value = floats(rng, count, keys, shared, depth), floats(rng, count, keys, shared, value_depth)
+    key = floats(rng, count, keys, shared, depth).astype(stored)
+    value = floats(rng, count, keys, shared, value_depth).astype(stored)
     mask = rng.random((count, keys)) < 0.7 if has_mask else None
     bias = floats(rng, shared, repeated, rows, keys) * has_bias
     inputs = [query, key, value, mask, slots, bias.reshape(-1, rows, keys) if has_bias else None]
@@ -92,10 +96,12 @@ def attend(query: Array, key: Array, value: Array, mask: Array | None, causal: i
     return run_node("Attend", inputs, [FLOAT], threads=threads, **kinds)[0]
 
 
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("keys", [5, 16, 25, 100])
-def test_a_row_of_attend_depends_on_nothing_else(keys: int) -> None:
+def test_a_row_of_attend_depends_on_nothing_else(keys: int, stored: Stored) -> None:
     rng = np.random.default_rng(keys)
-    query, key, value = (floats(rng, 6, n, 4, 64) for n in (9, keys, keys))
+    query = floats(rng, 6, 9, 4, 64)
+    key, value = (floats(rng, 6, keys, 4, 64).astype(stored) for _ in range(2))
     mask = np.ones((6, keys), FLAG)
     together = attend(query, key, value, mask, threads=2)
     assert attend(query, key, value, None).tobytes() == together.tobytes()
@@ -169,9 +175,28 @@ def test_attend_refuses_slots_and_masks_that_do_not_fit() -> None:
         run_node("Attend", [query, key, key, np.ones((1, 3), FLAG), np.array([0])], [FLOAT], **kinds)
 
 
-def buffer(slots: int, capacity: int, beam: int, shared: int, depth: int) -> Array:
+def test_narrow_rounds_to_the_nearest_and_never_to_infinity() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(70, 1001)).astype(FLOAT) * np.logspace(-9, 5, 1001, dtype=FLOAT)
+    values[0, :6] = 0, -0.0, 65504, 65519.996, 1e38, -np.inf
+    [result] = run_node("Narrow", [values], [np.float16], threads=2)
+    np.testing.assert_array_equal(result, values.clip(-65504, 65504).astype(np.float16))
+    assert np.signbit(result[0, 1])
+    assert np.isnan(run_node("Narrow", [np.array([np.nan], FLOAT)], [np.float16])[0]).all()
+
+
+def test_keys_and_values_are_of_one_type() -> None:
+    query, key = np.zeros((2, 1, 2, 8), FLOAT), np.zeros((2, 3, 2, 8), FLOAT)
+    kinds: dict[str, Any] = {"scale": 1.0, "shared": 2, "repeated": 1, "rank": 2, "causal": 0}
+    for pair in ((key, key.astype(np.float16)), (key.astype(np.float16), key), (key.astype(ID),) * 2):
+        with pytest.raises(Exception, match="keys and values are both float32 or both float16"):
+            run_node("Attend", [query, *pair], [FLOAT], **kinds)
+
+
+def buffer(slots: int, capacity: int, beam: int, shared: int, depth: int, stored: Stored = FLOAT) -> Array:
     """An empty cache, with the heads as an axis."""
-    return new_cache(slots, capacity, beam, shared * depth).reshape(slots, capacity, beam, shared, depth)
+    cache = new_cache(slots, capacity, beam, shared * depth, dtype=stored)
+    return cache.reshape(slots, capacity, beam, shared, depth)
 
 
 class Cached:
@@ -190,6 +215,7 @@ class Cached:
     ) -> None:
         names = ["query", "key", "value", "key_cache", "value_cache", "position"]
         kinds: dict[str, Any] = dict.fromkeys(names, FLOAT) | {"position": ID}
+        kinds |= {"key_cache": caches[0].dtype, "value_cache": caches[1].dtype}
         optional = {"ancestors": (ID, ancestors), "slots": (ID, slots), "bias": (FLOAT, bias)}
         kinds |= {name: kind for name, (kind, given) in optional.items() if given}
         inputs = [*names, *(name if given else "" for name, (_, given) in optional.items())]
@@ -204,8 +230,9 @@ class Cached:
         return self.session.run(["y"], feeds)[0]
 
 
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("seed", range(24))
-def test_attend_cached_is_attention_to_ones_ancestors(seed: int) -> None:
+def test_attend_cached_is_attention_to_ones_ancestors(seed: int, stored: Stored) -> None:
     rng = np.random.default_rng(seed)
     batch, beam, shared, repeated = (int(rng.integers(1, most)) for most in (4, 6, 4, 4))
     depth, value_depth = (int(size) for size in rng.choice([1, 5, 16, 24, 64, 72], 2))
@@ -214,7 +241,7 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int) -> None:
     slots = rng.permutation(5)[:batch] if has_slots else np.arange(batch)
     count = 5 if has_slots else batch
     key, value = floats(rng, steps, batch, beam, shared, depth), floats(rng, steps, batch, beam, shared, value_depth)
-    caches = [buffer(count, capacity, beam, shared, d) for d in (depth, value_depth)]
+    caches = [buffer(count, capacity, beam, shared, d, stored) for d in (depth, value_depth)]
     before = [cache.copy() for cache in caches]
     ancestors = np.zeros((batch, beam, 0), ID)
     step = Cached(caches, repeated=repeated, window=window, ancestors=has_ancestors, slots=has_slots, bias=has_bias)
@@ -228,7 +255,7 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int) -> None:
         for b, w, s, r in np.ndindex(checked):
             own = [*(ancestors[b, w] if has_ancestors else [w] * position), w]
             rows = [(i, b, own[i], s) for i in range(position + 1) if not window or i > position - window]
-            keys, values = (np.array([array[row] for row in rows])[None] for array in (key, value))
+            keys, values = (np.array([array[row] for row in rows])[None].astype(stored) for array in (key, value))
             seen, added = np.ones((1, len(rows)), FLAG), bias[s * repeated + r] if has_bias else 0.0
             expected = attention(query[b, w, s, r][None], keys, values, seen, 0.2, added)
             np.testing.assert_allclose(result[b, w, s, r], expected[0], rtol=1e-5, atol=3e-6)
@@ -236,8 +263,8 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int) -> None:
         ancestors = np.take_along_axis(
             np.concatenate([ancestors, np.arange(beam)[None, :, None].repeat(batch, 0)], -1), parents[:, :, None], 1
         )
-    np.testing.assert_array_equal(caches[0][slots, :steps], key.swapaxes(0, 1))
-    np.testing.assert_array_equal(caches[1][slots, :steps], value.swapaxes(0, 1))
+    np.testing.assert_array_equal(caches[0][slots, :steps], key.swapaxes(0, 1).astype(stored))
+    np.testing.assert_array_equal(caches[1][slots, :steps], value.swapaxes(0, 1).astype(stored))
     for cache, empty in zip(caches, before, strict=True):
         np.testing.assert_array_equal(cache[:, steps:], empty[:, steps:])
 
@@ -263,6 +290,15 @@ def test_a_sentence_of_attend_cached_depends_on_nothing_else() -> None:
     for b in range(batch):
         alone = last(slice(b, b + 1), np.array([2]), 64, 1)
         assert alone[:, 0].tobytes() == together[:, b].tobytes()
+
+
+def test_attend_cached_refuses_caches_of_two_types() -> None:
+    caches = [buffer(1, 4, 2, 2, 8), buffer(1, 4, 2, 2, 8, np.float16)]
+    rows = {name: np.zeros((1, 2, 2, 8), FLOAT) for name in ("query", "key", "value")}
+    for pair in (caches, caches[::-1]):
+        step = Cached(pair, repeated=1, window=0, ancestors=False, slots=False)
+        with pytest.raises(Exception, match="caches are both float32 or both float16"):
+            step(position=np.array(1), **rows)
 
 
 def test_attend_cached_refuses_a_full_cache() -> None:
