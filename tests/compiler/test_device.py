@@ -1,0 +1,22 @@
+"""A module computes where its parameters are: shown on PyTorch's meta device, which refuses tensors of another."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from small_specs import names, small
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.certify.probes import make_probes
+from xformc.compiler.pipeline import compile_engine
+
+
+@pytest.mark.parametrize("name", names())
+def test_nothing_stays_on_another_device(name: str, tmp_path: Path) -> None:
+    spec = small(name, tmp_path)
+    feeds = make_probes(compile_engine(spec)).feeds
+    graph = compile_spec(spec)
+    module = TorchModule(graph, seed=1).to("meta")
+    result = module(*(torch.tensor(feeds[value.name], device="meta") for value in graph.inputs))
+    assert result.device.type == "meta" and result.shape[-1] == graph.outputs[0].type.axes[-1].size
