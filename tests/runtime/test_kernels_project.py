@@ -238,7 +238,7 @@ def test_project_of_many_rows_and_panels(precision: str, threads: int) -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("norm", ["none", "layer"])
-@pytest.mark.parametrize("depth", [7, 300])
+@pytest.mark.parametrize("depth", [7, 300, 700])
 def test_rows_are_the_same_to_the_bit_in_every_batch(precision: str, norm: str, depth: int) -> None:
     case = Case(130, depth, ((100,),), precision, bias=True, residual=True, activation="gelu", norm=norm)
     problem = make(case)
