@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from small_specs import names, small
+
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify.probes import make_probes
