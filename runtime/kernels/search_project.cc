@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t CACHED_BYTES = 512 * 1024;     // of logits, to leave room in the second-level cache for rows and a panel
 constexpr int64_t STRIDE = SCAN_BLOCK + PANEL;   // a power of two would put all rows at the same place of the cache
-constexpr int64_t ITEMS_PER_THREAD = 16;
+constexpr int64_t ITEMS_PER_THREAD = 8;
 
 static_assert(SCAN_BLOCK % PANEL == 0, "a block of logits is made of whole panels");
 
