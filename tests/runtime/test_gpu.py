@@ -31,8 +31,8 @@ def test_cuda_engine_says_what_to_install_where_onnx_runtime_is_for_processors(t
         open_session(tmp_path, "classification", {}, target="cuda")
     assert str(raised.value) == (
         f"{tmp_path}: this engine runs on a GPU, and the package onnxruntime that is installed here is for processors "
-        "only\nhint: install the other one over it: pip install 'xformc[gpu]' && pip install --force-reinstall --no-deps "
-        'onnxruntime-gpu, or run it on the processor: --device cpu, in Python load(..., device="cpu")'
+        "only\nhint: install the other one over it: pip install 'xformc[gpu]' && pip install --force-reinstall "
+        '--no-deps onnxruntime-gpu, or run it on the processor: --device cpu, in Python load(..., device="cpu")'
     )
 
 
