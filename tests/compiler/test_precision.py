@@ -55,6 +55,26 @@ def test_each_precision_builds_and_verify_repeats_it(
     assert [item.name for item in built.measured] == ["agrees"] and not verified.measured
 
 
+@pytest.mark.parametrize(("precision", "stages"), [("bfloat16", ["half", *ROUNDED]), ("int8", [])])
+def test_engines_for_gpus_are_certified_in_their_own_numbers(
+    tiny_spec: Spec, tmp_path: Path, precision: Precision, stages: list[str]
+) -> None:
+    built = build(tiny_spec, "cuda", precision, tmp_path / "engine")
+    assert built.passed and [stage.name for stage in built.stages] == [*SEARCH, "whole", *stages]
+    verified = verify_engine(tmp_path / "engine")
+    assert [(stage.name, stage.value) for stage in verified.stages] == [(s.name, s.value) for s in built.stages]
+
+
+def test_a_wrong_product_in_16_bits_fails_the_build(
+    tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = rounded._TYPED_PRODUCTS["float16"]
+    wrong: Callable = lambda onnx, *rest: onnx.op("Mul", right(onnx, *rest), 1.01)  # noqa: E731
+    monkeypatch.setitem(rounded._TYPED_PRODUCTS, "float16", wrong)
+    with pytest.raises(UserError, match="FAIL half"):
+        build(tiny_spec, "cuda", "float16", tmp_path / "engine")
+
+
 SPECS = ["transformer_pre_norm", "t5", "seq2seq_attention", "llama", "lstm_language_model", "bilstm_tagger", "vit"]
 
 
