@@ -13,7 +13,8 @@ constexpr int64_t CACHED_BYTES = 384 * 1024;    // of packed rows, to leave room
 constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are normalized by the calling thread alone
 constexpr int64_t FEW_BYTES = 1024 * 1024;      // of weights, those of each row counted: less is work for one thread
 constexpr int64_t SHARE_ROWS = 16;              // the fewest rows that are worth reading all weights,
-constexpr int64_t MOST_SHARE_ROWS = 64;         // and the most that stay in a core's cache with all that is made of them
+constexpr int64_t MOST_SHARE_ROWS = 64;         // and the most that stay in a core's cache with what is made of them
+constexpr int64_t MANY_WEIGHTS = 1 << 20;       // reading more of them for each share takes twice as many rows
 constexpr int64_t ITEMS_PER_THREAD = 6;
 
 enum class Norm { none, layer, rms };
@@ -130,7 +131,7 @@ struct Project {
       static const int64_t threads = std::max(1u, std::thread::hardware_concurrency());
       if (bytes * std::max(rows, SHARE_ROWS) < FEW_BYTES) {
         project_rows(0, rows);
-      } else if (rows >= threads * SHARE_ROWS) {
+      } else if (rows >= threads * SHARE_ROWS * (panels * PANEL * depth > MANY_WEIGHTS ? 2 : 1)) {
         const int64_t cached = CACHED_BYTES / (depth * (int8 ? 1 : sizeof(float)));
         const int64_t most = std::clamp(cached, SHARE_ROWS, MOST_SHARE_ROWS);
         const int64_t shares = threads * ceil_div(rows, threads * most);
@@ -148,8 +149,8 @@ struct Project {
       normalize(first, last);
     }
 
-    // All rows by all threads, in at least so many items of work: chunks of rows that stay in the cache, times groups of
-    // panels.
+    // All rows by all threads, in at least so many items of work: chunks of rows that stay in the cache, times groups
+    // of panels.
     void project_panels(int64_t items) const {
       const PackedRows packed(context, kernel.routines_, kernel.precision_, x, rows, depth);
       const int64_t chunks = std::min(packed.blocks(), ceil_div(packed.bytes(), CACHED_BYTES));
@@ -165,7 +166,8 @@ struct Project {
       });
     }
 
-    // The blocks from .. to - 1 of packed rows, the first of which is row `row`, times panels first .. last - 1 of all parts.
+    // The blocks from .. to - 1 of packed rows, the first of which is row `row`, times panels first .. last - 1 of all
+    // parts.
     void multiply(const PackedRows& packed, int64_t row, int64_t from, int64_t to, int64_t first, int64_t last) const {
       int64_t begin = 0;  // the first panel of a part
       for (const Part& part : parts) {
