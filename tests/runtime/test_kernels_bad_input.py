@@ -139,7 +139,8 @@ def test_the_search_needs_one_width(search: Callable[[Array], None]) -> None:
 
 def test_sizes_that_no_number_holds_are_refused() -> None:
     """Attributes are any numbers, and a tensor without elements has any axes: no product of them is taken unseen."""
-    huge, none = {"scale": 1.0, "shared": 2**62, "repeated": 1}, zeros(4, 0, 1, 1, 8)
+    huge: dict[str, Any] = {"scale": 1.0, "shared": 2**62, "repeated": 1}
+    none = zeros(4, 0, 1, 1, 8)
     for search in (candidates, advance):
         with pytest.raises(Exception, match="the sizes are too large"):
             search(np.array([2**62]))
