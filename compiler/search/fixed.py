@@ -26,23 +26,27 @@ Names = Mapping[str, str]
 
 
 class FixedSearch(Protocol):
-    """A search in parts.
-
-    inputs: what a runtime gives. constants: what `prepare` makes once. carried: what a step makes anew, and prepare
-    first. results: those of the carried that are the search's results at the end.
-    """
+    """A search in parts."""
 
     @property
-    def inputs(self) -> Fields: ...
+    def inputs(self) -> Fields:
+        """What a runtime gives."""
+        ...
 
     @property
-    def constants(self) -> Fields: ...
+    def constants(self) -> Fields:
+        """What `prepare` makes once."""
+        ...
 
     @property
-    def carried(self) -> Fields: ...
+    def carried(self) -> Fields:
+        """What a step makes anew, and prepare first."""
+        ...
 
     @property
-    def results(self) -> Fields: ...
+    def results(self) -> Fields:
+        """Those of the carried that are the search's results at the end."""
+        ...
 
     def prepare(self, onnx: OnnxEmitter) -> list[str]:
         """Write what comes before the first step, of the inputs by their own names: the constants, then the carried."""
