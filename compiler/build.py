@@ -42,7 +42,7 @@ class Rounding:
     judge: Callable[[Path, Path], Stage] | None = None
 
 
-def build_engine(
+def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     spec: Spec,
     weights: Mapping[str, Any] | None,
     tokenizers: Mapping[str, Path] | None,

@@ -95,8 +95,8 @@ class Network:
     def build(self, profile: Profile, *, effort: int = BEST, exact: bool = True, cache: Path | None = None) -> bytes:
         """The plan for sizes within this profile. An axis of one size becomes a constant of the network.
 
-        `effort`: see BEST. `exact`: products of float32 numbers are in float32; else TensorRT may round their factors to
-        TF32, 10 bits after the point as float16 has. `cache`: a file with the timings of earlier builds, which is
+        `effort`: see BEST. `exact`: products of float32 numbers are in float32; else TensorRT may round their factors
+        to TF32, 10 bits after the point as float16 has. `cache`: a file with the timings of earlier builds, which is
         brought up to date.
 
         Raises: UserError where an axis is not in the profile, or TensorRT cannot build it.
