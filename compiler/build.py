@@ -138,7 +138,7 @@ def _compare(
         folder = Path(name)
         _write_model(original, folder, {})
         for path in engine.iterdir():
-            if not path.name.startswith(MODEL) and path.name != MANIFEST_NAME:
+            if path.name != MANIFEST_NAME and not (folder / path.name).exists():
                 shutil.copyfile(path, folder / path.name)
         _seal(folder, None, {**manifest, "precision": "float32"})
         return judge(folder, engine)

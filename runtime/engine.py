@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.runtime.arrays import read_rows
-from xformc.runtime.device import DeviceName
+from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import (
     Continuation,

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from xformc.runtime.device import DeviceName
+from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.manifest import check_files

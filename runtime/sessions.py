@@ -5,16 +5,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from xformc.errors import UserError
-from xformc.runtime.device import DeviceName
-from xformc.runtime.driven import DrivenSearch
-from xformc.runtime.fixed import form_of
-from xformc.runtime.gpu import ON_THE_PROCESSOR, require_onnx_cuda, require_tensorrt
+from xformc.runtime.devices.device import DeviceName
+from xformc.runtime.devices.driven import DrivenSearch
+from xformc.runtime.devices.fixed import form_of
+from xformc.runtime.devices.gpu import ON_THE_PROCESSOR, require_onnx_cuda, require_tensorrt
+from xformc.runtime.devices.onnx import PROCESSOR, OnnxDevice, cuda_providers
+from xformc.runtime.devices.tensorrt import PlanModel, TensorRTDevice
 from xformc.runtime.interfaces import interface
 from xformc.runtime.manifest import FIXED_TARGETS, Input, Target
-from xformc.runtime.onnx_device import PROCESSOR, OnnxDevice, cuda_providers
 from xformc.runtime.plans import Plan
 from xformc.runtime.session import Executor, Session
-from xformc.runtime.tensorrt_device import PlanModel, TensorRTDevice
 from xformc.runtime.whole import whole_session
 
 DECODING = ("translation", "language_model")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.device import DeviceName
+from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import Prompt, check_seed, continue_prompts, encode_prompt, sample

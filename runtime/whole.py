@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.fixed import Form
+from xformc.runtime.devices.fixed import Form
 from xformc.runtime.manifest import MODEL_NAME, Target
 from xformc.runtime.session import REBUILD, Arrays, Interface, Session, open_model, thread_count
 

@@ -11,7 +11,7 @@ from xformc.compiler.backends.profiles import derive_profile
 from xformc.compiler.backends.tensorrt import open_builder
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, emit_engine
-from xformc.runtime.device import DeviceName
+from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.manifest import Target
 from xformc.runtime.plans import Plan
 from xformc.runtime.session import Session

@@ -20,7 +20,7 @@ from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, emit_engine
 from xformc.errors import UserError
-from xformc.runtime.fixed import form_of
+from xformc.runtime.devices.fixed import form_of
 from xformc.runtime.manifest import FIXED_TARGETS, SearchOptions, Target
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session, open_model

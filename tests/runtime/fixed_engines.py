@@ -9,12 +9,12 @@ from small_specs import small
 from xformc.compiler.backends.initializers import Initializers, save_models
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.pipeline import Compiled, compile_engine, emit_engine
-from xformc.runtime.driven import DrivenSearch
-from xformc.runtime.fixed import form_of
+from xformc.runtime.devices.driven import DrivenSearch
+from xformc.runtime.devices.fixed import form_of
+from xformc.runtime.devices.onnx import OnnxDevice
 from xformc.runtime.generate import Prompt
 from xformc.runtime.interfaces import interface
 from xformc.runtime.manifest import SampleOptions, SearchOptions, Target
-from xformc.runtime.onnx_device import OnnxDevice
 from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
 from xformc.runtime.whole import whole_session

@@ -8,12 +8,12 @@ import pytest
 
 from tests.runtime.fixed_engines import Engines, Requests, write_engines
 from xformc.errors import UserError
-from xformc.runtime.device import Sizes
-from xformc.runtime.driven import KEPT
-from xformc.runtime.fixed import filled, joined, parts_of, size_of
+from xformc.runtime.devices.device import Sizes
+from xformc.runtime.devices.driven import KEPT
+from xformc.runtime.devices.fixed import filled, joined, parts_of, size_of
+from xformc.runtime.devices.onnx import OnnxDevice, OnnxModel
 from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.manifest import STEP_NAME, SampleOptions, SearchOptions
-from xformc.runtime.onnx_device import OnnxDevice, OnnxModel
 from xformc.runtime.plans import Profile
 from xformc.runtime.rows import pad
 from xformc.runtime.search import search

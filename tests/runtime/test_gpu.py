@@ -9,7 +9,7 @@ import pytest
 
 from tests.runtime.fixed_engines import Requests, write_engines
 from xformc.errors import UserError
-from xformc.runtime import gpu
+from xformc.runtime.devices import gpu
 from xformc.runtime.generate import sample
 from xformc.runtime.manifest import Target
 from xformc.runtime.plans import Plan, find_device

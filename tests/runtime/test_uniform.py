@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xformc.compiler.certify.sampling import uniform
-from xformc.runtime.uniform import uniform_numbers
+from xformc.runtime.devices.uniform import uniform_numbers
 
 
 @given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=4), st.integers(1, 9))

@@ -14,7 +14,7 @@ from typer import Argument, Option
 from xformc.commands.text_lines import DEVICE_HELP
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
-from xformc.runtime.device import DeviceName
+from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import Engine
 from xformc.runtime.lines import read_text_file
 from xformc.runtime.measure import (

@@ -16,7 +16,7 @@ from xformc.commands.text_lines import DEVICE_HELP
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
 from xformc.runtime import load, read_manifest
-from xformc.runtime.device import DeviceName
+from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.lines import read_text_file
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from xformc.commands.text_lines import (
     write_results,
 )
 from xformc.commands.translate import ENGINE_HELP
-from xformc.runtime.device import DeviceName
+from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import Continuation

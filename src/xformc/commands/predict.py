@@ -17,7 +17,7 @@ from xformc.commands.text_lines import (
 )
 from xformc.commands.translate import ENGINE_HELP
 from xformc.runtime.arrays import read_npz
-from xformc.runtime.device import DeviceName
+from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction

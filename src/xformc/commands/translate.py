@@ -16,7 +16,7 @@ from xformc.commands.text_lines import (
     pace_of_stdin,
     write_results,
 )
-from xformc.runtime.device import DeviceName
+from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.stream import MAX_BATCH_TOKENS

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.runtime.devices.uniform import uniform_numbers
 from xformc.runtime.generate import SAMPLING
 from xformc.runtime.manifest import Input
 from xformc.runtime.plans import Profile, Range
 from xformc.runtime.search import SEARCH
 from xformc.runtime.session import Arrays
-from xformc.runtime.uniform import uniform_numbers
 from xformc.tokens import END, PAD
 
 MULTIPLES = {"source": 16, "room": 32}

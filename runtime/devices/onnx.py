@@ -10,8 +10,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.device import Buffer, DeviceName, Sizes
-from xformc.runtime.gpu import CUDA
+from xformc.runtime.devices.device import Buffer, DeviceName, Sizes
+from xformc.runtime.devices.gpu import CUDA
 from xformc.runtime.manifest import GO_ON, NEXT, PREPARE_NAME, STEP_NAME
 from xformc.runtime.plans import Profile
 from xformc.runtime.session import REBUILD, open_model

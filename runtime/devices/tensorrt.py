@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.cuda import CudaBuffer, Stream
-from xformc.runtime.device import INPUT_AXES, Buffer, Sizes
-from xformc.runtime.driven import KEPT
-from xformc.runtime.fixed import parts_of
+from xformc.runtime.devices.cuda import CudaBuffer, Stream
+from xformc.runtime.devices.device import INPUT_AXES, Buffer, Sizes
+from xformc.runtime.devices.driven import KEPT
+from xformc.runtime.devices.fixed import parts_of
+from xformc.runtime.devices.recent import Recent
 from xformc.runtime.manifest import MODEL_NAME, PREPARE_NAME, STEP_NAME
 from xformc.runtime.plans import PLAN, Profile
-from xformc.runtime.recent import Recent
 from xformc.runtime.session import Arrays
 
 Shapes = Mapping[str, tuple[int, ...]]
