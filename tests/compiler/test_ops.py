@@ -18,7 +18,7 @@ from xformc.compiler.ops.attention import Attention
 from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import UNARY, Add, Dropout, Multiply, Scale, Unary
 from xformc.compiler.ops.embedding import Embedding
-from xformc.compiler.ops.kernels import Attend, AttendCached, Embed, Project
+from xformc.compiler.ops.kernels import Attend, AttendCached, Embed, Narrow, Project
 from xformc.compiler.ops.keys import Append, AsKeys
 from xformc.compiler.ops.layout import Align, Expand
 from xformc.compiler.ops.linear import Linear
@@ -173,7 +173,7 @@ def test_dropout_acts_in_training_only() -> None:
     assert torch.equal(module.eval()(x), x)
 
 
-KERNELS = {Attend.kind, AttendCached.kind, Embed.kind, Project.kind}
+KERNELS = {Attend.kind, AttendCached.kind, Embed.kind, Narrow.kind, Project.kind}
 """What the last pass writes for the target native, which goes to ONNX and nowhere else."""
 
 

@@ -17,7 +17,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import ONE, ZERO, count, size_in_bytes, total
 from xformc.compiler.graph.graph import Graph, Op
 from xformc.compiler.graph.rules import cost, cost_of
-from xformc.compiler.ops.kernels import Attend, AttendCached, Embed, Project
+from xformc.compiler.ops.kernels import Attend, AttendCached, Embed, Narrow, Project
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import Decoder, derive_step
 from xformc.compiler.report.cost import BACKWARD
@@ -133,12 +133,8 @@ def test_bytes_of_states_are_those_of_their_arrays(name: str, small: Callable[[s
 
 
 def test_every_op_has_a_cost() -> None:
-    kernels = {
-        Attend.kind,
-        AttendCached.kind,
-        Embed.kind,
-        Project.kind,
-    }  # a report counts the graph before its last pass
+    # a report counts the graph before its last pass
+    kernels = {Attend.kind, AttendCached.kind, Embed.kind, Narrow.kind, Project.kind}
     assert set(Op.registry) - cost.kinds() == kernels
 
 
