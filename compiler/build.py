@@ -15,8 +15,8 @@ from google.protobuf.message import EncodeError
 from xformc import __version__
 from xformc.compiler.backends.initializers import MODEL, save_models
 from xformc.compiler.backends.plans import PlanOptions, places_of, write_plans
-from xformc.compiler.backends.profiles import derive_profile
-from xformc.compiler.backends.tensorrt import Builder, open_builder
+from xformc.compiler.backends.profiles import derive_profile, parse_profile
+from xformc.compiler.backends.tensorrt import open_builder
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, Stage, certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
@@ -27,6 +27,7 @@ from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.runtime.library import library_for
 from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, Target, manifest_checksum
+from xformc.runtime.plans import Range
 from xformc.tokens import BEGIN, END, PAD, UNKNOWN
 
 
@@ -70,6 +71,7 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     builder = None if plans is None else open_builder(plans.builder)
     progress("compile")
     compiled = compile_engine(spec, target)
+    profile = None if plans is None else _profile(compiled, plans)
     named = _name_labels(compiled, labels)
     module = TorchModule(compiled.graph, seed=spec.train.seed).eval()
     if weights is not None:
@@ -84,8 +86,11 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
         certificate = certify(subject, progress, None if subject.module is module else module)
         _require(certificate)
         manifest = _manifest(compiled, target, files, named, trained=weights is not None)
-        if plans is not None and builder is not None:
-            manifest["plans"] = _write_plans(compiled, folder, builder, default, plans, progress)
+        if plans is not None and builder is not None and profile is not None:
+            models = sorted(path.name for path in folder.glob("*.onnx"))
+            manifest["plans"] = write_plans(
+                folder, models, builder, profile, _places(compiled), default, options=plans, progress=progress
+            )
         progress("hash and write")
         _seal(folder, certificate, {**manifest, "precision": default})
         if rounding.judge is not None:
@@ -113,21 +118,17 @@ def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precisi
     return replace(subject, engine=folder, module=module, precision=precision)
 
 
-def _write_plans(
-    compiled: Compiled,
-    folder: Path,
-    builder: Builder,
-    precision: Precision,
-    options: PlanOptions,
-    progress: Callable[[str], None],
-) -> dict[str, dict[str, object]]:
-    """Build the plans of the models in `folder`; what the manifest says of them."""
-    decoder, task, train = compiled.steps, compiled.task, compiled.spec.train
-    defaults = {"translation": compiled.options, "language_model": compiled.sampling}.get(task)
-    derived = derive_profile(task, compiled.inputs, defaults, train.max_length)
-    places = places_of([compiled.graph, *([] if decoder is None else [decoder.prepare, decoder.step])])
-    models = sorted(path.name for path in folder.glob("*.onnx"))
-    return write_plans(folder, models, builder, derived, places, precision, options=options, progress=progress)
+def _profile(compiled: Compiled, options: PlanOptions) -> dict[str, Range]:
+    """The sizes that plans are built for. Raises: UserError for a profile that cannot be."""
+    defaults = {"translation": compiled.options, "language_model": compiled.sampling}.get(compiled.task)
+    derived = derive_profile(compiled.task, compiled.inputs, defaults, compiled.spec.train.max_length)
+    return derived if options.profile is None else parse_profile(options.profile, derived)
+
+
+def _places(compiled: Compiled) -> dict[str, str | None]:
+    """Where in the spec the values of the engine's models come from."""
+    decoder = compiled.steps
+    return places_of([compiled.graph, *([] if decoder is None else [decoder.prepare, decoder.step])])
 
 
 def _compare(

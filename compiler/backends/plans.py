@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from xformc.compiler.backends.profiles import ASSUMED_MEMORY, fit_batch, parse_profile
+from xformc.compiler.backends.profiles import ASSUMED_MEMORY, BATCH, fit_batch
 from xformc.compiler.backends.tensorrt import BEST, Builder, Network, timing_cache
 from xformc.compiler.graph.graph import Graph
 from xformc.errors import UserError
@@ -34,7 +34,7 @@ def write_plans(
     folder: Path,
     models: Iterable[str],
     builder: Builder,
-    derived: Profile,
+    profile: Profile,
     places: Mapping[str, str | None],
     precision: str,
     *,
@@ -43,14 +43,13 @@ def write_plans(
 ) -> dict[str, dict[str, object]]:
     """Build the models of these names in `folder`, each beside its file; what engine.json records of each plan.
 
-    `derived` is the profile by the spec. Where the user gives no batch, the largest is made to fit the device. A whole
-    search has one width of beam, the largest: TensorRT takes no other in loops.
+    Where the user gives no batch, the largest of the `profile` is made to fit the device. A whole search has one width
+    of beam, the largest: TensorRT takes no other in loops.
 
     Raises: UserError where a model is refused; a whole search that is refused is left out where its steps are built.
     """
     networks = {name: Network(builder, folder / name, places) for name in models}
-    profile = parse_profile(options.profile, derived) if options.profile else dict(derived)
-    if profile["batch"] == derived["batch"]:
+    if profile["batch"] == BATCH:
         memory = ASSUMED_MEMORY if builder.device is None else builder.device.memory
         profile = fit_batch(profile, list(networks.get(STEP_NAME, networks[MODEL_NAME]).inputs.values()), memory)
     device = builder.device

@@ -98,6 +98,14 @@ def test_an_engine_has_its_plans_and_says_what_they_are(tiny_spec: Spec, tmp_pat
     assert step.precision == "float16"
 
 
+def test_a_wrong_profile_is_refused_before_anything_is_built(tiny_spec: Spec, tmp_path: Path, builder: Builder) -> None:
+    said: list[str] = []
+    options = PlanOptions("width=3", builder.name)
+    with pytest.raises(UserError, match="width"):
+        build_engine(tiny_spec, None, None, "tensorrt", tmp_path / "engine", said.append, plans=options)
+    assert said == ["compile"] and not (tmp_path / "engine").exists()
+
+
 def test_a_refused_operator_is_named_with_its_place_in_the_spec(tmp_path: Path, builder: Builder) -> None:
     node = helper.make_node("BitwiseXor", ["x", "x"], ["y"], name="decoder/0/mask:BitwiseXor.1")
     info = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch"]) for name in ("x", "y")]
