@@ -83,7 +83,9 @@ def test_each_precision_is_built_in_its_own_numbers(
     assert stored["decoder/0/feed_forward/inner/weight"] == TensorProto.DataType.Value(kinds[precision])
 
 
-def test_an_engine_has_its_plans_and_says_what_they_are(tiny_spec: Spec, tmp_path: Path, builder: Builder) -> None:
+def test_an_engine_has_its_plans_and_says_what_they_are(
+    tiny_spec: Spec, tmp_path: Path, builder: Builder, xformc: CommandLine
+) -> None:
     options = PlanOptions(f"{QUICK},source=1:8:16", "tensorrt_rtx", effort=0)
     certificate = build_engine(
         tiny_spec, None, None, "tensorrt", tmp_path / "engine", rounding=Rounding("float16"), plans=options
@@ -96,6 +98,7 @@ def test_an_engine_has_its_plans_and_says_what_they_are(tiny_spec: Spec, tmp_pat
     assert (step.builder, step.version, step.device) == ("tensorrt_rtx", builder.version, None)
     assert step.profile["room"] == (1, 8, 16) and plans["model.plan"].profile["beam"] == (4, 4, 4)
     assert step.precision == "float16"
+    assert f"step.plan: tensorrt_rtx {builder.version}, for any GPU" in xformc("inspect", tmp_path / "engine").out
 
 
 def test_a_wrong_profile_is_refused_before_anything_is_built(tiny_spec: Spec, tmp_path: Path, builder: Builder) -> None:

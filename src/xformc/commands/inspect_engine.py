@@ -13,6 +13,7 @@ from xformc.commands.translate import ENGINE_HELP
 from xformc.runtime.document import Document, read_document
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.manifest import MANIFEST_NAME, Input, Manifest, check_files
+from xformc.runtime.plans import Plan
 
 CERTIFICATE_NAME = "certificate.json"
 CERTIFICATE_BYTES = 1 << 24
@@ -57,6 +58,7 @@ def _summary(manifest: Manifest, certificate: Document) -> list[str]:
         *_titled("defaults", _defaults(manifest)),
         *_titled("labels", _labels(manifest)),
         *_titled("outputs", OUTPUTS[manifest.task]),
+        *_titled("plans", [f"{name}: {_sizes(plan)}" for name, plan in manifest.plans.items()]),
         f"built by     xformc {manifest.xformc}, {certificate.text('date')}, with {_versions(certificate)}",
         f"certificate  {'passed' if certificate.boolean('passed') else 'FAILED'}",
         *(f"  {line}" for line in certificate_lines(certificate)),
@@ -103,6 +105,12 @@ def _labels(manifest: Manifest) -> list[str]:
     more = f" and {len(labels) - SHOWN_LABELS:,} more" if len(labels) > SHOWN_LABELS else ""
     of = f" for each position of {manifest.positions}" if manifest.positions else ""
     return [f"{len(labels):,}{of}: {', '.join(labels[:SHOWN_LABELS])}{more}"] if labels else []
+
+
+def _sizes(plan: Plan) -> str:
+    device = plan.device or "any GPU that it knows"
+    sizes = ", ".join(f"{axis} {least}:{often}:{most}" for axis, (least, often, most) in plan.profile.items())
+    return f"{plan.builder} {plan.version}, for {device}; {sizes}"
 
 
 def _versions(certificate: Document) -> str:
