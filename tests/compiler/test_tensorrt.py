@@ -5,6 +5,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from command_line import CommandLine
 from onnx import TensorProto, helper
 
 from tests.small_specs import names, small
