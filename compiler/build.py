@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from google.protobuf.message import EncodeError
 
 from xformc import __version__
 from xformc.compiler.backends.initializers import MODEL, save_models
-from xformc.compiler.backends.plans import PlanOptions, places_of, write_plans
+from xformc.compiler.backends.plans import PlanOptions, write_plans
 from xformc.compiler.backends.profiles import derive_profile, parse_profile
 from xformc.compiler.backends.tensorrt import open_builder
 from xformc.compiler.backends.torch import TorchModule
@@ -27,7 +28,6 @@ from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.runtime.library import library_for
 from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, Target, manifest_checksum
-from xformc.runtime.plans import Range
 from xformc.tokens import BEGIN, END, PAD, UNKNOWN
 
 
@@ -57,10 +57,10 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
 ) -> Certificate:
     """Compile a spec with these weights (None: fresh ones) into the engine folder `out`, all of it or nothing.
 
-    `tokenizers` holds the SentencePiece model of each input of tokens; `target` is portable or cpu. `progress` is
-    told what is being done. `labels` are the names of the labels by id, for a task that gives labels; None calls them
-    by their ids. `rounding` says in which numbers weights are stored. `plans`, of target tensorrt: how its plans are
-    built; without it the folder has the models alone.
+    `tokenizers` holds the SentencePiece model of each input of tokens; `progress` is told what is being done. `labels`
+    are the names of the labels by id, for a task that gives labels; None calls them by their ids. `rounding` says in
+    which numbers weights are stored. `plans`, of target tensorrt: how its plans are built; without it the folder has
+    the models alone.
 
     Raises: UserError if a native engine lacks its kernels, if the spec cannot be decoded step by step, if there are
     more or fewer labels than the model gives, if a weight does not fit its precision, or if a stage of the certificate
@@ -68,15 +68,14 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     """
     if target == "native":
         library_for(str(out))
-    builder = None if plans is None else open_builder(plans.builder)
     progress("compile")
     compiled = compile_engine(spec, target)
-    profile = None if plans is None else _profile(compiled, plans)
+    default = rounding.precision or spec.default_precision
+    build_plans = None if plans is None else plan_writer(compiled, default, plans, progress)
     named = _name_labels(compiled, labels)
     module = TorchModule(compiled.graph, seed=spec.train.seed).eval()
     if weights is not None:
         module.load_arrays(weights)
-    default = rounding.precision or spec.default_precision
     original = Subject(compiled, module, out, target)
     with atomic_directory(out) as folder:
         progress("emit")
@@ -86,11 +85,8 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
         certificate = certify(subject, progress, None if subject.module is module else module)
         _require(certificate)
         manifest = _manifest(compiled, target, files, named, trained=weights is not None)
-        if plans is not None and builder is not None and profile is not None:
-            models = sorted(path.name for path in folder.glob("*.onnx"))
-            manifest["plans"] = write_plans(
-                folder, models, builder, profile, _places(compiled), default, options=plans, progress=progress
-            )
+        if build_plans is not None:
+            manifest["plans"] = build_plans(folder)
         progress("hash and write")
         _seal(folder, certificate, {**manifest, "precision": default})
         if rounding.judge is not None:
@@ -118,17 +114,27 @@ def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precisi
     return replace(subject, engine=folder, module=module, precision=precision)
 
 
-def _profile(compiled: Compiled, options: PlanOptions) -> dict[str, Range]:
-    """The sizes that plans are built for. Raises: UserError for a profile that cannot be."""
+def plan_writer(
+    compiled: Compiled, precision: Precision, options: PlanOptions, progress: Callable[[str], None] = lambda _: None
+) -> Callable[[Path], dict[str, dict[str, object]]]:
+    """What builds the plans of the models in a folder, and gives what engine.json records of them.
+
+    Raises: UserError, at once, for a builder that is missing or a profile that cannot be.
+    """
+    builder = open_builder(options.builder)
     defaults = {"translation": compiled.options, "language_model": compiled.sampling}.get(compiled.task)
-    derived = derive_profile(compiled.task, compiled.inputs, defaults, compiled.spec.train.max_length)
-    return derived if options.profile is None else parse_profile(options.profile, derived)
-
-
-def _places(compiled: Compiled) -> dict[str, str | None]:
-    """Where in the spec the values of the engine's models come from."""
-    decoder = compiled.steps
-    return places_of([compiled.graph, *([] if decoder is None else [decoder.prepare, decoder.step])])
+    profile = derive_profile(compiled.task, compiled.inputs, defaults, compiled.spec.train.max_length)
+    if options.profile is not None:
+        profile = parse_profile(options.profile, profile)
+    return partial(
+        write_plans,
+        builder=builder,
+        profile=profile,
+        places=compiled.places,
+        precision=precision,
+        effort=options.effort,
+        progress=progress,
+    )
 
 
 def _compare(

@@ -58,6 +58,12 @@ class Compiled:
         return self.graph.outputs[0].type.names[1] if self.labels and TASKS[self.task].positions else None
 
     @property
+    def places(self) -> dict[str, str | None]:
+        """Where in the spec each value of the engine's models comes from, by its name."""
+        graphs = (self.graph,) if self.steps is None else (self.graph, *_graphs(self.steps))
+        return {value.name: node.place for graph in graphs for node in graph.nodes for value in node.outputs}
+
+    @property
     def options(self) -> SearchOptions:
         """The defaults of the search, from the spec."""
         decode, longest = self.spec.decode, self.spec.decode.max_length

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from xformc.compiler.backends.initializers import Initializers, save_models
-from xformc.compiler.backends.plans import PlanOptions, places_of, write_plans
-from xformc.compiler.backends.profiles import derive_profile
-from xformc.compiler.backends.tensorrt import open_builder
+from xformc.compiler.backends.plans import PlanOptions
+from xformc.compiler.build import plan_writer
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, emit_engine
 from xformc.runtime.devices.device import DeviceName
@@ -55,10 +54,5 @@ def write_engine(
     save_models(emit_engine(compiled, initializers, target), initializers, folder)
     if target != "tensorrt" or plans is None:
         return Written(compiled, target, folder, chosen)
-    defaults = {"translation": compiled.options, "language_model": compiled.sampling}.get(compiled.task)
-    derived = derive_profile(compiled.task, compiled.inputs, defaults, compiled.spec.train.max_length)
-    graphs = [compiled.graph, *([] if compiled.steps is None else [compiled.steps.prepare, compiled.steps.step])]
-    models = sorted(path.name for path in folder.glob("*.onnx"))
-    builder, places = open_builder(plans.builder), places_of(graphs)
-    made: Mapping[str, Any] = write_plans(folder, models, builder, derived, places, precision, options=plans)
+    made: Mapping[str, Any] = plan_writer(compiled, precision, plans)(folder)
     return Written(compiled, target, folder, chosen, {name: Plan(**record) for name, record in made.items()})

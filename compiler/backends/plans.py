@@ -1,12 +1,11 @@
 """The plans of an engine for TensorRT: each of its models built for the sizes of one profile."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from xformc.compiler.backends.profiles import ASSUMED_MEMORY, BATCH, fit_batch
 from xformc.compiler.backends.tensorrt import BEST, Builder, Network, timing_cache
-from xformc.compiler.graph.graph import Graph
 from xformc.errors import UserError
 from xformc.runtime.manifest import MODEL_NAME, STEP_NAME
 from xformc.runtime.plans import PLAN, Plan, Profile
@@ -25,30 +24,24 @@ class PlanOptions:
     effort: int = BEST
 
 
-def places_of(graphs: Iterable[Graph]) -> dict[str, str | None]:
-    """Where in the spec each value of the graphs comes from, by its name."""
-    return {value.name: node.place for graph in graphs for node in graph.nodes for value in node.outputs}
-
-
 def write_plans(
     folder: Path,
-    models: Iterable[str],
     builder: Builder,
     profile: Profile,
     places: Mapping[str, str | None],
     precision: str,
     *,
-    options: PlanOptions = PlanOptions(),
+    effort: int = BEST,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, dict[str, object]]:
-    """Build the models of these names in `folder`, each beside its file; what engine.json records of each plan.
+    """Build the models in `folder`, each beside its file; what engine.json records of each plan.
 
     Where the user gives no batch, the largest of the `profile` is made to fit the device. A whole search has one width
     of beam, the largest: TensorRT takes no other in loops.
 
     Raises: UserError where a model is refused; a whole search that is refused is left out where its steps are built.
     """
-    networks = {name: Network(builder, folder / name, places) for name in models}
+    networks = {path.name: Network(builder, path, places) for path in sorted(folder.glob("*.onnx"))}
     if profile["batch"] == BATCH:
         memory = ASSUMED_MEMORY if builder.device is None else builder.device.memory
         profile = fit_batch(profile, list(networks.get(STEP_NAME, networks[MODEL_NAME]).inputs.values()), memory)
@@ -62,9 +55,7 @@ def write_plans(
         whole = name == MODEL_NAME and STEP_NAME in networks
         sizes = _with_one_width(profile) if whole else profile
         try:
-            plan = network.build(
-                sizes, effort=options.effort, exact=precision == "float32", cache=timing_cache(builder)
-            )
+            plan = network.build(sizes, effort=effort, exact=precision == "float32", cache=timing_cache(builder))
         except UserError:
             if not whole:
                 raise

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from tests.small_specs import names, small
 from tests.task_specs import SPECS, write_task
 from xformc.compiler.backends.initializers import Initializers, save_models
-from xformc.compiler.backends.plans import PlanOptions, places_of
+from xformc.compiler.backends.plans import PlanOptions
 from xformc.compiler.backends.profiles import Tensor, derive_profile, fit_batch, parse_profile
 from xformc.compiler.backends.tensorrt import Builder, Network, installed_builders, open_builder
 from xformc.compiler.backends.torch import TorchModule
@@ -42,9 +42,7 @@ def networks(spec: Spec, folder: Path, builder: Builder, precision: Precision = 
     weights = Initializers(arrays, spec.precisions(precision))
     models = emit_engine(compiled, weights, "tensorrt")
     save_models(models, weights, folder)
-    decoder = compiled.steps
-    places = places_of([compiled.graph, *([] if decoder is None else [decoder.prepare, decoder.step])])
-    return {name: Network(builder, folder / name, places) for name in models}
+    return {name: Network(builder, folder / name, compiled.places) for name in models}
 
 
 def sizes(network: Network) -> dict[str, tuple[int, int, int]]:
