@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from xformc import __version__
 from xformc.compiler.backends.initializers import MODEL, read_parameters, read_precisions
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.certify.certificate import Certificate, Measured, Stage
+from xformc.compiler.certify.certificate import Certificate, Stage
 from xformc.compiler.certify.rounded import agreement, product_stages
 from xformc.compiler.certify.rounded_results import result_stages
 from xformc.compiler.certify.stages import STAGES
@@ -37,14 +37,12 @@ def certify(subject: Subject, progress: Callable[[str], None], original: TorchMo
     `original` has the weights before they were rounded, if they were.
     """
     stages: list[Stage] = []
-    for stage in _stages(subject, progress):
-        stages.append(stage)
-        if not stage.passed:
-            break
-    measured: tuple[Measured, ...] = ()
-    if original is not None and stages[-1].passed:
-        with subject.runnable() as runnable:
-            measured = (agreement(runnable, original),)
+    with subject.runnable() as runnable:
+        for stage in _stages(subject, runnable, progress):
+            stages.append(stage)
+            if not stage.passed:
+                break
+        measured = () if original is None or not stages[-1].passed else (agreement(runnable, original),)
     versions = {
         "xformc": __version__,
         "torch": torch.__version__,
@@ -55,7 +53,7 @@ def certify(subject: Subject, progress: Callable[[str], None], original: TorchMo
     return Certificate(tuple(stages), date, versions, f"{platform.system()} {platform.machine()}", measured)
 
 
-def _stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
+def _stages(subject: Subject, runnable: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """The stages of its task; where products round, those of an engine that has the same weights in float32 first."""
     stages = STAGES[subject.compiled.task]
     if not subject.approximate:
@@ -65,9 +63,8 @@ def _stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage
         for stage in stages(exact, progress):
             yield replace(stage, what=f"{stage.what}; products in float32")
     progress("certify: products")
-    with subject.runnable() as runnable:
-        yield from product_stages(runnable)
-        yield from result_stages(runnable, progress)
+    yield from product_stages(runnable)
+    yield from result_stages(runnable, progress)
 
 
 def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None) -> Certificate:
