@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import onnx
-from onnx import helper
 
 from xformc.compiler.backends.initializers import MODEL, Initializers, taken_names
 from xformc.compiler.backends.onnx import Emitter, model
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.ops.keys import ROOM
 from xformc.compiler.passes.kernels import lower_decoder, lower_graph
-from xformc.compiler.passes.step import ROOM, Decoder
+from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import BeamSearch, SearchInputs
-from xformc.compiler.search.fixed import Fields, FixedSearch, bind_fields, emit_whole
+from xformc.compiler.search.fixed import FixedSearch, bind_fields, emit_whole
 from xformc.compiler.search.kernels import KernelSearch, emit_resident
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.states import emit_positions, emit_states
@@ -99,16 +99,18 @@ def fixed_models(search: FixedSearch, weights: Initializers, *, target: Target) 
     for name, result in zip(following, leaving, strict=True):
         step.op("Identity", result, name=name)
     return {
-        MODEL: model(whole, "engine", _used(whole, search.inputs), list(search.results.items())),
-        PREPARE_NAME: model(prepare, "prepare", _used(prepare, search.inputs), list(made.items())),
-        STEP_NAME: model(step, "step", _used(step, given), [(GO_ON, Type("bool")), *following.items()]),
+        MODEL: _needing(model(whole, "engine", list(search.inputs.items()), list(search.results.items()))),
+        PREPARE_NAME: _needing(model(prepare, "prepare", list(search.inputs.items()), list(made.items()))),
+        STEP_NAME: _needing(model(step, "step", list(given.items()), [(GO_ON, Type("bool")), *following.items()])),
     }
 
 
-def _used(emitter: Emitter, fields: Fields) -> list[tuple[str, Type]]:
-    """The fields that the emitter's nodes, or those inside them, take."""
-    taken = taken_names(helper.make_graph(emitter.nodes, "", [], []))
-    return [(name, type) for name, type in fields.items() if name in taken]
+def _needing(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the inputs alone that its nodes, or those inside them, take."""
+    taken = taken_names(model.graph)
+    for value in [value for value in model.graph.input if value.name not in taken]:
+        model.graph.input.remove(value)
+    return model
 
 
 def forward_model(

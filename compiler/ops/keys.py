@@ -22,6 +22,12 @@ from xformc.compiler.graph.rules import (
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned
 
+PAST = "past"
+"""How the names of the axes of a cache begin that is empty before the first step."""
+
+ROOM = "room"
+"""The axis of a cache that has a place for every position from the start."""
+
 
 @dataclass(frozen=True)
 class AsKeys(Op):
@@ -74,7 +80,7 @@ def _as_keys_mixes(op: AsKeys, node: Node) -> frozenset[str]:
 @to_step.rule(AsKeys)
 def _as_keys_step(op: AsKeys, node: Node, step: Stepper) -> tuple[Value, ...]:
     (new,) = node.inputs
-    past = "room" if step.fixed else "past" if op.window is None else f"past_{op.window}"
+    past = ROOM if step.fixed else PAST if op.window is None else f"{PAST}_{op.window}"
     axes = tuple(Axis(past) if axis.name == step.time else axis for axis in new.type.axes)
     name = node.outputs[0].name
     cache = step.state(f"{name}/cache", Type(new.type.dtype, axes))

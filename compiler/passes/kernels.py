@@ -43,8 +43,9 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     made = zip(decoder.constants, decoder.prepare.outputs, strict=False)
     outputs = frozenset(value.name for constant, value in made if constant.name in narrowed)
     prepare = _Lowering(decoder.prepare, packable, precision_of, narrowed=outputs).run()
+    producers = decoder.step.producers()
     cached = [
-        replace(item, narrow=all(_rounded(node.inputs[1], decoder.step, precision_of) for node in item.appends))
+        replace(item, narrow=all(_rounded(node.inputs[1], producers, precision_of) for node in item.appends))
         for item in _cached(decoder)
     ]
     lowering = _Lowering(decoder.step, packable, precision_of, cached=cached, slotted=slotted, narrowed=narrowed)
@@ -201,17 +202,17 @@ def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: Precision
     ]
     pairs = [names for names in pairs if names <= slotted]
     uses = Counter(value.name for value in decoder.prepare.outputs)
+    producers = decoder.prepare.producers()
     rounded = {
         constant.name
         for constant, made in zip(decoder.constants, decoder.prepare.outputs, strict=False)
-        if uses[made.name] == 1 and _rounded(made, decoder.prepare, precision_of)
+        if uses[made.name] == 1 and _rounded(made, producers, precision_of)
     }
     return _whole(pairs, rounded & set[str]().union(*pairs))
 
 
-def _rounded(value: Value, graph: Graph, precision_of: PrecisionOf) -> bool:
+def _rounded(value: Value, producers: Mapping[str, Node], precision_of: PrecisionOf) -> bool:
     """Whether it comes from an int8 product, which rounds much more than float16 does."""
-    producers = graph.producers()
     node = producers.get(value.name)
     while node is not None and not isinstance(node.op, Linear):
         node = producers.get(node.inputs[0].name)

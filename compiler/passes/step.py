@@ -11,13 +11,7 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, GraphBuilder, Node, Op, Value, copy_node, pruned, rebuild
 from xformc.compiler.graph.rules import Hidden, RuleError, hidden, mixed_axes, to_step
-from xformc.compiler.ops.keys import AsKeys
-
-PAST = "past"
-"""How the names of the axes of a cache begin that is empty before the first step."""
-
-ROOM = "room"
-"""The axis of a cache that has a place for every position from the start."""
+from xformc.compiler.ops.keys import ROOM, AsKeys
 
 
 @dataclass(frozen=True)
@@ -25,7 +19,7 @@ class State:
     """What one step leaves to the next: `new` of a step is `past` of the one after it.
 
     Before the first step it is `initial`, a constant of the decoder, or else zero, where the axes whose names begin
-    with `past` have size 0.
+    with PAST have size 0.
     """
 
     past: Value

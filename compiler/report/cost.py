@@ -8,7 +8,8 @@ from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import ONE, Cost, Reach, size_in_bytes, total
 from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.graph.rules import cost_of
-from xformc.compiler.passes.step import PAST, Decoder
+from xformc.compiler.ops.keys import PAST
+from xformc.compiler.passes.step import Decoder
 from xformc.compiler.report.blocks import ELSEWHERE, Blocks
 from xformc.compiler.report.complexity import CostOf, Symbols, position_axes, remembered, symbols
 from xformc.compiler.report.paths import Path, longest_paths, path_formula

@@ -11,8 +11,8 @@ from typing import Protocol
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Turn
-from xformc.compiler.ops.keys import AsKeys
-from xformc.compiler.passes.step import ROOM, Decoder
+from xformc.compiler.ops.keys import ROOM, AsKeys
+from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.states import emit_states
 
 POSITION = Type("int64")

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.rules import OnnxEmitter
-from xformc.compiler.passes.step import ROOM, Decoder
+from xformc.compiler.ops.keys import ROOM
+from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import NEVER, BeamSearch, Candidates, SearchInputs
 from xformc.compiler.search.fixed import PLACES, POSITION, FixedDecoder, Names, following, written
 from xformc.tokens import BEGIN, PAD

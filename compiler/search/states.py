@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from xformc.compiler.graph.axes import DType
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
-from xformc.compiler.passes.step import PAST, Decoder, State
+from xformc.compiler.ops.keys import PAST
+from xformc.compiler.passes.step import Decoder, State
 
 _ZERO: dict[DType, bool | int | float] = {"float32": 0.0, "int64": 0, "bool": False}
 
