@@ -11,8 +11,9 @@ from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
+from xformc.compiler.ops.keys import PAST, ROOM
 from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import PAST, ROOM, Decoder, State, derive_step, with_beam
+from xformc.compiler.passes.step import Decoder, State, derive_step, with_beam
 from xformc.compiler.spec import load_spec
 
 Run = Callable[[list[np.ndarray]], list[np.ndarray]]

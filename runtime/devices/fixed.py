@@ -63,15 +63,8 @@ class BeamForm:
         source, factor, offset = (feeds[name] for name in ("source", "max_length_factor", "max_length_offset"))
         tokens = np.float32((source != PAD).sum(1).max())
         limit = max(1, int(np.floor(tokens * np.float32(factor))) + int(offset))
-        needed = {
-            "batch": len(source),
-            "source": source.shape[1],
-            "beam": int(feeds["beam_width"]),
-            "room": limit if self._longest is None else min(limit, self._longest),
-        }
-        sizes = {axis: size_of(axis, size, profile.get(axis)) for axis, size in needed.items()}
-        if self._longest is not None:
-            sizes["room"] = min(sizes["room"], self._longest)
+        needed = {"batch": len(source), "source": source.shape[1], "beam": int(feeds["beam_width"]), "room": limit}
+        sizes = sizes_of(needed, profile, self._longest)
         options = {name: feeds[name] for name in ("length_penalty", "max_length_factor", "max_length_offset")}
         places, ranks = (np.arange(sizes[axis]) for axis in ("room", "beam"))
         padded = filled(source, sizes["batch"], sizes["source"])
@@ -96,11 +89,8 @@ class SampleForm:
         """See `Form`."""
         prompt, seed, most = (feeds[name] for name in ("prompt", "seed", "max_new_tokens"))
         positions = int((prompt != PAD).sum(1).max()) + int(most)
-        positions = positions if self._longest is None else min(positions, self._longest)
         needed = {"batch": len(prompt), "room": positions}
-        sizes = {axis: size_of(axis, size, profile.get(axis)) for axis, size in needed.items()}
-        if self._longest is not None:
-            sizes["room"] = min(sizes["room"], self._longest)
+        sizes = sizes_of(needed, profile, self._longest)
         options = {name: feeds[name] for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
         given = {
             "prompt": filled(prompt, sizes["batch"], sizes["room"]),
@@ -120,6 +110,17 @@ def form_of(task: str, inputs: Mapping[str, Input]) -> Form:
     if task == "translation":
         return BeamForm(inputs["target"].longest)
     return SampleForm(inputs["text"].longest)
+
+
+def sizes_of(needed: Mapping[str, int], profile: Profile, longest: int | None) -> dict[str, int]:
+    """The sizes of a search that needs so much, with room for `longest` positions at most, unless that is None.
+
+    Raises: UserError if none that the profile allows will do.
+    """
+    most = {} if longest is None else {"room": longest}
+    bounded = {axis: min(size, most.get(axis, size)) for axis, size in needed.items()}
+    sizes = {axis: size_of(axis, size, profile.get(axis)) for axis, size in bounded.items()}
+    return {axis: min(size, most.get(axis, size)) for axis, size in sizes.items()}
 
 
 def size_of(axis: str, needed: int, allowed: Range | None) -> int:

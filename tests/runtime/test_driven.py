@@ -12,11 +12,11 @@ from xformc.runtime.devices.device import Sizes
 from xformc.runtime.devices.driven import KEPT
 from xformc.runtime.devices.fixed import filled, joined, parts_of, size_of
 from xformc.runtime.devices.onnx import OnnxDevice, OnnxModel
-from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.generate import Prompt, SampleResult, sample
 from xformc.runtime.manifest import STEP_NAME, SampleOptions, SearchOptions
 from xformc.runtime.plans import Profile
 from xformc.runtime.rows import pad
-from xformc.runtime.search import search
+from xformc.runtime.search import SearchResult, search
 
 TRANSLATIONS = ("transformer_base", "t5", "seq2seq_attention")
 LANGUAGE_MODELS = ("gpt", "lstm_language_model")
@@ -50,6 +50,12 @@ class Recorded(OnnxDevice):
         return super().models(sizes)
 
 
+def assert_alike(found: SearchResult | SampleResult, expected: SearchResult | SampleResult) -> None:
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", TRANSLATIONS)
 def test_driven_beam_search_is_that_of_the_whole_model(name: str, engines: WriteEngines) -> None:
     made = engines(name)
@@ -57,10 +63,7 @@ def test_driven_beam_search_is_that_of_the_whole_model(name: str, engines: Write
     for seed in range(6):
         requests = Requests(seed)
         source, options, end = requests.sources(), requests.search(), requests.end()
-        expected, found = search(whole, source, options, end), search(driven, source, options, end)
-        np.testing.assert_array_equal(found.tokens, expected.tokens)
-        np.testing.assert_array_equal(found.lengths, expected.lengths)
-        np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-4)
+        assert_alike(search(driven, source, options, end), search(whole, source, options, end))
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
@@ -70,10 +73,7 @@ def test_driven_sampling_is_that_of_the_whole_model(name: str, engines: WriteEng
     for seed in range(6):
         requests = Requests(seed)
         prompts, options, end = requests.prompts(), requests.sampling(), requests.end()
-        expected, found = sample(whole, prompts, options, end), sample(driven, prompts, options, end)
-        np.testing.assert_array_equal(found.tokens, expected.tokens)
-        np.testing.assert_array_equal(found.lengths, expected.lengths)
-        np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-4)
+        assert_alike(sample(driven, prompts, options, end), sample(whole, prompts, options, end))
 
 
 def test_driven_search_is_kept_for_sizes_that_recur(engines: WriteEngines) -> None:
