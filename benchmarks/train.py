@@ -87,12 +87,14 @@ def run_turn(step: Step, turn: list[Batch]) -> float:
     return sum(batch.count for batch in turn) / (time.perf_counter() - start)
 
 
-def our_step(spec, precision: str) -> Step:
+def our_step(spec, precision: str, device: torch.device | None = None, *, compile: bool = False) -> Step:
+    """The step of `xformc train`, with or without `--compile`; on the processor unless another device is given."""
     torch.set_flush_denormal(True)
-    model = TorchModule(with_loss(compile_spec(spec), spec.train.label_smoothing), seed=1)
+    model = TorchModule(with_loss(compile_spec(spec), spec.train.label_smoothing), seed=1).to(device).train()
+    if compile:
+        model.compile(dynamic=True)
     optimizer = make_optimizer(spec, model)
-    recipe = make_recipe(spec, Identity("", "", "", 1, precision, compile=False), None)
-    model.train()
+    recipe = make_recipe(spec, Identity("", "", "", 1, precision, compile=compile), None)
     count = 0
 
     def step(batch: Batch) -> None:

@@ -9,25 +9,22 @@ not be measured says why.
 """
 
 import argparse
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.gpu import decoding, limits, training
 from benchmarks.gpu.players import Setting
-from benchmarks.gpu.report import Report, preload
+from benchmarks.gpu.report import Report, make_parser, parse, preload
 from xformc.compiler.spec import Spec
 
-SECONDS = 510.0
 GIB, MIB = 2**30, 2**20
 
 
 def main() -> None:
     """Run what the command line asks for."""
-    arguments = parse()
+    arguments = arguments_of_command()
     device, begin = torch.device(arguments.device), time.monotonic()
     preload("torch._dynamo", "torch._inductor.compile_fx", "transformers.models.marian.modeling_marian", "ctranslate2")
     report = Report(arguments.out / "bench-gpu.json", "bench-gpu", begin + arguments.seconds, device)
@@ -62,18 +59,12 @@ def written(text: str) -> Spec:
     return Setting(text, torch.device("cpu"), "float32").spec
 
 
-def parse() -> argparse.Namespace:
+def arguments_of_command() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="a tiny model, to see that everything runs")
     parser.add_argument("--numbers", choices=("float32", "float16", "bfloat16"), help="float16, on a CPU float32")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="no row goes on after so many")
-    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what torch compiles")
-    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "build")), help="the results' folder")
-    arguments = parser.parse_args()
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit("error: PyTorch sees no GPU here\nhint: --device cpu --quick tries everything on a CPU")
+    arguments = parse(parser, "--device cpu --quick")
     arguments.numbers = arguments.numbers or ("float16" if arguments.device == "cuda" else "float32")
     return arguments
 

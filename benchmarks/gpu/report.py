@@ -1,7 +1,9 @@
 """Rows of results, written as JSON after each one and printed as a table; none outlasts the time that there is."""
 
+import argparse
 import importlib.metadata
 import json
+import os
 import platform
 import signal
 import time
@@ -18,6 +20,9 @@ import torch
 from xformc.errors import UserError
 
 PACKAGES = ("torch", "onnxruntime-gpu", "onnxruntime", "tensorrt", "tensorrt-rtx", "transformers", "ctranslate2")
+SECONDS = 510.0
+"""How long a command may take: less than 9 minutes."""
+
 Row = dict[str, Any]
 
 
@@ -34,6 +39,24 @@ def preload(*modules: str) -> None:
     for module in modules:
         with suppress(ImportError):
             import_module(module)
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """The command line of a command that makes a report; see `parse`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="no row goes on after so many")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what torch compiles")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "build")), help="the results' folder")
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, on_a_cpu: str) -> argparse.Namespace:
+    """What was asked for. Raises: SystemExit for a GPU where there is none; `on_a_cpu` are the options without one."""
+    arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(f"error: PyTorch sees no GPU here\nhint: {on_a_cpu} tries everything on a CPU")
+    return arguments
 
 
 @dataclass

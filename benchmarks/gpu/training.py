@@ -11,19 +11,14 @@ import torch
 
 from benchmarks.gpu.decoding import TINY
 from benchmarks.gpu.report import Report, seconds_of
-from benchmarks.train import PlainTransformer, Sizes
+from benchmarks.train import PlainTransformer, Sizes, our_step
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.graph.cost import total
 from xformc.compiler.graph.rules import cost_of
-from xformc.compiler.passes.loss import with_loss
 from xformc.compiler.spec import Spec, load_spec
 from xformc.compiler.spec.load import SHIPPED
 from xformc.tokens import PAD
 from xformc.trainer.batches import Batch
-from xformc.trainer.loop import take_step
-from xformc.trainer.run import Identity
-from xformc.trainer.train import make_optimizer, make_recipe
 
 TOKENS = 64
 """Of each sentence, on both sides; no sentence is padded."""
@@ -88,7 +83,7 @@ def random_batch(spec: Spec, sentences: int | None, device: torch.device) -> Bat
 
 def _measured(spec: Spec, plan: Plan, device: torch.device, compile: bool | None, peak: float) -> dict[str, Any]:
     batch = random_batch(spec, plan.sentences, device)
-    step = plain_step(spec, device) if compile is None else own_step(spec, device, compile=compile)
+    step = plain_step(spec, device) if compile is None else our_step(spec, "bfloat16", device, compile=compile)
     began = time.monotonic()
     for _ in range(plan.warm_up):
         step(batch)
@@ -100,23 +95,6 @@ def _measured(spec: Spec, plan: Plan, device: torch.device, compile: bool | None
     seconds = statistics.median(times)
     found = {"tokens": batch.count, "first_steps_seconds": ready, "tokens_per_second": batch.count / seconds}
     return {**found, "model_flops_utilisation": flops(spec, batch) / seconds / peak}
-
-
-def own_step(spec: Spec, device: torch.device, *, compile: bool) -> Step:
-    """The step of `xformc train`, with or without `--compile`, in bfloat16."""
-    model = TorchModule(with_loss(compile_spec(spec), spec.train.label_smoothing), seed=1).to(device).train()
-    if compile:
-        model.compile(dynamic=True)
-    optimizer = make_optimizer(spec, model)
-    recipe = make_recipe(spec, Identity("", "", "", 1, "bfloat16", compile=compile), None)
-    count = 0
-
-    def step(batch: Batch) -> None:
-        nonlocal count
-        count += 1
-        take_step(model, optimizer, (batch,), recipe, count)
-
-    return step
 
 
 def plain_step(spec: Spec, device: torch.device) -> Step:

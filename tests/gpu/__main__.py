@@ -18,21 +18,20 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu.report import Report, preload
+from benchmarks.gpu.report import Report, make_parser, parse, preload
 from tests.gpu import certificates, modules
 from tests.small_specs import names
 from tests.tiny_run import SPEC, write_corpus
 from xformc.compiler.spec import load_spec
 from xformc.trainer.train import train
 
-SECONDS = 510.0
 FOR_CERTIFICATES = 0.7
 """Of the time that is left when the quick rows are done; the rest is for what must be compiled."""
 
 
 def main() -> None:
     """Run what the command line asks for."""
-    arguments = parse()
+    arguments = arguments_of_command()
     device, begin = torch.device(arguments.device), time.monotonic()
     preload("torch._dynamo", "torch._inductor.compile_fx")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -62,22 +61,15 @@ def trained(device: torch.device) -> dict[str, Any]:
     return {"step": result.state.step, "precision": identity["precision"], "best_loss": result.state.best_loss}
 
 
-def parse() -> argparse.Namespace:
+def arguments_of_command() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser = make_parser(__doc__)
     parser.add_argument("--specs", nargs="+", default=names(), help="of the shipped ones; all if left out")
     every = certificates.PRECISIONS
     parser.add_argument("--precisions", nargs="+", default=every, choices=every, help="of the engines")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--processes", type=int, default=max(1, min(8, cores // 2)), help="for certificates")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="no row goes on after so many")
-    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what torch compiles")
-    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "build")), help="the results' folder")
-    arguments = parser.parse_args()
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit("error: PyTorch sees no GPU here\nhint: --device cpu tries everything on a CPU")
-    return arguments
+    return parse(parser, "--device cpu")
 
 
 if __name__ == "__main__":
