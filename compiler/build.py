@@ -19,15 +19,18 @@ from xformc.compiler.backends.plans import PlanOptions, write_plans
 from xformc.compiler.backends.profiles import derive_profile, parse_profile
 from xformc.compiler.backends.tensorrt import open_builder
 from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.calibrate import LARGEST, RULE, Example, calibrate, calibrated_weights
 from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, Stage, certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.precision import Precision
+from xformc.compiler.ops.precision import linear_weights
 from xformc.compiler.pipeline import Compiled, compile_engine, emit_engine
-from xformc.compiler.spec import Spec
+from xformc.compiler.spec import Spec, SpecError
+from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.runtime.library import library_for
-from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, Target, manifest_checksum
+from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, Calibration, Target, manifest_checksum
 from xformc.tokens import BEGIN, END, PAD, UNKNOWN
 
 
@@ -36,10 +39,13 @@ class Rounding:
     """In which numbers an engine stores its weights.
 
     precision: of the weights for which the spec says nothing else; None takes the spec's own default.
+    examples: of target tensorrt, what int8 and float8 products are calibrated with; float8 needs some, and without them
+    the products of int8 weights are in float32.
     judge: compares two engine folders, one in float32 and the one that is built, when all other stages have passed.
     """
 
     precision: Precision | None = None
+    examples: Sequence[Example] = ()
     judge: Callable[[Path, Path], Stage] | None = None
 
 
@@ -63,28 +69,34 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     the models alone.
 
     Raises: UserError if a native engine lacks its kernels, if the spec cannot be decoded step by step, if there are
-    more or fewer labels than the model gives, if a weight does not fit its precision, or if a stage of the certificate
-    misses its bound.
+    more or fewer labels than the model gives, if a weight does not fit its precision or a precision its target, or if a
+    stage of the certificate misses its bound.
     """
     if target == "native":
         library_for(str(out))
     progress("compile")
     compiled = compile_engine(spec, target)
     default = rounding.precision or spec.default_precision
+    require_calibration(spec, rounding.precision, target, examples=bool(rounding.examples))
+    precision = spec.precisions(default)
     build_plans = None if plans is None else plan_writer(compiled, default, plans, progress)
     named = _name_labels(compiled, labels)
     module = TorchModule(compiled.graph, seed=spec.train.seed).eval()
     if weights is not None:
         module.load_arrays(weights)
     original = Subject(compiled, module, out, target)
+    eights = calibrated_weights(precision, linear_weights(compiled.graph), examples=bool(rounding.examples))
+    scales = calibrate(module, eights, rounding.examples, progress)
     with atomic_directory(out) as folder:
         progress("emit")
-        subject = _write_model(original, folder, spec.precisions(default))
+        subject = _write_model(replace(original, input_scales=scales), folder, precision)
         (folder / SPEC).write_text(spec.resolved_yaml(), encoding="utf-8")
         files = _copy_tokenizers(tokenizers, folder)
         certificate = certify(subject, progress, None if subject.module is module else module)
         _require(certificate)
         manifest = _manifest(compiled, target, files, named, trained=weights is not None)
+        if scales:
+            manifest["calibration"] = asdict(Calibration(RULE, len(rounding.examples)))
         if build_plans is not None:
             manifest["plans"] = build_plans(folder)
         progress("hash and write")
@@ -94,6 +106,36 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
             certificate = certificate.with_stage(_compare(original, folder, manifest, rounding.judge))
             _seal(folder, certificate, {**manifest, "precision": default})
     return certificate
+
+
+def require_calibration(spec: Spec, default: Precision | None, target: Target, *, examples: bool) -> None:
+    """Check that the precisions of a spec's weights, of which `default` is from the command line, fit the target.
+
+    Raises: UserError, at its place in the spec, for float8 that the target does not multiply or that lacks examples;
+    for examples that no product takes.
+    """
+    precisions = set(spec.precisions(default).values())
+    if "float8" in precisions and not (target == "tensorrt" and examples):
+        raise _float8_refused(spec, default, target)
+    if examples and (target != "tensorrt" or not precisions & LARGEST.keys()):
+        what = "the products of --target tensorrt with int8 or fp8 weights are calibrated, and here are none"
+        raise UserError(f"--calibrate: {what}", hint="build with --target tensorrt --precision int8, or fp8")
+
+
+def _float8_refused(spec: Spec, default: Precision | None, target: Target) -> UserError:
+    message = f"fp8 is multiplied by TensorRT alone, not by an engine of target {target}"
+    hint = "build with --target tensorrt, or with --precision int8"
+    if target == "tensorrt":
+        message, hint = "fp8 needs to know how large the numbers are that it is multiplied with", CALIBRATE
+    span = None if default == "float8" else spec.place_of_precision("fp8")
+    return (
+        UserError(f"--precision fp8: {message}", hint=hint)
+        if span is None
+        else SpecError([Problem(span, message, hint)])
+    )
+
+
+CALIBRATE = "give examples: --calibrate valid.en valid.de; one file where that is what the task is trained on"
 
 
 def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precision]) -> Subject:

@@ -17,6 +17,7 @@ from xformc.runtime.manifest import (
     MAX_OFFSET,
     MAX_PENALTY,
     MODEL_NAME,
+    Calibration,
     FileRecord,
     Input,
     Manifest,
@@ -116,6 +117,7 @@ def _read_format_2(document: Document) -> Manifest:
         weights=document.text("weights"),
         files=_read_files(document.section("files")),
         plans=_read_plans(document.section("plans")) if "plans" in document.fields else {},
+        calibration=_read_calibration(document.section("calibration")) if "calibration" in document.fields else None,
     )
 
 
@@ -194,6 +196,10 @@ def _read_files(document: Document) -> dict[str, FileRecord]:
         record = document.section(name)
         files[name] = FileRecord(record.integer("bytes", 0, FILE_BYTES), record.text("sha256"))
     return files
+
+
+def _read_calibration(document: Document) -> Calibration:
+    return Calibration(document.text("rule"), document.integer("examples", 1))
 
 
 def _read_plans(document: Document) -> dict[str, Plan]:

@@ -11,7 +11,7 @@ from typing import Literal
 from xformc.errors import UserError
 from xformc.runtime.plans import Plan
 
-Precision = Literal["float32", "float16", "bfloat16", "int8", "int4"]
+Precision = Literal["float32", "float16", "bfloat16", "int8", "int4", "float8"]
 """The numbers in which weights are stored, unless the spec says other for some."""
 
 Target = Literal["portable", "cpu", "native", "cuda", "tensorrt"]
@@ -98,11 +98,20 @@ class FileRecord:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """How it was found in which steps products round what they are given: by which rule, from how many examples."""
+
+    rule: str
+    examples: int
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The checked content of engine.json.
 
     `labels` are the names of the labels by id, and `positions` is the input whose positions have one each; both are
     None where the task has none. `files` has every file but engine.json; `plans` those that are TensorRT's plans.
+    `calibration` is None where no product rounds what it is given in steps that were found so.
     """
 
     format: int
@@ -120,6 +129,7 @@ class Manifest:
     weights: str
     files: Mapping[str, FileRecord]
     plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
+    calibration: Calibration | None = None
 
     @property
     def search(self) -> SearchOptions:

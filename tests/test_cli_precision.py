@@ -70,7 +70,7 @@ def test_compare_refuses_an_engine_that_lost_too_much(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--precision", "int9"), "'int9' is not one of 'fp32', 'fp16', 'bf16', 'int8', 'int4'"),
+        (("--precision", "int9"), "'int9' is not one of 'fp32', 'fp16', 'bf16', 'int8', 'int4', 'fp8'"),
         (("--weights", "RUN", "--compare", "source", "reference"), "no weight is rounded"),
         (("--precision", "int8", "--compare", "source", "reference"), "fresh weights translate nothing"),
         (("--weights", "RUN", "--precision", "int8", "--compare", "source", "gone"), "gone"),

@@ -15,7 +15,11 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xformc"
 BASE = {"errors", "files", "tokens", "version"}
 GRAPHS = {"compiler.graph", "compiler.ops", "compiler.passes", "compiler.search"}
-COMPILER = GRAPHS | {"compiler", "compiler.spec", "compiler.backends", "compiler.certify", "compiler.weights"}
+COMPILER = (
+    GRAPHS
+    | {"compiler", "compiler.spec", "compiler.backends", "compiler.certify", "compiler.weights"}
+    | {"compiler.calibrate"}
+)
 
 MAY_USE = {
     "errors": set[str](),
@@ -29,6 +33,7 @@ MAY_USE = {
     "compiler.passes": {"compiler.graph", "compiler.ops"},
     "compiler.search": {"compiler.graph", "compiler.ops", "compiler.passes"},
     "compiler.backends": GRAPHS | {"runtime"},
+    "compiler.calibrate": {"compiler.graph", "compiler.ops", "compiler.backends"},
     "compiler.certify": COMPILER | {"compiler.pipeline", "runtime"},
     "compiler.pipeline": COMPILER | {"runtime"},
     "compiler.report": COMPILER | {"runtime"},

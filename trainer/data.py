@@ -1,6 +1,6 @@
 """The data of a run: both splits read, and made into examples for the spec."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,13 +46,13 @@ def find_corpus(folder: Path, form: Form, languages: str | None = None) -> Corpu
 
 def read_corpus(files: CorpusFiles, form: Form) -> Corpus:
     """Read both splits. Raises: UserError as `read_texts` and `read_arrays`, or for labels that do not fit the spec."""
-    train, valid = (_read(split, form) for split in (files.train, files.valid))
-    return Corpus(train, valid, _label_names(train, form) if form.labelled else None)
+    train, valid = (read_split(split, form) for split in (files.train, files.valid))
+    return Corpus(train, valid, name_labels(train, form))
 
 
 def encode_corpus(corpus: Corpus, form: Form, tokenizer: Tokenizer | None) -> EncodedCorpus:
     """Make examples of both splits. Raises: UserError if the data does not fit the spec, or nothing is short enough."""
-    train, valid = (_encode(split, corpus, form, tokenizer) for split in (corpus.train, corpus.valid))
+    train, valid = (encode_split(split, form, tokenizer, corpus.labels) for split in (corpus.train, corpus.valid))
     return EncodedCorpus(train, valid)
 
 
@@ -71,24 +71,28 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
         yield f"{name}: {len(examples):,} examples" + (f" (dropped: {reasons})" if reasons else "")
 
 
-def _read(files: Files, form: Form) -> Split:
+def read_split(files: Files, form: Form) -> Split:
+    """Read one split. Raises: UserError as `read_texts` and `read_arrays`."""
     return read_arrays(files[0]) if suffix_of(files[0]) == "npz" else read_texts(files, form.columns)
 
 
-def _label_names(split: Split, form: Form) -> tuple[str, ...]:
+def name_labels(split: Split, form: Form) -> tuple[str, ...] | None:
+    """The names of the labels in a split by id; None where there are none. Raises: UserError if too few or many."""
+    if not form.labelled:
+        return None
     if isinstance(split, Arrays):
         return array_labels(split, form.classes)
     rows = labels_of(split, each=form.positions is not None)
     return label_names((label for row in rows for label in row), form.classes, str(split.path))
 
 
-def _encode(split: Split, corpus: Corpus, form: Form, tokenizer: Tokenizer | None) -> Examples:
-    names = corpus.labels or ()
+def encode_split(split: Split, form: Form, tokenizer: Tokenizer | None, labels: Sequence[str] | None) -> Examples:
+    """Make examples of a split. Raises: UserError if it does not fit the spec, or nothing is short enough."""
     if isinstance(split, Arrays):
-        examples = encode_arrays(split, form, names)
+        examples = encode_arrays(split, form, labels or ())
     else:
         assert tokenizer is not None
-        examples = encode_texts(split, form, tokenizer, names)
+        examples = encode_texts(split, form, tokenizer, labels or ())
     if not len(examples):
         raise UserError(
             f"every example is longer than {form.longest} positions",

@@ -6,12 +6,14 @@
 | `path` | float16, bfloat16 | [new, width] |
 | `path`, `path.scale` | int8, float32 | [new, width], [new] |
 | `path`, `path.scale` | int4, float32 | [new, width], [new, blocks] |
+| `path`, `path.scale` | float8 (E4M3FN), float32 | [new, width], [] |
 | `path.blocks`, `path.scale` | uint8 (two numbers each), float32 | [new, blocks, 16], [new, blocks] |
 | `path.panels` | float32, uint16 (bfloat16) | [panels, width, 32] |
 | `path.fp16_panels` | uint16 (float16) | [panels, width, 32] |
 | `path.panels`, `path.scale` | uint8, float32 | [panels, quads, 32, 4], [new] |
 
-`new * width` is how many numbers the parameter has; panels are those of docs/kernels.md.
+`new * width` is how many numbers the parameter has; panels are those of docs/kernels.md. Where a product with the
+parameter rounds what it is given in steps that a calibration found, `path.input_scale`, float32 [], is such a step.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +29,7 @@ from xformc.compiler.backends import rounding
 from xformc.compiler.graph.precision import Precision
 
 Matrix = rounding.Floats
-PANELS, FLOAT16_PANELS, BLOCKS, SCALE = ".panels", ".fp16_panels", ".blocks", ".scale"
+PANELS, FLOAT16_PANELS, BLOCKS, SCALE, INPUT_SCALE = ".panels", ".fp16_panels", ".blocks", ".scale", ".input_scale"
 """What is put behind a parameter's path; a path has no dot."""
 
 FORMS = ("", PANELS, FLOAT16_PANELS, BLOCKS)
@@ -56,6 +58,7 @@ BITS: dict[int, int] = {
     TensorProto.INT8: 8,
     TensorProto.UINT8: 8,
     TensorProto.INT4: 4,
+    TensorProto.FLOAT8E4M3FN: 8,
 }
 """The bits of a number of each type that a parameter may be stored in."""
 
@@ -84,7 +87,17 @@ def rows(path: str, matrix: Callable[[], Matrix], new: int, width: int, precisio
             path: Form(TensorProto.INT4, (new, width), lambda: _nibbles(matrix())),
             path + SCALE: _block_scale(matrix, new, width),
         }
+    if precision == "float8":
+        return {
+            path: Form(TensorProto.FLOAT8E4M3FN, (new, width), lambda: rounding.round_float8(matrix())[0]),
+            path + SCALE: Form(TensorProto.FLOAT, (), lambda: rounding.round_float8(matrix())[1]),
+        }
     return {path: Form(_PLAIN[precision], (new, width), lambda: _HALVES[precision](matrix()))}
+
+
+def input_scale(path: str, value: float) -> dict[str, Form]:
+    """The tensor of the step in which a product with this parameter rounds what it is given."""
+    return {path + INPUT_SCALE: plain(lambda: np.array(value, np.float32), ())}
 
 
 def blocks(path: str, matrix: Callable[[], Matrix], new: int, width: int) -> dict[str, Form]:
@@ -97,7 +110,7 @@ def blocks(path: str, matrix: Callable[[], Matrix], new: int, width: int) -> dic
 
 
 def panels(path: str, matrix: Callable[[], Matrix], new: int, width: int, precision: Precision) -> dict[str, Form]:
-    """The tensors of a matrix [new, width] in panels; for every precision but int4, which has none."""
+    """The tensors of a matrix [new, width] in panels; for every precision but int4 and float8, which have none."""
     count, quads = -(-new // rounding.PANEL), -(-width // rounding.QUAD)
     if precision == "int8":
         shape = (count, quads, rounding.PANEL, rounding.QUAD)
@@ -140,6 +153,7 @@ _STORED: dict[tuple[str, int], Precision] = {
     ("", TensorProto.BFLOAT16): "bfloat16",
     ("", TensorProto.INT8): "int8",
     ("", TensorProto.INT4): "int4",
+    ("", TensorProto.FLOAT8E4M3FN): "float8",
     (BLOCKS, TensorProto.UINT8): "int4",
     (PANELS, TensorProto.FLOAT): "float32",
     (PANELS, TensorProto.UINT16): "bfloat16",
@@ -157,7 +171,13 @@ def _read_rows(dtype: int, array: NDArray[Any], scale: _Scale, count: int) -> ND
         return rounding.from_bfloat16(array)
     if array.ndim != 2 or scale is None:
         return None
+    return _read_scaled(dtype, array, scale)
+
+
+def _read_scaled(dtype: int, array: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any] | None:
     new, width = array.shape
+    if dtype == TensorProto.FLOAT8E4M3FN and scale.shape == ():
+        return rounding.restore_float8(array, scale)
     if dtype == TensorProto.INT8 and scale.shape == (new,):
         return rounding.restore_rows(array, scale)
     if dtype == TensorProto.INT4 and scale.shape == (new, -(-width // rounding.BLOCK)):

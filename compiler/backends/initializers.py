@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from xformc.compiler.backends import forms
-from xformc.compiler.backends.forms import BITS, FORMS, SCALE, Form
+from xformc.compiler.backends.forms import BITS, FORMS, INPUT_SCALE, SCALE, Form
 from xformc.compiler.graph.graph import Parameter
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.ops.kernels import DOMAIN
@@ -38,15 +39,24 @@ class Initializers:
     """
 
     def __init__(
-        self, arrays: Mapping[str, Any], precision: Mapping[str, Precision] | None = None, *, emulated: bool = False
+        self,
+        arrays: Mapping[str, Any],
+        precision: Mapping[str, Precision] | None = None,
+        *,
+        input_scales: Mapping[str, float] = MappingProxyType({}),
+        emulated: bool = False,
     ) -> None:
         """`arrays` holds float32 numpy arrays by parameter path; `precision` those that are rounded.
 
-        `emulated`: models compute products in 16 bits as ONNX Runtime can on a processor; see `OnnxEmitter`.
+        `input_scales` holds the steps in which products with parameters round what they are given, where a calibration
+        found them. `emulated`: models compute products in 16 bits as ONNX Runtime can on a processor, see
+        `OnnxEmitter`.
         """
         self.arrays = arrays
         self.emulated = emulated
         self._precision = precision or {}
+        self._input_scales = input_scales
+        self._named_scales: dict[float, str] = {}
         self._parameters: set[str] = set()
         self._forms: dict[str, Form] = {}
 
@@ -72,7 +82,7 @@ class Initializers:
     def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
         """Store the parameter, a matrix [new, width], in panels; the names of the weight and of its scale (int8 only).
 
-        Its precision may not be int4, which has no panels.
+        Its precision may not be int4 or float8, which have no panels.
         """
         made = forms.panels(name, lambda: self._matrix(name, new, width), new, width, self.precision_of(name))
         return self._add(made)
@@ -86,6 +96,17 @@ class Initializers:
         """Store the int4 parameter, a matrix [new, width], as pairs in bytes; the names of it and of its scale."""
         assert self.precision_of(name) == "int4", f"{name} is {self.precision_of(name)}"
         return self._add(forms.blocks(name, lambda: self._matrix(name, new, width), new, width))
+
+    def input_scale(self, name: str) -> str | None:
+        """Store the step in which products with the parameter round what they are given, or None where they do not.
+
+        The name is that of the first parameter whose step is the same: what several products take is rounded once.
+        """
+        if name not in self._input_scales:
+            return None
+        value = self._input_scales[name]
+        self._forms |= forms.input_scale(name, value)
+        return self._named_scales.setdefault(value, name + INPUT_SCALE)
 
     def attach(self, models: Sequence[onnx.ModelProto], folder: Path, beside: Path | None = None) -> None:
         """Add the parameters that the models' nodes use; where they are large, they go to one data file in `folder`.
@@ -110,8 +131,9 @@ class Initializers:
                     _place(model.graph, name, tensor, users.get(name, ()))
 
     def _used(self, names: set[str]) -> dict[str, Form]:
-        """The forms of these names; a parameter that is used in none is there as it is."""
+        """The forms of these names; a parameter that is used in none is there as it is, and all input scales are."""
         idle = {name for name in self._parameters if not any(name + suffix in names for suffix in FORMS)}
+        idle |= {name for name in self._forms if name.endswith(INPUT_SCALE)}
         return {name: self._forms[name] for name in sorted(self._forms) if name in names or name in idle}
 
     def _add(self, made: Mapping[str, Form]) -> tuple[str, str | None]:
@@ -174,6 +196,18 @@ def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
     model = onnx.ModelProto.FromString(path.read_bytes())
     kinds = {tensor.name: tensor.data_type for tensor in _tensors(model.graph)}
     return {name: found for name in names if (found := forms.precision_of(name, kinds)) is not None}
+
+
+def read_input_scales(path: Path, names: Iterable[str]) -> dict[str, float]:
+    """The input scales of these parameters that a model holds; see `Initializers`. Raises: as `read_parameters`."""
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    stored = {tensor.name: tensor for tensor in _tensors(model.graph) if tensor.name.endswith(INPUT_SCALE)}
+    found = {name: stored[name + INPUT_SCALE] for name in names if name + INPUT_SCALE in stored}
+    scales = {name: np.asarray(_read(tensor, path.parent)) for name, tensor in found.items()}
+    for name, scale in scales.items():
+        if scale.dtype != np.float32 or scale.shape != () or not 0 < scale < np.inf:
+            raise ValueError(f"{name}{INPUT_SCALE} is {scale.dtype} {list(scale.shape)}, not a positive float32")
+    return {name: float(scale) for name, scale in scales.items()}
 
 
 def taken_names(graph: onnx.GraphProto) -> set[str]:
@@ -324,6 +358,7 @@ _ARRAYS: dict[int, Any] = {
     TensorProto.INT8: np.int8,
     TensorProto.UINT8: np.uint8,
     TensorProto.INT4: np.uint8,
+    TensorProto.FLOAT8E4M3FN: np.uint8,
 }
 
 

@@ -187,6 +187,10 @@ class Emitter:
         """An int4 parameter [new, width] as MatMulNBits takes it: the names of it and of its scale."""
         return self.weights.blocks(name, new, width)
 
+    def input_scale(self, name: str) -> str | None:
+        """The step in which products with a parameter round what they are given, where a calibration found one."""
+        return self.weights.input_scale(name)
+
     def precision_of(self, name: str) -> Precision:
         """In which numbers a parameter is stored, by its name in the graph."""
         return self.weights.precision_of(name)

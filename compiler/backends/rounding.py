@@ -6,6 +6,7 @@ is exact in float32.
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +23,9 @@ BLOCK = 32
 
 ZERO = {8: 128, 4: 8}
 """What stands for 0 in unsigned integers of so many bits."""
+
+LARGEST_FLOAT8 = 448
+"""The largest number of float8, here always E4M3 (Micikevicius et al. 2022, FP8 Formats for Deep Learning, table 1)."""
 
 _SCALE_BITS = 16
 
@@ -83,6 +87,18 @@ def to_bfloat16(matrix: Floats) -> NDArray[np.uint16]:
 def from_bfloat16(halves: NDArray[np.uint16]) -> Floats:
     """The same numbers in float32."""
     return (halves.astype(np.uint32) << 16).view(np.float32)
+
+
+def round_float8(matrix: Floats) -> tuple[NDArray[np.uint8], Floats]:
+    """The bits of float8, one scale without axes for the whole: `matrix ~ numbers * scale`, ties to even."""
+    scale = _usable(np.abs(matrix).max(initial=0) / np.float32(LARGEST_FLOAT8))
+    scaled = np.clip(matrix / scale, -LARGEST_FLOAT8, LARGEST_FLOAT8)
+    return scaled.astype(ml_dtypes.float8_e4m3fn).view(np.uint8), scale
+
+
+def restore_float8(bits: NDArray[np.uint8], scale: Floats) -> Floats:
+    """The numbers that `round_float8` stands for."""
+    return np.ascontiguousarray(bits).view(ml_dtypes.float8_e4m3fn).astype(np.float32) * scale
 
 
 def panels(matrix: NDArray[Any]) -> NDArray[Any]:

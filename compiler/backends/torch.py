@@ -11,13 +11,15 @@ from xformc.compiler import ops
 from xformc.compiler.backends.chunked_loss import linear_cross_entropy
 from xformc.compiler.backends.dropout import dropout
 from xformc.compiler.graph.graph import Graph, Parameter
-from xformc.compiler.graph.precision import Precision
 from xformc.compiler.graph.rules import to_torch
 
 assert ops, "importing the ops fills the rule tables"
 
 
-_NOTHING: Mapping[str, Precision] = {}
+LinearMap = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""Of (rows [.., width], matrix [new, width], bias [new] or None): [.., new]."""
+
+_NOTHING: Mapping[str, LinearMap] = {}
 
 
 class TorchModule(nn.Module):
@@ -26,15 +28,14 @@ class TorchModule(nn.Module):
     `state_dict` has one entry for each parameter, under its path and with its axes' sizes.
     """
 
-    def __init__(self, graph: Graph, seed: int = 0, rounding: Mapping[str, Precision] = _NOTHING) -> None:
+    def __init__(self, graph: Graph, seed: int = 0, maps: Mapping[str, LinearMap] = _NOTHING) -> None:
         """Draw fresh parameters; the same graph and seed give the same numbers on every machine.
 
-        Linear maps whose weights are in `rounding` round what they are given, as products do in the engine
-        (docs/precision.md).
+        `maps` says for some weights, by their names, what takes the place of their linear maps.
         """
         super().__init__()
         self.graph = graph
-        self._rounding = dict(rounding)
+        self._maps = dict(maps)
         generator = torch.Generator().manual_seed(seed)
         for parameter in graph.parameters:
             self.register_parameter(parameter.name, nn.Parameter(_draw(parameter, generator), parameter.trained))
@@ -68,9 +69,9 @@ class TorchModule(nn.Module):
         _run(self._steps, values)
         return values
 
-    def linear(self, weight: str) -> Callable[..., Tensor]:
-        """The linear map of the parameter of this name: of (rows, matrix, bias or None)."""
-        return LINEAR[self._rounding[weight]] if weight in self._rounding else nn.functional.linear
+    def linear(self, weight: str) -> LinearMap:
+        """The linear map of the parameter of this name."""
+        return self._maps.get(weight, nn.functional.linear)
 
     def function(self, graph: Graph) -> Callable[..., Any]:
         """The graph as a function of its inputs in order, to a tuple of its outputs; it has no parameters."""
@@ -91,34 +92,6 @@ class TorchModule(nn.Module):
                 assert parameter is not None
                 parameter.copy_(torch.tensor(np.asarray(arrays[name], np.float32)))
 
-
-def rounded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The linear map of each row [.., width] after rounding it, half to even, to steps of 1 / 127 of its largest."""
-    step = x.abs().amax(-1, keepdim=True).clamp_min(_TINY) / 127
-    product = nn.functional.linear((x / step).round(), weight) * step
-    return product if bias is None else product + bias
-
-
-def half_linear(dtype: torch.dtype) -> Callable[..., Tensor]:
-    """The linear map whose factors and product are rounded to 16 bits; sums are in float32, and so is the bias."""
-
-    def apply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        product = nn.functional.linear(x.to(dtype).float(), weight.to(dtype).float()).to(dtype).float()
-        return product if bias is None else product + bias
-
-    return apply
-
-
-LINEAR: Mapping[Precision, Callable[..., Tensor]] = {
-    "float16": half_linear(torch.float16),
-    "bfloat16": half_linear(torch.bfloat16),
-    "int8": rounded_linear,
-    "int4": rounded_linear,
-}
-"""The linear map of a weight in these numbers, where the engine's product rounds what it is given."""
-
-_TINY = 1e-30
-"""Stands for the largest number of a row of zeros."""
 
 _Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]
 

@@ -13,8 +13,9 @@ import torch
 from google.protobuf.message import DecodeError
 
 from xformc import __version__
-from xformc.compiler.backends.initializers import MODEL, read_parameters, read_precisions
+from xformc.compiler.backends.initializers import MODEL, read_input_scales, read_parameters, read_precisions
 from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.calibrate import calibrated_weights
 from xformc.compiler.certify.certificate import Certificate, Stage
 from xformc.compiler.certify.rounded import agreement, product_stages
 from xformc.compiler.certify.rounded_results import result_stages
@@ -22,6 +23,7 @@ from xformc.compiler.certify.stages import STAGES
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.precision import Precision
+from xformc.compiler.ops.precision import linear_weights
 from xformc.compiler.pipeline import Compiled, compile_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
@@ -84,7 +86,8 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     module.load_arrays(engine_parameters(compiled.graph, folder / MODEL))
     precision = spec.precisions(manifest.precision)
     _check_precisions(folder / MODEL, precision)
-    return certify(Subject(compiled, module, folder, manifest.target, precision), progress)
+    scales = _input_scales(folder / MODEL, precision, compiled.graph, calibrated=manifest.calibration is not None)
+    return certify(Subject(compiled, module, folder, manifest.target, precision, scales), progress)
 
 
 def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:
@@ -117,6 +120,22 @@ def _check_precisions(model: Path, precision: Mapping[str, Precision]) -> None:
         name, more = wrong[0], f", and {len(wrong) - 1} more are wrong" if len(wrong) > 1 else ""
         message = f"{name} is {found.get(name)} in the model, and {precision[name]} by {MANIFEST_NAME} and {SPEC}"
         raise UserError(message + more, place=str(model), hint=_REBUILD)
+
+
+def _input_scales(
+    model: Path, precision: Mapping[str, Precision], graph: Graph, *, calibrated: bool
+) -> dict[str, float]:
+    """The steps of the engine's calibration. Raises: UserError where the model lacks one, or has one too many."""
+    try:
+        scales = read_input_scales(model, precision)
+    except (OSError, ValueError, DecodeError) as error:
+        raise UserError(f"not a whole ONNX model: {error}", place=str(model)) from error
+    wanted = calibrated_weights(precision, linear_weights(graph), examples=calibrated)
+    wrong = sorted(wanted.keys() ^ scales.keys())
+    if wrong:
+        message = f"by {MANIFEST_NAME} and {SPEC} the calibration is of other weights: {', '.join(wrong[:8])}"
+        raise UserError(message, place=str(model), hint=_REBUILD)
+    return scales
 
 
 def engine_parameters(graph: Graph, model: Path) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xformc.compiler.backends.torch import LINEAR
 from xformc.compiler.certify.certificate import Measured, Stage
 from xformc.compiler.certify.locate import difference
 from xformc.compiler.certify.probes import make_probes
@@ -44,12 +43,13 @@ def noise_bound(rounded: NDArray[Any], exact: NDArray[Any]) -> float:
 
 
 def product_stages(subject: Subject) -> Iterator[Stage]:
-    """Every product that rounds, alone: int8 against its definition, int4 against the farthest that it may be off."""
+    """Every product that rounds, alone: against its definition, int4 against the farthest that it may be off."""
     found = list(_products(subject))
-    int8 = [difference(item.found, item.rounded) for item in found if item.precision == "int8"]
-    if int8:
-        what = f"{len(int8)} products with int8 and their definition"
-        yield Stage("int8", what, max(int8), BOUND)
+    for precision in ("int8", "float8"):
+        eights = [difference(item.found, item.rounded) for item in found if item.precision == precision]
+        if eights:
+            what = f"{len(eights)} products with {precision} and their definition"
+            yield Stage(precision, what, max(eights), BOUND)
     int4 = [_part(item, item.exact) for item in found if item.precision == "int4"]
     if int4:
         what = f"{len(int4)} products with int4, as a part of how far 8-bit steps may move them"
@@ -114,7 +114,7 @@ def _products(subject: Subject) -> Iterator[_Product]:
         yield _Product(
             precision,
             found.reshape(len(x), -1),
-            LINEAR[precision](x, matrix, offset).numpy(),
+            subject.rounding_map(node.inputs[1].name)(x, matrix, offset).numpy(),
             torch.nn.functional.linear(x, matrix, offset).numpy(),
             reach.numpy(),
         )

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from xformc.compiler.backends.initializers import MODEL, Initializers, save_model, save_models
 from xformc.compiler.backends.models import forward_model, stepwise_model
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.rounded_linear import rounding_map
+from xformc.compiler.backends.torch import LinearMap, TorchModule
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, emit_engine
@@ -38,15 +39,21 @@ _ROUNDING: Mapping[Target, Sequence[Precision]] = {
     "cuda": ("float16", "bfloat16"),
     "tensorrt": ("float16", "bfloat16"),
 }
-"""Of which weights the products round what they are given, by target; of others those of integers."""
+"""Of which weights the products round what they are given, by target; of others those of integers.
+
+So do those that are calibrated."""
+
+
+HALVES: frozenset[Precision] = frozenset({"float16", "bfloat16"})
 
 
 @dataclass(frozen=True)
 class Subject:
     """The parts that must agree. `engine` is the folder with the model under test, for `target`.
 
-    `module` has the weights as the engine stores them, and `precision` says in which numbers it does so. `emulated`:
-    the models are those that ONNX Runtime can run on a processor, see `OnnxEmitter`.
+    `module` has the weights as the engine stores them, and `precision` says in which numbers it does so;
+    `input_scales` are the steps of its calibration, by weight. `emulated`: the models are those that ONNX Runtime can
+    run on a processor, see `OnnxEmitter`.
     """
 
     compiled: Compiled
@@ -54,18 +61,28 @@ class Subject:
     engine: Path
     target: Target
     precision: Mapping[str, Precision] = field(default_factory=dict[str, Precision])
+    input_scales: Mapping[str, float] = field(default_factory=dict[str, float])
     emulated: bool = False
 
     @property
     def approximate(self) -> dict[str, Precision]:
         """The weights whose products round what they are given, too."""
         rounding = _ROUNDING.get(self.target, ("int8", "int4"))
-        return {name: precision for name, precision in self.precision.items() if precision in rounding}
+        return {
+            name: precision
+            for name, precision in self.precision.items()
+            if precision in rounding or name in self.input_scales
+        }
+
+    def rounding_map(self, weight: str) -> LinearMap:
+        """The linear map of one of these weights, by its definition."""
+        return rounding_map(self.approximate[weight], self.input_scales.get(weight))
 
     @cached_property
     def rounding(self) -> "Subject":
-        """The same, with a training form whose products round what they are given, by the definition of int8."""
-        module = TorchModule(self.compiled.graph, rounding=self.approximate).eval()
+        """The same, with a training form whose products round what they are given, by their definitions."""
+        maps = {weight: self.rounding_map(weight) for weight in self.approximate}
+        module = TorchModule(self.compiled.graph, maps=maps).eval()
         module.load_state_dict(self.module.state_dict())
         return replace(self, module=module)
 
@@ -81,7 +98,7 @@ class Subject:
 
         On a processor ONNX Runtime has no such products in bfloat16, and in float16 it adds up in float16, too.
         """
-        if self.target not in FIXED_TARGETS or not self.approximate:
+        if self.target not in FIXED_TARGETS or not HALVES & set(self.approximate.values()):
             yield self
             return
         with self._written(emulated=True) as emulated:
@@ -151,7 +168,7 @@ class Subject:
     def initializers(self) -> Initializers:
         """The module's parameters, for another model."""
         arrays = {name: value.numpy() for name, value in self.module.state_dict().items()}
-        return Initializers(arrays, self.precision, emulated=self.emulated)
+        return Initializers(arrays, self.precision, input_scales=self.input_scales, emulated=self.emulated)
 
     def _tensors(self, feeds: Feeds) -> list[torch.Tensor]:
         return [torch.tensor(feeds[value.name]) for value in self.module.graph.inputs]

@@ -113,6 +113,10 @@ class OnnxEmitter(Protocol):
         """An int4 parameter [new, width] as MatMulNBits takes it: the names of it and of its scale."""
         ...
 
+    def input_scale(self, name: str) -> str | None:
+        """The step in which products with a parameter round what they are given, where a calibration found one."""
+        ...
+
     def precision_of(self, name: str) -> Precision:
         """In which numbers a parameter is stored, by its name in the graph."""
         ...

@@ -23,6 +23,11 @@ def roundable(graph: Graph) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in graph.parameters if parameter.name in rounded - others)
 
 
+def linear_weights(graph: Graph) -> frozenset[str]:
+    """The names of the parameters that are weights of linear maps of a graph, or of the cells in it."""
+    return frozenset(node.inputs[1].name for node, _ in _nodes(graph) if isinstance(node.op, Linear))
+
+
 def _nodes(graph: Graph) -> Iterator[tuple[Node, frozenset[str]]]:
     """The nodes of a graph and of the cells in it, which use its parameters by their names; the values of positions."""
     positions = frozenset(

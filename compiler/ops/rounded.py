@@ -4,7 +4,8 @@ int8 rounds the factor, too, each row by its own largest number, so that no row 
 save space: they are made float32 when the model is loaded.
 
 On GPUs a product is computed in the numbers that a model's types say. There 16-bit weights are multiplied with 16-bit
-factors, to 16-bit results; integers are restored as they are read, and only save memory, which is what limits a step.
+factors, to 16-bit results. Where a calibration found in which steps to round what comes in, int8 and float8 are
+multiplied as they are; otherwise integers are restored as they are read, and only save memory, which limits a step.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from xformc.compiler.graph.precision import Precision
 from xformc.compiler.graph.rules import OnnxEmitter
 
-FLOAT, UINT8, FLOAT16, BFLOAT16 = 1, 2, 10, 16
+FLOAT, UINT8, INT8, FLOAT16, BFLOAT16, FLOAT8 = 1, 2, 3, 10, 16, 17
 """ONNX's numbers for these types."""
 
 BLOCK = 32
@@ -125,6 +126,25 @@ def _half(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias:
 _HALVES: dict[Precision, int] = {"float16": FLOAT16, "bfloat16": BFLOAT16}
 
 
+def _quantized(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
+    """Both factors rounded, the first in steps of one size, in the form of which TensorRT makes one product.
+
+    That is explicit quantization: QuantizeLinear and DequantizeLinear before a product in float32. Weights alone are
+    rounded where there is no calibration.
+    """
+    step, matrix = onnx.input_scale(weight), _readable(onnx, weight, new, width)
+    if step is None:
+        return onnx.op("Gemm", rows, matrix, *bias, transB=1)
+    dtype = _EIGHTS[onnx.precision_of(weight)]
+    rounded = onnx.once(f"{dtype} {rows} {step}", lambda: onnx.op("QuantizeLinear", rows, step, output_dtype=dtype))
+    factor = onnx.once(f"float32 {rounded}", lambda: onnx.op("DequantizeLinear", rounded, step))
+    product = onnx.op("Gemm", factor, matrix, transB=1)
+    return onnx.op("Add", product, *bias) if bias else product
+
+
+_EIGHTS: dict[Precision, int] = {"int8": INT8, "float8": FLOAT8}
+
+
 def _read(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias: list[str]) -> str:
     """The product in float32 with integers that are restored where they are read."""
     return onnx.op("Gemm", rows, _readable(onnx, weight, new, width), *bias, transB=1)
@@ -136,7 +156,7 @@ def _read_rows(onnx: OnnxEmitter, ids: str, table: str, new: int, width: int) ->
 
 
 def _readable(onnx: OnnxEmitter, weight: str, new: int, width: int) -> str:
-    """A matrix of integers in float32, beside what reads it, so that a builder may do both at once."""
+    """A matrix of 8 bits or fewer in float32, beside what reads it, so that a builder may do both at once."""
     name, scale = onnx.stored(weight, new, width)
     assert scale is not None
     axis, block = (1, BLOCK) if onnx.precision_of(weight) == "int4" else (0, 0)
@@ -147,8 +167,9 @@ _TYPED_PRODUCTS: dict[Precision, Product] = {
     "float32": _exact,
     "float16": _half,
     "bfloat16": _half,
-    "int8": _read,
+    "int8": _quantized,
     "int4": _read,
+    "float8": _quantized,
 }
 """The products of models for GPUs."""
 
@@ -192,5 +213,5 @@ _ROWS: dict[Precision, Callable[[OnnxEmitter, str, str, int, int], str]] = {
     "int4": _nibble_rows,
 }
 
-_TYPED_ROWS = {**_ROWS, "int8": _read_rows, "int4": _read_rows}
+_TYPED_ROWS = {**_ROWS, "int8": _read_rows, "int4": _read_rows, "float8": _read_rows}
 """Looking up in models for GPUs."""

@@ -68,7 +68,7 @@ class Document(Section):
     tie: list[Group] = Field(default_factory=list[Group])
     train: Train = Train()
     decode: Decode = Decode()
-    precision: dict[Pattern, Literal["fp32", "fp16", "bf16", "int8", "int4"]] = Field(default_factory=dict)
+    precision: dict[Pattern, Literal["fp32", "fp16", "bf16", "int8", "int4", "fp8"]] = Field(default_factory=dict)
 
 
 def validate(tree: Tree) -> tuple[Document | None, list[Problem]]:

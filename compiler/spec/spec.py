@@ -24,7 +24,7 @@ from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.precision import DEFAULT, assign, idle_patterns
-from xformc.compiler.spec.problems import raise_problems
+from xformc.compiler.spec.problems import Span, raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
 from xformc.compiler.spec.schema import validate
 from xformc.compiler.spec.sections import Decode, Train
@@ -63,6 +63,11 @@ class Spec:
         """
         weights = roundable(self.graph())
         return assign(self.precision, default or self.default_precision, weights, self.model.ties)
+
+    def place_of_precision(self, word: str) -> Span | None:
+        """Where the spec first says this precision; None where it says it nowhere."""
+        places = (entry.tree.span for _, entry in self._section("precision") if entry.tree.word == word)
+        return next(places, None)
 
     def resolved_yaml(self) -> str:
         """One file that says the same without any other: what it extends, its blocks and defaults are in it.

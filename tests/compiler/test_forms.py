@@ -31,7 +31,11 @@ SIZES = (5, 9, 7)
 NEW, WIDTH = 5, 63
 ASKED = {
     **{f"{precision} rows": (precision, Initializers.rows) for precision in PRECISIONS},
-    **{f"{precision} panels": (precision, Initializers.packed) for precision in PRECISIONS if precision != "int4"},
+    **{
+        f"{precision} panels": (precision, Initializers.packed)
+        for precision in PRECISIONS
+        if precision not in ("int4", "float8")
+    },
     "int4 blocks": ("int4", Initializers.blocks),
 }
 EXACT = {"float32": 0.0, "float16": 2**-11, "bfloat16": 2**-8}
@@ -52,7 +56,7 @@ def save(folder: Path, form: str, beside: Path | None = None) -> None:
     axes = tuple(Axis(f"a{index}", size) for index, size in enumerate(SIZES))
     stored.use(Parameter(Value("a/weight", Type("float32", axes)), Initial("normal", 1.0)))
     weight, scale = ask(stored, "a/weight", NEW, WIDTH)
-    assert (scale is not None) == (precision in ("int8", "int4"))
+    assert (scale is not None) == (precision in ("int8", "int4", "float8"))
     save_model(model_of(weight, *([scale] if scale else [])), stored, folder, beside)
 
 
@@ -71,9 +75,9 @@ def test_each_form_restores_the_rounded_weights(
     if precision in EXACT:
         assert (np.abs(found - wanted) <= EXACT[precision] * np.abs(wanted)).all()
     else:
-        step = np.abs(wanted).max() / {"int8": 127, "int4": 8}[precision]
+        step = np.abs(wanted).max() / {"int8": 127, "int4": 8, "float8": 14}[precision]
         assert np.abs(found - wanted).max() <= step * 1.01
-        assert len(np.unique(found[0])) <= {"int8": 255, "int4": 16 * 2}[precision]
+        assert len(np.unique(found[0])) <= {"int8": 255, "int4": 16 * 2, "float8": 253}[precision]
 
 
 @pytest.mark.parametrize("form", ASKED)
@@ -119,6 +123,9 @@ def test_rounding_what_was_restored_changes_nothing(new: int, width: int, seed: 
     restored = rounding.restore_rows(rounded, scale)
     again, scale_again = rounding.round_rows(restored)
     assert np.array_equal(again, rounded) and np.array_equal(scale_again, scale)
+    bits, one_scale = rounding.round_float8(wanted)
+    again, scale_again = rounding.round_float8(rounding.restore_float8(bits, one_scale))
+    assert np.array_equal(again, bits) and np.array_equal(scale_again, one_scale)
     packed = rounding.byte_panels(rounded)
     assert np.array_equal(rounding.from_byte_panels(packed, new, width), rounded)
     parts, scales = rounding.round_blocks(wanted)
@@ -137,6 +144,17 @@ def test_panels_are_those_of_the_kernels_page() -> None:
         assert int(bytes_[row // 32, column // 4, row % 32, column % 4]) - 128 == rounded[row, column]
     assert not packed[1, :, 8:].any()
     assert (bytes_[1, :, 8:] == 128).all() and (bytes_[:, 1, :, 2:] == 128).all()
+
+
+def test_float8_is_the_nearest_one_of_its_253() -> None:
+    numbers = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+    numbers = np.unique(numbers[np.isfinite(numbers)])
+    assert len(numbers) == 253 and numbers.max() == rounding.LARGEST_FLOAT8
+    wanted = matrix(64, 64) * np.float32(3)
+    bits, scale = rounding.round_float8(wanted)
+    found = rounding.restore_float8(bits, scale)
+    nearest = np.abs(wanted[..., None] / scale - numbers).min(-1)
+    np.testing.assert_allclose(np.abs(found - wanted) / scale, nearest, rtol=1e-3, atol=1e-4)
 
 
 def test_bfloat16_is_the_nearest_one() -> None:

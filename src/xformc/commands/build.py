@@ -44,6 +44,7 @@ class Precision(StrEnum):
     bf16 = "bf16"
     int8 = "int8"
     int4 = "int4"
+    fp8 = "fp8"
 
 
 TARGET_HELP = """portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too
@@ -52,15 +53,19 @@ PRECISION_HELP = "In which numbers weights are stored, where the spec says nothi
 PROFILE_HELP = """Target tensorrt: the sizes of axes, where those that follow from the spec do not fit, such as
 batch=1:32:128,source=1:32:256 (least:often:most) or beam=4."""
 BUILDER_HELP = "Target tensorrt: tensorrt or tensorrt_rtx; the one that is installed if left out."
+CALIBRATE_HELP = """Target tensorrt: examples like those of training, which say how products with int8 and fp8 weights
+round what they are given: SOURCE and TARGET for a translation, else one file."""
 COMPARE_HELP = """Translate SOURCE, and require that rounding costs at most 0.3 BLEU against REFERENCE."""
 
 
 def build(
     spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
+    beside: Annotated[Path | None, Argument(help="The second file of --calibrate.", metavar="[TARGET]")] = None,
     *,
     weights: Annotated[Path | None, Option(help=WEIGHTS_HELP)] = None,
     target: Annotated[Target, Option(help=TARGET_HELP)] = Target.portable,
     precision: Annotated[Precision | None, Option(help=PRECISION_HELP)] = None,
+    calibrate: Annotated[Path | None, Option(help=CALIBRATE_HELP, metavar="FILE [TARGET]")] = None,
     compare: Annotated[tuple[Path, Path] | None, Option(help=COMPARE_HELP, metavar="SOURCE REFERENCE")] = None,
     profile: Annotated[str | None, Option(help=PROFILE_HELP, metavar="AXIS=SIZES,..")] = None,
     builder: Annotated[str | None, Option(help=BUILDER_HELP)] = None,
@@ -75,6 +80,7 @@ def build(
     xformc build specs/numbers.yaml --weights demo/run --out demo/engine
     xformc build transformer_big --target cpu                 with fresh weights, to see its speed
     xformc build SPEC --weights RUN --precision int8 --compare valid.en valid.de
+    xformc build SPEC --weights RUN --target tensorrt --precision fp8 --calibrate valid.en valid.de
     xformc build transformer_base --stop-after step           print the derived step graph
 
     The proof, the certificate, shows that the engine computes the same function as the PyTorch module, and
@@ -101,6 +107,13 @@ def build(
     tokenizers = None if weights is None else _find_tokenizers(weights, loaded, labelled=labelled)
     labels = _find_labels(weights) if labelled and weights is not None else None
     rounding = Rounding(None if precision is None else WORDS[precision.value])
+    if calibrate is not None:
+        from xformc.trainer.calibration import calibration_examples
+
+        files = [calibrate] if beside is None else [calibrate, beside]
+        rounding = replace(rounding, examples=calibration_examples(files, loaded, tokenizers, labels))
+    elif beside is not None:
+        raise UserError(f"unexpected: {beside}", hint="xformc build --help")
     plans = PlanOptions(profile, builder) if target == Target.tensorrt else None
     if plans is None and (profile, builder) != (None, None):
         raise UserError("--profile and --builder are of --target tensorrt")

@@ -58,6 +58,7 @@ def _summary(manifest: Manifest, certificate: Document) -> list[str]:
         *_titled("defaults", _defaults(manifest)),
         *_titled("labels", _labels(manifest)),
         *_titled("outputs", OUTPUTS[manifest.task]),
+        *_titled("calibration", _calibration(manifest)),
         *_titled("plans", [f"{name}: {_sizes(plan)}" for name, plan in manifest.plans.items()]),
         f"built by     xformc {manifest.xformc}, {certificate.text('date')}, with {_versions(certificate)}",
         f"certificate  {'passed' if certificate.boolean('passed') else 'FAILED'}",
@@ -105,6 +106,11 @@ def _labels(manifest: Manifest) -> list[str]:
     more = f" and {len(labels) - SHOWN_LABELS:,} more" if len(labels) > SHOWN_LABELS else ""
     of = f" for each position of {manifest.positions}" if manifest.positions else ""
     return [f"{len(labels):,}{of}: {', '.join(labels[:SHOWN_LABELS])}{more}"] if labels else []
+
+
+def _calibration(manifest: Manifest) -> list[str]:
+    found = manifest.calibration
+    return [] if found is None else [f"of what products are given, from {found.examples:,} examples, by {found.rule}"]
 
 
 def _sizes(plan: Plan) -> str:
