@@ -125,6 +125,7 @@ def open_model(
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
     options.enable_mem_pattern = False  # a step's shapes come once; planning memory for each costs more than it saves
+    options.add_session_config_entry("session.disable_quant_qdq", "1")  # what a model restores, it multiplies so
     if target == "native":
         options.register_custom_ops_library(str(library_for(str(path)).path))
     for axis, size in (sizes or {}).items():

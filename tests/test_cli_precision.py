@@ -92,3 +92,52 @@ def test_a_mistake_is_one_message(
 def test_compare_is_for_translations(xformc: CommandLine, tmp_path: Path) -> None:
     found = mistake(xformc("build", "gpt", "--precision", "int8", "--compare", "a", "b", "--out", tmp_path / "engine"))
     assert "language_model is no translation" in found
+
+
+def test_calibrate_takes_texts_like_those_of_training(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
+    out, files = tmp_path / "engine", (tmp_path / "source", tmp_path / "reference")
+    pytest.importorskip("tensorrt_rtx")
+    built = xformc(
+        *("build", run / "spec.yaml", "--weights", run, "--target", "tensorrt", "--precision", "fp8"),
+        *("--calibrate", *files, "--profile", "batch=1,source=1:4:8,room=1:4:8", "--out", out),
+    )
+    assert built.code == 0 and "products with float8 and their definition" in built.out
+    shown = xformc("inspect", out).out
+    assert "tensorrt, float8," in shown and "calibration  of what products are given, from 2 examples, by mse" in shown
+    assert "float8" in xformc("verify", out).out
+
+
+def test_fresh_weights_are_calibrated_with_the_words_of_the_texts(tmp_path: Path) -> None:
+    from xformc.trainer.calibration import calibration_examples
+
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC)
+    files = [tmp_path / "source", tmp_path / "reference"]
+    for file in files:
+        file.write_text(TEXT * 400)
+    examples = calibration_examples(files, load_spec(path), None, None)
+    assert len(examples) == 512 and all(example["source"].shape == (1, 6) for example in examples)
+    assert all(example["target"][0, 0] == 2 and (example["target"] != 0).all() for example in examples)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--precision", "fp8"), "fp8 is multiplied by TensorRT alone, not by an engine of target portable"),
+        (("--target", "tensorrt", "--precision", "fp8"), "give examples: --calibrate valid.en valid.de"),
+        (("--precision", "int8", "--calibrate", "source", "reference"), "the products of --target tensorrt"),
+        (("--target", "tensorrt", "--calibrate", "source", "reference"), "and here are none"),
+        (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source"), "a source and its target, not with"),
+        (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "short"), "has 2 lines and"),
+        (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "gone"), "gone: cannot be read"),
+        (("reference",), "unexpected: "),
+    ],
+)
+def test_a_mistake_in_calibration_is_one_message(
+    xformc: CommandLine, run: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "short").write_text("two words\n")
+    places = {name: tmp_path / name for name in ("source", "reference", "gone", "short")}
+    given = [places.get(argument, argument) for argument in arguments]
+    assert message in mistake(xformc("build", run / "spec.yaml", *given, "--out", tmp_path / "engine"))
+    assert not (tmp_path / "engine").exists()

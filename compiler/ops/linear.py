@@ -79,7 +79,8 @@ def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     ordered = _ordered(op, x)
     new = prod(weight.sizes()[: len(weight.axes) - len(op.over)])
     width = prod(weight.sizes()) // new
-    rows = onnx.op("Reshape", emit_aligned(onnx, inputs[0], x, ordered), [-1, width])
+    key = f"rows of {inputs[0]} over {' '.join(op.over)}"  # several maps of a value round it once
+    rows = onnx.once(key, lambda: onnx.op("Reshape", emit_aligned(onnx, inputs[0], x, ordered), [-1, width]))
     bias = [onnx.flat(name, new) for name in inputs[2:]]
     product = emit_product(onnx, rows, inputs[1], new, width, bias)
     return (onnx.op("Reshape", product, onnx.shape(node.outputs[0].type.axes)),)

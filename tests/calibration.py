@@ -1,0 +1,13 @@
+"""Examples to calibrate a spec with: those of its certificate, each alone."""
+
+from xformc.compiler.calibrate import Example
+from xformc.compiler.certify.probes import make_probes
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.spec import Spec
+from xformc.runtime.rows import stack
+
+
+def probe_examples(spec: Spec) -> list[Example]:
+    """Random examples of different lengths, without padding."""
+    compiled = compile_engine(spec, "tensorrt")
+    return [stack(compiled.inputs, [row]) for row in make_probes(compiled).rows]
