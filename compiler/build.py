@@ -98,7 +98,7 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
         if scales:
             manifest["calibration"] = asdict(Calibration(RULE, len(rounding.examples)))
         if build_plans is not None:
-            manifest["plans"] = build_plans(folder)
+            manifest |= build_plans(folder)
         progress("hash and write")
         _seal(folder, certificate, {**manifest, "precision": default})
         if rounding.judge is not None:
@@ -159,7 +159,7 @@ def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precisi
 def plan_writer(
     compiled: Compiled, precision: Precision, options: PlanOptions, progress: Callable[[str], None] = lambda _: None
 ) -> Callable[[Path], dict[str, dict[str, object]]]:
-    """What builds the plans of the models in a folder, and gives what engine.json records of them.
+    """What builds the plans of the models in a folder, and gives what engine.json records: `plans` and `refused`.
 
     Raises: UserError, at once, for a builder that is missing or a profile that cannot be.
     """

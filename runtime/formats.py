@@ -117,6 +117,7 @@ def _read_format_2(document: Document) -> Manifest:
         weights=document.text("weights"),
         files=_read_files(document.section("files")),
         plans=_read_plans(document.section("plans")) if "plans" in document.fields else {},
+        refused=_read_refused(document.section("refused")) if "refused" in document.fields else {},
         calibration=_read_calibration(document.section("calibration")) if "calibration" in document.fields else None,
     )
 
@@ -200,6 +201,10 @@ def _read_files(document: Document) -> dict[str, FileRecord]:
 
 def _read_calibration(document: Document) -> Calibration:
     return Calibration(document.text("rule"), document.integer("examples", 1))
+
+
+def _read_refused(document: Document) -> dict[str, str]:
+    return {name: document.text(name) for name in document.fields}
 
 
 def _read_plans(document: Document) -> dict[str, Plan]:

@@ -110,7 +110,8 @@ class Manifest:
     """The checked content of engine.json.
 
     `labels` are the names of the labels by id, and `positions` is the input whose positions have one each; both are
-    None where the task has none. `files` has every file but engine.json; `plans` those that are TensorRT's plans.
+    None where the task has none. `files` has every file but engine.json; `plans` those that are TensorRT's plans, and
+    `refused` says of plans that were to be there why TensorRT did not build them.
     `calibration` is None where no product rounds what it is given in steps that were found so.
     """
 
@@ -129,6 +130,7 @@ class Manifest:
     weights: str
     files: Mapping[str, FileRecord]
     plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
     calibration: Calibration | None = None
 
     @property

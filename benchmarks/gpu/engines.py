@@ -54,5 +54,5 @@ def write_engine(
     save_models(emit_engine(compiled, initializers, target), initializers, folder)
     if target != "tensorrt" or plans is None:
         return Written(compiled, target, folder, chosen)
-    made: Mapping[str, Any] = plan_writer(compiled, precision, plans)(folder)
+    made: Mapping[str, Any] = plan_writer(compiled, precision, plans)(folder)["plans"]
     return Written(compiled, target, folder, chosen, {name: Plan(**record) for name, record in made.items()})

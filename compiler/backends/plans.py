@@ -34,12 +34,12 @@ def write_plans(
     effort: int = BEST,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, dict[str, object]]:
-    """Build the models in `folder`, each beside its file; what engine.json records of each plan.
+    """Build the models in `folder`, each beside its file; what engine.json records as `plans`, and as `refused`.
 
     Where the user gives no batch, the largest of the `profile` is made to fit the device. A whole search has one width
     of beam, the largest: TensorRT takes no other in loops.
 
-    Raises: UserError where a model is refused; a whole search that is refused is left out where its steps are built.
+    Raises: UserError where a model is refused; but a whole search may be refused where its steps are built.
     """
     networks = {path.name: Network(builder, path, places) for path in sorted(folder.glob("*.onnx"))}
     if profile["batch"] == BATCH:
@@ -49,21 +49,21 @@ def write_plans(
     record = Plan(
         builder.name, builder.version, device and device.name, device and device.capability, precision, profile
     )
-    plans: dict[str, dict[str, object]] = {}
+    plans, refused = dict[str, object](), dict[str, object]()
     for name, network in networks.items():
         progress(f"build {name} with {builder.name}")
         whole = name == MODEL_NAME and STEP_NAME in networks
-        sizes = _with_one_width(profile) if whole else profile
+        sizes, path = _with_one_width(profile) if whole else profile, (folder / name).with_suffix(PLAN)
         try:
             plan = network.build(sizes, effort=effort, exact=precision == "float32", cache=timing_cache(builder))
-        except UserError:
+        except UserError as error:
             if not whole:
                 raise
+            refused[path.name] = error.message
             continue
-        path = (folder / name).with_suffix(PLAN)
         path.write_bytes(plan)
         plans[path.name] = asdict(replace(record, profile=sizes))
-    return plans
+    return {"plans": plans, "refused": refused}
 
 
 def _with_one_width(profile: Profile) -> Profile:

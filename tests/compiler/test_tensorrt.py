@@ -8,6 +8,7 @@ import pytest
 from command_line import CommandLine
 from onnx import TensorProto, helper
 
+from tests.calibration import probe_examples
 from tests.small_specs import names, small
 from tests.task_specs import SPECS, write_task
 from xformc.compiler.backends.initializers import Initializers, save_models
@@ -16,9 +17,11 @@ from xformc.compiler.backends.profiles import Tensor, derive_profile, fit_batch,
 from xformc.compiler.backends.tensorrt import Builder, Network, installed_builders, open_builder
 from xformc.compiler.backends.torch import TorchModule
 from xformc.compiler.build import Rounding, build_engine
+from xformc.compiler.calibrate import calibrate, calibrated_weights
 from xformc.compiler.graph.precision import Precision
+from xformc.compiler.ops.precision import linear_weights
 from xformc.compiler.pipeline import compile_engine, emit_engine
-from xformc.compiler.spec import Spec
+from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.runtime.formats import read_manifest
 from xformc.runtime.manifest import MODEL_NAME, PREPARE_NAME, STEP_NAME, Input, SampleOptions, SearchOptions
@@ -35,11 +38,16 @@ def builder() -> Builder:
     return open_builder("tensorrt_rtx")
 
 
-def networks(spec: Spec, folder: Path, builder: Builder, precision: Precision = "float32") -> dict[str, Network]:
+def networks(
+    spec: Spec, folder: Path, builder: Builder, precision: Precision = "float32", *, calibrated: bool = False
+) -> dict[str, Network]:
     """The models of a spec with fresh weights, parsed."""
     compiled = compile_engine(spec, "tensorrt")
-    arrays = {name: value.numpy() for name, value in TorchModule(compiled.graph).state_dict().items()}
-    weights = Initializers(arrays, spec.precisions(precision))
+    module, precisions = TorchModule(compiled.graph), spec.precisions(precision)
+    arrays = {name: value.numpy() for name, value in module.state_dict().items()}
+    maps = linear_weights(compiled.graph) if calibrated else frozenset[str]()
+    scales = calibrate(module, calibrated_weights(precisions, maps, examples=calibrated), probe_examples(spec))
+    weights = Initializers(arrays, precisions, input_scales=scales)
     models = emit_engine(compiled, weights, "tensorrt")
     save_models(models, weights, folder)
     return {name: Network(builder, folder / name, compiled.places) for name in models}
@@ -82,6 +90,34 @@ def test_each_precision_is_built_in_its_own_numbers(
     assert stored["decoder/0/feed_forward/inner/weight"] == TensorProto.DataType.Value(kinds[precision])
 
 
+@pytest.mark.parametrize("precision", ["int8", "float8"])
+@pytest.mark.parametrize("name", ["transformer_base", "gpt", "llama", "seq2seq_attention", "lstm_language_model"])
+def test_steps_that_multiply_in_8_bits_are_built(
+    name: str, tmp_path: Path, builder: Builder, precision: Precision
+) -> None:
+    made = networks(small(name, tmp_path), tmp_path, builder, precision, calibrated=True)
+    assert made[PREPARE_NAME].build(sizes(made[PREPARE_NAME]), effort=0)
+    assert made[STEP_NAME].build(sizes(made[STEP_NAME]), effort=0)
+    assert "QuantizeLinear" in {node.op_type for node in onnx.load(tmp_path / STEP_NAME).graph.node}
+
+
+@pytest.mark.parametrize("precision", ["int8", "float8"])
+def test_plans_hold_weights_of_8_bits(tmp_path: Path, builder: Builder, precision: Precision) -> None:
+    """What is stored tells what is multiplied: no float32 copies, which products in float32 would need."""
+    path = tmp_path / "wide.yaml"
+    path.write_text(
+        "extends: transformer_base\nsizes: {layers: 1, d_model: 128, d_ff: 8192, heads: 2, vocabulary: 40}\n"
+    )
+    found = dict[str, int]()
+    for kind in ("float32", precision):
+        folder = tmp_path / kind
+        folder.mkdir()
+        step = networks(load_spec(path), folder, builder, kind, calibrated=kind != "float32")[STEP_NAME]
+        found[kind] = len(step.build(sizes(step), effort=0))
+    weights = 2 * 128 * 8192
+    assert found["float32"] - found[precision] > 2 * weights
+
+
 def test_an_engine_has_its_plans_and_says_what_they_are(
     tiny_spec: Spec, tmp_path: Path, builder: Builder, xformc: CommandLine
 ) -> None:
@@ -98,6 +134,27 @@ def test_an_engine_has_its_plans_and_says_what_they_are(
     assert step.profile["room"] == (1, 8, 16) and plans["model.plan"].profile["beam"] == (4, 4, 4)
     assert step.precision == "float16"
     assert f"step.plan: tensorrt_rtx {builder.version}, for any GPU" in xformc("inspect", tmp_path / "engine").out
+
+
+def test_a_whole_search_that_is_refused_is_said(
+    tmp_path: Path, builder: Builder, xformc: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Network.build
+
+    def build(self: Network, *sizes, **options) -> bytes:
+        if self.path.name == MODEL_NAME:
+            raise UserError("cannot build this loop")
+        return right(self, *sizes, **options)
+
+    monkeypatch.setattr(Network, "build", build)
+    path = tmp_path / "tiny.yaml"
+    path.write_text("extends: transformer_base\nsizes: {layers: 1, d_model: 8, d_ff: 8, heads: 1, vocabulary: 20}\n")
+    arguments = ("--target", "tensorrt", "--builder", builder.name, "--profile", f"{QUICK},source=1:8:16")
+    said = "model.plan: left out, the runtime drives its steps; cannot build this loop"
+    built = xformc("build", path, *arguments, "--out", tmp_path / "engine")
+    assert built.code == 0 and said in built.out and said in xformc("inspect", tmp_path / "engine").out
+    manifest = read_manifest(tmp_path / "engine")
+    assert sorted(manifest.plans) == ["prepare.plan", "step.plan"] and sorted(manifest.refused) == ["model.plan"]
 
 
 def test_a_wrong_profile_is_refused_before_anything_is_built(tiny_spec: Spec, tmp_path: Path, builder: Builder) -> None:

@@ -10,9 +10,11 @@ from rich.console import Console
 from typer import Argument, Option
 
 from xformc.commands.check import SPEC_HELP
+from xformc.commands.inspect_engine import refusals
 from xformc.commands.spec_path import find_spec
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
+from xformc.runtime.formats import read_manifest
 from xformc.runtime.lines import read_text_file
 from xformc.runtime.manifest import MANIFEST_NAME
 
@@ -132,6 +134,8 @@ def build(
             plans=plans,
         )
     print(f"{folder}: built, and its certificate passed")
+    for line in refusals(read_manifest(folder)):
+        print(f"  {line}")
     for line in certificate.lines():
         print(f"  {line}")
 

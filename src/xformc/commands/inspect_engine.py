@@ -59,7 +59,7 @@ def _summary(manifest: Manifest, certificate: Document) -> list[str]:
         *_titled("labels", _labels(manifest)),
         *_titled("outputs", OUTPUTS[manifest.task]),
         *_titled("calibration", _calibration(manifest)),
-        *_titled("plans", [f"{name}: {_sizes(plan)}" for name, plan in manifest.plans.items()]),
+        *_titled("plans", [f"{name}: {_sizes(plan)}" for name, plan in manifest.plans.items()] + refusals(manifest)),
         f"built by     xformc {manifest.xformc}, {certificate.text('date')}, with {_versions(certificate)}",
         f"certificate  {'passed' if certificate.boolean('passed') else 'FAILED'}",
         *(f"  {line}" for line in certificate_lines(certificate)),
@@ -111,6 +111,11 @@ def _labels(manifest: Manifest) -> list[str]:
 def _calibration(manifest: Manifest) -> list[str]:
     found = manifest.calibration
     return [] if found is None else [f"of what products are given, from {found.examples:,} examples, by {found.rule}"]
+
+
+def refusals(manifest: Manifest) -> list[str]:
+    """A line for each plan that TensorRT refused to build."""
+    return [f"{name}: left out, the runtime drives its steps; {reason}" for name, reason in manifest.refused.items()]
 
 
 def _sizes(plan: Plan) -> str:
