@@ -22,8 +22,8 @@ from xformc.compiler.spec import Spec
 from xformc.runtime import Engine
 from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.rows import pad
+from xformc.runtime.search import length_limit
 from xformc.runtime.texts import MAX_TOKENS, encode_line
-from xformc.runtime.translate import length_limit
 from xformc.tokens import BEGIN, END, PAD
 
 EPSILON = 1e-6

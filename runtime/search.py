@@ -56,6 +56,15 @@ def search(session: Session, source: NDArray[np.int64], options: SearchOptions, 
     return SearchResult(*session.run(feeds))
 
 
+def length_limit(options: SearchOptions, source: int) -> int:
+    """The most tokens of a hypothesis for so many source tokens, the end token counted (docs/search.md).
+
+    The product is in float32, as in an engine.
+    """
+    scaled = np.float32(options.max_length_factor) * np.float32(source)
+    return max(1, int(scaled) + options.max_length_offset)
+
+
 def check_source(source: NDArray[np.int64] | Sequence[Sequence[int]], vocabulary: int) -> NDArray[np.int64]:
     """The source ids as an int64 array [batch, source].
 

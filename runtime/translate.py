@@ -7,7 +7,7 @@ import numpy as np
 
 from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.rows import pad
-from xformc.runtime.search import SearchResult, search
+from xformc.runtime.search import SearchResult, length_limit, search
 from xformc.runtime.session import Session
 from xformc.runtime.tokenizer import Tokenizer
 
@@ -19,11 +19,6 @@ class Hypothesis:
     text: str
     score: float
     tokens: tuple[int, ...]
-
-
-def length_limit(options: SearchOptions, source: int) -> int:
-    """The most tokens of a hypothesis for so many source tokens, the end token counted (docs/search.md)."""
-    return max(1, int(options.max_length_factor * source) + options.max_length_offset)
 
 
 def tokens_needed(ids: Sequence[int], *, options: SearchOptions, longest: int | None) -> int:

@@ -30,7 +30,7 @@ from xformc.runtime.manifest import (
     SearchOptions,
     check_files,
 )
-from xformc.runtime.translate import length_limit
+from xformc.runtime.search import length_limit
 from xformc.runtime.triton import ENGINE, MODEL, OPTIONS, TEXT_OUTPUTS
 from xformc.tokens import END
 

@@ -5,6 +5,7 @@ rows that fill a batch repeat its last one, which is done when that is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.runtime.devices.uniform import uniform_numbers
 from xformc.runtime.generate import SAMPLING
-from xformc.runtime.manifest import Input
+from xformc.runtime.manifest import Input, SearchOptions
 from xformc.runtime.plans import Profile, Range
-from xformc.runtime.search import SEARCH
+from xformc.runtime.search import SEARCH, length_limit
 from xformc.runtime.session import Arrays
 from xformc.tokens import END, PAD
 
@@ -60,9 +61,9 @@ class BeamForm:
 
     def inputs(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
         """See `Form`."""
-        source, factor, offset = (feeds[name] for name in ("source", "max_length_factor", "max_length_offset"))
-        tokens = np.float32((source != PAD).sum(1).max())
-        limit = max(1, int(np.floor(tokens * np.float32(factor))) + int(offset))
+        source = feeds["source"]
+        chosen = SearchOptions(**{field.name: feeds[field.name].item() for field in fields(SearchOptions)})
+        limit = length_limit(chosen, int((source != PAD).sum(1).max()))
         needed = {"batch": len(source), "source": source.shape[1], "beam": int(feeds["beam_width"]), "room": limit}
         sizes = sizes_of(needed, profile, self._longest)
         options = {name: feeds[name] for name in ("length_penalty", "max_length_factor", "max_length_offset")}

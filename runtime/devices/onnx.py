@@ -43,15 +43,23 @@ class OnnxDevice:
     """
 
     def __init__(self, directory: Path, name: DeviceName, threads: int | None = None) -> None:
-        """`threads` are those of the processor. Raises: UserError if the models do not fit each other."""
+        """`threads` are those of the processor."""
         self._directory, self._threads = directory, threads
         self._name: DeviceName = name
         self.profile: Profile = {}
-        self._check()
 
     def models(self, sizes: Sizes) -> tuple["OnnxModel", "OnnxModel"]:
-        """See `Device`."""
-        return self._model(PREPARE_NAME, sizes, {}), self._step(sizes)
+        """See `Device`. Raises: UserError if the models do not fit each other."""
+        prepare, step = self._model(PREPARE_NAME, sizes, {}), self._step(sizes)
+        made = {f"{name}{NEXT}" for name in prepare.outputs}
+        strange = set(step.outputs) - made
+        if strange != {GO_ON}:
+            raise UserError(
+                f"the models of the search do not fit each other: {', '.join(sorted(strange ^ {GO_ON}))}",
+                place=str(self._directory / STEP_NAME),
+                hint=REBUILD,
+            )
+        return prepare, step
 
     def _step(self, sizes: Sizes) -> "OnnxModel":
         """The step with CUDA graphs, where there is a kernel on the GPU for each of its nodes."""
@@ -67,17 +75,6 @@ class OnnxDevice:
         providers = PROCESSOR if self._name == "cpu" else cuda_providers(options)
         session = open_model(self._directory / name, self._threads, sizes=sizes, providers=providers)
         return OnnxModel(session, self._name, sizes)
-
-    def _check(self) -> None:
-        prepare, step = (open_model(self._directory / name, self._threads) for name in (PREPARE_NAME, STEP_NAME))
-        made = {f"{value.name}{NEXT}" for value in prepare.get_outputs()}
-        strange = {value.name for value in step.get_outputs()} - made
-        if strange != {GO_ON}:
-            raise UserError(
-                f"the models of the search do not fit each other: {', '.join(sorted(strange ^ {GO_ON}))}",
-                place=str(self._directory / STEP_NAME),
-                hint=REBUILD,
-            )
 
 
 def cuda_providers(options: Mapping[str, str]) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """A driven search finds what the whole model finds, keeps what it has made, and says what it cannot do."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,13 @@ from tests.runtime.fixed_engines import Engines, Requests, write_engines
 from xformc.errors import UserError
 from xformc.runtime.devices.device import Sizes
 from xformc.runtime.devices.driven import KEPT
-from xformc.runtime.devices.fixed import filled, joined, parts_of, size_of
+from xformc.runtime.devices.fixed import BeamForm, filled, joined, parts_of, size_of
 from xformc.runtime.devices.onnx import OnnxDevice, OnnxModel
 from xformc.runtime.generate import Prompt, SampleResult, sample
 from xformc.runtime.manifest import STEP_NAME, SampleOptions, SearchOptions
 from xformc.runtime.plans import Profile
 from xformc.runtime.rows import pad
-from xformc.runtime.search import SearchResult, search
+from xformc.runtime.search import SearchResult, length_limit, search
 
 TRANSLATIONS = ("transformer_base", "t5", "seq2seq_attention")
 LANGUAGE_MODELS = ("gpt", "lstm_language_model")
@@ -152,6 +153,14 @@ def test_driven_search_stops_at_the_positions_of_the_model(engines: WriteEngines
     assert found.lengths.tolist() == [2, longest]
 
 
+def test_the_limit_of_an_output_is_taken_in_float32_as_in_an_engine() -> None:
+    options = SearchOptions(1, 1, 0.6, 0.7, 0)
+    assert int(0.7 * 90) == 62 and length_limit(options, 90) == 63
+    feeds = {name: np.array(value) for name, value in asdict(options).items()}
+    inputs, _ = BeamForm(None).inputs({"source": np.ones((1, 90), np.int64), **feeds}, {"room": (1, 63, 63)})
+    assert len(inputs["places"]) == 63
+
+
 def test_driven_search_refuses_models_that_do_not_fit_each_other(engines: WriteEngines, tmp_path: Path) -> None:
     translation, model = engines("transformer_base").cuda, engines("gpt").cuda
     for folder, names in ((translation, [STEP_NAME]), (model, ["prepare.onnx"])):
@@ -159,7 +168,7 @@ def test_driven_search_refuses_models_that_do_not_fit_each_other(engines: WriteE
             if path.name in names or path.suffix == ".data":
                 (tmp_path / path.name).write_bytes(path.read_bytes())
     with pytest.raises(UserError, match="the models of the search do not fit each other"):
-        OnnxDevice(tmp_path, "cpu", 1)
+        OnnxDevice(tmp_path, "cpu", 1).models({})
 
 
 def test_sizes_of_batches_are_few_and_less_than_a_quarter_above_the_need() -> None:
