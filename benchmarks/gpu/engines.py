@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from xformc.compiler.backends.initializers import Initializers, save_models
@@ -43,14 +44,17 @@ def write_engine(
     folder: Path,
     *,
     plans: PlanOptions | None = None,
+    input_scales: Mapping[str, float] = MappingProxyType({}),
 ) -> Written:
     """Write the models into the new `folder` and, of target tensorrt, build their plans where `plans` say how.
+
+    `input_scales` are the steps of a calibration, by weight.
 
     Raises: UserError if no builder is installed, or if it refuses a model.
     """
     folder.mkdir()
     chosen = compiled.spec.precisions(precision)
-    initializers = Initializers(weights, chosen)
+    initializers = Initializers(weights, chosen, input_scales=input_scales)
     save_models(emit_engine(compiled, initializers, target), initializers, folder)
     if target != "tensorrt" or plans is None:
         return Written(compiled, target, folder, chosen)

@@ -49,11 +49,14 @@ def test_every_benchmark_gives_figures_or_a_reason(tmp_path: Path) -> None:
 
 
 def test_every_test_passes_or_gives_a_reason(tmp_path: Path) -> None:
-    rows = run("tests.gpu", tmp_path, "--specs", "transformer_base", "gru_classifier", "--precisions", "float32")
+    specs, precisions = ("transformer_base", "gru_classifier"), ("float32", "int8_calibrated", "float8")
+    rows = run("tests.gpu", tmp_path, "--specs", *specs, "--precisions", *precisions)
     assert [row for row in rows if "failed" in row] == []
     assert rows[0]["step"] == 2
     certified = {(row["certificate"], row["target"], row["precision"]) for row in rows if row.get("passed")}
-    assert {("transformer_base", "cuda", "float32"), ("gru_classifier", "cuda", "float32")} <= certified
+    assert {(name, "cuda", "float32") for name in specs} <= certified
+    assert {(name, "tensorrt", precision) for name in specs for precision in precisions} <= certified
+    assert not any(target == "cuda" and precision != "float32" for _, target, precision in certified)
     assert {row["module"] for row in rows if "module" in row} == {"transformer_base", "gru_classifier"}
 
 

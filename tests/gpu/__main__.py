@@ -65,7 +65,7 @@ def arguments_of_command() -> argparse.Namespace:
     """The command line."""
     parser = make_parser(__doc__)
     parser.add_argument("--specs", nargs="+", default=names(), help="of the shipped ones; all if left out")
-    every = certificates.PRECISIONS
+    every = tuple(certificates.PRECISIONS)
     parser.add_argument("--precisions", nargs="+", default=every, choices=every, help="of the engines")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--processes", type=int, default=max(1, min(8, cores // 2)), help="for certificates")

@@ -15,20 +15,32 @@ import torch
 
 from benchmarks.gpu.engines import Written, write_engine
 from benchmarks.gpu.report import Report, Row, measured
+from tests.calibration import probe_examples
 from tests.small_specs import small
 from xformc.compiler.backends.initializers import MODEL
 from xformc.compiler.backends.plans import PlanOptions
 from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.calibrate import calibrate, calibrated_weights
 from xformc.compiler.certify import certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.precision import Precision
+from xformc.compiler.ops.precision import linear_weights
 from xformc.compiler.pipeline import compile_engine
 from xformc.runtime.manifest import Target
 from xformc.runtime.plans import Plan
 from xformc.runtime.session import Session
 
 TARGETS: tuple[Target, ...] = ("cuda", "tensorrt")
-PRECISIONS: tuple[Precision, ...] = ("float32", "float16", "bfloat16", "int8")
+PRECISIONS: Mapping[str, tuple[Precision, bool]] = {
+    "float32": ("float32", False),
+    "float16": ("float16", False),
+    "bfloat16": ("bfloat16", False),
+    "int8": ("int8", False),
+    "int8_calibrated": ("int8", True),
+    "float8": ("float8", True),
+}
+"""In which numbers weights are, and whether products are calibrated, which those of target tensorrt alone can be."""
+
 SECONDS = 30.0
 
 
@@ -45,12 +57,14 @@ class OnDevice(Subject):
         return Written(compiled, self.target, self.engine, self.precision, self.plans).session("cuda")
 
 
-def measure(report: Report, specs: Sequence[str], precisions: Sequence[Precision], processes: int) -> None:
+def measure(report: Report, specs: Sequence[str], precisions: Sequence[str], processes: int) -> None:
     """Add a row for each spec, target and precision, the spec changing fastest, from so many processes at once.
 
     Most of a certificate is the reference search on the processor; the GPU is shared.
     """
-    cases = [(name, target, precision) for precision in precisions for target in TARGETS for name in specs]
+    kinds = [(target, precision) for precision in precisions for target in TARGETS]
+    made = [(target, precision) for target, precision in kinds if target == "tensorrt" or not PRECISIONS[precision][1]]
+    cases = [(name, target, precision) for target, precision in made for name in specs]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, torch.set_num_threads, (1,)) as pool:
         rows = [pool.submit(_row, *case, report.device, report.deadline) for case in cases]
@@ -61,15 +75,16 @@ def measure(report: Report, specs: Sequence[str], precisions: Sequence[Precision
             report.add({"certificate": "those without a row", "failed": str(error)})
 
 
-def _row(name: str, target: Target, precision: Precision, device: torch.device, deadline: float) -> Row:
+def _row(name: str, target: Target, precision: str, device: torch.device, deadline: float) -> Row:
     """The row of one case; `deadline` is of `time.monotonic`, which all processes of a machine share."""
     what = {"certificate": name, "target": target, "precision": precision}
     most = min(SECONDS, deadline - time.monotonic())
     return measured(what, lambda: _certified(name, target, precision, device), most)
 
 
-def _certified(name: str, target: Target, precision: Precision, device: torch.device) -> dict[str, Any]:
+def _certified(name: str, target: Target, kind: str, device: torch.device) -> dict[str, Any]:
     """The stages of the certificate, and how far apart their sides were. Raises: UserError if it cannot be run."""
+    precision, calibrated = PRECISIONS[kind]
     with tempfile.TemporaryDirectory() as folder:
         spec = small(name, Path(folder))
         compiled, engine = compile_engine(spec, target), Path(folder) / "engine"
@@ -77,12 +92,15 @@ def _certified(name: str, target: Target, precision: Precision, device: torch.de
         weights = {key: value.numpy() for key, value in module.state_dict().items()}
         on_gpu = device.type == "cuda"
         plans = PlanOptions() if on_gpu else None
-        written = write_engine(compiled, weights, precision, target, engine, plans=plans)
+        maps = linear_weights(compiled.graph)
+        eights = calibrated_weights(spec.precisions(precision), maps, examples=True) if calibrated else {}
+        scales = calibrate(module, eights, probe_examples(spec)) if eights else {}
+        written = write_engine(compiled, weights, precision, target, engine, plans=plans, input_scales=scales)
         if precision != "float32":
             module.load_arrays(engine_parameters(compiled.graph, engine / MODEL))
-        subject = Subject(compiled, module, engine, target, written.precision)
+        subject = Subject(compiled, module, engine, target, written.precision, scales)
         if on_gpu:
-            subject = OnDevice(compiled, module, engine, target, written.precision, written.plans)
+            subject = OnDevice(compiled, module, engine, target, written.precision, scales, plans=written.plans)
         certificate = certify(subject, lambda _: None)
         stages = {stage.name: stage.value for stage in certificate.stages}
         last = certificate.stages[-1]
