@@ -48,6 +48,11 @@ def _require_files(files: Sequence[Path], form: Form) -> None:
             place="--calibrate",
             hint="such as --calibrate valid.en valid.de, or --calibrate valid.txt",
         )
+    found = suffix_of(files[0])
+    if found not in form.suffixes if form.labelled else found == "npz":
+        raise UserError(
+            f"{form.task} of these inputs is calibrated with .{' or .'.join(form.suffixes)}", place=str(files[0])
+        )
 
 
 def _tokenizer(texts: Texts, form: Form, spec: Spec, files: Mapping[str, Path] | None) -> Tokenizer:
