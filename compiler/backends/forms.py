@@ -14,10 +14,13 @@
 
 `new * width` is how many numbers the parameter has; panels are those of docs/kernels.md. Where a product with the
 parameter rounds what it is given in steps that a calibration found, `path.input_scale`, float32 [], is such a step.
+What screens products with a float32 matrix is beside it: `path.screen`, int16 [panels, pairs, 32, 2], and float32
+`path.screen_scale` [new] and `path.screen_largest` [2].
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -26,11 +29,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from xformc.compiler.backends import rounding
+from xformc.compiler.backends.screening import PAIR, screen
 from xformc.compiler.graph.precision import Precision
 
 Matrix = rounding.Floats
 PANELS, FLOAT16_PANELS, BLOCKS, SCALE, INPUT_SCALE = ".panels", ".fp16_panels", ".blocks", ".scale", ".input_scale"
 """What is put behind a parameter's path; a path has no dot."""
+
+SCREEN = ".screen"
+"""What is put there for what only screens; with something more behind it for its scale and its margins."""
 
 FORMS = ("", PANELS, FLOAT16_PANELS, BLOCKS)
 """The names of a parameter's numbers, of which a model holds one."""
@@ -55,6 +62,7 @@ BITS: dict[int, int] = {
     TensorProto.FLOAT16: 16,
     TensorProto.BFLOAT16: 16,
     TensorProto.UINT16: 16,
+    TensorProto.INT16: 16,
     TensorProto.INT8: 8,
     TensorProto.UINT8: 8,
     TensorProto.INT4: 4,
@@ -122,6 +130,17 @@ def panels(path: str, matrix: Callable[[], Matrix], new: int, width: int, precis
         return {path + PANELS: Form(TensorProto.FLOAT, shape, lambda: rounding.panels(matrix()))}
     name = path + (FLOAT16_PANELS if precision == "float16" else PANELS)
     return {name: Form(TensorProto.UINT16, shape, lambda: rounding.panels(_HALVES[precision](matrix())))}
+
+
+def screened(path: str, matrix: Callable[[], Matrix], new: int, width: int) -> dict[str, Form]:
+    """The tensors that ScreenCandidates takes beside a matrix [new, width] in float32."""
+    made = cache(lambda: screen(matrix()))
+    panels = (-(-new // rounding.PANEL), -(-width // PAIR), rounding.PANEL, PAIR)
+    return {
+        path + SCREEN: Form(TensorProto.INT16, panels, lambda: made().panels),
+        path + SCREEN + "_scale": Form(TensorProto.FLOAT, (new,), lambda: made().scale),
+        path + SCREEN + "_largest": Form(TensorProto.FLOAT, (2,), lambda: made().largest),
+    }
 
 
 def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, NDArray[Any]]]) -> NDArray[np.float32]:

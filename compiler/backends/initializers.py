@@ -92,6 +92,13 @@ class Initializers:
         made = forms.rows(name, lambda: self._matrix(name, new, width), new, width, self.precision_of(name))
         return self._add(made)
 
+    def screened(self, name: str, new: int, width: int) -> tuple[str, str, str]:
+        """Store the float32 parameter, a matrix [new, width], also as ScreenCandidates takes it: the names of its
+        16-bit integers, of their scale, and of how far they are from it."""
+        words, scale, largest = (made := forms.screened(name, lambda: self._matrix(name, new, width), new, width))
+        self._forms.update(made)
+        return words, scale, largest
+
     def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
         """Store the int4 parameter, a matrix [new, width], as pairs in bytes; the names of it and of its scale."""
         assert self.precision_of(name) == "int4", f"{name} is {self.precision_of(name)}"

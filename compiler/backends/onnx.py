@@ -183,6 +183,10 @@ class Emitter:
         """A parameter [new, width] as standard operators take it: the names of it and of its scale, if it has one."""
         return self.weights.rows(name, new, width)
 
+    def screened(self, name: str, new: int, width: int) -> tuple[str, str, str]:
+        """What screens products with a float32 parameter [new, width]: 16-bit integers, their scale, their errors."""
+        return self.weights.screened(name, new, width)
+
     def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
         """An int4 parameter [new, width] as MatMulNBits takes it: the names of it and of its scale."""
         return self.weights.blocks(name, new, width)

@@ -109,6 +109,10 @@ class OnnxEmitter(Protocol):
         """A parameter [new, width] as standard operators take it: the names of it and of its scale, if it has one."""
         ...
 
+    def screened(self, name: str, new: int, width: int) -> tuple[str, str, str]:
+        """What screens products with a float32 parameter [new, width]: 16-bit integers, their scale, their errors."""
+        ...
+
     def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
         """An int4 parameter [new, width] as MatMulNBits takes it: the names of it and of its scale."""
         ...

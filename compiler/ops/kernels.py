@@ -9,6 +9,7 @@ from xformc.compiler.graph.graph import Node, Op
 from xformc.compiler.graph.rules import OnnxEmitter, infer_types, require, to_onnx, types
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
+from xformc.compiler.ops.linear import Linear
 
 DOMAIN = "xformc"
 ACTIVATIONS = frozenset({"relu", "gelu", "silu", "tanh", "sigmoid"})
@@ -40,10 +41,11 @@ class Project(Op):
 
 @dataclass(frozen=True)
 class Embed(Op):
-    """`factor * table[ids]`, of a table that is stored as the weight of a projection."""
+    """`factor * table[ids]`, of a table that is stored as the weight of a projection, or row by row in float32."""
 
     kind: ClassVar[str] = "embed"
     factor: float
+    packed: bool
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def _project_types(op: Project, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return tuple(Type(x.dtype, (*x.without(op.over), *_new(op, weight))) for weight in weights)
 
 
-def _new(op: Project, weight: Type) -> tuple[Axis, ...]:
+def _new(op: Linear | Project, weight: Type) -> tuple[Axis, ...]:
     return weight.axes[: len(weight.axes) - len(op.over)]
 
 
@@ -144,20 +146,27 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
 
 
 def emit_project_candidates(onnx: OnnxEmitter, project: Node, x: str, scores: str, width: str) -> tuple[str, ...]:
-    """Write the operator ProjectCandidates for the logits [batch, beam, 1, vocabulary] that this plain projection makes
-    of `x`: the names of scores, tokens and parents."""
+    """Write the candidates of the logits [batch, beam, 1, vocabulary] that this plain projection makes of `x`: by
+    ProjectCandidates, or by ScreenCandidates if it was left to be screened. The names of scores, tokens and parents."""
     op, (value, weight, *bias) = project.op, project.inputs
-    assert isinstance(op, Project) and op == Project(op.over, 1, op.biased)
+    assert isinstance(op, Linear | Project)
     ordered = Type(value.type.dtype, (*value.type.without(op.over), *(value.type.axis(name) for name in op.over)))
     vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))
-    packed, scale = onnx.packed(weight.name, vocabulary, prod(weight.type.sizes()) // vocabulary)
+    depth = prod(weight.type.sizes()) // vocabulary
+    given = (emit_aligned(onnx, x, value.type, ordered), scores, width)
+    biases = [onnx.flat(item.name, vocabulary) for item in bias]
+    if isinstance(op, Linear):
+        rows, _ = onnx.stored(weight.name, vocabulary, depth)
+        screen = onnx.screened(weight.name, vocabulary, depth)
+        return onnx.ops("ScreenCandidates", 3, *given, rows, *screen, *biases, domain=DOMAIN, vocabulary=vocabulary)
+    packed, scale = onnx.packed(weight.name, vocabulary, depth)
+    precision = onnx.precision_of(weight.name)
     return onnx.ops(
         "ProjectCandidates",
         3,
-        *(emit_aligned(onnx, x, value.type, ordered), scores, width, packed, scale or ""),
-        *(onnx.flat(item.name, vocabulary) for item in bias),
+        *(*given, packed, scale or "", *biases),
         domain=DOMAIN,
-        precision=onnx.precision_of(weight.name),
+        precision=precision,
         vocabulary=vocabulary,
     )
 
@@ -171,7 +180,7 @@ def _embed_types(op: Embed, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 def _embed_onnx(op: Embed, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     table = node.inputs[1]
     rows, width = table.type.sizes()
-    packed, scale = onnx.packed(table.name, rows, width)
+    packed, scale = (onnx.packed if op.packed else onnx.stored)(table.name, rows, width)
     arguments = [inputs[0], packed, *([scale] if scale else [])]
     precision = onnx.precision_of(table.name)
     return (onnx.op("Embed", *arguments, domain=DOMAIN, precision=precision, width=width, factor=op.factor),)

@@ -25,6 +25,9 @@ from xformc.compiler.passes.tabulate import tabulate
 PrecisionOf = Callable[[str], str]
 """The precision in which a parameter is stored, by its name."""
 
+LARGE_VOCABULARY = 4096
+"""From so many tokens on it takes less time to screen logits than to compute all in float32."""
+
 SLOTS = "slots"
 """The axis of what is prepared or cached for each sentence of a batch, which a row of the batch finds by its slot."""
 
@@ -37,18 +40,19 @@ def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
 def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     """The decoder with kernels where there are some; what only they need is its `resident`."""
     decoder = tabulate(decoder)
-    packable = _packable([decoder.prepare, decoder.step], precision_of)
+    screened = _screened(decoder, precision_of)
+    packable = _packable([decoder.prepare, decoder.step], precision_of) - screened
     slotted = _slotted(decoder)
     narrowed = _narrowed(decoder, slotted, precision_of)
     made = zip(decoder.constants, decoder.prepare.outputs, strict=False)
     outputs = frozenset(value.name for constant, value in made if constant.name in narrowed)
-    prepare = _Lowering(decoder.prepare, packable, precision_of, narrowed=outputs).run()
+    prepare = _Lowering(decoder.prepare, packable, precision_of, screened, narrowed=outputs).run()
     producers = decoder.step.producers()
     cached = [
         replace(item, narrow=all(_rounded(node.inputs[1], producers, precision_of) for node in item.appends))
         for item in _cached(decoder)
     ]
-    lowering = _Lowering(decoder.step, packable, precision_of, cached=cached, slotted=slotted, narrowed=narrowed)
+    lowering = _Lowering(decoder.step, packable, precision_of, screened, cached, slotted, narrowed)
     step = lowering.run()
     kept = {value.name: value for value in step.inputs}
     moving = [state for state in decoder.states if state.past.name not in lowering.in_place]
@@ -60,15 +64,31 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     return replace(decoder, prepare=prepare, step=step, states=states, resident=resident)
 
 
-def split_vocabulary(decoder: Decoder) -> tuple[Decoder, Node | None]:
+def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> tuple[Decoder, Node | None]:
     """A lowered decoder without the projection that makes its logits, and that projection, which makes them of the
-    step's first output; or the decoder as it is and None, if they are made by anything else."""
+    step's first output; or the decoder as it is and None, if they are made by anything else.
+
+    A projection that is not lowered is one to screen.
+    """
     last = decoder.step.producers().get(decoder.logits.name)
-    if last is None or not isinstance(last.op, Project) or last.op != Project(last.op.over, 1, last.op.biased):
+    plain = last is not None and isinstance(last.op, Project) and last.op == Project(last.op.over, 1, last.op.biased)
+    if last is None or not (plain or _screened(decoder, precision_of)):
         return decoder, None
     nodes = tuple(node for node in decoder.step.nodes if node is not last)
     step = replace(decoder.step, nodes=nodes, outputs=(last.inputs[0], *decoder.step.outputs[1:]))
     return replace(decoder, step=step), last
+
+
+def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
+    """The weight of a large vocabulary whose logits only a beam search takes, of which it computes a few in float32."""
+    last = decoder.step.producers().get(decoder.logits.name)
+    if last is None or not isinstance(last.op, Linear) or "beam" not in decoder.logits.type.names:
+        return frozenset()
+    weight = last.inputs[1]
+    nodes = [node for graph in (decoder.prepare, decoder.step) for node in graph.nodes]
+    alone = sum(isinstance(node.op, Linear) and weight in node.inputs for node in nodes) == 1
+    large = prod(weight.type.sizes()[: -len(last.op.over)]) >= LARGE_VOCABULARY
+    return frozenset({weight.name} if alone and large and precision_of(weight.name) == "float32" else ())
 
 
 def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[str]:
@@ -256,6 +276,7 @@ class _Lowering:
     graph: Graph
     packable: frozenset[str]
     precision_of: PrecisionOf
+    screened: frozenset[str] = frozenset()
     cached: list[_Cached] = field(default_factory=list[_Cached])
     slotted: frozenset[str] = frozenset()
     narrowed: frozenset[str] = frozenset()
@@ -422,13 +443,14 @@ class _Lowering:
             attend = Attend(op.scale, shared, len(rows), op.queries, op.causal, bool(op.masks), biased, slotted)
             extra = [self.slots] if slotted and self.slots is not None else []
             self._emit(attend, (*node.inputs, *extra), node)
-        elif isinstance(op, Embedding) and node.inputs[1].name in self.packable:
+        elif isinstance(op, Embedding) and node.inputs[1].name in self.packable | self.screened:
+            packed = node.inputs[1].name in self.packable
             users = self.users[node.outputs[0].name]
             scaled = users[0] if len(users) == 1 and isinstance(users[0].op, Scale) else None
             if scaled is not None and node.outputs[0].name not in self.results:
                 assert isinstance(scaled.op, Scale)
-                self._emit(Embed(scaled.op.factor), node.inputs, scaled)
+                self._emit(Embed(scaled.op.factor, packed), node.inputs, scaled)
             else:
-                self._emit(Embed(1.0), node.inputs, node)
+                self._emit(Embed(1.0, packed), node.inputs, node)
         elif node.outputs[0].name not in self.values:
             copy_node(self.builder, self.values, node)

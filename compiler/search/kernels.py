@@ -16,13 +16,13 @@ _ANCESTORS = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
 class KernelSearch(BeamSearch):
     """Beam search by the operators Candidates and Advance, over caches that are written in place.
 
-    Where logits are a projection, ProjectCandidates does both. What a hypothesis carries of its past is which beam it
-    was in at each position, and the states that are not caches.
+    Where logits are a projection, ProjectCandidates or ScreenCandidates makes them, too. What a hypothesis carries of
+    its past is which beam it was in at each position, and the states that are not caches.
     """
 
     def __init__(self, onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
         """As for BeamSearch, of a lowered decoder."""
-        decoder, self.vocabulary = split_vocabulary(decoder)
+        decoder, self.vocabulary = split_vocabulary(decoder, onnx.precision_of)
         super().__init__(onnx, decoder, inputs, longest)
 
     def _state_types(self) -> list[Type]:

@@ -56,6 +56,7 @@ struct Best {
   int64_t* token;   // [most]
 };
 
+constexpr int64_t COLLECT_MORE = 15;
 constexpr int64_t SCAN_BLOCK = 1024;  // how many logits are added up before their sum is stored
 
 template <typename Stored>
@@ -74,6 +75,10 @@ struct StepRoutines {
   // Offers the logits of the tokens first .. first + count - 1, at most SCAN_BLOCK, to `best`. Gives the highest of
   // them, and the sum of exp(logit - highest).
   void (*scan)(const float* logits, int64_t first, int64_t count, Best& best, float& highest, double& sum);
+
+  // Writes the logits that are not less than `least`, of which there may be `count`, and their places in order; what
+  // is after them may be overwritten, up to COLLECT_MORE numbers beyond `count`. Gives how many there are.
+  int64_t (*collect)(const float* logits, int64_t count, float least, float* found, int32_t* places);
 };
 
 extern const StepRoutines STEP_PORTABLE;

@@ -75,6 +75,15 @@ struct Vector {
   static unsigned at_least(Float a, Float b) {
     return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)));
   }
+  static void compress(Float a, int32_t first, unsigned kept, float* values, int32_t* places) {
+    float lanes[width];
+    store(lanes, a);
+    for (; kept != 0; kept &= kept - 1) {
+      const int lane = __builtin_ctz(kept);
+      *values++ = lanes[lane];
+      *places++ = first + lane;
+    }
+  }
   static Float shift(Float a, Float n) {
     const __m256i power = _mm256_slli_epi32(_mm256_castps_si256(n), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), power));
@@ -88,6 +97,6 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX2 = {attend, attend, narrow, scan};
+const StepRoutines STEP_AVX2 = {attend, attend, narrow, scan, collect};
 }
 #endif

@@ -62,6 +62,13 @@ struct Vector {
     return add(_mm512_mask_blend_ps(0xaaaa, two[0], two[1]), _mm512_permute_ps(mixed, 0xb1));
   }
   static unsigned at_least(Float a, Float b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+  static void compress(Float a, int32_t first, unsigned kept, float* values, int32_t* places) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __mmask16 mask = static_cast<__mmask16>(kept);
+    _mm512_storeu_ps(values, _mm512_maskz_compress_ps(mask, a));
+    const __m512i place = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
+    _mm512_storeu_si512(places, _mm512_maskz_compress_epi32(mask, place));
+  }
   static Float shift(Float a, Float n) {
     const __m512i power = _mm512_slli_epi32(_mm512_castps_si512(n), 23);
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), power));
@@ -75,6 +82,6 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX512 = {attend, attend, narrow, scan};
+const StepRoutines STEP_AVX512 = {attend, attend, narrow, scan, collect};
 }
 #endif

@@ -64,6 +64,15 @@ struct Vector {
     return (yes[0] & 1) | (yes[1] & 2) | (yes[2] & 4) | (yes[3] & 8);
   }
   // a * 2^n, where the lowest bits of `n` as a pattern of bits are the whole number n.
+  static void compress(Float a, int32_t first, unsigned kept, float* values, int32_t* places) {
+    float lanes[width];
+    store(lanes, a);
+    for (; kept != 0; kept &= kept - 1) {
+      const int lane = __builtin_ctz(kept);
+      *values++ = lanes[lane];
+      *places++ = first + lane;
+    }
+  }
   static Float shift(Float a, Float n) {
     return reinterpret_cast<Float>(reinterpret_cast<Int>(a) + (reinterpret_cast<Int>(n) << 23));
   }
@@ -76,5 +85,5 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_PORTABLE = {attend, attend, narrow, scan};
+const StepRoutines STEP_PORTABLE = {attend, attend, narrow, scan, collect};
 }

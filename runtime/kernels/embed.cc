@@ -23,7 +23,8 @@ struct Embed {
     Shape shape = shape_of(input);
     const int64_t count = product(shape, 0, shape.size());
     const int64_t* ids = input.GetTensorData<int64_t>();
-    int64_t vocabulary = shape_of(weight).at(0) * PANEL;
+    const bool plain = precision_ == Precision::float32 && shape_of(weight).size() == 2;
+    int64_t vocabulary = shape_of(weight).at(0) * (plain ? 1 : PANEL);
     const float* scale = nullptr;
     if (precision_ == Precision::int8) {
       require(context.GetInputCount() == 3, "Embed: int8 needs a scale");
@@ -34,7 +35,9 @@ struct Embed {
       require(ceil_div(vocabulary, PANEL) == panels, "Embed: scale does not have one number for each row");
       scale = scales.GetTensorData<float>();
     }
-    const char* table = bind_weight(weight, precision_, vocabulary, width_);
+    require(!plain || shape_of(weight)[1] == width_, "Embed: the table's rows are not of this width");
+    const char* table = plain ? static_cast<const char*>(weight.GetTensorRawData())
+                              : bind_weight(weight, precision_, vocabulary, width_);
     for (int64_t i = 0; i < count; ++i) {
       if (ids[i] < 0 || ids[i] >= vocabulary) fail("Embed: the table has no row " + std::to_string(ids[i]));
     }
@@ -44,7 +47,12 @@ struct Embed {
     parallel(context, ceil_div(count, together), [&](size_t chunk) {
       const int64_t first = chunk * together;
       for (int64_t i = first; i < std::min(count, first + together); ++i) {
-        copy_row(table, scale, ids[i], y + i * width_);
+        if (plain) {
+          const float* row = reinterpret_cast<const float*>(table) + ids[i] * width_;
+          std::transform(row, row + width_, y + i * width_, [this](float value) { return factor_ * value; });
+        } else {
+          copy_row(table, scale, ids[i], y + i * width_);
+        }
       }
     });
   }

@@ -8,23 +8,28 @@ namespace xformc {
 
 constexpr int PANEL = 32;
 
+// Of 16-bit integers: the largest one, and the largest norm of a row or column of them before rounding. Rounding adds at
+// most sqrt(depth) / 2, so that for depths up to MOST_DEPTH the product of two norms is less than 2^31.
+constexpr float INT16_MOST = 32767, INT16_NORM = 46000;
+constexpr int64_t MOST_DEPTH = 65536;
+
 enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 
 // A block of rows times one panel: y = relu(row_scale * scale * x W^T + bias) + residual, with what is there of it.
 // Each output is a sum over the depth in its order, so it does not depend on the other rows of the tile.
 struct Tile {
-  const void* x;               // packed: float [depth][rows] or int8 [ceil(depth / 4)][rows][4]
-  const void* panel;           // float or uint16 [depth][32], or uint8 [ceil(depth / 4)][32][4]
-  int64_t steps;               // depth, or ceil(depth / 4)
+  const void* x;               // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]
+  const void* panel;           // float or uint16 [steps][32], uint8 [steps][32][4] or int16 [steps][32][2]
+  int64_t steps;               // depth, or ceil(depth / 4), or ceil(depth / 2)
   float* y;                    // its first element
   int64_t stride;              // from a row of y (and of the residual) to the next
   int columns;                 // 1..32: how many of the panel's outputs there are
   const float* bias;           // [columns] or null
   const float* residual;       // its first element, or null
   bool relu;
-  const float* scale;          // int8 only: [columns]
-  const float* row_scale;      // int8 only: [rows]
-  const int32_t* row_offset;   // int8 only: [rows], what each sum starts from
+  const float* scale;          // integers only: [columns]
+  const float* row_scale;      // integers only: [rows]
+  const int32_t* row_offset;   // integers only: [rows], what each sum starts from
   const char* ahead;           // memory to fetch to the cache meanwhile,
   int64_t ahead_step;          // so many bytes on at each step
 };
@@ -36,11 +41,14 @@ struct Routines {
   void (*float16_tile)(const Tile& tile, int rows);
   void (*bfloat16_tile)(const Tile& tile, int rows);
   void (*int8_tile)(const Tile& tile, int rows);
+  void (*int16_tile)(const Tile& tile, int rows);
 
   // Rows of `depth` floats to the x of a tile. pack_int8 rounds each row: x is about row_scale * q; row_offset is
-  // -128 * the sum of the row's q, which makes up for weights stored as q + 128.
+  // -128 * the sum of the row's q, which makes up for weights stored as q + 128. pack_int16 takes the least row_scale
+  // with which all |q| are at most INT16_MOST and the norm of a row's q, not yet rounded, is at most INT16_NORM.
   void (*pack_float)(const float* x, int rows, int64_t depth, float* packed);
   void (*pack_int8)(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset);
+  void (*pack_int16)(const float* x, int rows, int64_t depth, int16_t* packed, float* row_scale);
 
   void (*widen_float16)(const uint16_t* values, int64_t count, float* wide);  // count is a multiple of 32, as below
   void (*widen_bfloat16)(const uint16_t* values, int64_t count, float* wide);
@@ -49,6 +57,8 @@ struct Routines {
   // One row in place: two passes over the row for the layer norm; epsilon stands inside the root.
   void (*layer_norm)(float* row, int64_t count, const float* gain, const float* offset, float epsilon);
   void (*rms_norm)(float* row, int64_t count, const float* gain, float epsilon);
+
+  float (*dot)(const float* a, const float* b, int64_t count);
 };
 
 extern const Routines PORTABLE;

@@ -67,6 +67,8 @@ struct Vector {
     return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
   }
 
+  static Int dot2(Int sum, Int weights, Int x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(weights, x)); }
+
   static Float to_float(Int a) { return _mm256_cvtepi32_ps(a); }
   static Int to_int(Float a) { return _mm256_cvtps_epi32(a); }
   static void to_bytes(Int a, int8_t* to) {

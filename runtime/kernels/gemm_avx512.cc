@@ -47,6 +47,11 @@ struct Vector {
     return sum;
   }
 
+  static Int dot2(Int sum, Int weights, Int x) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(weights), "v"(x));
+    return sum;
+  }
+
   static Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
   static Int to_int(Float a) { return _mm512_cvtps_epi32(a); }
   static void to_bytes(Int a, int8_t* to) {

@@ -62,6 +62,10 @@ struct Vector {
     return sum;
   }
 
+  static Int dot2(Int sum, Int weights, Int x) {
+    return sum + (weights << 16 >> 16) * (x << 16 >> 16) + (weights >> 16) * (x >> 16);
+  }
+
   static Float to_float(Int a) { return __builtin_convertvector(a, Float); }
   static Int to_int(Float a) {
     Int result;

@@ -5,7 +5,7 @@
 // load, store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone),
 // add, add_int, sub, mul, div, keep(value, mask), max and min (the second
 // if either is not a number), fma(a, b, c) = a * b + c, dot4(sum, unsigned weights,
-// signed x), to_float, to_int (half to even), abs_bits, max_int, sum, sum_int, max_of_int, if_less, power_of_two,
+// signed x), dot2 (the same of two 16-bit integers each), to_float, to_int (half to even), abs_bits, max_int, sum, sum_int, max_of_int, if_less, power_of_two,
 // to_bytes (saturating), widen_float16, widen_bfloat16.
 #include <cmath>
 #include <cstring>
@@ -107,8 +107,17 @@ void float_tile_of(const Tile& tile) {
   }
 }
 
-template <int rows>
-void int8_tile_of(const Tile& tile) {
+// Four bytes of x and of a weight that are multiplied and summed in one go.
+struct Bytes {
+  static INLINE Int dot(Int sum, Int weights, Int x) { return Vector::dot4(sum, weights, x); }
+};
+
+struct Words {
+  static INLINE Int dot(Int sum, Int weights, Int x) { return Vector::dot2(sum, weights, x); }
+};
+
+template <typename Numbers, int rows>
+void integer_tile_of(const Tile& tile) {
   for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
     Int sums[rows][2];
     for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::all(tile.row_offset[r]);
@@ -123,8 +132,8 @@ void int8_tile_of(const Tile& tile) {
         int32_t four;
         std::memcpy(&four, x + 4 * r, 4);
         const Int value = Vector::all(four);
-        sums[r][0] = Vector::dot4(sums[r][0], left, value);
-        sums[r][1] = Vector::dot4(sums[r][1], right, value);
+        sums[r][0] = Numbers::dot(sums[r][0], left, value);
+        sums[r][1] = Numbers::dot(sums[r][1], right, value);
       }
       x += 4 * rows;
       weights += 4 * PANEL;
@@ -143,7 +152,7 @@ void int8_tile_of(const Tile& tile) {
   }
 }
 
-// float_tile_of and int8_tile_of for a number of rows that is known only now.
+// float_tile_of and integer_tile_of for a number of rows that is known only now.
 template <typename Weights, int most = Vector::rows>
 void float_tile(const Tile& tile, int rows) {
   if constexpr (most > 1) {
@@ -152,12 +161,12 @@ void float_tile(const Tile& tile, int rows) {
   float_tile_of<Weights, most>(tile);
 }
 
-template <int most = Vector::rows>
-void int8_tile(const Tile& tile, int rows) {
+template <typename Numbers, int most = Vector::rows>
+void integer_tile(const Tile& tile, int rows) {
   if constexpr (most > 1) {
-    if (rows < most) return int8_tile<most - 1>(tile, rows);
+    if (rows < most) return integer_tile<Numbers, most - 1>(tile, rows);
   }
-  int8_tile_of<most>(tile);
+  integer_tile_of<Numbers, most>(tile);
 }
 
 typedef float Four __attribute__((vector_size(16), aligned(4)));
@@ -403,9 +412,58 @@ void rms_norm(float* row, int64_t count, const float* gain, float epsilon) {
   rescale(row, count, 0.0f, 1.0f / std::sqrt(square + epsilon), gain, nullptr);
 }
 
+// x / factor, squared.
+struct ScaledSquare {
+  Float factor;
+
+  INLINE Float operator()(Float x) const {
+    const Float scaled = Vector::div(x, factor);
+    return Vector::mul(scaled, scaled);
+  }
+};
+
+// The scale keeps sums of products in 32 bits: by Cauchy and Schwarz each is at most the product of the two norms.
+void pack_int16(const float* x, int rows, int64_t depth, int16_t* packed, float* row_scale) {
+  for (int r = 0; r < rows; ++r) {
+    const float* row = x + r * depth;
+    const float most = largest(row, depth);
+    const float norm = most == 0 ? 0 : most * std::sqrt(total(row, depth, ScaledSquare{Vector::all(most)}));
+    row_scale[r] = std::fmax(most / INT16_MOST, norm / INT16_NORM);
+    const Float divisor = Vector::all(row_scale[r] == 0 ? INFINITY : row_scale[r]);
+    for (int64_t k = 0; k < depth; k += WIDTH) {
+      const Int rounded = Vector::to_int(Vector::div(Vector::load_some(row + k, lanes(depth, k)), divisor));
+      int32_t values[WIDTH];
+      std::memcpy(values, &rounded, sizeof values);
+      for (int i = 0; i < WIDTH && k + i < depth; i += 2) {
+        int16_t* pair = packed + ((k + i) / 2 * rows + r) * 2;
+        pair[0] = static_cast<int16_t>(values[i]);
+        pair[1] = static_cast<int16_t>(values[i + 1]);
+      }
+    }
+  }
+}
+
+// a . b, in an order that depends on the count alone.
+float dot(const float* a, const float* b, int64_t count) {
+  Float sums[4] = {Vector::zero(), Vector::zero(), Vector::zero(), Vector::zero()};
+  int64_t i = 0;
+  for (; i + 4 * WIDTH <= count; i += 4 * WIDTH) {
+    for (int j = 0; j < 4; ++j) {
+      sums[j] = Vector::fma(Vector::load(a + i + j * WIDTH), Vector::load(b + i + j * WIDTH), sums[j]);
+    }
+  }
+  for (; i < count; i += WIDTH) {
+    const Vector::Mask mask = lanes(count, i);
+    sums[0] = Vector::fma(Vector::load_some(a + i, mask), Vector::load_some(b + i, mask), sums[0]);
+  }
+  return Vector::sum(Vector::add(Vector::add(sums[0], sums[1]), Vector::add(sums[2], sums[3])));
+}
+
 constexpr Routines ROUTINES = {
-    Vector::rows, float_tile<Single>, float_tile<Half>, float_tile<Brain>, int8_tile,  pack_float, pack_int8,
-    widen_float16, widen_bfloat16,    activate,         layer_norm,        rms_norm,
+    Vector::rows,        float_tile<Single>,  float_tile<Half>, float_tile<Brain>,
+    integer_tile<Bytes>, integer_tile<Words>, pack_float,       pack_int8,
+    pack_int16,          widen_float16,       widen_bfloat16,   activate,
+    layer_norm,          rms_norm,            dot,
 };
 
 }  // namespace

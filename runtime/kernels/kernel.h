@@ -73,6 +73,7 @@ const T* optional_input(const Ort::KernelContext& context, size_t index, int64_t
 using Element = ONNXTensorElementDataType;
 constexpr Element FLOAT = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
 constexpr Element FLOAT16 = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
+constexpr Element INT16 = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16;
 constexpr Element INT64 = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
 constexpr Element BOOL = ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
 constexpr Element ANY = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
@@ -117,6 +118,7 @@ void add_cached_attention(Ort::CustomOpDomain& domain);
 void add_cache(Ort::CustomOpDomain& domain);
 void add_candidates(Ort::CustomOpDomain& domain);
 void add_project_candidates(Ort::CustomOpDomain& domain);
+void add_screen_candidates(Ort::CustomOpDomain& domain);
 void add_advance(Ort::CustomOpDomain& domain);
 
 }  // namespace xformc

@@ -15,6 +15,7 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
       xformc::add_cache(*made);
       xformc::add_candidates(*made);
       xformc::add_project_candidates(*made);
+      xformc::add_screen_candidates(*made);
       xformc::add_advance(*made);
       return made;
     }();

@@ -7,6 +7,7 @@ Element element_of(Precision precision) {
   switch (precision) {
     case Precision::float32: return FLOAT;
     case Precision::int8: return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
+    case Precision::int16: return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16;
     default: return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16;
   }
 }
@@ -25,6 +26,7 @@ int64_t panel_bytes(Precision precision, int64_t depth) {
   switch (precision) {
     case Precision::float32: return depth * PANEL * 4;
     case Precision::int8: return ceil_div(depth, 4) * PANEL * 4;
+    case Precision::int16: return ceil_div(depth, 2) * PANEL * 4;
     default: return depth * PANEL * 2;
   }
 }
@@ -33,8 +35,9 @@ const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int6
   require(static_cast<const OrtValue*>(weight) != nullptr, "a weight is missing");
   const auto info = weight.GetTensorTypeAndShapeInfo();
   const int64_t panels = ceil_div(outputs, PANEL);
-  const Shape shape =
-      precision == Precision::int8 ? Shape{panels, ceil_div(depth, 4), PANEL, 4} : Shape{panels, depth, PANEL};
+  Shape shape{panels, depth, PANEL};
+  if (precision == Precision::int8) shape = {panels, ceil_div(depth, 4), PANEL, 4};
+  if (precision == Precision::int16) shape = {panels, ceil_div(depth, 2), PANEL, 2};
   require(info.GetElementType() == element_of(precision), "the weight's element type does not fit its precision");
   require(info.GetShape() == shape, "the weight's panels do not fit the depth of x and the outputs");
   return static_cast<const char*>(weight.GetTensorRawData());

@@ -15,9 +15,9 @@ PackedRows::PackedRows(const Routines& routines, Precision precision, int64_t ro
     : routines_(routines), precision_(precision), rows_(rows), depth_(depth), blocks_(ceil_div(rows, routines.rows)),
       panel_bytes_(xformc::panel_bytes(precision, depth)) {
   static thread_local Buffer values, scales, offsets;
-  const bool int8 = precision == Precision::int8;
-  steps_ = int8 ? ceil_div(depth, 4) : depth;
-  step_bytes_ = int8 ? 4 : sizeof(float);
+  const int64_t together = precision == Precision::int8 ? 4 : precision == Precision::int16 ? 2 : 1;
+  steps_ = ceil_div(depth, together);
+  step_bytes_ = 4;
   values_ = values.at_least<char>(bytes());
   scales_ = scales.at_least<float>(rows);
   offsets_ = offsets.at_least<int32_t>(rows);
@@ -45,6 +45,9 @@ void PackedRows::pack(const float* x, int64_t block) const {
   if (precision_ == Precision::int8) {
     routines_.pack_int8(x + begin * depth_, count, depth_, reinterpret_cast<int8_t*>(to), scales_ + begin,
                         offsets_ + begin);
+  } else if (precision_ == Precision::int16) {
+    routines_.pack_int16(x + begin * depth_, count, depth_, reinterpret_cast<int16_t*>(to), scales_ + begin);
+    std::fill_n(offsets_ + begin, count, 0);
   } else {
     routines_.pack_float(x + begin * depth_, count, depth_, reinterpret_cast<float*>(to));
   }
@@ -79,7 +82,8 @@ PackedRows::TileRoutine PackedRows::tile_routine() const {
     case Precision::float32: return routines_.float_tile;
     case Precision::float16: return routines_.float16_tile;
     case Precision::bfloat16: return routines_.bfloat16_tile;
-    default: return routines_.int8_tile;
+    case Precision::int8: return routines_.int8_tile;
+    default: return routines_.int16_tile;
   }
 }
 

@@ -35,7 +35,7 @@ class Buffer {
 struct Weight {
   int64_t outputs = 0;
   const char* panels = nullptr;
-  const float* scale = nullptr;  // int8 only: [outputs]
+  const float* scale = nullptr;  // integers only: [outputs]
   const float* bias = nullptr;   // [outputs] or null
 };
 
@@ -60,6 +60,7 @@ class PackedRows {
   int64_t bytes() const { return rows_ * steps_ * step_bytes_; }
   int64_t panel_bytes() const { return panel_bytes_; }
   int64_t first(int64_t block) const { return rows_ * block / blocks_; }
+  float scale(int64_t row) const { return scales_[row]; }  // of integers
 
   // The blocks from .. to - 1 times a panel; `result` says where the first row of them and the first output of the panel
   // go. The weight's panel after it is fetched meanwhile, if that is what will be read next (`more`).

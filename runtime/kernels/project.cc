@@ -86,7 +86,7 @@ struct Project {
       const size_t leading = shape.size() - kernel.depth_;
       depth = product(shape, leading, shape.size());
       require(depth >= 1, "Project: x has no depth");
-      require(!int8 || depth <= 65536, "Project: int8 takes at most 65,536 numbers a row");
+      require(!int8 || depth <= MOST_DEPTH, "Project: int8 takes at most 65,536 numbers a row");
       shape.resize(leading);
       rows = product(shape, 0, leading);
       x = input.GetTensorData<float>();

@@ -23,6 +23,7 @@ class Ranking {
     if (items_.size() > most_) items_.pop_back();
   }
   const std::pair<float, Item>& operator[](int64_t i) const { return items_[static_cast<size_t>(i)]; }
+  int64_t size() const { return static_cast<int64_t>(items_.size()); }
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
 

@@ -16,18 +16,25 @@ INLINE void offer(Best& best, float logit, int64_t token) {
 
 constexpr int LANES = 4 * WIDTH;
 
-// A number that `most` of the logits at least reach, if that can be known from the highest of each lane; else -inf.
-INLINE float reached_by(int64_t most, const float* lanes) {
-  if (most > LANES) return -__builtin_inff();
-  float sorted[LANES];
-  for (int i = 0; i < LANES; ++i) {
-    int place = i < most ? i : static_cast<int>(most);
-    for (; place > 0 && lanes[i] > sorted[place - 1]; --place) {
-      if (place < most) sorted[place] = sorted[place - 1];
-    }
-    if (place < most) sorted[place] = lanes[i];
+constexpr int HALVINGS = 6;
+
+// A number that `most` of the logits at least reach, and not many more, if that can be known from the highest of each
+// lane; else -inf. The number is between the least and the largest of these, and found by halving.
+INLINE float reached_by(int64_t most, const Float* lanes) {
+  Float least = Vector::sub(Vector::all(0), lanes[0]), largest = lanes[0];
+  for (int i = 1; i < 4; ++i) {
+    least = Vector::max(least, Vector::sub(Vector::all(0), lanes[i]));
+    largest = Vector::max(largest, lanes[i]);
   }
-  return sorted[most - 1];
+  float low = -Vector::highest(least), high = Vector::highest(largest);
+  if (most > LANES || !(low > -__builtin_inff())) return -__builtin_inff();
+  for (int i = 0; i < HALVINGS; ++i) {
+    const float middle = low + (high - low) / 2;
+    int count = 0;
+    for (int j = 0; j < 4; ++j) count += __builtin_popcount(Vector::at_least(lanes[j], Vector::all(middle)));
+    (count >= most ? low : high) = middle;
+  }
+  return low;
 }
 
 void scan(const float* logits, int64_t first, int64_t count, Best& best, float& highest, double& sum) {
@@ -49,9 +56,7 @@ void scan(const float* logits, int64_t first, int64_t count, Best& best, float& 
 
   float reached = never;
   if (best.size < best.most) {
-    float lanes[LANES];
-    for (int i = 0; i < 4; ++i) Vector::store(lanes + i * WIDTH, most[i]);
-    reached = reached_by(best.most, lanes);
+    reached = reached_by(best.most, most);
   } else {
     reached = best.logit[best.most - 1];
   }
@@ -74,6 +79,21 @@ void scan(const float* logits, int64_t first, int64_t count, Best& best, float& 
   for (int i = 0; j < whole; j += WIDTH) add(Vector::load(logits + j), i++, j, ~0u);
   if (left > 0) add(Vector::load_some(logits + whole, left, never), 3, whole, (1u << left) - 1);
   sum = Vector::sum_double(Vector::add(Vector::add(sums[0], sums[1]), Vector::add(sums[2], sums[3])));
+}
+
+int64_t collect(const float* logits, int64_t count, float least, float* found, int32_t* places) {
+  const Float enough = Vector::all(least);
+  int64_t size = 0;
+  for (int64_t j = 0; j < count; j += WIDTH) {
+    const bool whole = j + WIDTH <= count;
+    const Float values = whole ? Vector::load(logits + j) : Vector::load_some(logits + j, static_cast<int>(count - j), 0);
+    const unsigned kept = Vector::at_least(values, enough) & (whole ? ~0u : (1u << (count - j)) - 1);
+    if (kept != 0) {
+      Vector::compress(values, static_cast<int32_t>(j), kept, found + size, places + size);
+      size += __builtin_popcount(kept);
+    }
+  }
+  return size;
 }
 
 }  // namespace

@@ -39,6 +39,17 @@ class Scan {
     size_[place] = best.size;
   }
 
+  // A number that the best `most` logits of the blocks of a part that were looked at all reach.
+  float reached(int64_t row, int64_t part) const {
+    const int64_t place = row * parts_ + part;
+    return size_[place] < most_ ? -INFINITY : logit_[place * most_ + most_ - 1];
+  }
+
+  float reached(int64_t row) const {
+    const Ranking<int64_t> all = best(row);
+    return all.size() < most_ ? -INFINITY : all[most_ - 1].first;
+  }
+
   // The best tokens of a row that was looked at.
   Ranking<int64_t> best(int64_t row) const {
     Ranking<int64_t> result(most_);
@@ -48,13 +59,22 @@ class Scan {
     return result;
   }
 
-  float normalizer(int64_t row) const {
+  // The highest of some logits and the sum of exp(logit - highest).
+  struct Total {
+    double highest, sum;
+    double normalizer() const { return highest + std::log(sum); }
+  };
+
+  Total total(int64_t row, int64_t block) const { return {highest_[row * blocks_ + block], sum_[row * blocks_ + block]}; }
+
+  Total total(int64_t row) const {
     const float* highest = &highest_[row * blocks_];
-    const double most = *std::max_element(highest, highest + blocks_);
-    double sum = 0;
-    for (int64_t i = 0; i < blocks_; ++i) sum += sum_[row * blocks_ + i] * std::exp(highest[i] - most);
-    return static_cast<float>(most + std::log(sum));
+    Total result{*std::max_element(highest, highest + blocks_), 0};
+    for (int64_t i = 0; i < blocks_; ++i) result.sum += sum_[row * blocks_ + i] * std::exp(highest[i] - result.highest);
+    return result;
   }
+
+  float normalizer(int64_t row) const { return static_cast<float>(total(row).normalizer()); }
 
  private:
   const StepRoutines& routines_ = step_routines();
@@ -86,13 +106,14 @@ class Continuations {
 
   int64_t rows() const { return times(batch, beam); }
 
-  // Writes those of a sentence whose rows were looked at.
-  void choose(const Scan& scan, int64_t sentence) const {
+  // Writes those of a sentence, of the best tokens and the normalizers of its rows.
+  template <typename Rows>
+  void choose(const Rows& rows, int64_t sentence) const {
     Ranking<Continuation> best(count);
     for (int64_t parent = 0; parent < beam; ++parent) {
       const int64_t row = sentence * beam + parent;
-      const Ranking<int64_t> mine = scan.best(row);
-      const float normalizer = scan.normalizer(row);
+      const Ranking<int64_t> mine = rows.best(row);
+      const float normalizer = rows.normalizer(row);
       for (const auto& [logit, token] : mine) best.offer(logit - normalizer + before_[row], {token, parent});
     }
     int64_t place = sentence * count;

@@ -10,6 +10,7 @@ from xformc.compiler import compile_spec
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.kernels import AttendCached, Project
+from xformc.compiler.passes import kernels
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.kernels import lower_decoder, lower_graph, split_vocabulary
 from xformc.compiler.passes.step import Decoder, derive_step, with_beam
@@ -141,18 +142,35 @@ def test_turned_keys_come_from_products_too(tmp_path: Path) -> None:
     assert set(dtypes(lowered("llama", tmp_path, "text", precision="int8"))) == {"float16"}
 
 
-def test_the_projection_onto_the_vocabulary_can_be_split_off(tmp_path: Path) -> None:
-    decoder = lowered("transformer_base", tmp_path)
-    split, projection = split_vocabulary(decoder)
-    assert projection is not None and projection.outputs == (decoder.logits,)
+@pytest.mark.parametrize(("precision", "kind"), [("float32", "linear"), ("int8", "project")])
+def test_the_projection_onto_the_vocabulary_can_be_split_off(
+    precision: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float32 it is left as it is, to be screened, if the vocabulary is large."""
+    monkeypatch.setattr(kernels, "LARGE_VOCABULARY", 1)
+    decoder = lowered("transformer_base", tmp_path, precision=precision)
+    split, projection = split_vocabulary(decoder, lambda _: precision)
+    assert projection is not None and projection.outputs == (decoder.logits,) and projection.op.kind == kind
     assert split.logits == projection.inputs[0]
-    assert kinds(split.step)["project"] == kinds(decoder.step)["project"] - 1
+    assert kinds(split.step)[kind] == kinds(decoder.step)[kind] - 1
+    assert kinds(decoder.prepare)["embed"] == kinds(decoder.step)["embed"] == 1
     assert split.constants == decoder.constants and split.states == decoder.states
 
 
 def test_logits_that_are_no_projection_of_this_target_stay(tmp_path: Path) -> None:
     decoder = lowered("transformer_base", tmp_path, precision="int4")
-    assert split_vocabulary(decoder) == (decoder, None)
+    assert split_vocabulary(decoder, lambda _: "int4") == (decoder, None)
+
+
+def test_a_small_vocabulary_is_not_screened(tmp_path: Path) -> None:
+    _, projection = split_vocabulary(lowered("transformer_base", tmp_path), lambda _: "float32")
+    assert projection is not None and projection.op.kind == "project"
+
+
+def test_logits_of_a_language_model_are_not_screened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling takes all of them."""
+    monkeypatch.setattr(kernels, "LARGE_VOCABULARY", 1)
+    assert kinds(lowered("gpt", tmp_path, "text").step)["linear"] == 0
 
 
 def test_positions_are_looked_up_in_a_table(tmp_path: Path) -> None:

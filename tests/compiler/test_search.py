@@ -13,6 +13,7 @@ from xformc.compiler.backends.initializers import MODEL, save_model
 from xformc.compiler.backends.models import engine_model
 from xformc.compiler.certify.reference import search
 from xformc.compiler.certify.subject import Subject
+from xformc.compiler.passes import kernels
 from xformc.compiler.passes.step import with_beam
 from xformc.runtime.manifest import SearchOptions, Target
 from xformc.runtime.rows import pad
@@ -40,8 +41,12 @@ def random_options(seed: int) -> SearchOptions:
     return SearchOptions(width, width, float(random.uniform(0, 1.5)), float(random.uniform(0, 2)), 6)
 
 
-@pytest.fixture
-def native_subject(make_subject: MakeSubject) -> Subject:
+@pytest.fixture(params=[1, kernels.LARGE_VOCABULARY], ids=["screened", "plain"])
+def native_subject(
+    make_subject: MakeSubject, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Subject:
+    """Of a small vocabulary, which may be screened as if it were large."""
+    monkeypatch.setattr(kernels, "LARGE_VOCABULARY", request.param)
     return write_engine(make_subject(3, target="native"))
 
 

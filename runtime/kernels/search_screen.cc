@@ -1,0 +1,204 @@
+// ScreenCandidates (docs/kernels.md): Candidates of a projection in float32. Its logits are first computed in integers of
+// 16 bits, each with a known margin; only those that may be among the best, or weigh much in the normalizer, are computed
+// in float32.
+#include <atomic>
+
+#include "search_vocabulary.h"
+
+namespace xformc {
+namespace {
+
+constexpr float WEIGHTY = -6.931f;  // log 1/1024: tokens of that probability are computed in float32 for the normalizer
+
+// The tokens of each row that may be wanted in float32, with their screened logits, in order.
+class Wanted {
+ public:
+  // `margins`: how far a row's screened logits may be from its logits in float32.
+  Wanted(const Scan& scan, int64_t rows, std::vector<float> margins)
+      : scan_(scan), margins_(std::move(margins)), known_(margins_.size()),
+        found_(static_cast<size_t>(rows * scan.parts())) {}
+
+  struct Token {
+    int32_t token;
+    float logit;
+  };
+
+  // Takes in a block after the scan has; the blocks of a part come one after the other.
+  void look(int64_t row, int64_t part, int64_t block, const float* logits) {
+    Known& known = known_[static_cast<size_t>(row)];
+    const Scan::Total total = scan_.total(row, block);
+    const double sum = known.add(total.sum * std::exp(std::min(total.highest, 700.0)));
+    const float least = least_of(row, known.raise(scan_.reached(row, part)), std::log(sum));
+    if (total.highest < least) return;
+    float values[SCAN_BLOCK + COLLECT_MORE];
+    int32_t places[SCAN_BLOCK + COLLECT_MORE];
+    const int64_t size = routines_.collect(logits, scan_.tokens_of(block), least, values, places);
+    std::vector<Token>& found = found_[static_cast<size_t>(row * scan_.parts() + part)];
+    const int32_t first = static_cast<int32_t>(block * SCAN_BLOCK);
+    for (int64_t i = 0; i < size; ++i) found.push_back({first + places[i], values[i]});
+  }
+
+  // Those that are wanted now that all blocks were looked at: no other token is one of the row's best.
+  std::vector<Token> all(int64_t row, float reached, double normalizer) const {
+    std::vector<Token> result;
+    const float least = least_of(row, reached, normalizer);
+    for (int64_t part = row * scan_.parts(); part < (row + 1) * scan_.parts(); ++part) {
+      for (const Token& found : found_[static_cast<size_t>(part)]) {
+        if (found.logit >= least) result.push_back(found);
+      }
+    }
+    return result;
+  }
+
+ private:
+  // What is known of a row by all of its parts together, so that little is kept that turns out not to be wanted. It may
+  // be less than what is true.
+  class Known {
+   public:
+    // To the sum of exp(logit); gives that.
+    double add(double more) {
+      double sum = sum_.load(std::memory_order_relaxed);
+      while (!sum_.compare_exchange_weak(sum, sum + more, std::memory_order_relaxed)) {
+      }
+      return sum + more;
+    }
+
+    // The number that enough logits reach, if it is more than what was known; gives the most that is known.
+    float raise(float reached) {
+      float known = reached_.load(std::memory_order_relaxed);
+      while (known < reached && !reached_.compare_exchange_weak(known, reached, std::memory_order_relaxed)) {
+      }
+      return std::max(known, reached);
+    }
+
+   private:
+    std::atomic<double> sum_{0};
+    std::atomic<float> reached_{-INFINITY};
+  };
+
+  // The least screened logit of interest, if enough of them are at least `reached`. A logit in float32 that is as good as
+  // one of those is at most two margins below, and both were rounded once more when the bias was added.
+  float least_of(int64_t row, float reached, double normalizer) const {
+    const float best = reached - 2 * margins_[static_cast<size_t>(row)] - std::fabs(reached) * 0x1p-22f;
+    const float least = std::min(best, static_cast<float>(normalizer) + WEIGHTY);
+    return std::isnan(least) ? -INFINITY : least;
+  }
+
+  const StepRoutines& routines_ = step_routines();
+  const Scan& scan_;
+  std::vector<float> margins_;
+  std::vector<Known> known_;
+  std::vector<std::vector<Token>> found_;  // by row and part
+};
+
+// The best tokens and the normalizer of each row.
+class Chosen {
+ public:
+  Chosen(int64_t rows, int64_t most) : best_(static_cast<size_t>(rows), Ranking<int64_t>(most)), normalizer_(best_.size()) {}
+
+  Ranking<int64_t>& best(int64_t row) { return best_[static_cast<size_t>(row)]; }
+  float& normalizer(int64_t row) { return normalizer_[static_cast<size_t>(row)]; }
+  const Ranking<int64_t>& best(int64_t row) const { return best_[static_cast<size_t>(row)]; }
+  float normalizer(int64_t row) const { return normalizer_[static_cast<size_t>(row)]; }
+
+ private:
+  std::vector<Ranking<int64_t>> best_;
+  std::vector<float> normalizer_;
+};
+
+struct ScreenCandidates {
+  explicit ScreenCandidates(const OrtKernelInfo* raw) {
+    vocabulary_ = Ort::ConstKernelInfo(raw).GetAttribute<int64_t>("vocabulary");
+    require(vocabulary_ <= INT32_MAX, "the vocabulary has more than 2^31 tokens");
+  }
+
+  void Compute(OrtKernelContext* raw) {
+    Ort::KernelContext context(raw);
+    const Continuations continuations(context, vocabulary_);
+    const Ort::ConstValue input = context.GetInput(0);
+    const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
+    const Screen screen(context, vocabulary_, depth);
+    if (rows == 0) return;
+
+    const float* x = input.GetTensorData<float>();
+    const PackedRows packed(context, routines(), Precision::int16, x, rows, depth);
+    const LogitShares shares(packed, screen.weight, rows);
+    Scan scan(vocabulary_, rows, shares.parts(), continuations.count);
+    Wanted wanted(scan, rows, screen.margins(packed, rows));
+    shares.run(context, scan, [&](int64_t row, int64_t part, int64_t block, const float* logits) {
+      scan.look(row, part, block, logits);
+      wanted.look(row, part, block, logits);
+    });
+    Chosen chosen(rows, continuations.count);
+    parallel(context, static_cast<size_t>(rows), [&](size_t i) {
+      const int64_t row = static_cast<int64_t>(i);
+      screen.refine(scan, wanted, row, x + row * depth, chosen.best(row), chosen.normalizer(row));
+    });
+    choose_all(context, continuations, chosen);
+  }
+
+ private:
+  // The inputs that do not change.
+  struct Screen {
+    Screen(const Ort::KernelContext& context, int64_t vocabulary, int64_t depth_) : depth(depth_) {
+      require(depth <= MOST_DEPTH, "x may have at most 65,536 numbers a row");
+      exact = context.GetInput(3).GetTensorData<float>();
+      const Shape shape = shape_of(context.GetInput(3));
+      require(shape == Shape{vocabulary, depth}, "the weight does not fit the depth of x and the vocabulary");
+      weight.outputs = vocabulary;
+      weight.panels = bind_weight(context.GetInput(4), Precision::int16, vocabulary, depth);
+      weight.scale = optional_input<float>(context, 5, vocabulary, "scale needs one number for each token");
+      weight.bias = optional_input<float>(context, 7, vocabulary, "bias needs one number for each token");
+      const float* largest = optional_input<float>(context, 6, 2, "largest has two numbers");
+      require(weight.scale != nullptr && largest != nullptr, "a screen has a scale and its largest errors");
+      error = largest[0];
+      norm = largest[1];
+    }
+
+    // |w . x - w' . x'| of what is rounded to w' and x' is at most |w - w'| |x| + |x - x'| |w'|; and float32 adds at most
+    // (K + 8) 2^-24 |w| |x| in any order. In units of a row's scale, |x| is at most INT16_NORM and an element of x - x'
+    // a half and a little.
+    std::vector<float> margins(const PackedRows& packed, int64_t rows) const {
+      const double most = 1.001 * INT16_NORM, rounding = 0.51 * std::sqrt(static_cast<double>(depth));
+      const double unit = most * (error + norm * static_cast<double>(depth + 8) * 0x1p-24) + rounding * (norm + error);
+      std::vector<float> result(static_cast<size_t>(rows));
+      for (int64_t row = 0; row < rows; ++row) result[static_cast<size_t>(row)] = static_cast<float>(packed.scale(row) * unit);
+      return result;
+    }
+
+    // The best tokens of a row of x in float32, and the normalizer of the screened logits with these put right.
+    void refine(const Scan& scan, const Wanted& wanted, int64_t row, const float* x, Ranking<int64_t>& best,
+                float& normalizer) const {
+      const Scan::Total total = scan.total(row);
+      const std::vector<Wanted::Token> tokens = wanted.all(row, scan.reached(row), total.normalizer());
+      double sum = total.sum;
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        if (i + 1 < tokens.size()) fetch(exact + tokens[i + 1].token * depth, depth);
+        const int64_t token = tokens[i].token;
+        float logit = kernels.dot(exact + token * depth, x, depth);
+        if (weight.bias != nullptr) logit += weight.bias[token];
+        sum += std::exp(logit - total.highest) - std::exp(tokens[i].logit - total.highest);
+        best.offer(logit, token);
+      }
+      normalizer = static_cast<float>(total.highest + std::log(sum));
+    }
+
+    const Routines& kernels = routines();
+    int64_t depth;
+    const float* exact;  // [vocabulary, depth]
+    Weight weight;       // the same in integers
+    double error, norm;  // the largest |w - w'| and |w|
+  };
+
+  int64_t vocabulary_;
+};
+
+}  // namespace
+
+void add_screen_candidates(Ort::CustomOpDomain& domain) {
+  static const Operator<ScreenCandidates> screen_candidates(
+      "ScreenCandidates", {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT}, {FLOAT, INT64, INT64}, 7);
+  domain.Add(&screen_candidates);
+}
+
+}  // namespace xformc

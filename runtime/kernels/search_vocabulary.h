@@ -1,0 +1,76 @@
+// The logits of a projection onto a vocabulary, which are looked at while they are in cache and then gone.
+#pragma once
+
+#include <thread>
+
+#include "product.h"
+#include "search_scan.h"
+
+namespace xformc {
+
+// How the logits of packed rows are shared among threads: chunks of rows, times parts of the vocabulary.
+class LogitShares {
+ public:
+  LogitShares(const PackedRows& packed, const Weight& weight, int64_t rows) : packed_(packed), weight_(weight) {
+    static const int64_t items = ITEMS_PER_THREAD * std::max(1u, std::thread::hardware_concurrency());
+    chunks_ = std::min(packed.blocks(), ceil_div(rows * STRIDE * sizeof(float), CACHED_BYTES));
+    parts_ = std::min(Scan::blocks_of(weight.outputs), ceil_div(items, chunks_));
+  }
+
+  int64_t parts() const { return parts_; }
+
+  // Calls look(row, part, block, logits) for each row and each block of SCAN_BLOCK tokens; for a row the blocks of a part
+  // come one after the other.
+  template <typename Look>
+  void run(Ort::KernelContext& context, const Scan& scan, const Look& look) const {
+    parallel(context, static_cast<size_t>(chunks_ * parts_), [&](size_t i) {
+      const int64_t chunk = static_cast<int64_t>(i) % chunks_, part = static_cast<int64_t>(i) / chunks_;
+      const int64_t from = packed_.blocks() * chunk / chunks_, to = packed_.blocks() * (chunk + 1) / chunks_;
+      static thread_local Buffer buffer;
+      const int64_t first = packed_.first(from), last = packed_.first(to), end = scan.first_block(part + 1);
+      float* logits = buffer.at_least<float>((last - first) * STRIDE);
+      for (int64_t block = scan.first_block(part); block < end; ++block) {
+        const int64_t begin = block * SCAN_BLOCK / PANEL, panels = ceil_div(scan.tokens_of(block), PANEL);
+        for (int64_t panel = 0; panel < panels; ++panel) {
+          const bool more = panel + 1 < panels || block + 1 < end;
+          const Result result{logits + panel * PANEL, STRIDE, nullptr, Activation::none};
+          packed_.multiply(weight_, begin + panel, from, to, more, result);
+        }
+        for (int64_t row = first; row < last; ++row) look(row, part, block, logits + (row - first) * STRIDE);
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t CACHED_BYTES = 512 * 1024;  // of logits, to leave room in the second-level cache
+  static constexpr int64_t STRIDE = SCAN_BLOCK + PANEL;  // a power of two would put all rows at one place of the cache
+  static constexpr int64_t ITEMS_PER_THREAD = 8;
+  static_assert(SCAN_BLOCK % PANEL == 0, "a block of logits is made of whole panels");
+
+  const PackedRows& packed_;
+  const Weight& weight_;
+  int64_t chunks_, parts_;
+};
+
+// The input x [batch, beam, .., K axes] of a projection: K.
+inline int64_t depth_of(const Ort::ConstValue& x, const Continuations& continuations) {
+  const Shape shape = shape_of(x);
+  const bool fits = shape.size() >= 3 && shape[0] == continuations.batch && shape[1] == continuations.beam;
+  require(fits, "x and scores do not fit");
+  const int64_t depth = product(shape, 2, shape.size());
+  require(depth >= 1, "x has no depth");
+  return depth;
+}
+
+// Chooses the continuations of every sentence, in parallel where there are many.
+template <typename Rows>
+void choose_all(Ort::KernelContext& context, const Continuations& continuations, const Rows& rows) {
+  const auto choose = [&](size_t sentence) { continuations.choose(rows, static_cast<int64_t>(sentence)); };
+  if (continuations.batch >= ENOUGH_PARTS) {
+    parallel(context, static_cast<size_t>(continuations.batch), choose);
+  } else {
+    for (int64_t sentence = 0; sentence < continuations.batch; ++sentence) choose(static_cast<size_t>(sentence));
+  }
+}
+
+}  // namespace xformc
