@@ -77,7 +77,7 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     progress("compile")
     compiled = compile_engine(spec, target)
     default = rounding.precision or spec.default_precision
-    require_calibration(spec, rounding.precision, target, examples=bool(rounding.examples))
+    _require_calibration(spec, rounding.precision, target, examples=bool(rounding.examples))
     precision = spec.precisions(default)
     build_plans = None if plans is None else plan_writer(compiled, default, plans, progress)
     named = _name_labels(compiled, labels)
@@ -108,7 +108,7 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     return certificate
 
 
-def require_calibration(spec: Spec, default: Precision | None, target: Target, *, examples: bool) -> None:
+def _require_calibration(spec: Spec, default: Precision | None, target: Target, *, examples: bool) -> None:
     """Check that the precisions of a spec's weights, of which `default` is from the command line, fit the target.
 
     Raises: UserError, at its place in the spec, for float8 that the target does not multiply or that lacks examples;
@@ -126,7 +126,7 @@ def _float8_refused(spec: Spec, default: Precision | None, target: Target) -> Us
     message = f"fp8 is multiplied by TensorRT alone, not by an engine of target {target}"
     hint = "build with --target tensorrt, or with --precision int8"
     if target == "tensorrt":
-        message, hint = "fp8 needs to know how large the numbers are that it is multiplied with", CALIBRATE
+        message, hint = "fp8 needs to know how large the numbers are that it is multiplied with", _CALIBRATE
     span = None if default == "float8" else spec.place_of_precision("fp8")
     return (
         UserError(f"--precision fp8: {message}", hint=hint)
@@ -135,7 +135,7 @@ def _float8_refused(spec: Spec, default: Precision | None, target: Target) -> Us
     )
 
 
-CALIBRATE = "give examples: --calibrate valid.en valid.de; one file where that is what the task is trained on"
+_CALIBRATE = "give examples: --calibrate valid.en valid.de; one file where that is what the task is trained on"
 
 
 def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precision]) -> Subject:

@@ -56,18 +56,18 @@ PROFILE_HELP = """Target tensorrt: the sizes of axes, where those that follow fr
 batch=1:32:128,source=1:32:256 (least:often:most) or beam=4."""
 BUILDER_HELP = "Target tensorrt: tensorrt or tensorrt_rtx; the one that is installed if left out."
 CALIBRATE_HELP = """Target tensorrt: examples like those of training, which say how products with int8 and fp8 weights
-round what they are given: SOURCE and TARGET for a translation, else one file."""
+round what they are given: SOURCE and REFERENCE for a translation, else one file."""
 COMPARE_HELP = """Translate SOURCE, and require that rounding costs at most 0.3 BLEU against REFERENCE."""
 
 
 def build(
     spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
-    beside: Annotated[Path | None, Argument(help="The second file of --calibrate.", metavar="[TARGET]")] = None,
+    beside: Annotated[Path | None, Argument(help="The second file of --calibrate.", metavar="REFERENCE")] = None,
     *,
     weights: Annotated[Path | None, Option(help=WEIGHTS_HELP)] = None,
     target: Annotated[Target, Option(help=TARGET_HELP)] = Target.portable,
     precision: Annotated[Precision | None, Option(help=PRECISION_HELP)] = None,
-    calibrate: Annotated[Path | None, Option(help=CALIBRATE_HELP, metavar="FILE [TARGET]")] = None,
+    calibrate: Annotated[Path | None, Option(help=CALIBRATE_HELP, metavar="SOURCE [REFERENCE]")] = None,
     compare: Annotated[tuple[Path, Path] | None, Option(help=COMPARE_HELP, metavar="SOURCE REFERENCE")] = None,
     profile: Annotated[str | None, Option(help=PROFILE_HELP, metavar="AXIS=SIZES,..")] = None,
     builder: Annotated[str | None, Option(help=BUILDER_HELP)] = None,
