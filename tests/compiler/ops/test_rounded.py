@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.one_op import Case, one_op
 from xformc.compiler.backends.initializers import MODEL, Initializers, read_parameters, save_model
@@ -26,10 +29,13 @@ ROUNDED: tuple[Precision, ...] = ("float16", "bfloat16", "int8", "int4")
 class Stored:
     """A one-op model whose parameters are stored in a precision, and those parameters as they are stored."""
 
-    def __init__(self, case: Case, precision: Precision, folder: Path, target: Target) -> None:
+    def __init__(
+        self, case: Case, precision: Precision, folder: Path, target: Target, step: float | None = None
+    ) -> None:
         graph = one_op(case, SIZES)
         module = TorchModule(graph, seed=3)
-        weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()}, {"p/0": precision})
+        arrays = {name: value.numpy() for name, value in module.state_dict().items()}
+        weights = Initializers(arrays, {"p/0": precision}, input_scales={} if step is None else {"p/0": step})
         save_model(forward_model(graph, weights, target=target), weights, folder)
         self.parameters = read_parameters(folder / MODEL, {item.name: item.type.sizes() for item in graph.parameters})
         self.session = open_model(folder / MODEL, target=target)
@@ -77,6 +83,47 @@ def test_int8_rounds_each_row_by_its_own_largest_number(target: Target, tmp_path
     weight, bias = (stored.parameters[name].astype(np.float64) for name in ("p/0", "p/1"))
     expected = (rounded @ weight.reshape(33, 70).T + bias.reshape(-1)).reshape(3, 4, 3, 11)
     np.testing.assert_allclose(stored.run(x), expected, rtol=1e-4, atol=0)
+
+
+ROUND = {
+    "int8": lambda x: np.clip(np.rint(x), -128, 127),
+    "float8": lambda x: np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn),
+}
+
+
+@pytest.mark.parametrize("step", [0.01, 3.0])
+@pytest.mark.parametrize("precision", ROUND)
+def test_calibrated_products_round_in_one_step(precision: Precision, step: float, tmp_path: Path) -> None:
+    """Of rows of very different sizes: some are all 0 then, and some beyond what 8 bits reach."""
+    stored, x = Stored(LINEAR, precision, tmp_path, "tensorrt", step), inputs()
+    rows = ROUND[precision](x.reshape(12, 70) / np.float32(step)).astype(np.float64) * np.float32(step)
+    assert not rows[0].any() or step < 1
+    assert np.abs(rows).max() == pytest.approx(step * (128 if precision == "int8" else 448))
+    weight, bias = (stored.parameters[name].astype(np.float64) for name in ("p/0", "p/1"))
+    expected = (rows @ weight.reshape(33, 70).T + bias.reshape(-1)).reshape(3, 4, 3, 11)
+    np.testing.assert_allclose(stored.run(x), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("precision", ROUND)
+def test_rows_of_a_table_are_not_rounded_again_by_a_calibration(precision: Precision, tmp_path: Path) -> None:
+    stored, ids = Stored(TABLE, precision, tmp_path, "tensorrt", 100.0), np.arange(12).reshape(3, 4)
+    assert np.array_equal(stored.run(ids), stored.parameters["p/0"][ids])
+
+
+def test_quantized_products_are_run_as_they_are_written(tmp_path: Path) -> None:
+    """ONNX Runtime would make an integer product of this one, for which it has no float8."""
+    numbers, eight = np.array([[0.3, -7.0], [500.0, 1.0]], np.float32), TensorProto.FLOAT8E4M3FN
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "step"], ["q"], output_dtype=eight),
+        helper.make_node("DequantizeLinear", ["q", "step"], ["restored"]),
+        helper.make_node("MatMul", ["restored", "restored"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(np.float32(0.5), "step")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), tmp_path / "m.onnx")
+    rounded = ROUND["float8"](numbers / 0.5).astype(np.float32) * np.float32(0.5)
+    (found,) = open_model(tmp_path / "m.onnx").run(None, {"x": numbers})
+    np.testing.assert_allclose(found, rounded @ rounded, rtol=1e-6)
 
 
 def test_int4_rounds_no_factor_where_operators_are_standard(tmp_path: Path) -> None:
