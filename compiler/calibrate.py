@@ -7,6 +7,7 @@ uses it: in every turn of a recurrence, in every layer that shares it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import frexp
 from typing import Any
 
 import torch
@@ -32,6 +33,9 @@ LARGEST: Mapping[Precision, int] = {"int8": 127, "float8": LARGEST_FLOAT8}
 
 _CANDIDATES = 2.0 ** -(torch.arange(64, dtype=torch.float64) / 8)
 """The largest numbers that are not cut off, as parts of the largest number: down to about a 235th."""
+
+_LEAST = 2.0**-126
+"""The smallest normal float32."""
 
 Example = Mapping[str, NDArray[Any]]
 """The inputs of the training graph by name; none of the positions is padding."""
@@ -70,14 +74,14 @@ def calibrate(
 
 
 class Histogram:
-    """How many numbers of each size there were, without their signs: in bins of one width from 0 to a power of two.
+    """How many numbers of each size there were, without their signs: in bins of one width, below a power of two.
 
     The power grows as larger numbers come, and neighbouring bins become one; the memory does not grow.
     """
 
     def __init__(self) -> None:
         self.counts = torch.zeros(BINS, dtype=torch.int64)
-        self.largest, self._end = 0.0, 0.0
+        self.largest, self._end = 0.0, _LEAST
 
     def add(self, numbers: Tensor) -> None:
         """Count these numbers. Raises: UserError for one that is not finite."""
@@ -86,17 +90,16 @@ class Histogram:
         if not largest < float("inf"):
             raise UserError("the model computes numbers that are not finite, so it cannot be calibrated")
         self.largest = max(self.largest, largest)
-        if largest > self._end:
-            self._widen(2.0 ** torch.tensor(largest).double().log2().ceil().item())
-        bins = (sizes * (BINS / self._end)).long().clamp_max(BINS - 1) if self._end else sizes.long()
-        self.counts += torch.bincount(bins, minlength=BINS)
+        if largest >= self._end:
+            self._widen(2.0 ** frexp(largest)[1])
+        self.counts += torch.bincount((sizes * (BINS / self._end)).long(), minlength=BINS)
 
     def middles(self) -> Tensor:
         """The middle of each bin, float64 [BINS]."""
         return (torch.arange(BINS, dtype=torch.float64) + 0.5) * (self._end / BINS)
 
     def _widen(self, end: float) -> None:
-        merged = self.counts.reshape(-1, int(min(end / self._end, BINS))).sum(1) if self._end else self.counts
+        merged = self.counts.reshape(-1, int(min(end / self._end, BINS))).sum(1)
         self.counts = torch.nn.functional.pad(merged, (0, BINS - len(merged)))
         self._end = end
 
@@ -107,7 +110,7 @@ def step_of(histogram: Histogram, precision: Precision) -> float:
         return 1.0
     seen = histogram.counts > 0
     counts, sizes = histogram.counts[seen].double(), histogram.middles()[seen]
-    steps = (histogram.largest * _CANDIDATES / LARGEST[precision]).float().clamp_min(torch.finfo(torch.float32).tiny)
+    steps = (histogram.largest * _CANDIDATES / LARGEST[precision]).float().clamp_min(_LEAST)
     errors = [_error(sizes, counts, float(step), precision) for step in steps]
     return float(steps[int(torch.tensor(errors).argmin())])
 

@@ -132,9 +132,10 @@ def _quantized(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, 
     That is explicit quantization: QuantizeLinear and DequantizeLinear before a product in float32. Weights alone are
     rounded where there is no calibration.
     """
-    step, matrix = onnx.input_scale(weight), _readable(onnx, weight, new, width)
+    step = onnx.input_scale(weight)
     if step is None:
-        return onnx.op("Gemm", rows, matrix, *bias, transB=1)
+        return _read(onnx, rows, weight, new, width, bias)
+    matrix = _readable(onnx, weight, new, width)
     dtype = _EIGHTS[onnx.precision_of(weight)]
     rounded = onnx.once(f"{dtype} {rows} {step}", lambda: onnx.op("QuantizeLinear", rows, step, output_dtype=dtype))
     factor = onnx.once(f"float32 {rounded}", lambda: onnx.op("DequantizeLinear", rounded, step))
