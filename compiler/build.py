@@ -128,11 +128,9 @@ def _float8_refused(spec: Spec, default: Precision | None, target: Target) -> Us
     if target == "tensorrt":
         message, hint = "fp8 needs to know how large the numbers are that it is multiplied with", _CALIBRATE
     span = None if default == "float8" else spec.place_of_precision("fp8")
-    return (
-        UserError(f"--precision fp8: {message}", hint=hint)
-        if span is None
-        else SpecError([Problem(span, message, hint)])
-    )
+    if span is not None:
+        return SpecError([Problem(span, message, hint)])
+    return UserError(f"--precision fp8: {message}", hint=hint)
 
 
 _CALIBRATE = "give examples: --calibrate valid.en valid.de; one file where that is what the task is trained on"

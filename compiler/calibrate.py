@@ -62,6 +62,8 @@ def calibrate(
 
     Raises: UserError where the model computes numbers that are not finite.
     """
+    if not weights:
+        return {}
     histograms = {name: Histogram() for name in weights}
     maps = {name: _counting(histogram) for name, histogram in histograms.items()}
     counted = TorchModule(module.graph, maps=maps).eval()

@@ -94,7 +94,7 @@ def _certified(name: str, target: Target, kind: str, device: torch.device) -> di
         plans = PlanOptions() if on_gpu else None
         maps = linear_weights(compiled.graph)
         eights = calibrated_weights(spec.precisions(precision), maps, examples=True) if calibrated else {}
-        scales = calibrate(module, eights, probe_examples(spec)) if eights else {}
+        scales = calibrate(module, eights, probe_examples(spec))
         written = write_engine(compiled, weights, precision, target, engine, plans=plans, input_scales=scales)
         if precision != "float32":
             module.load_arrays(engine_parameters(compiled.graph, engine / MODEL))
