@@ -72,12 +72,12 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     more or fewer labels than the model gives, if a weight does not fit its precision or a precision its target, or if a
     stage of the certificate misses its bound.
     """
+    _require_calibration(spec, rounding.precision, target, examples=bool(rounding.examples))
     if target == "native":
         library_for(str(out))
     progress("compile")
     compiled = compile_engine(spec, target)
     default = rounding.precision or spec.default_precision
-    _require_calibration(spec, rounding.precision, target, examples=bool(rounding.examples))
     precision = spec.precisions(default)
     build_plans = None if plans is None else plan_writer(compiled, default, plans, progress)
     named = _name_labels(compiled, labels)
