@@ -8,7 +8,9 @@
 namespace xformc {
 namespace {
 
-constexpr float WEIGHTY = -6.931f;  // log 1/1024: tokens of that probability are computed in float32 for the normalizer
+// A token weighs much in the normalizer if its probability is at least 1/1024, and there is one of at least 1/32 among
+// those of its block.
+constexpr double WEIGHTY = -6.931, EVEN = 32;
 
 // The tokens of each row that may be wanted in float32, with their screened logits, in order.
 class Wanted {
@@ -28,7 +30,7 @@ class Wanted {
     Known& known = known_[static_cast<size_t>(row)];
     const Scan::Total total = scan_.total(row, block);
     const double sum = known.add(total.sum * std::exp(std::min(total.highest, 700.0)));
-    const float least = least_of(row, known.raise(scan_.reached(row, part)), std::log(sum));
+    const float least = std::fmin(good(row, known.raise(scan_.reached(row, part))), weighty(total, std::log(sum)));
     if (total.highest < least) return;
     float values[SCAN_BLOCK + COLLECT_MORE];
     int32_t places[SCAN_BLOCK + COLLECT_MORE];
@@ -41,10 +43,11 @@ class Wanted {
   // Those that are wanted now that all blocks were looked at: no other token is one of the row's best.
   std::vector<Token> all(int64_t row, float reached, double normalizer) const {
     std::vector<Token> result;
-    const float least = least_of(row, reached, normalizer);
+    const float enough = good(row, reached);
     for (int64_t part = row * scan_.parts(); part < (row + 1) * scan_.parts(); ++part) {
       for (const Token& found : found_[static_cast<size_t>(part)]) {
-        if (found.logit >= least) result.push_back(found);
+        const Scan::Total block = scan_.total(row, found.token / SCAN_BLOCK);
+        if (found.logit >= std::fmin(enough, weighty(block, normalizer))) result.push_back(found);
       }
     }
     return result;
@@ -76,12 +79,16 @@ class Wanted {
     std::atomic<float> reached_{-INFINITY};
   };
 
-  // The least screened logit of interest, if enough of them are at least `reached`. A logit in float32 that is as good as
-  // one of those is at most two margins below, and both were rounded once more when the bias was added.
-  float least_of(int64_t row, float reached, double normalizer) const {
-    const float best = reached - 2 * margins_[static_cast<size_t>(row)] - std::fabs(reached) * 0x1p-22f;
-    const float least = std::min(best, static_cast<float>(normalizer) + WEIGHTY);
+  // The least screened logit that may be one of the best, if enough of them are at least `reached`. A logit in float32
+  // that is as good as one of those is at most two margins below, and both were rounded when the bias was added.
+  float good(int64_t row, float reached) const {
+    const float least = reached - 2 * margins_[static_cast<size_t>(row)] - std::fabs(reached) * 0x1p-22f;
     return std::isnan(least) ? -INFINITY : least;
+  }
+
+  // The least screened logit of a block that weighs much.
+  static float weighty(const Scan::Total& block, double normalizer) {
+    return block.sum > EVEN ? INFINITY : static_cast<float>(normalizer + WEIGHTY);
   }
 
   const StepRoutines& routines_ = step_routines();
