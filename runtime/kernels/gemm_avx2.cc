@@ -47,9 +47,9 @@ struct Vector {
   static int32_t sum_int(Int a) {
     alignas(32) int32_t lanes[8];
     _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), a);
-    int32_t result = 0;
-    for (const int32_t lane : lanes) result += lane;
-    return result;
+    uint32_t result = 0;
+    for (const int32_t lane : lanes) result += static_cast<uint32_t>(lane);
+    return static_cast<int32_t>(result);
   }
   static int32_t max_of_int(Int a) {
     alignas(32) int32_t lanes[8];

@@ -38,7 +38,12 @@ struct Vector {
 
   static Int add_int(Int a, Int b) { return _mm512_add_epi32(a, b); }
   static Int max_int(Int a, Int b) { return _mm512_max_epi32(a, b); }
-  static int32_t sum_int(Int a) { return _mm512_reduce_add_epi32(a); }
+  static int32_t sum_int(Int a) {
+    const __m256i eight = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+  }
   static int32_t max_of_int(Int a) { return _mm512_reduce_max_epi32(a); }
   static Int abs_bits(Float a) { return _mm512_and_epi32(_mm512_castps_si512(a), all(int32_t{0x7fffffff})); }
   // As an instruction, because GCC 12 copies the sums of the intrinsic _mm512_dpbusd_epi32 to and fro.

@@ -11,6 +11,7 @@ struct Vector {
   typedef float Float __attribute__((vector_size(16)));
   typedef int32_t Int __attribute__((vector_size(16)));
   typedef int16_t Short __attribute__((vector_size(16)));
+  typedef uint32_t Unsigned __attribute__((vector_size(16)));
   using Mask = int;
 
   static Float zero() { return Float{}; }
@@ -49,9 +50,12 @@ struct Vector {
   static Float if_less(Float a, Float b, Float yes, Float no) { return a < b ? yes : no; }
   static float sum(Float a) { return (a[0] + a[1]) + (a[2] + a[3]); }
 
-  static Int add_int(Int a, Int b) { return a + b; }
+  static Int add_int(Int a, Int b) { return reinterpret_cast<Int>(reinterpret_cast<Unsigned>(a) + reinterpret_cast<Unsigned>(b)); }
   static Int max_int(Int a, Int b) { return a > b ? a : b; }
-  static int32_t sum_int(Int a) { return a[0] + a[1] + a[2] + a[3]; }
+  static int32_t sum_int(Int a) {
+    const auto bits = reinterpret_cast<Unsigned>(a);
+    return static_cast<int32_t>(bits[0] + bits[1] + bits[2] + bits[3]);
+  }
   static int32_t max_of_int(Int a) {
     const int32_t left = a[0] > a[1] ? a[0] : a[1], right = a[2] > a[3] ? a[2] : a[3];
     return left > right ? left : right;

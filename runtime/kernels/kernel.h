@@ -27,7 +27,7 @@ void parallel(Ort::KernelContext& context, size_t count, const Work& work) {
   }
 }
 
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }  // a >= 0, b > 0
 
 [[noreturn]] inline void fail(const std::string& message) { throw Ort::Exception(message, ORT_INVALID_ARGUMENT); }
 

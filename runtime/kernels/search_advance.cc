@@ -87,7 +87,8 @@ class Step {
     int64_t finished = 0;
     for (int64_t sentence = 0; sentence < in_.batch; ++sentence) {
       const bool last = in_.limit[sentence] <= next_;
-      out_.found[sentence] = in_.found[sentence] + finish(sentence, last);
+      const int64_t found = std::min(in_.found[sentence], std::numeric_limits<int64_t>::max() - in_.width);
+      out_.found[sentence] = found + finish(sentence, last);
       out_.done[sentence] = in_.done[sentence] || last || out_.found[sentence] >= in_.width;
       finished += out_.done[sentence];
       go_on(sentence);

@@ -44,6 +44,7 @@ def project(outputs: int = 1, weight: Array | None = None, bias: Array | None = 
         ({"bias": None}, "bias is missing|absent"),
         ({"depth": -1}, "depth is negative"),
         ({"ranks": [2], "sizes": [-4, -10]}, "a part has no outputs"),
+        ({"sizes": [2**63 - 1]}, "panels do not fit"),
         ({"outputs": 2}, "one output for each part"),
     ],
 )

@@ -279,6 +279,15 @@ def test_a_done_sentence_keeps_its_pool(advance_kernel: Run) -> None:
     assert not results[0]
 
 
+def test_a_count_of_found_hypotheses_stays_in_its_range(advance_kernel: Run) -> None:
+    state = random_state(np.random.default_rng(5))
+    ended = np.full_like(state.next_tokens, END)
+    most = np.full_like(state.found, np.iinfo(np.int64).max)
+    results = advance_kernel(astuple(replace(state, next_tokens=ended, done=np.zeros_like(state.done), found=most)))
+    assert (results[8] >= state.width).all()
+    assert results[2].all()
+
+
 def test_advance_says_which_input_does_not_fit(advance_kernel: Run) -> None:
     state = random_state(np.random.default_rng(4))
     with pytest.raises(Exception, match="input 10 has a wrong shape"):
