@@ -21,32 +21,50 @@ constexpr int WIDTH = Vector::width;
 
 #define INLINE inline __attribute__((always_inline))
 
-// What is done with the sums of a tile, for two vectors of columns that begin at `first`.
-struct Finish {
-  const Tile& tile;
-  int first;
-  Vector::Mask masks[2];
-  Float bias[2];
-
-  INLINE Finish(const Tile& tile_, int first_) : tile(tile_), first(first_) {
-    for (int h = 0; h < 2; ++h) {
-      masks[h] = Vector::mask(tile.columns - first - h * WIDTH);
-      if (tile.bias != nullptr) bias[h] = some(tile.bias, h);
-    }
+// What is done with the sums of a tile, for two vectors of columns that begin at `first`, which are `whole` if the tile
+// has all of these columns. What it needs of the tile is copied: no store can change it, so nothing is read twice.
+template <bool whole, bool residual>
+class Finish {
+ public:
+  INLINE Finish(const Tile& tile, int first)
+      : y_(tile.y + first), residual_(residual ? tile.residual + first : nullptr), stride_(tile.stride),
+        least_(Vector::all(tile.relu ? 0.0f : -INFINITY)) {
+    for (int h = 0; h < 2; ++h) masks_[h] = Vector::mask(tile.columns - first - h * WIDTH);
+    for (int h = 0; h < 2; ++h) bias_[h] = tile.bias == nullptr ? Vector::zero() : some(tile.bias + first, h);
   }
 
   INLINE Float some(const float* values, int h) const {
-    return Vector::load_some(values + first + h * WIDTH, masks[h]);
+    return whole ? Vector::load(values + h * WIDTH) : Vector::load_some(values + h * WIDTH, masks_[h]);
   }
 
   INLINE void row(int r, int h, Float sum) const {
-    if (tile.bias != nullptr) sum = Vector::add(sum, bias[h]);
-    if (tile.relu) sum = Vector::max(Vector::zero(), sum);
-    const int64_t at = r * tile.stride;
-    if (tile.residual != nullptr) sum = Vector::add(sum, some(tile.residual + at, h));
-    Vector::store_some(tile.y + at + first + h * WIDTH, sum, masks[h]);
+    const int64_t at = r * stride_;
+    sum = Vector::max(least_, Vector::add(sum, bias_[h]));
+    if (residual) sum = Vector::add(sum, some(residual_ + at, h));
+    if (whole) {
+      Vector::store(y_ + at + h * WIDTH, sum);
+    } else {
+      Vector::store_some(y_ + at + h * WIDTH, sum, masks_[h]);
+    }
   }
+
+ private:
+  float* y_;
+  const float* residual_;
+  int64_t stride_;
+  Float least_, bias_[2];
+  Vector::Mask masks_[2];
 };
+
+// Calls work(finish) with the Finish that these columns of the tile need.
+template <typename Work>
+INLINE void finish(const Tile& tile, int first, const Work& work) {
+  const bool whole = tile.columns - first >= 2 * WIDTH, residual = tile.residual != nullptr;
+  if (whole && residual) return work(Finish<true, true>(tile, first));
+  if (whole) return work(Finish<true, false>(tile, first));
+  if (residual) return work(Finish<false, true>(tile, first));
+  work(Finish<false, false>(tile, first));
+}
 
 // The residual is what a tile reads last, all at once.
 INLINE void fetch_residual(const Tile& tile, int first, int rows) {
@@ -55,9 +73,14 @@ INLINE void fetch_residual(const Tile& tile, int first, int rows) {
   }
 }
 
+// Up to FEW_ROWS rows need the next weights faster than each line of them can be asked for: every other one is left to
+// the processor, which fetches lines in pairs.
+constexpr int FEW_ROWS = 2;
+
+template <int rows>
 INLINE void fetch(const char* ahead) {
   __builtin_prefetch(ahead, 0, 2);
-  __builtin_prefetch(ahead + 64, 0, 2);
+  if (rows > FEW_ROWS) __builtin_prefetch(ahead + 64, 0, 2);
 }
 
 // How weights of each precision are read as float32.
@@ -95,15 +118,16 @@ void float_tile_of(const Tile& tile) {
       }
       x += rows;
       weights += PANEL;
-      if (2 * WIDTH == PANEL || first == 0) fetch(ahead);
+      if (2 * WIDTH == PANEL || first == 0) fetch<rows>(ahead);
       ahead += tile.ahead_step;
     }
-    const Finish finish(tile, first);
+    finish(tile, first, [&](const auto& end) __attribute__((always_inline)) {
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      finish.row(r, 0, sums[r][0]);
-      finish.row(r, 1, sums[r][1]);
-    }
+      for (int r = 0; r < rows; ++r) {
+        end.row(r, 0, sums[r][0]);
+        end.row(r, 1, sums[r][1]);
+      }
+    });
   }
 }
 
@@ -137,18 +161,19 @@ void integer_tile_of(const Tile& tile) {
       }
       x += 4 * rows;
       weights += 4 * PANEL;
-      if (2 * WIDTH == PANEL || first == 0) fetch(ahead);
+      if (2 * WIDTH == PANEL || first == 0) fetch<rows>(ahead);
       ahead += tile.ahead_step;
     }
-    const Finish finish(tile, first);
-    const Float scale[2] = {finish.some(tile.scale, 0), finish.some(tile.scale, 1)};
+    finish(tile, first, [&, row_scale = tile.row_scale](const auto& end) __attribute__((always_inline)) {
+      const Float scale[2] = {end.some(tile.scale + first, 0), end.some(tile.scale + first, 1)};
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      const Float row_scale = Vector::all(tile.row_scale[r]);
-      for (int h = 0; h < 2; ++h) {
-        finish.row(r, h, Vector::mul(Vector::to_float(sums[r][h]), Vector::mul(row_scale, scale[h])));
+      for (int r = 0; r < rows; ++r) {
+        const Float scale_of_row = Vector::all(row_scale[r]);
+        for (int h = 0; h < 2; ++h) {
+          end.row(r, h, Vector::mul(Vector::to_float(sums[r][h]), Vector::mul(scale_of_row, scale[h])));
+        }
       }
-    }
+    });
   }
 }
 

@@ -63,17 +63,21 @@ void PackedRows::multiply(const Weight& weight, int64_t panel, int64_t from, int
   tile.columns = static_cast<int>(std::min<int64_t>(PANEL, weight.outputs - panel * PANEL));
   if (weight.bias != nullptr) tile.bias = weight.bias + panel * PANEL;
   if (weight.scale != nullptr) tile.scale = weight.scale + panel * PANEL;
+  tile.y = result.y;
   tile.stride = result.stride;
+  tile.residual = result.residual;
   const int64_t fetching = std::min(to - from, FETCHING_BLOCKS), step = panel_bytes_ / steps_ / fetching;
+  const TileRoutine routine = wide ? routines_.float_tile : tile_routine();
+  int64_t begin = first(from);
   for (int64_t block = from; block < to; ++block) {
-    const int64_t fetched = block - (to - fetching);
+    const int64_t end = first(block + 1), fetched = block - (to - fetching);
     const bool fetch = more && fetched >= 0;
     tile.ahead = fetch ? stored + panel_bytes_ + fetched * step * steps_ : stored;
     tile.ahead_step = fetch ? step : 0;
-    const int64_t at = (first(block) - first(from)) * result.stride;
-    tile.y = result.y + at;
-    tile.residual = result.residual == nullptr ? nullptr : result.residual + at;
-    multiply_block(block, tile, wide ? routines_.float_tile : tile_routine(), result.activation);
+    multiply_rows(begin, static_cast<int>(end - begin), tile, routine, result.activation);
+    tile.y += (end - begin) * result.stride;
+    if (tile.residual != nullptr) tile.residual += (end - begin) * result.stride;
+    begin = end;
   }
 }
 
@@ -97,9 +101,9 @@ const void* PackedRows::widened(const char* stored) const {
   return to;
 }
 
-void PackedRows::multiply_block(int64_t block, Tile tile, TileRoutine routine, Activation activation) const {
-  const int64_t begin = first(block);
-  const int count = static_cast<int>(first(block + 1) - begin);
+// The packed rows begin .. begin + count - 1; the tile lacks only what belongs to them.
+void PackedRows::multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine routine,
+                               Activation activation) const {
   tile.x = values_ + begin * steps_ * step_bytes_;
   tile.row_scale = scales_ + begin;
   tile.row_offset = offsets_ + begin;
@@ -111,7 +115,7 @@ void PackedRows::multiply_block(int64_t block, Tile tile, TileRoutine routine, A
   }
 }
 
-// As multiply_block for activations that the tile does not know, by way of memory beside.
+// As multiply_rows for activations that the tile does not know, by way of memory beside.
 void PackedRows::activate_block(Tile tile, int count, TileRoutine routine, Activation activation) const {
   alignas(64) float values[16 * PANEL] = {};
   float* y = tile.y;

@@ -74,7 +74,7 @@ class PackedRows {
   bool narrow() const { return precision_ == Precision::float16 || precision_ == Precision::bfloat16; }
   TileRoutine tile_routine() const;
   const void* widened(const char* stored) const;
-  void multiply_block(int64_t block, Tile tile, TileRoutine routine, Activation activation) const;
+  void multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine routine, Activation activation) const;
   void activate_block(Tile tile, int count, TileRoutine routine, Activation activation) const;
 
   const Routines& routines_;
