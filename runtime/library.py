@@ -20,7 +20,7 @@ SOURCES = Path(__file__).parent / "kernels"
 VARIABLE = "XFORMC_KERNELS"
 """The environment variable that names a library to use in place of the one in the cache."""
 
-OPERATORS = "1"
+OPERATORS = "2"
 """The version of the operators that engines of target native have; docs/kernels.md defines them."""
 
 BUILD = "build the kernels here with `xformc kernels`"
