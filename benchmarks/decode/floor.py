@@ -1,21 +1,31 @@
-"""The floor: an engine's products with weights alone, by its own operators, as often as a search does them."""
+"""The floor: an engine's products with weights alone, by its own operators, as often as a search does them.
 
-from collections.abc import Iterator
+Logits are whole products in the engine's precision, also where the engine screens them. They are made for some thousand
+tokens at a time, one after the other in the same memory, because an engine does not write them all either.
+"""
+
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
+from xformc.compiler.backends import rounding
 from xformc.compiler.backends.initializers import MODEL
 from xformc.runtime.manifest import Target
 from xformc.runtime.session import open_model
 
-PREPARE, STEP = "floor_prepare.onnx", "floor_step.onnx"
+FLOOR = "floor.onnx"
+"""A model of two loops: the products before the search, and those of its steps."""
+
 _INT8_GROUP = 4
-_WEIGHT = {"Project": 4, "ProjectCandidates": 3}
+_WEIGHT = {"Project": 4, "ProjectCandidates": 3, "ScreenCandidates": 3}
 """Which input of our own operators is the first weight."""
+
+_TOKENS = 4096
+"""Of how many tokens logits are made at once."""
 
 
 class Floor:
@@ -25,21 +35,21 @@ class Floor:
         model = onnx.load(str(folder / MODEL), load_external_data=False)
         graphs = [[node for node in graph.node if _width(node, model) is not None] for graph in _graphs(model.graph)]
         before, *inner = [nodes for nodes in graphs if nodes]
-        self.products = len(before), len(inner[-1])
-        onnx.save(_repeated(model, before), str(folder / PREPARE))
-        onnx.save(_repeated(model, inner[-1]), str(folder / STEP))
-        self._sessions = [open_model(folder / name, threads, target) for name in (PREPARE, STEP)]
+        onnx.save(_looped(model, {"source": before, "step": inner[-1]}, folder), str(folder / FLOOR))
+        # One session: the idle threads of another would look for work on the same cores.
+        self._session = open_model(folder / FLOOR, threads, target)
         random = np.random.default_rng(0)
         self._random = random.standard_normal(1 << 16, np.float32)
 
     def run(self, batch: int, source: int, beam: int, length: int) -> None:
         """The products of a search in which each of `batch` sentences of `source` tokens gets `length` tokens."""
-        for session, rows, times in zip(self._sessions, (batch * source, batch * beam), (1, length), strict=True):
-            feeds: dict[str, Any] = {"times": np.array(times)}
-            for value in session.get_inputs():
-                if value.name != "times":
-                    feeds[value.name] = np.resize(self._random, (rows, value.shape[1]))
-            session.run(None, feeds)
+        feeds: dict[str, Any] = {"source": np.array(1), "step": np.array(length)}
+        rows = {"source": batch * source, "step": batch * beam}
+        for value in self._session.get_inputs():
+            if value.name not in feeds:
+                phase = value.name.split("_")[0]
+                feeds[value.name] = np.resize(self._random, (rows[phase], value.shape[1]))
+        self._session.run(None, feeds)
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
@@ -69,60 +79,88 @@ def _width(node: Any, model: onnx.ModelProto) -> int | None:
     return None
 
 
-def _logits(node: Any) -> Any:
-    """The Project that makes the logits of a ProjectCandidates."""
+def _logits(node: Any, model: onnx.ModelProto, folder: Path) -> Iterator[tuple[Any, list[Any]]]:
+    """Projects that make the logits of a node, each those of some tokens, with the constants that they take."""
+    constants = {
+        tensor.name: numpy_helper.to_array(tensor, str(folder))
+        for tensor in _constants(model)
+        if tensor.name in node.input
+    }
     given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
-    return helper.make_node(
-        "Project",
-        [node.input[0], "", "", "", *(name for name in node.input[_WEIGHT[node.op_type] :] if name)],
-        ["logits"],
-        domain=node.domain,
-        parts=1,
-        ranks=[1],
-        sizes=[given["vocabulary"]],
-        bias=int(len(node.input) > 5),
-        precision=given["precision"],
-    )
+    screens = node.op_type == "ScreenCandidates"
+    panels = constants[node.input[3]]
+    panels = rounding.panels(panels) if screens else panels
+    by_token = [constants[name] for name in (node.input[7:] if screens else node.input[4:]) if name]
+    for first in range(0, given["vocabulary"], _TOKENS):
+        last = min(first + _TOKENS, given["vocabulary"])
+        parts = [
+            panels[first // rounding.PANEL : -(-last // rounding.PANEL)],
+            *(array[first:last] for array in by_token),
+        ]
+        tensors = [numpy_helper.from_array(part, f"logits_{first}_{place}") for place, part in enumerate(parts)]
+        project = helper.make_node(
+            "Project",
+            ["x", "", "", "", *(tensor.name for tensor in tensors)],
+            ["logits"],
+            domain=node.domain,
+            parts=1,
+            ranks=[1],
+            sizes=[last - first],
+            bias=int(len(node.input) > (7 if screens else 5)),
+            precision="float32" if screens else given["precision"],
+        )
+        yield project, tensors
 
 
-def _repeated(model: onnx.ModelProto, products: list[Any]) -> onnx.ModelProto:
-    """A model that does the products `times` times over, each of an input x_WIDTH [rows, WIDTH]."""
-    nodes, widths = list[Any](), set[int]()
-    for index, product in enumerate(products):
-        width = _width(product, model)
-        assert width is not None
-        widths.add(width)
-        node = onnx.NodeProto()
-        node.CopyFrom(_logits(product) if product.op_type == "ProjectCandidates" else product)
-        node.input[0] = f"x_{width}"
-        if node.op_type == "Project":
-            node.input[1] = node.input[2] = node.input[3] = ""
-            plain = {"depth": 1, "norm": "none", "activation": "none"}
-            kept = [item for item in node.attribute if item.name not in plain]
-            del node.attribute[:]
-            node.attribute.extend([*kept, *(helper.make_attribute(name, value) for name, value in plain.items())])
-        for place in range(len(node.output)):
-            node.output[place] = f"product_{index}_{place}"
-        nodes.append(node)
-    flag = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
-    number = helper.make_tensor_value_info("round", TensorProto.INT64, [])
-    go_on = helper.make_tensor_value_info("go_on", TensorProto.BOOL, [])
-    sum_in, sum_out = (helper.make_tensor_value_info(name, TensorProto.INT64, []) for name in ("count", "counted"))
-    body = helper.make_graph(
-        [*nodes, helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Identity", ["round"], ["counted"])],
-        "body",
-        [number, flag, sum_in],
-        [go_on, sum_out],
-    )
-    names = {name for node in nodes for name in node.input}
-    graph = helper.make_graph(
-        [helper.make_node("Loop", ["times", "", "times"], ["rounds"], body=body)],
-        "floor",
-        [
-            helper.make_tensor_value_info("times", TensorProto.INT64, []),
-            *(helper.make_tensor_value_info(f"x_{width}", TensorProto.FLOAT, ["rows", width]) for width in widths),
-        ],
-        [helper.make_tensor_value_info("rounds", TensorProto.INT64, [])],
-        [tensor for tensor in _constants(model) if tensor.name in names],
-    )
+def _looped(model: onnx.ModelProto, phases: Mapping[str, list[Any]], folder: Path) -> onnx.ModelProto:
+    """A model with a loop for each phase, whose input PHASE says how often it does its products.
+
+    They are of the inputs PHASE_WIDTH [rows, WIDTH].
+    """
+    loops, inputs, own, names = list[Any](), list[Any](), list[Any](), set[str]()
+    for phase, products in phases.items():
+        nodes, widths = list[Any](), set[int]()
+        for product in products:
+            width = _width(product, model)
+            assert width is not None
+            widths.add(width)
+            makes_logits = product.op_type in ("ProjectCandidates", "ScreenCandidates")
+            for part, tensors in _logits(product, model, folder) if makes_logits else [(product, [])]:
+                nodes.append(_alone(part, f"{phase}_{width}", f"{phase}_{len(nodes)}"))
+                own += tensors
+        loops.append(_loop(phase, nodes))
+        names.update(name for node in nodes for name in node.input)
+        inputs.append(helper.make_tensor_value_info(phase, TensorProto.INT64, []))
+        for width in sorted(widths):
+            inputs.append(helper.make_tensor_value_info(f"{phase}_{width}", TensorProto.FLOAT, [f"{phase}s", width]))
+    counts = [helper.make_tensor_value_info(name, TensorProto.INT64, []) for loop in loops for name in loop.output]
+    constants = [tensor for tensor in _constants(model) if tensor.name in names]
+    graph = helper.make_graph(loops, "floor", inputs, counts, [*constants, *own])
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+
+
+def _loop(phase: str, nodes: list[Any]) -> Any:
+    """A Loop that does the nodes as often as the value of that name says."""
+    round_, go, count = f"{phase}_round", f"{phase}_go", f"{phase}_count"
+    ends = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in (go, count)]
+    inputs = [(round_, TensorProto.INT64), (go, TensorProto.BOOL), (count, TensorProto.INT64)]
+    outputs = [(f"{go}_out", TensorProto.BOOL), (f"{count}_out", TensorProto.INT64)]
+    values = [[helper.make_tensor_value_info(name, kind, []) for name, kind in pairs] for pairs in (inputs, outputs)]
+    body = helper.make_graph([*nodes, *ends], f"{phase}_body", *values)
+    return helper.make_node("Loop", [phase, "", phase], [f"{phase}_rounds"], body=body)
+
+
+def _alone(product: Any, x: str, name: str) -> Any:
+    """The product of the input `x`, without what is done beside it."""
+    node = onnx.NodeProto()
+    node.CopyFrom(product)
+    node.input[0] = x
+    if node.op_type == "Project":
+        node.input[1] = node.input[2] = node.input[3] = ""
+        plain = {"depth": 1, "norm": "none", "activation": "none"}
+        kept = [item for item in node.attribute if item.name not in plain]
+        del node.attribute[:]
+        node.attribute.extend([*kept, *(helper.make_attribute(key, value) for key, value in plain.items())])
+    for place in range(len(node.output)):
+        node.output[place] = f"{name}_{place}"
+    return node

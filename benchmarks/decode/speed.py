@@ -25,8 +25,8 @@ SETTINGS = {"default": {}, "AVX512": {"CT2_FORCE_CPU_ISA": "AVX512"}}
 SUB_BATCH = 32
 """What CTranslate2 may cut a larger batch into, if that is faster for it."""
 
-WARM_UP = 6
-"""The tokens of outputs that are not timed."""
+WARM_UP, REMINDER = 6, 2
+"""The tokens of outputs that are not timed: before the rounds of a case, and before each turn."""
 
 SETTLE = 0.25
 """Seconds before each turn: idle threads of OpenMP and ONNX Runtime look for work for a while before they sleep."""
@@ -174,6 +174,7 @@ def _take_turns(
             break
         for name, play in players.items():
             time.sleep(SETTLE)
+            play(REMINDER)  # the player before has driven the weights out of the caches
             seconds, found[name] = play(length)
             times[name].append(seconds)
     return times, found

@@ -11,7 +11,9 @@ pytest.importorskip("ctranslate2")
 
 from benchmarks.decode import cases, engines
 from benchmarks.decode.__main__ import main
-from benchmarks.decode.floor import PREPARE, STEP, Floor
+from benchmarks.decode.floor import FLOOR, Floor
+from tests.runtime.kernel_session import kernel_library
+from xformc.compiler.graph.precision import Precision
 
 TINY = "extends: transformer_base\nsizes: {vocabulary: %d, d_model: 16, d_ff: 24, heads: 2, layers: 2}\n"
 
@@ -22,14 +24,35 @@ def test_the_floor_is_every_product_with_weights(tmp_path: Path, monkeypatch: py
     weights = engines.fresh_weights(spec, "portable")
     engines.write_engine(spec, weights, "float32", "portable", tmp_path / "engine")
     floor = Floor(tmp_path / "engine", "portable", 1)
-    models = [onnx.load(tmp_path / "engine" / name) for name in (PREPARE, STEP)]
-    matrices = [[tensor.dims for tensor in model.graph.initializer if len(tensor.dims) == 2] for model in models]
+    graph = onnx.load(tmp_path / "engine" / FLOOR).graph
+    shapes_of = {tensor.name: tensor.dims for tensor in graph.initializer if len(tensor.dims) == 2}
+    bodies = [loop.attribute[0].g for loop in graph.node]
+    matrices = [[shapes_of[name] for node in body.node for name in node.input if name in shapes_of] for body in bodies]
     found = [sum(rows * columns for rows, columns in shapes) for shapes in matrices]
     size, inner, vocabulary = 16 * 16, 16 * 24, 16 * 50
     layers, attentions = 2, 4
     prepare = layers * (attentions * size + 2 * inner) + layers * 2 * size
     step = layers * (attentions * size + 2 * size + 2 * inner) + vocabulary
     assert found == [prepare, step]
+    floor.run(batch=3, source=5, beam=2, length=4)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_the_floor_makes_all_logits_some_tokens_at_a_time(
+    precision: Precision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_library()
+    monkeypatch.setitem(cases.MODELS, "small128", TINY)
+    monkeypatch.setattr("benchmarks.decode.floor._TOKENS", 64)
+    spec = engines.make_spec("small128", tmp_path, vocabulary=150)
+    weights = engines.fresh_weights(spec, "native")
+    engines.write_engine(spec, weights, precision, "native", tmp_path / "engine")
+    floor = Floor(tmp_path / "engine", "native", 1)
+    body = onnx.load(tmp_path / "engine" / FLOOR).graph.node[1].attribute[0].g
+    projects = [node for node in body.node if node.op_type == "Project"]
+    sizes = [next(list(item.ints) for item in node.attribute if item.name == "sizes") for node in projects]
+    assert sizes[-3:] == [[64], [64], [22]]
+    assert {item.s.decode() for item in projects[-1].attribute if item.name == "precision"} == {precision}
     floor.run(batch=3, source=5, beam=2, length=4)
 
 
