@@ -11,8 +11,8 @@ of 30 and 100, a vocabulary of 32,000. In each round the engine, the floor and C
 with CT2_FORCE_CPU_ISA=AVX512 (each in a process of its own, all but one waiting) take turns; times are medians, and of
 CTranslate2's two settings the faster counts. Above 32 sentences CTranslate2 may also cut its batch into 32s.
 
-The floor is the time of the engine's products with weights alone, through the same operators in the same process; logits
-are whole products in it, also where the engine screens them, so that it may be above the engine's time. `=`
+The floor is the time of the engine's products with weights alone, through the same operators in the same process;
+logits are whole products in it, also where the engine screens them, so that it may be above the engine's time. `=`
 counts sentences whose best hypotheses are the same tokens as CTranslate2's; with int8, which rounds differently in
 both, `=32` counts those that are as in float32, xformc's and CTranslate2's.
 """

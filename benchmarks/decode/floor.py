@@ -143,10 +143,11 @@ def _loop(phase: str, nodes: list[Any]) -> Any:
     """A Loop that does the nodes as often as the value of that name says."""
     round_, go, count = f"{phase}_round", f"{phase}_go", f"{phase}_count"
     ends = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in (go, count)]
-    inputs = [(round_, TensorProto.INT64), (go, TensorProto.BOOL), (count, TensorProto.INT64)]
-    outputs = [(f"{go}_out", TensorProto.BOOL), (f"{count}_out", TensorProto.INT64)]
-    values = [[helper.make_tensor_value_info(name, kind, []) for name, kind in pairs] for pairs in (inputs, outputs)]
-    body = helper.make_graph([*nodes, *ends], f"{phase}_body", *values)
+    inputs = {round_: TensorProto.INT64, go: TensorProto.BOOL, count: TensorProto.INT64}
+    outputs = {f"{go}_out": TensorProto.BOOL, f"{count}_out": TensorProto.INT64}
+    taken = [helper.make_tensor_value_info(name, kind, []) for name, kind in inputs.items()]
+    given = [helper.make_tensor_value_info(name, kind, []) for name, kind in outputs.items()]
+    body = helper.make_graph([*nodes, *ends], f"{phase}_body", taken, given)
     return helper.make_node("Loop", [phase, "", phase], [f"{phase}_rounds"], body=body)
 
 
