@@ -5,7 +5,6 @@ import logging
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 import onnxruntime
@@ -79,6 +78,8 @@ def _with_cuda() -> str:
 
 
 def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (it brings 4 MB, for messages alone)
+
     try:
         return version(package)
     except PackageNotFoundError:

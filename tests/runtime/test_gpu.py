@@ -46,7 +46,7 @@ def test_cuda_engine_says_so_where_the_processors_package_lies_over_the_other(
             raise PackageNotFoundError(package)
         return found[package]
 
-    monkeypatch.setattr(gpu, "version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
     with pytest.raises(UserError, match=r"onnxruntime 1\.31\.1 was installed over onnxruntime-gpu 1\.31\.0") as raised:
         gpu.require_onnx_cuda(str(tmp_path))
     assert "pip install --force-reinstall --no-deps onnxruntime-gpu==1.31.0" in (raised.value.hint or "")
