@@ -30,7 +30,8 @@ class Wanted {
     Known& known = known_[static_cast<size_t>(row)];
     const Scan::Total total = scan_.total(row, block);
     const double sum = known.add(total.sum * std::exp(std::min(total.highest, 700.0)));
-    const float least = std::fmin(good(row, known.raise(scan_.reached(row, part))), weighty(total, std::log(sum)));
+    float least = std::fmin(good(row, known.raise(scan_.reached(row, part))), weighty(total, std::log(sum)));
+    least -= std::fabs(least) * 1e-5f;  // so that it is never above what it will be in the end, however that is rounded
     if (total.highest < least) return;
     float values[SCAN_BLOCK + COLLECT_MORE];
     int32_t places[SCAN_BLOCK + COLLECT_MORE];
