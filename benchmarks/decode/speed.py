@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.decode.cases import SOURCE_TOKENS, VOCABULARY, Case
 from benchmarks.decode.child import Child
 from benchmarks.decode.engines import limited
-from benchmarks.decode.floor import Floor
+from benchmarks.decode.floor import FLOOR, Floor
 from xformc.runtime.manifest import SearchOptions, Target
 from xformc.runtime.search import SEARCH, search
 from xformc.runtime.whole import whole_session
@@ -87,6 +87,7 @@ class Contest:
         self._options = options
         self._session = whole_session(engine, SEARCH, threads=threads, target=target)
         self._floor = Floor(engine, target, threads)
+        (engine / FLOOR).unlink()  # once it is open; it is no part of the engine, whose size is looked at
         self._peers = {name: Child("peer", variables) for name, variables in SETTINGS.items()}
         for child in self._peers.values():
             child.ask(do="load", folder=str(peer), compute_type=precision, threads=threads)
