@@ -19,7 +19,7 @@ from xformc.compiler.backends.plans import PlanOptions, write_plans
 from xformc.compiler.backends.profiles import derive_profile, parse_profile
 from xformc.compiler.backends.tensorrt import open_builder
 from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.calibrate import LARGEST, RULE, Example, calibrate, calibrated_weights
+from xformc.compiler.calibrate import RULE, Example, calibrate, calibrated_weights
 from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, Stage, certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.precision import Precision
@@ -72,7 +72,7 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     more or fewer labels than the model gives, if a weight does not fit its precision or a precision its target, or if a
     stage of the certificate misses its bound.
     """
-    _require_calibration(spec, rounding.precision, target, examples=bool(rounding.examples))
+    eights = _products_to_calibrate(spec, rounding.precision, target, examples=bool(rounding.examples))
     if target == "native":
         library_for(str(out))
     progress("compile")
@@ -85,7 +85,6 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     if weights is not None:
         module.load_arrays(weights)
     original = Subject(compiled, module, out, target)
-    eights = calibrated_weights(precision, linear_weights(compiled.graph), examples=bool(rounding.examples))
     scales = calibrate(module, eights, rounding.examples, progress)
     with atomic_directory(out) as folder:
         progress("emit")
@@ -108,18 +107,23 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     return certificate
 
 
-def _require_calibration(spec: Spec, default: Precision | None, target: Target, *, examples: bool) -> None:
-    """Check that the precisions of a spec's weights, of which `default` is from the command line, fit the target.
+def _products_to_calibrate(
+    spec: Spec, default: Precision | None, target: Target, *, examples: bool
+) -> dict[str, Precision]:
+    """The weights whose products are calibrated, with their precisions; `default` is that of the command line.
 
     Raises: UserError, at its place in the spec, for float8 that the target does not multiply or that lacks examples;
     for examples that no product takes.
     """
-    precisions = set(spec.precisions(default).values())
-    if "float8" in precisions and not (target == "tensorrt" and examples):
+    precision = spec.precisions(default)
+    products = calibrated_weights(precision, linear_weights(spec.graph()), examples=examples)
+    refused = precision if target != "tensorrt" else products if not examples else {}
+    if "float8" in refused.values():
         raise _float8_refused(spec, default, target)
-    if examples and (target != "tensorrt" or not precisions & LARGEST.keys()):
+    if examples and (target != "tensorrt" or not products):
         what = "the products of --target tensorrt with int8 or fp8 weights are calibrated, and here are none"
         raise UserError(f"--calibrate: {what}", hint="build with --target tensorrt --precision int8, or fp8")
+    return products
 
 
 def _float8_refused(spec: Spec, default: Precision | None, target: Target) -> UserError:
@@ -127,7 +131,7 @@ def _float8_refused(spec: Spec, default: Precision | None, target: Target) -> Us
     hint = "build with --target tensorrt, or with --precision int8"
     if target == "tensorrt":
         message, hint = "fp8 needs to know how large the numbers are that it is multiplied with", _CALIBRATE
-    span = None if default == "float8" else spec.place_of_precision("fp8")
+    span = None if default == "float8" else spec.place_of_precision("fp8", default=default is None)
     if span is not None:
         return SpecError([Problem(span, message, hint)])
     return UserError(f"--precision fp8: {message}", hint=hint)

@@ -37,6 +37,8 @@ _CANDIDATES = 2.0 ** -(torch.arange(64, dtype=torch.float64) / 8)
 _LEAST = 2.0**-126
 """The smallest normal float32."""
 
+_NOT_FINITE = "weights or examples have numbers that are too large, or weights that are not numbers"
+
 Example = Mapping[str, NDArray[Any]]
 """The inputs of the training graph by name; none of the positions is padding."""
 
@@ -90,7 +92,7 @@ class Histogram:
         sizes = numbers.detach().abs().flatten().double()
         largest = float(sizes.max()) if len(sizes) else 0.0
         if not largest < float("inf"):
-            raise UserError("the model computes numbers that are not finite, so it cannot be calibrated")
+            raise UserError("the model computes numbers that are not finite from the examples", hint=_NOT_FINITE)
         self.largest = max(self.largest, largest)
         if largest >= self._end:
             self._widen(2.0 ** frexp(largest)[1])

@@ -8,6 +8,7 @@ from command_line import CommandLine, mistake
 from safetensors.numpy import save_file
 from tiny_engine import train_tokenizer
 
+from tests.task_specs import LANGUAGE_MODEL
 from xformc.commands import compare
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import TorchModule
@@ -92,6 +93,25 @@ def test_a_mistake_is_one_message(
 def test_compare_is_for_translations(xformc: CommandLine, tmp_path: Path) -> None:
     found = mistake(xformc("build", "gpt", "--precision", "int8", "--compare", "a", "b", "--out", tmp_path / "engine"))
     assert "language_model is no translation" in found
+
+
+@pytest.mark.parametrize("word", ["int8", "fp8"])
+def test_a_table_that_is_looked_up_alone_has_no_products_to_calibrate(
+    xformc: CommandLine, tmp_path: Path, word: str
+) -> None:
+    path, text = tmp_path / "spec.yaml", tmp_path / "text"
+    path.write_text(f"{LANGUAGE_MODEL}precision: {{decoder/embed: {word}}}\n")
+    text.write_text(TEXT)
+    arguments = ("build", path, "--target", "tensorrt", "--calibrate", text, "--out", tmp_path / "engine")
+    assert "are calibrated, and here are none" in mistake(xformc(*arguments))
+
+
+def test_a_precision_that_does_not_fit_is_shown_where_it_counts(xformc: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"{SPEC}precision: {{default: fp8, logits: fp8}}\n")
+    for arguments, column in (((), 22), (("--precision", "int8"), 35)):
+        found = mistake(xformc("build", path, *arguments, "--out", tmp_path / "engine"))
+        assert found.startswith(f"{path}:3:{column}: fp8 is multiplied by TensorRT alone")
 
 
 def test_calibrate_takes_texts_like_those_of_training(xformc: CommandLine, run: Path, tmp_path: Path) -> None:

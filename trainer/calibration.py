@@ -40,6 +40,11 @@ def calibration_examples(
 
 
 def _require_files(files: Sequence[Path], form: Form) -> None:
+    for path in files:
+        found = suffix_of(path)
+        if found not in form.suffixes if form.labelled else found == "npz":
+            kinds = f".{' or .'.join(form.suffixes)}" if form.labelled else "text, not with arrays"
+            raise UserError(f"{form.task} of these inputs is calibrated with {kinds}", place=str(path))
     count = 2 if form.task == "translation" and suffix_of(files[0]) != "tsv" else 1
     if len(files) != count:
         wanted = "a source and its target" if count == 2 else "one file"
@@ -47,11 +52,6 @@ def _require_files(files: Sequence[Path], form: Form) -> None:
             f"{form.task} is calibrated with {wanted}, not with {len(files)}",
             place="--calibrate",
             hint="such as --calibrate valid.en valid.de, or --calibrate valid.txt",
-        )
-    found = suffix_of(files[0])
-    if found not in form.suffixes if form.labelled else found == "npz":
-        raise UserError(
-            f"{form.task} of these inputs is calibrated with .{' or .'.join(form.suffixes)}", place=str(files[0])
         )
 
 

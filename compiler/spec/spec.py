@@ -64,10 +64,10 @@ class Spec:
         weights = roundable(self.graph())
         return assign(self.precision, default or self.default_precision, weights, self.model.ties)
 
-    def place_of_precision(self, word: str) -> Span | None:
-        """Where the spec first says this precision; None where it says it nowhere."""
-        places = (entry.tree.span for _, entry in self._section("precision") if entry.tree.word == word)
-        return next(places, None)
+    def place_of_precision(self, word: str, *, default: bool) -> Span | None:
+        """Where the spec first says this precision, of single weights or also as its default; None where nowhere."""
+        said = (entry.tree for key, entry in self._section("precision") if default or key != DEFAULT)
+        return next((tree.span for tree in said if tree.word == word), None)
 
     def resolved_yaml(self) -> str:
         """One file that says the same without any other: what it extends, its blocks and defaults are in it.

@@ -95,7 +95,8 @@ def test_arrays_calibrate_every_product(task: str, tmp_path: Path) -> None:
         ("language_model", ["valid.txt", "valid.txt"], "language_model is calibrated with one file, not with 2"),
         ("tagging", ["valid.txt"], "valid.txt: tagging of these inputs is calibrated with .tsv or .npz"),
         ("images", ["valid.txt"], "valid.txt: classification of these inputs is calibrated with .npz"),
-        ("language_model", ["valid.npz"], "valid.npz: language_model of these inputs is calibrated with .txt"),
+        ("language_model", ["valid.npz"], "valid.npz: language_model of these inputs is calibrated with text, not"),
+        ("translation", ["valid.txt", "valid.npz"], "valid.npz: translation of these inputs is calibrated with text"),
     ],
 )
 def test_files_that_do_not_fit_the_task_are_refused(task: str, names: list[str], message: str, tmp_path: Path) -> None:
