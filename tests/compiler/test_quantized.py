@@ -10,7 +10,7 @@ import pytest
 
 from tests.calibration import probe_examples
 from tests.small_specs import small
-from tests.task_specs import write_task
+from tests.task_specs import LANGUAGE_MODEL, write_task
 from xformc.compiler.backends import rounded_linear
 from xformc.compiler.backends.forms import INPUT_SCALE
 from xformc.compiler.backends.initializers import MODEL, _tensors, read_input_scales
@@ -108,6 +108,14 @@ def test_fp8_without_examples_is_refused_at_its_place(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"model.yaml:3:37: .*fp8 needs to know how large") as caught:
         build(spec, None, tmp_path / "engine", examples=())
     assert "--calibrate valid.en valid.de" in str(caught.value)
+
+
+def test_a_table_in_fp8_that_is_looked_up_alone_needs_no_examples(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text(f"{LANGUAGE_MODEL}precision: {{decoder/embed: fp8}}\n")
+    assert build(load_spec(path), None, tmp_path / "engine", examples=()).passed
+    assert verify_engine(tmp_path / "engine").passed
+    assert read_manifest(tmp_path / "engine").calibration is None
 
 
 @pytest.mark.parametrize("target", ["portable", "cpu", "native", "cuda"])
