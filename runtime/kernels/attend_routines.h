@@ -4,9 +4,9 @@
 // Vector has: width (int); columns (int): how many vectors of a value are added up at once; Float, a vector of that
 // width; all, load, store, load_some(from, count, other) and store_some of the first `count` lanes, where the others
 // are `other`, or left alone; add, sub, mul, fma(a, b, c) = a * b + c, max (the second if either is not a number); sum,
-// sum_double, highest of the lanes; sums(vectors), the sum of each of `width` vectors; at_least, a bit for each lane; compress,
-// the lanes of some bits and their places, side by side;
-// shift(a, n) = a * 2^n, where n is in the lowest bits of the pattern of bits.
+// sum_double, highest of the lanes; sums(vectors), the sum of each of `width` vectors; at_least, a bit for each lane;
+// compress, the lanes of some bits and their places, side by side; shift(a, n) = a * 2^n, where n is in the lowest bits
+// of the pattern of bits.
 #include "attend.h"
 
 namespace xformc {

@@ -50,7 +50,9 @@ struct Vector {
   static Float if_less(Float a, Float b, Float yes, Float no) { return a < b ? yes : no; }
   static float sum(Float a) { return (a[0] + a[1]) + (a[2] + a[3]); }
 
-  static Int add_int(Int a, Int b) { return reinterpret_cast<Int>(reinterpret_cast<Unsigned>(a) + reinterpret_cast<Unsigned>(b)); }
+  static Int add_int(Int a, Int b) {
+    return reinterpret_cast<Int>(reinterpret_cast<Unsigned>(a) + reinterpret_cast<Unsigned>(b));
+  }
   static Int max_int(Int a, Int b) { return a > b ? a : b; }
   static int32_t sum_int(Int a) {
     const auto bits = reinterpret_cast<Unsigned>(a);

@@ -1,12 +1,12 @@
 // The routines of gemm.h for any kind of vector. A file for each kind of machine defines `Vector` and includes this;
 // everything here is local to that file, because each is compiled for another machine.
 //
-// Vector has: width and rows (ints), Float and Int (vectors of that width), Mask; zero, all(float), all(int32),
-// load, store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone),
-// add, add_int, sub, mul, div, keep(value, mask), max and min (the second
-// if either is not a number), fma(a, b, c) = a * b + c, dot4(sum, unsigned weights,
-// signed x), dot2 (the same of two 16-bit integers each), to_float, to_int (half to even), abs_bits, max_int, sum, sum_int, max_of_int, if_less, power_of_two,
-// to_bytes (saturating), widen_float16, widen_bfloat16.
+// Vector has: width and rows (ints), Float and Int (vectors of that width), Mask; zero, all(float), all(int32), load,
+// store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone), add,
+// add_int, sub, mul, div, keep(value, mask), max and min (the second if either is not a number), fma(a, b, c) = a * b + c,
+// dot4(sum, unsigned weights, signed x), dot2 (the same of two signed 16-bit integers each), to_float, to_int (half to
+// even), abs_bits, max_int, sum, sum_int, max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16,
+// widen_bfloat16.
 #include <cmath>
 #include <cstring>
 

@@ -29,9 +29,9 @@ class Wanted {
   void look(int64_t row, int64_t part, int64_t block, const float* logits) {
     Known& known = known_[static_cast<size_t>(row)];
     const Scan::Total total = scan_.total(row, block);
-    const double sum = known.add(total.sum * std::exp(std::min(total.highest, 700.0)));
+    const double sum = known.add(total.highest < -700 ? 0 : total.sum * std::exp(std::min(total.highest, 700.0)));
     float least = std::fmin(good(row, known.raise(scan_.reached(row, part))), weighty(total, std::log(sum)));
-    least -= std::fabs(least) * 1e-5f;  // so that it is never above what it will be in the end, however that is rounded
+    least -= std::fabs(least) * 1e-5f + 1e-5f;  // never above what it will be in the end, however that is rounded
     if (total.highest < least) return;
     float values[SCAN_BLOCK + COLLECT_MORE];
     int32_t places[SCAN_BLOCK + COLLECT_MORE];
@@ -83,7 +83,7 @@ class Wanted {
   // The least screened logit that may be one of the best, if enough of them are at least `reached`. A logit in float32
   // that is as good as one of those is at most two margins below, and both were rounded when the bias was added.
   float good(int64_t row, float reached) const {
-    const float least = reached - 2 * margins_[static_cast<size_t>(row)] - std::fabs(reached) * 0x1p-22f;
+    const float least = reached - 2 * margins_[static_cast<size_t>(row)] - std::fabs(reached) * 0x1p-21f;
     return std::isnan(least) ? -INFINITY : least;
   }
 
@@ -102,7 +102,8 @@ class Wanted {
 // The best tokens and the normalizer of each row.
 class Chosen {
  public:
-  Chosen(int64_t rows, int64_t most) : best_(static_cast<size_t>(rows), Ranking<int64_t>(most)), normalizer_(best_.size()) {}
+  Chosen(int64_t rows, int64_t most)
+      : best_(static_cast<size_t>(rows), Ranking<int64_t>(most)), normalizer_(best_.size()) {}
 
   Ranking<int64_t>& best(int64_t row) { return best_[static_cast<size_t>(row)]; }
   float& normalizer(int64_t row) { return normalizer_[static_cast<size_t>(row)]; }
@@ -169,8 +170,8 @@ struct ScreenCandidates {
     std::vector<float> margins(const PackedRows& packed, int64_t rows) const {
       const double most = 1.001 * INT16_NORM, rounding = 0.51 * std::sqrt(static_cast<double>(depth));
       const double unit = most * (error + norm * static_cast<double>(depth + 8) * 0x1p-24) + rounding * (norm + error);
-      std::vector<float> result(static_cast<size_t>(rows));
-      for (int64_t row = 0; row < rows; ++row) result[static_cast<size_t>(row)] = static_cast<float>(packed.scale(row) * unit);
+      std::vector<float> result;
+      for (int64_t row = 0; row < rows; ++row) result.push_back(static_cast<float>(packed.scale(row) * unit));
       return result;
     }
 

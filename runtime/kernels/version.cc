@@ -10,7 +10,7 @@
 XFORMC_EXPORT const char* xformc_kernels_version() { return XFORMC_KERNELS_VERSION; }
 
 // The version of the operators that docs/kernels.md defines. It goes up when one of them takes, gives or computes something
-// else, or there is a new one, so that models of one version never run with operators of another.
+// else, or there is a new one: an xformc takes libraries of its own version only.
 XFORMC_EXPORT const char* xformc_kernels_operators() { return "2"; }
 
 // The instruction sets of this machine that the kernels use; "error: " and a reason where XFORMC_KERNELS_ISA is wrong.
