@@ -26,9 +26,10 @@ struct Vector {
 
   // float16, as bits; what is not loaded of it is zero. Its exponent counts from 112 less than that of float32.
   static Float load(const uint16_t* from) {
-    const Int half{from[0], from[1], from[2], from[3]};
-    const Float size = reinterpret_cast<Float>((half & 0x7fff) << 13) * 0x1p112f;
-    return reinterpret_cast<Float>(reinterpret_cast<Int>(size) | (half & 0x8000) << 16);
+    const Int half{from[0], from[1], from[2], from[3]}, bits = half & 0x7fff;
+    const Float small = __builtin_convertvector(bits, Float) * 0x1p-24f;  // no float16 is subnormal as a float32
+    const Int size = bits < 0x400 ? reinterpret_cast<Int>(small) : (bits << 13) + (112 << 23);
+    return reinterpret_cast<Float>(size | (half & 0x8000) << 16);
   }
   static Float load_some(const uint16_t* from, int count, float) {
     uint16_t some[4] = {};

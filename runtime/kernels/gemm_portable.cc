@@ -85,12 +85,13 @@ struct Vector {
 
   static Int load16(const uint16_t* from) { return Int{from[0], from[1], from[2], from[3]}; }
   static Float widen_bfloat16(const uint16_t* from) { return reinterpret_cast<Float>(load16(from) << 16); }
-  // The exponent of a half is moved by a product, which is exact for subnormal numbers too; infinity and NaN apart.
+  // The exponent of a half is moved; subnormal ones are whole numbers of 2^-24, so that no step of it is subnormal in
+  // float32, which a process may have switched off; infinity and NaN apart.
   static Float widen_float16(const uint16_t* from) {
     const Int bits = load16(from), size = bits & 0x7fff;
-    const Float finite = reinterpret_cast<Float>(size << 13) * 0x1p112f;
-    const Int rest = size << 13 | 0x7f800000;
-    const Int magnitude = size >= 0x7c00 ? rest : reinterpret_cast<Int>(finite);
+    const Float small = to_float(size) * 0x1p-24f;
+    const Int finite = size < 0x400 ? reinterpret_cast<Int>(small) : (size << 13) + (112 << 23);
+    const Int magnitude = size >= 0x7c00 ? (size << 13 | 0x7f800000) : finite;
     return reinterpret_cast<Float>(magnitude | (bits & 0x8000) << 16);
   }
 };

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from tests.runtime.kernel_session import Array, kernel_session, node, run_node
@@ -177,6 +178,15 @@ def check(case: Case, tolerance: float = 2e-5) -> None:
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 31, 64, 130, 513])
 def test_project_takes_every_depth(precision: str, depth: int) -> None:
     check(Case(7, depth, ((40,),), precision))
+
+
+def test_small_numbers_are_there_where_a_process_flushes_denormals() -> None:
+    """As training does: of normal weights in float16 some are subnormal in it."""
+    torch.set_flush_denormal(True)
+    try:
+        check(Case(7, 513, ((40,),), "float16"))
+    finally:
+        torch.set_flush_denormal(False)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
