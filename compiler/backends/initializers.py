@@ -95,8 +95,9 @@ class Initializers:
     def screened(self, name: str, new: int, width: int) -> tuple[str, str, str]:
         """Store the float32 parameter, a matrix [new, width], also as ScreenCandidates takes it: the names of its
         16-bit integers, of their scale, and of how far they are from it."""
-        words, scale, largest = (made := forms.screened(name, lambda: self._matrix(name, new, width), new, width))
-        self._forms.update(made)
+        made = forms.screened(name, lambda: self._matrix(name, new, width), new, width)
+        self._forms |= made
+        words, scale, largest = made
         return words, scale, largest
 
     def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:

@@ -31,7 +31,7 @@ NOISE = 4.0
 ROWS = 48
 """The most rows that a product is tried on."""
 
-HALVES = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 """How far neighbouring numbers of 16 bits are apart, relative to them."""
 
 _ANY = Initial("constant", 0.0)
@@ -54,7 +54,7 @@ def product_stages(subject: Subject) -> Iterator[Stage]:
     if int4:
         what = f"{len(int4)} products with int4, as a part of how far 8-bit steps may move them"
         yield Stage("int4", what, max(int4), 1.0)
-    halves = [item for item in found if item.precision in HALVES]
+    halves = [item for item in found if item.precision in SPACING]
     if halves:
         what = f"{len(halves)} products in 16 bits, as a part of a unit in the last place of the definition's"
         yield Stage("half", what, max(_part(item, item.rounded) for item in halves), 1.0)
@@ -107,8 +107,8 @@ def _products(subject: Subject) -> Iterator[_Product]:
         matrix = weight.reshape(-1, x.shape[1])
         offset = bias[0].flatten() if bias else None
         precision = subject.approximate[node.inputs[1].name]
-        if precision in HALVES:
-            reach = torch.nn.functional.linear(x, matrix).abs() * HALVES[precision]
+        if precision in SPACING:
+            reach = torch.nn.functional.linear(x, matrix).abs() * SPACING[precision]
         else:
             reach = torch.nn.functional.linear(x.abs().amax(1, keepdim=True).expand_as(x), matrix.abs()) / 254
         yield _Product(

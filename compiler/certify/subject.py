@@ -34,17 +34,13 @@ Feeds = Mapping[str, NDArray[Any]]
 """The inputs of a graph by name: batch first, padded."""
 
 
-_ROUNDING: Mapping[Target, Sequence[Precision]] = {
-    "portable": ("int8",),
-    "cuda": ("float16", "bfloat16"),
-    "tensorrt": ("float16", "bfloat16"),
-}
+HALVES: tuple[Precision, ...] = ("float16", "bfloat16")
+"""The numbers of 16 bits."""
+
+_ROUNDING: Mapping[Target, Sequence[Precision]] = {"portable": ("int8",), "cuda": HALVES, "tensorrt": HALVES}
 """Of which weights the products round what they are given, by target; of others those of integers.
 
 So do those that are calibrated."""
-
-
-HALVES: frozenset[Precision] = frozenset({"float16", "bfloat16"})
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ class Subject:
 
         On a processor ONNX Runtime has no such products in bfloat16, and in float16 it adds up in float16, too.
         """
-        if self.target not in FIXED_TARGETS or not HALVES & set(self.approximate.values()):
+        if self.target not in FIXED_TARGETS or not set(HALVES) & set(self.approximate.values()):
             yield self
             return
         with self._written(emulated=True) as emulated:

@@ -160,13 +160,12 @@ def emit_project_candidates(onnx: OnnxEmitter, project: Node, x: str, scores: st
         screen = onnx.screened(weight.name, vocabulary, depth)
         return onnx.ops("ScreenCandidates", 3, *given, rows, *screen, *biases, domain=DOMAIN, vocabulary=vocabulary)
     packed, scale = onnx.packed(weight.name, vocabulary, depth)
-    precision = onnx.precision_of(weight.name)
     return onnx.ops(
         "ProjectCandidates",
         3,
         *(*given, packed, scale or "", *biases),
         domain=DOMAIN,
-        precision=precision,
+        precision=onnx.precision_of(weight.name),
         vocabulary=vocabulary,
     )
 

@@ -8,8 +8,6 @@ namespace xformc {
 
 enum class Precision { float32, float16, bfloat16, int8, int16 };
 
-inline bool is_integer(Precision precision) { return precision == Precision::int8 || precision == Precision::int16; }
-
 // The precision of that name; an exception if there is none. int16 has none: it is not a precision of a product, but
 // what one is screened in.
 Precision precision_of(const std::string& name);

@@ -100,19 +100,16 @@ class Wanted {
 };
 
 // The best tokens and the normalizer of each row.
-class Chosen {
- public:
-  Chosen(int64_t rows, int64_t most)
-      : best_(static_cast<size_t>(rows), Ranking<int64_t>(most)), normalizer_(best_.size()) {}
+struct Chosen {
+  struct Row {
+    Ranking<int64_t> best{0};
+    float normalizer = 0;
+  };
 
-  Ranking<int64_t>& best(int64_t row) { return best_[static_cast<size_t>(row)]; }
-  float& normalizer(int64_t row) { return normalizer_[static_cast<size_t>(row)]; }
-  const Ranking<int64_t>& best(int64_t row) const { return best_[static_cast<size_t>(row)]; }
-  float normalizer(int64_t row) const { return normalizer_[static_cast<size_t>(row)]; }
+  const Ranking<int64_t>& best(int64_t row) const { return rows[static_cast<size_t>(row)].best; }
+  float normalizer(int64_t row) const { return rows[static_cast<size_t>(row)].normalizer; }
 
- private:
-  std::vector<Ranking<int64_t>> best_;
-  std::vector<float> normalizer_;
+  std::vector<Row> rows;
 };
 
 struct ScreenCandidates {
@@ -138,10 +135,10 @@ struct ScreenCandidates {
       scan.look(row, part, block, logits);
       wanted.look(row, part, block, logits);
     });
-    Chosen chosen(rows, continuations.count);
+    Chosen chosen{std::vector<Chosen::Row>(static_cast<size_t>(rows))};
     parallel(context, static_cast<size_t>(rows), [&](size_t i) {
       const int64_t row = static_cast<int64_t>(i);
-      screen.refine(scan, wanted, row, x + row * depth, chosen.best(row), chosen.normalizer(row));
+      chosen.rows[i] = screen.refine(scan, wanted, row, x + row * depth, continuations.count);
     });
     choose_all(context, continuations, chosen);
   }
@@ -176,8 +173,8 @@ struct ScreenCandidates {
     }
 
     // The best tokens of a row of x in float32, and the normalizer of the screened logits with these put right.
-    void refine(const Scan& scan, const Wanted& wanted, int64_t row, const float* x, Ranking<int64_t>& best,
-                float& normalizer) const {
+    Chosen::Row refine(const Scan& scan, const Wanted& wanted, int64_t row, const float* x, int64_t most) const {
+      Ranking<int64_t> best(most);
       const Scan::Total total = scan.total(row);
       const std::vector<Wanted::Token> tokens = wanted.all(row, scan.reached(row), total.normalizer());
       double sum = total.sum;
@@ -189,7 +186,7 @@ struct ScreenCandidates {
         sum += std::exp(logit - total.highest) - std::exp(tokens[i].logit - total.highest);
         best.offer(logit, token);
       }
-      normalizer = static_cast<float>(total.highest + std::log(sum));
+      return {std::move(best), static_cast<float>(total.highest + std::log(sum))};
     }
 
     const Routines& kernels = routines();

@@ -80,3 +80,17 @@ def run_node(
     one = node(operator, names, list(results), **attributes)
     session = kernel_session([one], {name: value.dtype for name, value in feeds.items()}, results, threads=threads)
     return cast(Any, session).run(list(results), feeds)
+
+
+def check_refused(
+    operator: str,
+    right: Mapping[str, Array | None],
+    changed: Mapping[str, Array],
+    message: str,
+    outputs: Sequence[DTypeLike],
+    **attributes: Any,
+) -> None:
+    """The operator takes these inputs, in their order, and with some of them changed it gives this message."""
+    run_node(operator, list(right.values()), outputs, **attributes)
+    with pytest.raises(Exception, match=message):
+        run_node(operator, list({**right, **changed}.values()), outputs, **attributes)

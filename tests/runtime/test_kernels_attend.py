@@ -8,20 +8,13 @@ from numpy.typing import NDArray
 
 from tests.runtime.kernel_session import Array, kernel_session, new_cache, node, run_node
 
-ISAS = ["avx512", "avx2", "portable"]
 FLOAT, ID, FLAG = np.float32, np.int64, np.bool_
 Stored = type[np.floating[Any]]
 STORED: list[Stored] = [np.float32, np.float16]
 Rng = np.random.Generator
 
 
-@pytest.fixture(params=ISAS, autouse=True)
-def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the code paths that this machine can run."""
-    monkeypatch.setenv("XFORMC_KERNELS_ISA", request.param)
-    if request.param == "avx512":
-        monkeypatch.delenv("XFORMC_KERNELS_ISA")
-    return request.param
+pytestmark = pytest.mark.usefixtures("isa")
 
 
 def floats(rng: Rng, *shape: int) -> NDArray[np.float32]:

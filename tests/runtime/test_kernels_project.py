@@ -3,7 +3,6 @@
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -20,15 +19,7 @@ PRECISIONS = ["float32", "float16", "bfloat16", "int8"]
 ACTIVATIONS = ["none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 
 
-@pytest.fixture(autouse=True, params=["portable", "avx2", "best"])
-def _isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    """Every test runs on each kind of vectors; one that this machine lacks is skipped."""
-    name = cast(str, request.param)
-    if name == "avx2" and "avx2" not in Path("/proc/cpuinfo").read_text():
-        pytest.skip("this machine has no AVX2")
-    monkeypatch.delenv("XFORMC_KERNELS_ISA", raising=False)
-    if name != "best":
-        monkeypatch.setenv("XFORMC_KERNELS_ISA", name)
+pytestmark = pytest.mark.usefixtures("isa")
 
 
 def in_panels(values: Array, fill: int, group: int) -> Array:

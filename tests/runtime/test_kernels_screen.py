@@ -1,24 +1,17 @@
 """ScreenCandidates of runtime/kernels/ against the same candidates in float64, and its margins."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.runtime.kernel_session import Array, run_node
+from tests.runtime.kernel_session import Array, check_refused, run_node
 from tests.runtime.test_kernels_vocabulary import RESULTS, random_scores
 from xformc.compiler.backends.screening import screen
 
 Floats = NDArray[np.float32]
 
 
-@pytest.fixture(autouse=True, params=["avx512", "avx2", "portable"])
-def _isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    """Every test runs on each of the code paths that this machine can run."""
-    monkeypatch.setenv("XFORMC_KERNELS_ISA", request.param)
-    if request.param == "avx512":
-        monkeypatch.delenv("XFORMC_KERNELS_ISA")
+pytestmark = pytest.mark.usefixtures("isa")
 
 
 def screened(
@@ -179,7 +172,4 @@ def test_what_does_not_fit_is_refused(changed: dict[str, Array], message: str) -
         "largest": np.zeros(2, np.float32),
         "bias": None,
     }
-    attributes: dict[str, Any] = {"vocabulary": 40}
-    run_node("ScreenCandidates", list(right.values()), list(RESULTS.values()), **attributes)
-    with pytest.raises(Exception, match=message):
-        run_node("ScreenCandidates", list({**right, **changed}.values()), list(RESULTS.values()), **attributes)
+    check_refused("ScreenCandidates", right, changed, message, list(RESULTS.values()), vocabulary=40)

@@ -19,7 +19,6 @@ from xformc.tokens import BEGIN, END
 
 Run = Callable[[Sequence[Array]], list[Array]]
 NEVER = -np.inf
-ISAS = ["avx512", "avx2", "portable"]
 CARRIED = ["position", "done", "tokens", "scores", "pool_tokens", "pool_lengths", "pool_scores", "found", "ancestors"]
 
 
@@ -61,15 +60,6 @@ def advance_kernel() -> Run:
     ids, floats, flags = np.int64, np.float32, np.bool_
     inputs = [ids, ids, floats, ids, flags, ids, floats, ids, ids, ids, ids, ids, ids, floats, ids]
     return runner("Advance", inputs, [flags, ids, flags, ids, floats, ids, ids, floats, ids, ids])
-
-
-@pytest.fixture(params=ISAS)
-def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the code paths that this machine can run."""
-    monkeypatch.setenv("XFORMC_KERNELS_ISA", request.param)
-    if request.param == "avx512":
-        monkeypatch.delenv("XFORMC_KERNELS_ISA")
-    return request.param
 
 
 def standard_candidates() -> Run:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.runtime.kernel_session import Array, kernel_session, node, run_node
+from tests.runtime.kernel_session import Array, check_refused, kernel_session, node, run_node
 from xformc.compiler.backends.forms import panels
 from xformc.compiler.graph.precision import Precision
 
@@ -15,12 +15,7 @@ RESULTS = {"totals": np.float32, "tokens": np.int64, "parents": np.int64}
 PRECISIONS: list[Precision] = ["float32", "float16", "bfloat16", "int8"]
 
 
-@pytest.fixture(autouse=True, params=["avx512", "avx2", "portable"])
-def _isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    """Every test runs on each of the code paths that this machine can run."""
-    monkeypatch.setenv("XFORMC_KERNELS_ISA", request.param)
-    if request.param == "avx512":
-        monkeypatch.delenv("XFORMC_KERNELS_ISA")
+pytestmark = pytest.mark.usefixtures("isa")
 
 
 @dataclass(frozen=True)
@@ -132,6 +127,4 @@ def test_what_does_not_fit_is_refused(changed: dict[str, Array], message: str) -
         "bias": None,
     }
     attributes: dict[str, Any] = {"precision": "float32", "vocabulary": 40}
-    run_node("ProjectCandidates", list(right.values()), list(RESULTS.values()), **attributes)
-    with pytest.raises(Exception, match=message):
-        run_node("ProjectCandidates", list({**right, **changed}.values()), list(RESULTS.values()), **attributes)
+    check_refused("ProjectCandidates", right, changed, message, list(RESULTS.values()), **attributes)
