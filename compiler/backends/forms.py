@@ -11,6 +11,7 @@
 | `path.panels` | float32, uint16 (bfloat16) | [panels, width, 32] |
 | `path.fp16_panels` | uint16 (float16) | [panels, width, 32] |
 | `path.panels`, `path.scale` | uint8, float32 | [panels, quads, 32, 4], [new] |
+| `path.int4_panels`, `path.scale` | uint8 (two each), float32 | [panels, blocks, 4, 32, 4], [panels, blocks, 32] |
 
 `new * width` is how many numbers the parameter has; panels are those of docs/kernels.md. Where a product with the
 parameter rounds what it is given in steps that a calibration found, `path.input_scale`, float32 [], is such a step.
@@ -33,13 +34,14 @@ from xformc.compiler.backends.screening import PAIR, screen
 from xformc.compiler.graph.precision import Precision
 
 Matrix = rounding.Floats
-PANELS, FLOAT16_PANELS, BLOCKS, SCALE, INPUT_SCALE = ".panels", ".fp16_panels", ".blocks", ".scale", ".input_scale"
+PANELS, FLOAT16_PANELS, INT4_PANELS, BLOCKS = ".panels", ".fp16_panels", ".int4_panels", ".blocks"
+SCALE, INPUT_SCALE = ".scale", ".input_scale"
 """What is put behind a parameter's path; a path has no dot."""
 
 SCREEN = ".screen"
 """What is put there for what only screens; with something more behind it for its scale and its margins."""
 
-FORMS = ("", PANELS, FLOAT16_PANELS, BLOCKS)
+FORMS = ("", PANELS, FLOAT16_PANELS, INT4_PANELS, BLOCKS)
 """The names of a parameter's numbers, of which a model holds one."""
 
 
@@ -118,8 +120,16 @@ def blocks(path: str, matrix: Callable[[], Matrix], new: int, width: int) -> dic
 
 
 def panels(path: str, matrix: Callable[[], Matrix], new: int, width: int, precision: Precision) -> dict[str, Form]:
-    """The tensors of a matrix [new, width] in panels; for every precision but int4 and float8, which have none."""
+    """The tensors of a matrix [new, width] in panels; for every precision but float8, which has none."""
     count, quads = -(-new // rounding.PANEL), -(-width // rounding.QUAD)
+    if precision == "int4":
+        made = cache(lambda: rounding.nibble_panels(*rounding.round_blocks(matrix())))
+        blocks = -(-width // rounding.BLOCK)
+        shape = (count, blocks, rounding.BLOCK // (2 * rounding.QUAD), rounding.PANEL, rounding.QUAD)
+        return {
+            path + INT4_PANELS: Form(TensorProto.UINT8, shape, lambda: made()[0]),
+            path + SCALE: Form(TensorProto.FLOAT, (count, blocks, rounding.PANEL), lambda: made()[1]),
+        }
     if precision == "int8":
         shape = (count, quads, rounding.PANEL, rounding.QUAD)
         bytes_ = Form(TensorProto.UINT8, shape, lambda: rounding.byte_panels(rounding.round_rows(matrix())[0]))
@@ -149,7 +159,7 @@ def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, N
     Raises: KeyError where there is none of it; ValueError where it is in no form that this file knows.
     """
     count = prod(sizes)
-    for suffix, reader in zip(FORMS, (_read_rows, _read_panels, _read_float16, _read_blocks), strict=True):
+    for suffix, reader in _READERS.items():
         if path + suffix in stored:
             dtype, array = stored[path + suffix]
             scale = stored.get(path + SCALE)
@@ -174,6 +184,7 @@ _STORED: dict[tuple[str, int], Precision] = {
     ("", TensorProto.INT4): "int4",
     ("", TensorProto.FLOAT8E4M3FN): "float8",
     (BLOCKS, TensorProto.UINT8): "int4",
+    (INT4_PANELS, TensorProto.UINT8): "int4",
     (PANELS, TensorProto.FLOAT): "float32",
     (PANELS, TensorProto.UINT16): "bfloat16",
     (PANELS, TensorProto.UINT8): "int8",
@@ -242,6 +253,29 @@ def _read_byte_panels(array: NDArray[Any], scale: _Scale, count: int) -> NDArray
     if array.shape != (-(-new // rounding.PANEL), -(-width // rounding.QUAD), rounding.PANEL, rounding.QUAD):
         return None
     return rounding.restore_rows(rounding.from_byte_panels(array, new, width), scale)
+
+
+def _read_nibble_panels(dtype: int, array: NDArray[Any], scale: _Scale, count: int) -> NDArray[Any] | None:
+    inner = (rounding.BLOCK // (2 * rounding.QUAD), rounding.PANEL, rounding.QUAD)
+    if dtype != TensorProto.UINT8 or array.ndim != 5 or array.shape[2:] != inner or scale is None:
+        return None
+    if scale.shape != (*array.shape[:2], rounding.PANEL) or 0 in scale.shape:
+        return None
+    rounded, scales = rounding.from_nibble_panels(array, scale)
+    new, blocks, _ = rounded.shape
+    if not new or count % new or -(-(count // new) // rounding.BLOCK) != blocks:
+        return None
+    return rounding.restore_blocks(rounded, scales, count // new)
+
+
+_READERS = {
+    "": _read_rows,
+    PANELS: _read_panels,
+    FLOAT16_PANELS: _read_float16,
+    INT4_PANELS: _read_nibble_panels,
+    BLOCKS: _read_blocks,
+}
+"""How each of FORMS is read."""
 
 
 def _block_scale(matrix: Callable[[], Matrix], new: int, width: int) -> Form:

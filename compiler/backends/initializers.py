@@ -80,9 +80,9 @@ class Initializers:
         return True
 
     def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """Store the parameter, a matrix [new, width], in panels; the names of the weight and of its scale (int8 only).
+        """Store the parameter, a matrix [new, width], in panels; the names of the weight and of its scale (integers).
 
-        Its precision may not be int4 or float8, which have no panels.
+        Its precision may not be float8, which has no panels.
         """
         made = forms.panels(name, lambda: self._matrix(name, new, width), new, width, self.precision_of(name))
         return self._add(made)

@@ -128,6 +128,31 @@ def from_byte_panels(stored: NDArray[np.uint8], new: int, width: int) -> NDArray
     return np.ascontiguousarray(flat ^ np.uint8(ZERO[8])).view(np.int8)
 
 
+def nibble_panels(rounded: NDArray[np.int8], scale: Floats) -> tuple[NDArray[np.uint8], Floats]:
+    """int4 [new, blocks, 32] and its scale [new, blocks] in panels: uint8 [panels, blocks, 4, 32, 4], and float32
+    [panels, blocks, 32], which is 0 after the last row.
+
+    A byte has `q + 8` of two numbers that are four apart in their row, the first in the lower half.
+    """
+    new, blocks, _ = rounded.shape
+    count = -(-new // PANEL)
+    outside = ((0, count * PANEL - new), (0, 0))
+    eights = np.pad(rounded, (*outside, (0, 0))).reshape(-1, blocks, BLOCK // (2 * QUAD), 2, QUAD)
+    bytes_ = pair(np.ascontiguousarray(np.swapaxes(eights, -1, -2)))[..., 0]
+    stored = bytes_.reshape(count, PANEL, blocks, BLOCK // (2 * QUAD), QUAD).transpose(0, 2, 3, 1, 4)
+    scales = np.pad(scale, outside).reshape(count, PANEL, blocks).transpose(0, 2, 1)
+    return np.ascontiguousarray(stored), np.ascontiguousarray(scales)
+
+
+def from_nibble_panels(stored: NDArray[np.uint8], scale: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """What `nibble_panels` was given."""
+    count, blocks = stored.shape[:2]
+    new = int(np.count_nonzero(scale[:, :1]))
+    halves = unpair(stored.transpose(0, 3, 1, 2, 4)[..., None])
+    rounded = np.swapaxes(halves, -1, -2).reshape(count * PANEL, blocks, BLOCK)[:new]
+    return rounded, scale.transpose(0, 2, 1).reshape(-1, blocks)[:new]
+
+
 def _usable(scale: NDArray[Any]) -> Floats:
     """The scales to 16 bits; 1 where there is nothing to scale."""
     mantissa, exponent = np.frexp(scale.astype(np.float32))

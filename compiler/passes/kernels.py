@@ -99,7 +99,7 @@ def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[s
         names = {parameter.name for parameter in graph.parameters}
         for node in graph.nodes:
             for index, value in enumerate(node.inputs):
-                if value.name not in names or precision_of(value.name) == "int4":
+                if value.name not in names:
                     continue
                 if index == 1 and isinstance(node.op, Linear):
                     projected.add(value.name)
@@ -232,11 +232,11 @@ def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: Precision
 
 
 def _rounded(value: Value, producers: Mapping[str, Node], precision_of: PrecisionOf) -> bool:
-    """Whether it comes from an int8 product, which rounds much more than float16 does."""
+    """Whether it comes from a product of integers, which round much more than float16 does."""
     node = producers.get(value.name)
     while node is not None and not isinstance(node.op, Linear):
         node = producers.get(node.inputs[0].name)
-    return node is not None and precision_of(node.inputs[1].name) == "int8"
+    return node is not None and precision_of(node.inputs[1].name) in ("int8", "int4")
 
 
 def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

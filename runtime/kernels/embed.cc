@@ -26,13 +26,15 @@ struct Embed {
     const bool plain = precision_ == Precision::float32 && shape_of(weight).size() == 2;
     int64_t vocabulary = shape_of(weight).at(0) * (plain ? 1 : PANEL);
     const float* scale = nullptr;
-    if (precision_ == Precision::int8) {
-      require(context.GetInputCount() == 3, "Embed: int8 needs a scale");
+    if (has_scale(precision_)) {
+      require(context.GetInputCount() == 3, "Embed: integers need a scale");
       const Ort::ConstValue scales = context.GetInput(2);
-      require(static_cast<const OrtValue*>(scales) != nullptr, "Embed: int8 needs a scale");
+      require(static_cast<const OrtValue*>(scales) != nullptr, "Embed: integers need a scale");
+      const auto given = static_cast<int64_t>(scales.GetTensorTypeAndShapeInfo().GetElementCount());
       const int64_t panels = vocabulary / PANEL;
-      vocabulary = static_cast<int64_t>(scales.GetTensorTypeAndShapeInfo().GetElementCount());
-      require(ceil_div(vocabulary, PANEL) == panels, "Embed: scale does not have one number for each row");
+      if (precision_ == Precision::int8) vocabulary = given;
+      const bool fits = ceil_div(vocabulary, PANEL) == panels && given == scale_count(precision_, vocabulary, width_);
+      require(fits, "Embed: scale does not have one number for each row");
       scale = scales.GetTensorData<float>();
     }
     require(!plain || shape_of(weight)[1] == width_, "Embed: the table's rows are not of this width");
@@ -67,11 +69,22 @@ struct Embed {
         const int value = stored[k / 4 * 4 * PANEL + k % 4] - 128;
         y[k] = factor_ * (value * scale[id]);
       }
+    } else if (precision_ == Precision::int4) {
+      copy_nibbles(reinterpret_cast<const uint8_t*>(panel) + 4 * column, scale, id, y);
     } else if (precision_ == Precision::float32) {
       const auto* stored = reinterpret_cast<const float*>(panel) + column;
       for (int64_t k = 0; k < width_; ++k) y[k] = factor_ * stored[k * PANEL];
     } else {
       copy_narrow(reinterpret_cast<const uint16_t*>(panel) + column, y);
+    }
+  }
+
+  void copy_nibbles(const uint8_t* stored, const float* scale, int64_t id, float* y) const {
+    const float* scales = scale + id / PANEL * ceil_div(width_, GROUP) * PANEL + id % PANEL;
+    for (int64_t k = 0; k < width_; ++k) {
+      const int both = stored[k / 8 * 4 * PANEL + k % 4];
+      const int value = (k % 8 < 4 ? both & 15 : both >> 4) - 8;
+      y[k] = factor_ * (value * scales[k / GROUP * PANEL]);
     }
   }
 

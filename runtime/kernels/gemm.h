@@ -7,6 +7,7 @@
 namespace xformc {
 
 constexpr int PANEL = 32;
+constexpr int GROUP = 32;  // neighbours of a row that share a scale in int4
 
 // Of 16-bit integers: the largest one, and the largest norm of a row or column of them before rounding. Rounding adds at
 // most sqrt(depth) / 2, so that for depths up to MOST_DEPTH the product of two norms is less than 2^31.
@@ -19,17 +20,18 @@ enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 // Each output is a sum over the depth in its order, so it does not depend on the other rows of the tile.
 struct Tile {
   const void* x;               // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]
-  const void* panel;           // float or uint16 [steps][32], uint8 [steps][32][4] or int16 [steps][32][2]
-  int64_t steps;               // depth, or ceil(depth / 4), or ceil(depth / 2)
+  const void* panel;           // float or uint16 [steps][32], uint8 [steps][32][4] or int16 [steps][32][2];
+                               // int4: uint8 [steps / 8][4][32][4], two steps in the halves of each byte
+  int64_t steps;               // depth, or ceil(depth / 4), or ceil(depth / 2); int4: 8 ceil(depth / 32)
   float* y;                    // its first element
   int64_t stride;              // from a row of y (and of the residual) to the next
   int columns;                 // 1..32: how many of the panel's outputs there are
   const float* bias;           // [columns] or null
   const float* residual;       // its first element, or null
   bool relu;
-  const float* scale;          // integers only: [columns]
+  const float* scale;          // integers only: [columns]; int4: [steps / 8][32]
   const float* row_scale;      // integers only: [rows]
-  const int32_t* row_offset;   // integers only: [rows], what each sum starts from
+  const int32_t* row_offset;   // integers only: [rows], what each sum starts from; int4: [steps / 8][rows]
   const char* ahead;           // memory to fetch to the cache meanwhile,
   int64_t ahead_step;          // so many bytes on at each step
 };
@@ -41,13 +43,16 @@ struct Routines {
   void (*float16_tile)(const Tile& tile, int rows);
   void (*bfloat16_tile)(const Tile& tile, int rows);
   void (*int8_tile)(const Tile& tile, int rows);
+  void (*int4_tile)(const Tile& tile, int rows);
   void (*int16_tile)(const Tile& tile, int rows);
 
   // Rows of `depth` floats to the x of a tile. pack_int8 rounds each row: x is about row_scale * q; row_offset is
-  // -128 * the sum of the row's q, which makes up for weights stored as q + 128. pack_int16 takes the least row_scale
+  // -128 * the sum of the row's q, which makes up for weights stored as q + 128. pack_int4 does the same for weights
+  // stored as q + 8, with sums of each GROUP: row_offset [groups][rows]. pack_int16 takes the least row_scale
   // with which all |q| are at most INT16_MOST and the norm of a row's q, not yet rounded, is at most INT16_NORM.
   void (*pack_float)(const float* x, int rows, int64_t depth, float* packed);
   void (*pack_int8)(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset);
+  void (*pack_int4)(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset);
   void (*pack_int16)(const float* x, int rows, int64_t depth, int16_t* packed, float* row_scale);
 
   void (*widen_float16)(const uint16_t* values, int64_t count, float* wide);  // count is a multiple of 32, as below

@@ -69,6 +69,9 @@ struct Vector {
 
   static Int dot2(Int sum, Int weights, Int x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(weights, x)); }
 
+  static Int low_nibbles(Int a) { return _mm256_and_si256(a, all(int32_t{0x0f0f0f0f})); }
+  static Int high_nibbles(Int a) { return low_nibbles(_mm256_srli_epi32(a, 4)); }
+
   static Float to_float(Int a) { return _mm256_cvtepi32_ps(a); }
   static Int to_int(Float a) { return _mm256_cvtps_epi32(a); }
   static void to_bytes(Int a, int8_t* to) {

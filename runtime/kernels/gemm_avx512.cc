@@ -57,6 +57,9 @@ struct Vector {
     return sum;
   }
 
+  static Int low_nibbles(Int a) { return _mm512_and_si512(a, all(int32_t{0x0f0f0f0f})); }
+  static Int high_nibbles(Int a) { return low_nibbles(_mm512_srli_epi32(a, 4)); }
+
   static Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
   static Int to_int(Float a) { return _mm512_cvtps_epi32(a); }
   static void to_bytes(Int a, int8_t* to) {

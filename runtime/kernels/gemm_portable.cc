@@ -72,6 +72,9 @@ struct Vector {
     return sum + (weights << 16 >> 16) * (x << 16 >> 16) + (weights >> 16) * (x >> 16);
   }
 
+  static Int low_nibbles(Int a) { return a & 0x0f0f0f0f; }
+  static Int high_nibbles(Int a) { return a >> 4 & 0x0f0f0f0f; }
+
   static Float to_float(Int a) { return __builtin_convertvector(a, Float); }
   static Int to_int(Float a) {
     Int result;

@@ -4,7 +4,8 @@
 // Vector has: width and rows (ints), Float and Int (vectors of that width), Mask; zero, all(float), all(int32), load,
 // store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone), add,
 // add_int, sub, mul, div, keep(value, mask), max and min (the second if either is not a number), fma(a, b, c) = a * b + c,
-// dot4(sum, unsigned weights, signed x), dot2 (the same of two signed 16-bit integers each), to_float, to_int (half to
+// dot4(sum, unsigned weights, signed x), dot2 (the same of two signed 16-bit integers each), low_nibbles and high_nibbles
+// (the lower and upper halves of all bytes, as bytes), to_float, to_int (half to
 // even), abs_bits, max_int, sum, sum_int, max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16,
 // widen_bfloat16.
 #include <cmath>
@@ -177,7 +178,63 @@ void integer_tile_of(const Tile& tile) {
   }
 }
 
-// float_tile_of and integer_tile_of for a number of rows that is known only now.
+// Two steps lie in the halves of the same bytes. The integers of a group are summed, then scaled and added.
+template <int rows>
+void int4_tile_of(const Tile& tile) {
+  for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
+    Float totals[rows][2];
+    for (int r = 0; r < rows; ++r) totals[r][0] = totals[r][1] = Vector::zero();
+    fetch_residual(tile, first, rows);
+    const int8_t* x = static_cast<const int8_t*>(tile.x);
+    const uint8_t* weights = static_cast<const uint8_t*>(tile.panel) + 4 * first;
+    const float* scale = tile.scale + first;
+    const int32_t* offset = tile.row_offset;
+    const char* ahead = tile.ahead;
+    for (int64_t group = 0; group < tile.steps / (GROUP / 4); ++group) {
+      Int sums[rows][2];
+#pragma GCC unroll 16
+      for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::all(offset[r]);
+      for (int pair = 0; pair < GROUP / 8; ++pair) {
+        const Int left = Vector::load4(weights), right = Vector::load4(weights + 4 * WIDTH);
+        const Int steps[2][2] = {{Vector::low_nibbles(left), Vector::low_nibbles(right)},
+                                 {Vector::high_nibbles(left), Vector::high_nibbles(right)}};
+#pragma GCC unroll 2
+        for (int step = 0; step < 2; ++step) {
+#pragma GCC unroll 16
+          for (int r = 0; r < rows; ++r) {
+            int32_t four;
+            std::memcpy(&four, x + 4 * r, 4);
+            const Int value = Vector::all(four);
+            sums[r][0] = Vector::dot4(sums[r][0], steps[step][0], value);
+            sums[r][1] = Vector::dot4(sums[r][1], steps[step][1], value);
+          }
+          x += 4 * rows;
+        }
+        weights += 4 * PANEL;
+        if (2 * WIDTH == PANEL || first == 0) fetch<rows>(ahead);
+        ahead += 2 * tile.ahead_step;
+      }
+      const Float scales[2] = {Vector::load(scale), Vector::load(scale + WIDTH)};
+#pragma GCC unroll 16
+      for (int r = 0; r < rows; ++r) {
+        for (int h = 0; h < 2; ++h) {
+          totals[r][h] = Vector::fma(Vector::to_float(sums[r][h]), scales[h], totals[r][h]);
+        }
+      }
+      scale += PANEL;
+      offset += rows;
+    }
+    finish(tile, first, [&, row_scale = tile.row_scale](const auto& end) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (int r = 0; r < rows; ++r) {
+        const Float scale_of_row = Vector::all(row_scale[r]);
+        for (int h = 0; h < 2; ++h) end.row(r, h, Vector::mul(totals[r][h], scale_of_row));
+      }
+    });
+  }
+}
+
+// The tiles above for a number of rows that is known only now.
 template <typename Weights, int most = Vector::rows>
 void float_tile(const Tile& tile, int rows) {
   if constexpr (most > 1) {
@@ -192,6 +249,14 @@ void integer_tile(const Tile& tile, int rows) {
     if (rows < most) return integer_tile<Numbers, most - 1>(tile, rows);
   }
   integer_tile_of<Numbers, most>(tile);
+}
+
+template <int most = Vector::rows>
+void int4_tile(const Tile& tile, int rows) {
+  if constexpr (most > 1) {
+    if (rows < most) return int4_tile<most - 1>(tile, rows);
+  }
+  int4_tile_of<most>(tile);
 }
 
 typedef float Four __attribute__((vector_size(16), aligned(4)));
@@ -270,6 +335,22 @@ void pack_int8(const float* x, int rows, int64_t depth, int8_t* packed, float* r
       sum = Vector::add_int(sum, pack_bytes(values, divisor, groups, packed + k * rows + 4 * r, 4 * rows));
     }
     row_offset[r] = static_cast<int32_t>(0u - 128u * static_cast<uint32_t>(Vector::sum_int(sum)));
+  }
+}
+
+void pack_int4(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset) {
+  for (int r = 0; r < rows; ++r) {
+    const float* row = x + r * depth;
+    row_scale[r] = largest(row, depth) / 127;
+    const Float divisor = Vector::all(row_scale[r] == 0 ? INFINITY : row_scale[r]);
+    for (int64_t begin = 0; begin < depth; begin += GROUP) {
+      Int sum = Vector::all(int32_t{0});
+      for (int64_t k = begin; k < begin + GROUP; k += WIDTH) {
+        const Float values = k < depth ? Vector::load_some(row + k, lanes(depth, k)) : Vector::zero();
+        sum = Vector::add_int(sum, pack_bytes(values, divisor, WIDTH / 4, packed + k * rows + 4 * r, 4 * rows));
+      }
+      row_offset[begin / GROUP * rows + r] = -8 * Vector::sum_int(sum);
+    }
   }
 }
 
@@ -486,9 +567,10 @@ float dot(const float* a, const float* b, int64_t count) {
 
 constexpr Routines ROUTINES = {
     Vector::rows,        float_tile<Single>,  float_tile<Half>, float_tile<Brain>,
-    integer_tile<Bytes>, integer_tile<Words>, pack_float,       pack_int8,
-    pack_int16,          widen_float16,       widen_bfloat16,   activate,
-    layer_norm,          rms_norm,            dot,
+    integer_tile<Bytes>, int4_tile,           integer_tile<Words>, pack_float,
+    pack_int8,           pack_int4,           pack_int16,          widen_float16,
+    widen_bfloat16,      activate,            layer_norm,          rms_norm,
+    dot,
 };
 
 }  // namespace

@@ -6,7 +6,8 @@ namespace {
 Element element_of(Precision precision) {
   switch (precision) {
     case Precision::float32: return FLOAT;
-    case Precision::int8: return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
+    case Precision::int8:
+    case Precision::int4: return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
     case Precision::int16: return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16;
     default: return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16;
   }
@@ -19,13 +20,21 @@ Precision precision_of(const std::string& name) {
   if (name == "float16") return Precision::float16;
   if (name == "bfloat16") return Precision::bfloat16;
   if (name == "int8") return Precision::int8;
-  fail("the precision '" + name + "' is none of float32, float16, bfloat16, int8");
+  if (name == "int4") return Precision::int4;
+  fail("the precision '" + name + "' is none of float32, float16, bfloat16, int8, int4");
+}
+
+bool has_scale(Precision precision) { return precision == Precision::int8 || precision == Precision::int4; }
+
+int64_t scale_count(Precision precision, int64_t outputs, int64_t depth) {
+  return precision == Precision::int4 ? times(times(ceil_div(outputs, PANEL), PANEL), ceil_div(depth, GROUP)) : outputs;
 }
 
 int64_t panel_bytes(Precision precision, int64_t depth) {
   switch (precision) {
     case Precision::float32: return depth * PANEL * 4;
     case Precision::int8: return ceil_div(depth, 4) * PANEL * 4;
+    case Precision::int4: return ceil_div(depth, GROUP) * PANEL * GROUP / 2;
     case Precision::int16: return ceil_div(depth, 2) * PANEL * 4;
     default: return depth * PANEL * 2;
   }
@@ -37,6 +46,7 @@ const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int6
   const int64_t panels = ceil_div(outputs, PANEL);
   Shape shape{panels, depth, PANEL};
   if (precision == Precision::int8) shape = {panels, ceil_div(depth, 4), PANEL, 4};
+  if (precision == Precision::int4) shape = {panels, ceil_div(depth, GROUP), GROUP / 8, PANEL, 4};
   if (precision == Precision::int16) shape = {panels, ceil_div(depth, 2), PANEL, 2};
   require(info.GetElementType() == element_of(precision), "the weight's element type does not fit its precision");
   require(info.GetShape() == shape, "the weight's panels do not fit the depth of x and the outputs");

@@ -6,11 +6,16 @@
 
 namespace xformc {
 
-enum class Precision { float32, float16, bfloat16, int8, int16 };
+enum class Precision { float32, float16, bfloat16, int8, int4, int16 };
 
 // The precision of that name; an exception if there is none. int16 has none: it is not a precision of a product, but
 // what one is screened in.
 Precision precision_of(const std::string& name);
+
+// Whether a scale comes with such weights, and so many numbers of it with the panels of `outputs` of them: one for each
+// output, or in int4 for each column and each GROUP of its inputs.
+bool has_scale(Precision precision);
+int64_t scale_count(Precision precision, int64_t outputs, int64_t depth);
 
 // The bytes of a panel of weights that take `depth` numbers each.
 int64_t panel_bytes(Precision precision, int64_t depth);

@@ -15,12 +15,13 @@ PackedRows::PackedRows(const Routines& routines, Precision precision, int64_t ro
     : routines_(routines), precision_(precision), rows_(rows), depth_(depth), blocks_(ceil_div(rows, routines.rows)),
       panel_bytes_(xformc::panel_bytes(precision, depth)) {
   static thread_local Buffer values, scales, offsets;
-  const int64_t together = precision == Precision::int8 ? 4 : precision == Precision::int16 ? 2 : 1;
-  steps_ = ceil_div(depth, together);
+  const int64_t together = has_scale(precision) ? 4 : precision == Precision::int16 ? 2 : 1;
+  groups_ = precision == Precision::int4 ? ceil_div(depth, GROUP) : 1;
+  steps_ = precision == Precision::int4 ? groups_ * GROUP / 4 : ceil_div(depth, together);
   step_bytes_ = 4;
   values_ = values.at_least<char>(bytes());
   scales_ = scales.at_least<float>(rows);
-  offsets_ = offsets.at_least<int32_t>(rows);
+  offsets_ = offsets.at_least<int32_t>(rows * groups_);
 }
 
 PackedRows::PackedRows(const Routines& routines, Precision precision, const float* x, int64_t rows, int64_t depth)
@@ -45,6 +46,9 @@ void PackedRows::pack(const float* x, int64_t block) const {
   if (precision_ == Precision::int8) {
     routines_.pack_int8(x + begin * depth_, count, depth_, reinterpret_cast<int8_t*>(to), scales_ + begin,
                         offsets_ + begin);
+  } else if (precision_ == Precision::int4) {
+    routines_.pack_int4(x + begin * depth_, count, depth_, reinterpret_cast<int8_t*>(to), scales_ + begin,
+                        offsets_ + begin * groups_);
   } else if (precision_ == Precision::int16) {
     routines_.pack_int16(x + begin * depth_, count, depth_, reinterpret_cast<int16_t*>(to), scales_ + begin);
     std::fill_n(offsets_ + begin, count, 0);
@@ -62,7 +66,7 @@ void PackedRows::multiply(const Weight& weight, int64_t panel, int64_t from, int
   tile.steps = steps_;
   tile.columns = static_cast<int>(std::min<int64_t>(PANEL, weight.outputs - panel * PANEL));
   if (weight.bias != nullptr) tile.bias = weight.bias + panel * PANEL;
-  if (weight.scale != nullptr) tile.scale = weight.scale + panel * PANEL;
+  if (weight.scale != nullptr) tile.scale = weight.scale + panel * PANEL * groups_;
   tile.y = result.y;
   tile.stride = result.stride;
   tile.residual = result.residual;
@@ -87,6 +91,7 @@ PackedRows::TileRoutine PackedRows::tile_routine() const {
     case Precision::float16: return routines_.float16_tile;
     case Precision::bfloat16: return routines_.bfloat16_tile;
     case Precision::int8: return routines_.int8_tile;
+    case Precision::int4: return routines_.int4_tile;
     default: return routines_.int16_tile;
   }
 }
@@ -106,7 +111,7 @@ void PackedRows::multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine
                                Activation activation) const {
   tile.x = values_ + begin * steps_ * step_bytes_;
   tile.row_scale = scales_ + begin;
-  tile.row_offset = offsets_ + begin;
+  tile.row_offset = offsets_ + begin * groups_;
   tile.relu = activation == Activation::relu;
   if (tile.relu || activation == Activation::none) {
     routine(tile, count);

@@ -35,7 +35,7 @@ class Buffer {
 struct Weight {
   int64_t outputs = 0;
   const char* panels = nullptr;
-  const float* scale = nullptr;  // integers only: [outputs]
+  const float* scale = nullptr;  // integers only: see scale_count
   const float* bias = nullptr;   // [outputs] or null
 };
 
@@ -81,6 +81,7 @@ class PackedRows {
   Precision precision_;
   int64_t rows_, depth_, blocks_;
   int64_t steps_, step_bytes_;  // of a packed row: how many elements, and the bytes of each
+  int64_t groups_;              // of each row, with a scale of its own: 1 but for int4
   int64_t panel_bytes_;
   char* values_;
   float* scales_;

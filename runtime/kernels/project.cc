@@ -79,14 +79,14 @@ struct Project {
   // One call: the rows and the parts with their memory.
   struct Call {
     Call(const Project& kernel_, Ort::KernelContext& context_)
-        : kernel(kernel_), context(context_), parts(kernel_.parts_), int8(kernel_.precision_ == Precision::int8) {
+        : kernel(kernel_), context(context_), parts(kernel_.parts_), scaled(has_scale(kernel_.precision_)) {
       const Ort::ConstValue input = context.GetInput(0);
       Shape shape = shape_of(input);
       require(static_cast<int64_t>(shape.size()) >= kernel.depth_, "Project: x has fewer axes than depth says");
       const size_t leading = shape.size() - kernel.depth_;
       depth = product(shape, leading, shape.size());
       require(depth >= 1, "Project: x has no depth");
-      require(!int8 || depth <= MOST_DEPTH, "Project: int8 takes at most 65,536 numbers a row");
+      require(!scaled || depth <= MOST_DEPTH, "Project: integers take at most 65,536 numbers a row");
       shape.resize(leading);
       rows = product(shape, 0, leading);
       x = input.GetTensorData<float>();
@@ -102,14 +102,15 @@ struct Project {
 
     void bind_parts(const Shape& leading) {
       size_t next = FIRST_PART;
-      require(context.GetInputCount() == FIRST_PART + parts.size() * (1 + int8 + kernel.bias_),
+      require(context.GetInputCount() == FIRST_PART + parts.size() * (1 + scaled + kernel.bias_),
               "Project: the number of inputs does not fit parts, precision and bias");
       require(context.GetOutputCount() == parts.size(), "Project: there must be one output for each part");
       for (size_t i = 0; i < parts.size(); ++i) {
         Part& part = parts[i];
         part.panels = bind_weight(context.GetInput(next++), kernel.precision_, part.outputs, depth);
-        if (int8) part.scale = floats(next++, part.outputs, "Project: scale needs one number for each output");
-        require(!int8 || part.scale != nullptr, "Project: int8 needs a scale for each part");
+        const int64_t scales = scale_count(kernel.precision_, part.outputs, depth);
+        if (scaled) part.scale = floats(next++, scales, "Project: scale needs one number for each output");
+        require(!scaled || part.scale != nullptr, "Project: integers need a scale for each part");
         if (kernel.bias_) part.bias = floats(next++, part.outputs, "Project: bias needs one number for each output");
         require(!kernel.bias_ || part.bias != nullptr, "Project: a bias is missing");
         Shape shape = leading;
@@ -132,7 +133,7 @@ struct Project {
       if (bytes * std::max(rows, SHARE_ROWS) < FEW_BYTES) {
         project_rows(0, rows);
       } else if (rows >= threads * SHARE_ROWS * (panels * PANEL * depth > MANY_WEIGHTS ? 2 : 1)) {
-        const int64_t cached = CACHED_BYTES / (depth * (int8 ? 1 : sizeof(float)));
+        const int64_t cached = CACHED_BYTES / (depth * (scaled ? 1 : sizeof(float)));
         const int64_t most = std::clamp(cached, SHARE_ROWS, MOST_SHARE_ROWS);
         const int64_t shares = threads * ceil_div(rows, threads * most);
         parallel(context, shares, [&](size_t i) { project_rows(rows * i / shares, rows * (i + 1) / shares); });
@@ -199,7 +200,7 @@ struct Project {
     const Project& kernel;
     Ort::KernelContext& context;
     std::vector<Part> parts;
-    const bool int8;
+    const bool scaled;
     const float *x, *residual, *gain, *offset;
     int64_t rows, depth;  // depth: K
     int64_t panels;       // of all parts

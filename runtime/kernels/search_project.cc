@@ -29,13 +29,14 @@ struct ProjectCandidates {
   }
 
   Weight bind(const Ort::KernelContext& context, int64_t depth) const {
-    require(precision != Precision::int8 || depth <= MOST_DEPTH, "int8 takes at most 65,536 numbers a row");
+    require(!has_scale(precision) || depth <= MOST_DEPTH, "integers take at most 65,536 numbers a row");
     Weight weight;
     weight.outputs = vocabulary;
     weight.panels = bind_weight(context.GetInput(3), precision, vocabulary, depth);
-    weight.scale = optional_input<float>(context, 4, vocabulary, "scale needs one number for each token");
+    const int64_t scales = scale_count(precision, vocabulary, depth);
+    weight.scale = optional_input<float>(context, 4, scales, "scale needs one number for each token");
     weight.bias = optional_input<float>(context, 5, vocabulary, "bias needs one number for each token");
-    require((precision == Precision::int8) == (weight.scale != nullptr), "a scale comes with int8");
+    require(has_scale(precision) == (weight.scale != nullptr), "a scale comes with integers");
     return weight;
   }
 

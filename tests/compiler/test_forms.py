@@ -31,11 +31,7 @@ SIZES = (5, 9, 7)
 NEW, WIDTH = 5, 63
 ASKED = {
     **{f"{precision} rows": (precision, Initializers.rows) for precision in PRECISIONS},
-    **{
-        f"{precision} panels": (precision, Initializers.packed)
-        for precision in PRECISIONS
-        if precision not in ("int4", "float8")
-    },
+    **{f"{precision} panels": (precision, Initializers.packed) for precision in PRECISIONS if precision != "float8"},
     "int4 blocks": ("int4", Initializers.blocks),
 }
 EXACT = {"float32": 0.0, "float16": 2**-11, "bfloat16": 2**-8}

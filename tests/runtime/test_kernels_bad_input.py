@@ -57,7 +57,7 @@ def test_project(changed: dict[str, Any], message: str) -> None:
 
 def test_embed_needs_a_scale_where_it_is_left_out() -> None:
     table = np.full((1, 2, 32, 4), 128, np.uint8)
-    with pytest.raises(Exception, match="int8 needs a scale"):
+    with pytest.raises(Exception, match="integers need a scale"):
         run_node("Embed", [ids(2), table, None], [FLOAT], precision="int8", width=6, factor=1.0)
 
 

@@ -15,7 +15,8 @@ from tests.runtime.kernel_session import Array, kernel_session, node, run_node
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 PANEL = 32
-PRECISIONS = ["float32", "float16", "bfloat16", "int8"]
+PRECISIONS = ["float32", "float16", "bfloat16", "int8", "int4"]
+INTEGERS = ("int8", "int4")
 ACTIVATIONS = ["none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 
 
@@ -46,6 +47,8 @@ def store(weight: F32, precision: str) -> Weight:
         q = np.rint(weight / scale[:, None]).clip(-127, 127)
         panels = in_panels((q + 128).astype(np.uint8), 128, 4)
         return Weight([panels, scale], q * scale.astype(np.float64)[:, None])
+    if precision == "int4":
+        return store_int4(weight)
     if precision == "float32":
         return Weight([in_panels(weight, 0, 1)[..., 0]], weight.astype(np.float64))
     if precision == "float16":
@@ -57,8 +60,26 @@ def store(weight: F32, precision: str) -> Weight:
     return Weight([in_panels(upper, 0, 1)[..., 0]], value.astype(np.float64))
 
 
+def store_int4(weight: F32) -> Weight:
+    """A scale for each 32 inputs of an output; two inputs a byte, four apart."""
+    outputs, depth = weight.shape
+    panels, groups = -(-outputs // PANEL), -(-depth // 32)
+    padded = np.zeros((panels * PANEL, groups * 32), np.float32)
+    padded[:outputs, :depth] = weight
+    blocks = padded.reshape(panels, PANEL, groups, 32)
+    scale = (np.abs(blocks).max(-1) / 7).astype(np.float32)
+    q = np.rint(np.divide(blocks, scale[..., None], out=np.zeros_like(blocks), where=scale[..., None] > 0))
+    stored = np.zeros((panels, groups, 4, PANEL, 4), np.uint8)
+    for place in range(32):
+        pair, half, byte = place // 8, place // 4 % 2, place % 4
+        number = (q[..., place] + 8).astype(np.uint8).transpose(0, 2, 1)
+        stored[:, :, pair, :, byte] |= number << (4 * half)
+    value = (q * scale[..., None].astype(np.float64)).reshape(panels * PANEL, -1)[:outputs, :depth]
+    return Weight([stored, np.ascontiguousarray(scale.transpose(0, 2, 1))], value)
+
+
 def rounded_rows(x: F32) -> F64:
-    """x as int8 takes it: whole multiples of a scale for each row."""
+    """x as integers take it: whole multiples of a scale for each row."""
     scale = (np.abs(x).max(axis=1, keepdims=True) / np.float32(127)).astype(np.float32)
     q = np.rint(np.divide(x, scale, out=np.zeros_like(x), where=scale > 0))
     return q * scale.astype(np.float64)
@@ -122,7 +143,7 @@ def make(case: Case) -> Problem:
     if residual is not None:
         inputs[1] = residual.reshape(*leading, *case.parts[0])
     expected: list[F64] = []
-    used = rounded_rows(x) if case.precision == "int8" else x.astype(np.float64)
+    used = rounded_rows(x) if case.precision in INTEGERS else x.astype(np.float64)
     for part, size in zip(case.parts, sizes, strict=True):
         weight = store(normal(size, case.depth) / np.float32(math.sqrt(case.depth)), case.precision)
         bias = normal(size) if case.bias else None

@@ -12,7 +12,7 @@ from xformc.compiler.backends.forms import panels
 from xformc.compiler.graph.precision import Precision
 
 RESULTS = {"totals": np.float32, "tokens": np.int64, "parents": np.int64}
-PRECISIONS: list[Precision] = ["float32", "float16", "bfloat16", "int8"]
+PRECISIONS: list[Precision] = ["float32", "float16", "bfloat16", "int8", "int4"]
 
 
 pytestmark = pytest.mark.usefixtures("isa")
@@ -113,7 +113,7 @@ def test_a_batch_may_be_empty() -> None:
         ({"scores": np.zeros(6, np.float32)}, "scores do not fit"),
         ({"width": np.array([0])}, "the beam's width must be at least 1"),
         ({"width": np.array([21])}, "the vocabulary is smaller than twice the beam's width"),
-        ({"scale": np.zeros(40, np.float32)}, "a scale comes with int8"),
+        ({"scale": np.zeros(40, np.float32)}, "a scale comes with integers"),
         ({"bias": np.zeros(39, np.float32)}, "bias needs one number for each token"),
     ],
 )
