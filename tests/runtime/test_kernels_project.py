@@ -302,8 +302,9 @@ def test_int8_sums_are_exact() -> None:
     assert project(problem)[0].tolist() == [[127.0 * 127 * 65536, -127.0 * 127 * 65536]] * 3
 
 
-def test_int8_rows_of_zeros_give_zeros() -> None:
-    problem = make(Case(5, 12, ((3,),), "int8"))
+@pytest.mark.parametrize("precision", INTEGERS)
+def test_rows_of_zeros_give_zeros(precision: str) -> None:
+    problem = make(Case(5, 12, ((3,),), precision))
     cast(Array, problem.inputs[0])[2] = 0
     result = project(problem)[0]
     assert (result[2] == 0).all() and (result[3] != 0).all()
@@ -379,6 +380,18 @@ def test_project_refuses_what_does_not_fit() -> None:
         inputs = list(problem.inputs)
         inputs[index] = np.ones((3, 39), np.float32)
         refused(replace(problem, inputs=inputs), message)
+
+
+def test_int4_takes_a_scale_for_each_group() -> None:
+    problem = make(Case(3, 40, ((35,),), "int4"))
+    scale = cast(Array, problem.inputs[5])
+    assert scale.shape == (2, 2, PANEL)
+    for wrong in (scale[:1], scale[:, :1]):
+        inputs = [*problem.inputs[:5], np.ascontiguousarray(wrong)]
+        refused(replace(problem, inputs=inputs), "scale needs one number for each output")
+        arguments: list[Array | None] = [np.zeros(2, np.int64), problem.inputs[4], inputs[5]]
+        with pytest.raises(Exception, match="Embed: scale does not have one number for each row"):
+            run_node("Embed", arguments, [np.float32], precision="int4", width=40, factor=1.0)
 
 
 def test_an_unknown_kind_of_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
