@@ -5,9 +5,8 @@
 // store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone), add,
 // add_int, sub, mul, div, keep(value, mask), max and min (the second if either is not a number), fma(a, b, c) = a * b + c,
 // dot4(sum, unsigned weights, signed x), dot2 (the same of two signed 16-bit integers each), low_nibbles and high_nibbles
-// (the lower and upper halves of all bytes, as bytes), to_float, to_int (half to
-// even), abs_bits, max_int, sum, sum_int, max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16,
-// widen_bfloat16.
+// (the lower and upper halves of all bytes, as bytes), to_float, to_int (half to even), abs_bits, max_int, sum, sum_int,
+// max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16, widen_bfloat16.
 #include <cmath>
 #include <cstring>
 
