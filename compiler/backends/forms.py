@@ -41,9 +41,6 @@ SCALE, INPUT_SCALE = ".scale", ".input_scale"
 SCREEN = ".screen"
 """What is put there for what only screens; with something more behind it for its scale and its margins."""
 
-FORMS = ("", PANELS, FLOAT16_PANELS, INT4_PANELS, BLOCKS)
-"""The names of a parameter's numbers, of which a model holds one."""
-
 
 @dataclass(frozen=True)
 class Form:
@@ -125,9 +122,8 @@ def panels(path: str, matrix: Callable[[], Matrix], new: int, width: int, precis
     if precision == "int4":
         made = cache(lambda: rounding.nibble_panels(*rounding.round_blocks(matrix())))
         blocks = -(-width // rounding.BLOCK)
-        shape = (count, blocks, rounding.BLOCK // (2 * rounding.QUAD), rounding.PANEL, rounding.QUAD)
         return {
-            path + INT4_PANELS: Form(TensorProto.UINT8, shape, lambda: made()[0]),
+            path + INT4_PANELS: Form(TensorProto.UINT8, (count, blocks, *rounding.NIBBLES), lambda: made()[0]),
             path + SCALE: Form(TensorProto.FLOAT, (count, blocks, rounding.PANEL), lambda: made()[1]),
         }
     if precision == "int8":
@@ -256,8 +252,7 @@ def _read_byte_panels(array: NDArray[Any], scale: _Scale, count: int) -> NDArray
 
 
 def _read_nibble_panels(dtype: int, array: NDArray[Any], scale: _Scale, count: int) -> NDArray[Any] | None:
-    inner = (rounding.BLOCK // (2 * rounding.QUAD), rounding.PANEL, rounding.QUAD)
-    if dtype != TensorProto.UINT8 or array.ndim != 5 or array.shape[2:] != inner or scale is None:
+    if dtype != TensorProto.UINT8 or array.ndim != 5 or array.shape[2:] != rounding.NIBBLES or scale is None:
         return None
     if scale.shape != (*array.shape[:2], rounding.PANEL) or 0 in scale.shape:
         return None
@@ -275,7 +270,8 @@ _READERS = {
     INT4_PANELS: _read_nibble_panels,
     BLOCKS: _read_blocks,
 }
-"""How each of FORMS is read."""
+FORMS = tuple(_READERS)
+"""The names of a parameter's numbers, of which a model holds one."""
 
 
 def _block_scale(matrix: Callable[[], Matrix], new: int, width: int) -> Form:

@@ -21,6 +21,9 @@ QUAD = 4
 BLOCK = 32
 """Neighbours of a row that share one scale in int4."""
 
+NIBBLES = (BLOCK // (2 * QUAD), PANEL, QUAD)
+"""The shape of the bytes that 32 rows have for one block of int4: each byte has two numbers of one row."""
+
 ZERO = {8: 128, 4: 8}
 """What stands for 0 in unsigned integers of so many bits."""
 
@@ -137,9 +140,9 @@ def nibble_panels(rounded: NDArray[np.int8], scale: Floats) -> tuple[NDArray[np.
     new, blocks, _ = rounded.shape
     count = -(-new // PANEL)
     outside = ((0, count * PANEL - new), (0, 0))
-    eights = np.pad(rounded, (*outside, (0, 0))).reshape(-1, blocks, BLOCK // (2 * QUAD), 2, QUAD)
+    eights = np.pad(rounded, (*outside, (0, 0))).reshape(-1, blocks, NIBBLES[0], 2, QUAD)
     bytes_ = pair(np.ascontiguousarray(np.swapaxes(eights, -1, -2)))[..., 0]
-    stored = bytes_.reshape(count, PANEL, blocks, BLOCK // (2 * QUAD), QUAD).transpose(0, 2, 3, 1, 4)
+    stored = bytes_.reshape(count, PANEL, blocks, NIBBLES[0], QUAD).transpose(0, 2, 3, 1, 4)
     scales = np.pad(scale, outside).reshape(count, PANEL, blocks).transpose(0, 2, 1)
     return np.ascontiguousarray(stored), np.ascontiguousarray(scales)
 

@@ -47,13 +47,14 @@ def product_stages(subject: Subject) -> Iterator[Stage]:
 
     Where ONNX Runtime computes int4, it rounds as its own code says: against the farthest that this may be off.
     """
-    found, own = list(_products(subject)), subject.target == "native"
-    for precision in ("int8", "float8", *(["int4"] if own else [])):
+    found = list(_products(subject))
+    defined = ("int8", "float8", "int4") if subject.target == "native" else ("int8", "float8")
+    for precision in defined:
         eights = [difference(item.found, item.rounded) for item in found if item.precision == precision]
         if eights:
             what = f"{len(eights)} products with {precision} and their definition"
             yield Stage(precision, what, max(eights), BOUND)
-    int4 = [_part(item, item.exact) for item in found if item.precision == "int4" and not own]
+    int4 = [_part(item, item.exact) for item in found if item.precision == "int4" and "int4" not in defined]
     if int4:
         what = f"{len(int4)} products with int4, as a part of how far 8-bit steps may move them"
         yield Stage("int4", what, max(int4), 1.0)

@@ -233,29 +233,32 @@ void int4_tile_of(const Tile& tile) {
   }
 }
 
-// The tiles above for a number of rows that is known only now.
-template <typename Weights, int most = Vector::rows>
+template <int number>
+struct Count {
+  static constexpr int value = number;
+};
+
+// Calls work(Count<rows>) for a number of rows that is known only now.
+template <int most = Vector::rows, typename Work>
+INLINE void with_count(int rows, const Work& work) {
+  if constexpr (most > 1) {
+    if (rows < most) return with_count<most - 1>(rows, work);
+  }
+  work(Count<most>());
+}
+
+template <typename Weights>
 void float_tile(const Tile& tile, int rows) {
-  if constexpr (most > 1) {
-    if (rows < most) return float_tile<Weights, most - 1>(tile, rows);
-  }
-  float_tile_of<Weights, most>(tile);
+  with_count(rows, [&](auto count) { float_tile_of<Weights, decltype(count)::value>(tile); });
 }
 
-template <typename Numbers, int most = Vector::rows>
+template <typename Numbers>
 void integer_tile(const Tile& tile, int rows) {
-  if constexpr (most > 1) {
-    if (rows < most) return integer_tile<Numbers, most - 1>(tile, rows);
-  }
-  integer_tile_of<Numbers, most>(tile);
+  with_count(rows, [&](auto count) { integer_tile_of<Numbers, decltype(count)::value>(tile); });
 }
 
-template <int most = Vector::rows>
 void int4_tile(const Tile& tile, int rows) {
-  if constexpr (most > 1) {
-    if (rows < most) return int4_tile<most - 1>(tile, rows);
-  }
-  int4_tile_of<most>(tile);
+  with_count(rows, [&](auto count) { int4_tile_of<decltype(count)::value>(tile); });
 }
 
 typedef float Four __attribute__((vector_size(16), aligned(4)));
@@ -317,22 +320,34 @@ INLINE Int pack_bytes(Float values, Float divisor, int groups, int8_t* packed, i
   return rounded;
 }
 
+// pack_bytes for the numbers begin .. end - 1 of a row, a multiple of four of them, with zeros from `depth` on. The sums.
+INLINE Int pack_range(const float* row, int64_t depth, int64_t begin, int64_t end, Float divisor, int8_t* packed,
+                      int rows) {
+  const int64_t whole = end < depth ? end : depth;
+  Int sum = Vector::all(int32_t{0});
+  int64_t k = begin;
+  for (; k + WIDTH <= whole; k += WIDTH) {
+    sum = Vector::add_int(sum, pack_bytes(Vector::load(row + k), divisor, WIDTH / 4, packed + k * rows, 4 * rows));
+  }
+  for (; k < end; k += WIDTH) {
+    const Float values = k < depth ? Vector::load_some(row + k, lanes(depth, k)) : Vector::zero();
+    const int groups = static_cast<int>(end - k < WIDTH ? end - k : WIDTH) / 4;
+    sum = Vector::add_int(sum, pack_bytes(values, divisor, groups, packed + k * rows, 4 * rows));
+  }
+  return sum;
+}
+
+// Sets the scale with which the largest number of a row becomes 127; what to divide by then.
+INLINE Float byte_divisor(const float* row, int64_t depth, float& scale) {
+  scale = largest(row, depth) / 127;
+  return Vector::all(scale == 0 ? INFINITY : scale);
+}
+
 void pack_int8(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset) {
   for (int r = 0; r < rows; ++r) {
     const float* row = x + r * depth;
-    row_scale[r] = largest(row, depth) / 127;
-    const Float divisor = Vector::all(row_scale[r] == 0 ? INFINITY : row_scale[r]);
-    Int sum = Vector::all(int32_t{0});
-    int64_t k = 0;
-    for (; k + WIDTH <= depth; k += WIDTH) {
-      const Float values = Vector::load(row + k);
-      sum = Vector::add_int(sum, pack_bytes(values, divisor, WIDTH / 4, packed + k * rows + 4 * r, 4 * rows));
-    }
-    if (k < depth) {
-      const Float values = Vector::load_some(row + k, lanes(depth, k));
-      const int groups = static_cast<int>((depth - k + 3) / 4);
-      sum = Vector::add_int(sum, pack_bytes(values, divisor, groups, packed + k * rows + 4 * r, 4 * rows));
-    }
+    const Float divisor = byte_divisor(row, depth, row_scale[r]);
+    const Int sum = pack_range(row, depth, 0, (depth + 3) / 4 * 4, divisor, packed + 4 * r, rows);
     row_offset[r] = static_cast<int32_t>(0u - 128u * static_cast<uint32_t>(Vector::sum_int(sum)));
   }
 }
@@ -340,14 +355,9 @@ void pack_int8(const float* x, int rows, int64_t depth, int8_t* packed, float* r
 void pack_int4(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset) {
   for (int r = 0; r < rows; ++r) {
     const float* row = x + r * depth;
-    row_scale[r] = largest(row, depth) / 127;
-    const Float divisor = Vector::all(row_scale[r] == 0 ? INFINITY : row_scale[r]);
+    const Float divisor = byte_divisor(row, depth, row_scale[r]);
     for (int64_t begin = 0; begin < depth; begin += GROUP) {
-      Int sum = Vector::all(int32_t{0});
-      for (int64_t k = begin; k < begin + GROUP; k += WIDTH) {
-        const Float values = k < depth ? Vector::load_some(row + k, lanes(depth, k)) : Vector::zero();
-        sum = Vector::add_int(sum, pack_bytes(values, divisor, WIDTH / 4, packed + k * rows + 4 * r, 4 * rows));
-      }
+      const Int sum = pack_range(row, depth, begin, begin + GROUP, divisor, packed + 4 * r, rows);
       row_offset[begin / GROUP * rows + r] = -8 * Vector::sum_int(sum);
     }
   }
@@ -565,10 +575,10 @@ float dot(const float* a, const float* b, int64_t count) {
 }
 
 constexpr Routines ROUTINES = {
-    Vector::rows,        float_tile<Single>,  float_tile<Half>, float_tile<Brain>,
-    integer_tile<Bytes>, int4_tile,           integer_tile<Words>, pack_float,
-    pack_int8,           pack_int4,           pack_int16,          widen_float16,
-    widen_bfloat16,      activate,            layer_norm,          rms_norm,
+    Vector::rows,        float_tile<Single>, float_tile<Half>,    float_tile<Brain>,
+    integer_tile<Bytes>, int4_tile,          integer_tile<Words>, pack_float,
+    pack_int8,           pack_int4,          pack_int16,          widen_float16,
+    widen_bfloat16,      activate,           layer_norm,          rms_norm,
     dot,
 };
 
