@@ -82,7 +82,7 @@ bench-gpu:  ## on a GPU, in under 9 minutes: decoding and training beside others
 	$(ON_GPU) -m benchmarks.gpu
 
 docs: setup  ## write docs/reference.md, the README's picture, and the JSON schema of specs to build/schema.json
-	$(BIN)/python -m xformc.compiler.report.reference docs/reference.md
+	$(BIN)/python -m xformc.compiler.explain.reference docs/reference.md
 	$(XFORMC) draw transformer_base --out docs/images/transformer_base.svg
 	mkdir -p build
 	$(XFORMC) schema > build/schema.json

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.initializers import Initializers, save_model
-from xformc.compiler.backends.models import stepwise_model
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.onnx.initializers import Initializers, save_model
+from xformc.compiler.backends.onnx.models import stepwise_model
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import derive_step

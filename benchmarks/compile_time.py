@@ -16,18 +16,18 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import TypeVar
 
-from xformc.compiler.backends.initializers import Initializers
-from xformc.compiler.backends.models import engine_model
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.onnx.initializers import Initializers
+from xformc.compiler.backends.onnx.models import engine_model
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.explain.cost.spec_cost import report
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import derive_step, with_beam
-from xformc.compiler.report.cost import report
 from xformc.compiler.spec import Spec, load_spec
-from xformc.runtime.manifest import SearchOptions
+from xformc.format.manifest import SearchOptions
 
 T = TypeVar("T")
 OPTIONS = SearchOptions(4, 1, 0.6, 1.0, 50)

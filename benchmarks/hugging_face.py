@@ -19,12 +19,12 @@ import torch
 
 from benchmarks.decode.sinusoids import sinusoids
 from xformc.compiler.spec import Spec
+from xformc.format.manifest import SearchOptions
+from xformc.format.tokens import BEGIN, END, PAD
 from xformc.runtime import Engine
-from xformc.runtime.manifest import SearchOptions
 from xformc.runtime.rows import pad
 from xformc.runtime.search import length_limit
 from xformc.runtime.texts import MAX_TOKENS, encode_line
-from xformc.tokens import BEGIN, END, PAD
 
 EPSILON = 1e-6
 """Of our layer norms; Marian's have 1e-5, which no field of its configuration changes."""

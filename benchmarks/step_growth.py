@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from matplotlib.figure import Figure
 
-from xformc.compiler.report.measure import lengths_up_to, measure_step
+from xformc.compiler.explain.cost.measured import lengths_up_to, measure_step
 from xformc.compiler.spec import Spec, load_spec
 
 SIZES = "{layers: 6, d_model: 256, d_ff: 1024, heads: 4, vocabulary: 1000, max_positions: %d%s}"

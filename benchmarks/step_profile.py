@@ -18,8 +18,8 @@ import onnxruntime
 
 from benchmarks.decode.cases import MODELS
 from benchmarks.decode.engines import fresh_weights, make_spec, write_engine
+from xformc.format.names import MODEL
 from xformc.runtime.library import find_library
-from xformc.runtime.manifest import MODEL_NAME
 
 SOURCE_TOKENS = 25
 ROUNDS = 3
@@ -58,7 +58,7 @@ def profile(target: Any, batch: int, arguments: argparse.Namespace) -> tuple[int
         options.enable_profiling, options.profile_file_prefix = True, str(folder / "profile")
         if target == "native":
             options.register_custom_ops_library(str(find_library().path))
-        path = str(folder / "engine" / MODEL_NAME)
+        path = str(folder / "engine" / MODEL)
         session: Any = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         feeds = {
             "source": np.random.default_rng(0).integers(4, spec.inputs["source"].vocabulary, (batch, SOURCE_TOKENS)),

@@ -29,10 +29,10 @@ from benchmarks.decode.engines import limited, write_peer
 from benchmarks.decode.speed import SETTINGS
 from xformc.compiler import compile_spec
 from xformc.compiler.spec import Spec, load_spec
-from xformc.compiler.weights import load_weights
+from xformc.compiler.weight_files import load_weights
 from xformc.runtime import Engine, SearchArguments, load
 from xformc.runtime.lines import read_text_file
-from xformc.trainer.metrics import make_bleu, translation_measures
+from xformc.trainer.scores.metrics import make_bleu, translation_measures
 
 TRIED_LINES = 100
 PEER_BATCH_TOKENS = (512, 2048, 8192)

@@ -19,17 +19,17 @@ import torch
 from torch import nn
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.passes.loss import with_loss
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.passes.with_loss import with_loss
 from xformc.compiler.spec import load_spec
-from xformc.trainer.batches import Batch, make_batch, plan_batches
-from xformc.trainer.data import encode_corpus, find_corpus, read_corpus
-from xformc.trainer.device import choose_device, choose_precision
-from xformc.trainer.form import form_of
+from xformc.trainer.data.batches import Batch, make_batch, plan_batches
+from xformc.trainer.data.data_form import form_of
+from xformc.trainer.data.dataset import encode_corpus, find_corpus, read_corpus
+from xformc.trainer.data.text_examples import train_on
+from xformc.trainer.data.vocabulary import PAD
+from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import take_step
 from xformc.trainer.run import Identity
-from xformc.trainer.text import train_on
-from xformc.trainer.tokenizer import PAD
 from xformc.trainer.train import make_optimizer, make_recipe
 
 SPEC = Path(__file__).parent.parent / "specs" / "multi30k.yaml"

@@ -14,24 +14,26 @@ import onnx
 from google.protobuf.message import EncodeError
 
 from xformc import __version__
-from xformc.compiler.backends.initializers import MODEL, save_models
-from xformc.compiler.backends.plans import PlanOptions, write_plans
-from xformc.compiler.backends.profiles import derive_profile, parse_profile
-from xformc.compiler.backends.tensorrt import open_builder
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.calibrate import RULE, Example, calibrate, calibrated_weights
-from xformc.compiler.certify import CERTIFICATE, SPEC, Certificate, Stage, certify, engine_parameters
+from xformc.compiler.backends.onnx.initializers import save_models
+from xformc.compiler.backends.tensorrt.builder import open_builder
+from xformc.compiler.backends.tensorrt.profiles import derive_profile, parse_profile
+from xformc.compiler.backends.tensorrt.write_plans import PlanOptions, write_plans
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.certify import Certificate, Stage, certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
-from xformc.compiler.graph.precision import Precision
-from xformc.compiler.ops.precision import linear_weights
+from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import Compiled, compile_engine, emit_engine
+from xformc.compiler.quantize.calibrate import RULE, Example, calibrate, calibrated_weights
 from xformc.compiler.spec import Spec, SpecError
 from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
 from xformc.files import atomic_directory
+from xformc.format.manifest import FORMAT, Calibration, manifest_checksum
+from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
+from xformc.format.precision import Precision
+from xformc.format.targets import TRAITS, Target
+from xformc.format.tokens import BEGIN, END, PAD, UNKNOWN
 from xformc.runtime.library import library_for
-from xformc.runtime.manifest import FORMAT, MANIFEST_NAME, Calibration, Target, manifest_checksum
-from xformc.tokens import BEGIN, END, PAD, UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     stage of the certificate misses its bound.
     """
     eights = _products_to_calibrate(spec, rounding.precision, target, examples=bool(rounding.examples))
-    if target == "native":
+    if TRAITS[target].kernels:
         library_for(str(out))
     progress("compile")
     compiled = compile_engine(spec, target)
@@ -189,7 +191,7 @@ def _compare(
         folder = Path(name)
         _write_model(original, folder, {})
         for path in engine.iterdir():
-            if path.name != MANIFEST_NAME and not (folder / path.name).exists():
+            if path.name != MANIFEST and not (folder / path.name).exists():
                 shutil.copyfile(path, folder / path.name)
         _seal(folder, None, {**manifest, "precision": "float32"})
         return judge(folder, engine)
@@ -199,10 +201,10 @@ def _seal(folder: Path, certificate: Certificate | None, manifest: Mapping[str, 
     """Write the certificate, and the manifest with the hashes of all files."""
     if certificate is not None:
         certificate.write(folder / CERTIFICATE)
-    (folder / MANIFEST_NAME).unlink(missing_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
     content = {**manifest, "files": {path.name: _record(path) for path in sorted(folder.iterdir())}}
     content["checksum"] = manifest_checksum(content)
-    (folder / MANIFEST_NAME).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _name_labels(compiled: Compiled, labels: Sequence[str] | None) -> list[str] | None:

@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass
 import onnx
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.initializers import MODEL, Initializers
-from xformc.compiler.backends.models import engine_model, fixed_models, label_model, sampling_model
+from xformc.compiler.backends.onnx.initializers import Initializers
+from xformc.compiler.backends.onnx.models import engine_model, fixed_models, label_model, sampling_model
 from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.kernels import lower_decoder
+from xformc.compiler.passes.lower import lower_decoder
 from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 from xformc.compiler.search.fixed import FixedSearch
 from xformc.compiler.search.fixed_beam import FixedBeamSearch
@@ -21,7 +21,9 @@ from xformc.compiler.search.fixed_sample import FixedSampling
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
-from xformc.runtime.manifest import FIXED_TARGETS, Input, SampleOptions, SearchOptions, Target
+from xformc.format.manifest import Input, SampleOptions, SearchOptions
+from xformc.format.names import MODEL
+from xformc.format.targets import TRAITS, Target
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Compiled:
 
 def compile_engine(spec: Spec, target: Target = "portable") -> Compiled:
     """Run the passes for engines of this target. Raises: SpecError, or RuleError at what cannot be decoded stepwise."""
-    graph, time = inference(compile_spec(spec, arranged=target != "native")), TASKS[spec.task].time
+    graph, time = inference(compile_spec(spec, arranged=not TRAITS[target].kernels)), TASKS[spec.task].time
     inputs = {
         name: Input(
             item.kind,
@@ -95,13 +97,13 @@ def compile_engine(spec: Spec, target: Target = "portable") -> Compiled:
         )
         for name, item in spec.inputs.items()
     }
-    decoder = None if time is None else derive_step(graph, time, fixed=target in FIXED_TARGETS)
+    decoder = None if time is None else derive_step(graph, time, fixed=TRAITS[target].fixed)
     return Compiled(spec, graph, inputs, decoder)
 
 
 def emit_engine(compiled: Compiled, weights: Initializers, target: Target) -> dict[str, onnx.ModelProto]:
     """The models of an engine by the names of their files, without their weights."""
-    if compiled.steps is not None and target in FIXED_TARGETS:
+    if compiled.steps is not None and TRAITS[target].fixed:
         return fixed_models(_fixed_search(compiled), weights, target=target)
     return {MODEL: _MODELS[compiled.task](compiled, weights, target)}
 

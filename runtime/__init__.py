@@ -7,10 +7,10 @@ engine = load("demo/engine")
 print(best.text, best.score)
 """
 
+from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
+from xformc.format.reader import read_manifest
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import Continuation
-from xformc.runtime.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.runtime.options import SearchArguments
 from xformc.runtime.predict import Prediction
 from xformc.runtime.sampling import SampleArguments

@@ -9,7 +9,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from xformc.errors import UserError
-from xformc.runtime.manifest import Input
+from xformc.format.manifest import Input
 from xformc.runtime.rows import Array, Row
 
 MOST_BYTES = 1 << 37

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.manifest import Manifest, check_files
+from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.devices.device import DeviceName
-from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import (
     Continuation,
     Prompt,
@@ -22,7 +23,6 @@ from xformc.runtime.generate import (
     encode_prompt,
 )
 from xformc.runtime.job import Job, as_it_is
-from xformc.runtime.manifest import Manifest, check_files
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction, encode_example, positions_needed, predict_rows
 from xformc.runtime.rows import Row

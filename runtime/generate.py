@@ -7,16 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.manifest import SampleOptions
-from xformc.runtime.session import Interface, Session
+from xformc.format.manifest import SampleOptions
+from xformc.format.tokens import END, PAD
+from xformc.runtime.session import Session
 from xformc.runtime.texts import MAX_TOKENS, encode_line
 from xformc.runtime.tokenizer import Tokenizer
-from xformc.tokens import END, PAD
-
-SAMPLING = Interface(
-    ("prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"), ("tokens", "lengths", "scores")
-)
-"""The model of a language model's engine."""
 
 MAX_SEED = 2**62
 

@@ -9,10 +9,10 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from xformc.format.manifest import check_files
+from xformc.format.reader import read_manifest
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.formats import read_manifest
-from xformc.runtime.manifest import check_files
 from xformc.runtime.stream import Batching
 from xformc.runtime.workload import Workload
 

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from xformc.errors import UserError
-from xformc.runtime.manifest import MAX_FACTOR, MAX_OFFSET, MAX_PENALTY, Manifest, SearchOptions
+from xformc.format.manifest import MAX_FACTOR, MAX_OFFSET, MAX_PENALTY, Manifest, SearchOptions
 
 
 class SearchArguments(TypedDict, total=False):

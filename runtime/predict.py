@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.manifest import Manifest
+from xformc.format.manifest import Manifest
 from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.session import Session
 from xformc.runtime.texts import encode_line

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.runtime.manifest import Input
+from xformc.format.manifest import Input
 
 Array = NDArray[Any]
 Row = Mapping[str, Array]
@@ -42,14 +42,6 @@ def pad(rows: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
     for index, row in enumerate(rows):
         array[index, : len(row)] = row
     return array
-
-
-def model_inputs(inputs: Mapping[str, Input]) -> tuple[str, ...]:
-    """The names of the model's inputs: those of the spec, in order, and the mask after each of vectors."""
-    names: list[str] = []
-    for name, item in inputs.items():
-        names += [name, f"{name}_mask"] if item.kind == "vectors" else [name]
-    return tuple(names)
 
 
 _PADDED: dict[str, tuple[Any, int]] = {"tokens": (np.int64, 1), "vectors": (np.float32, 1), "edges": (np.bool_, 2)}

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from xformc.runtime.manifest import SampleOptions
+from xformc.format.manifest import SampleOptions
 from xformc.runtime.options import checked_integer, checked_number
 
 MAX_NEW_TOKENS, MAX_TEMPERATURE, MAX_TOP_K = 100_000, 100.0, 10**6

@@ -7,15 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.manifest import SearchOptions
-from xformc.runtime.session import Interface, Session
-from xformc.tokens import END
-
-SEARCH = Interface(
-    ("source", "beam_width", "n_best", "length_penalty", "max_length_factor", "max_length_offset"),
-    ("tokens", "lengths", "scores"),
-)
-"""The model of a translation engine."""
+from xformc.format.manifest import SearchOptions
+from xformc.format.tokens import END
+from xformc.runtime.session import Session
 
 
 @dataclass(frozen=True)

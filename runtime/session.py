@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -13,22 +12,14 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.targets import TRAITS, Target
 from xformc.runtime.library import library_for
-from xformc.runtime.manifest import Target
 
 MAX_THREADS = 1024
 _FATAL_ONLY = 4
 
 Arrays = Mapping[str, NDArray[Any]]
 """Arrays by the name of the input or output that they are."""
-
-
-@dataclass(frozen=True)
-class Interface:
-    """The names of a model's inputs, those with defaults included, and of its outputs."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
 
 
 class Executor(Protocol):
@@ -126,7 +117,7 @@ def open_model(
     options.log_severity_level = _FATAL_ONLY
     options.enable_mem_pattern = False  # a step's shapes come once; planning memory for each costs more than it saves
     options.add_session_config_entry("session.disable_quant_qdq", "1")  # what a model restores, it multiplies so
-    if target == "native":
+    if TRAITS[target].kernels:
         options.register_custom_ops_library(str(library_for(str(path)).path))
     for axis, size in (sizes or {}).items():
         options.add_free_dimension_override_by_name(axis, size)

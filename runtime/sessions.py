@@ -5,15 +5,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from xformc.errors import UserError
+from xformc.format.interfaces import interface
+from xformc.format.manifest import Input
+from xformc.format.plans import Plan
+from xformc.format.targets import TRAITS, Target
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.devices.driven import DrivenSearch
-from xformc.runtime.devices.fixed import form_of
+from xformc.runtime.devices.fixed_shapes import form_of
 from xformc.runtime.devices.gpu import ON_THE_PROCESSOR, require_onnx_cuda, require_tensorrt
 from xformc.runtime.devices.onnx import PROCESSOR, OnnxDevice, cuda_providers
 from xformc.runtime.devices.tensorrt import PlanModel, TensorRTDevice
-from xformc.runtime.interfaces import interface
-from xformc.runtime.manifest import FIXED_TARGETS, Input, Target
-from xformc.runtime.plans import Plan
 from xformc.runtime.session import Executor, Session
 from xformc.runtime.whole import whole_session
 
@@ -38,7 +39,7 @@ def open_session(
 
     Raises: UserError if it cannot be run there, or if a file is not what it should be.
     """
-    face, fixed, place = interface(task, inputs), target in FIXED_TARGETS, str(directory)
+    face, fixed, place = interface(task, inputs), TRAITS[target].fixed, str(directory)
     name: DeviceName = device or ("cuda" if fixed else "cpu")
     if name == "cuda" and not fixed:
         hint = "build it with --target cuda or --target tensorrt for a GPU"
@@ -48,7 +49,7 @@ def open_session(
     def shared(executor: Executor) -> Session:
         return Session(lambda _: executor, face.outputs, place, workers)
 
-    if name == "cuda" and target == "tensorrt":
+    if name == "cuda" and TRAITS[target].plans:
         if not plans:
             raise UserError("this engine has no plans for TensorRT", place=place, hint=f"{_PLANS}, {ON_THE_PROCESSOR}")
         tensorrt, profile = require_tensorrt(plans, place), next(iter(plans.values())).profile

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from xformc.errors import UserError
-from xformc.runtime.manifest import TOKENIZER_BYTES, Manifest, Tokens
+from xformc.format.manifest import TOKENIZER_BYTES, Manifest, Tokens
 
 
 @dataclass(frozen=True)

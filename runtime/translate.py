@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xformc.runtime.manifest import SearchOptions
+from xformc.format.manifest import SearchOptions
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult, length_limit, search
 from xformc.runtime.session import Session

@@ -8,9 +8,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.devices.fixed import Form
-from xformc.runtime.manifest import MODEL_NAME, Target
-from xformc.runtime.session import REBUILD, Arrays, Interface, Session, open_model, thread_count
+from xformc.format.interfaces import Interface
+from xformc.format.names import MODEL
+from xformc.format.targets import Target
+from xformc.runtime.devices.fixed_shapes import Form
+from xformc.runtime.session import REBUILD, Arrays, Session, open_model, thread_count
 
 
 class WholeModel:
@@ -30,7 +32,7 @@ class WholeModel:
         target: Target = "portable",
         providers: Sequence[Any] = ("CPUExecutionProvider",),
     ) -> None:
-        path = directory / MODEL_NAME
+        path = directory / MODEL
         self._place, self._interface = str(path), interface
         count = max(1, thread_count(threads) - workers + 1)
         self._session = open_model(path, count, target, providers=providers)
@@ -58,7 +60,7 @@ class WholeSearch:
 
     def __init__(self, directory: Path, form: Form) -> None:
         """`form` is how the engine's task is put into the model's inputs."""
-        self._form, self._session = form, open_model(directory / MODEL_NAME)
+        self._form, self._session = form, open_model(directory / MODEL)
         self._inputs = [value.name for value in self._session.get_inputs()]
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
@@ -82,4 +84,4 @@ def whole_session(
     Raises: UserError if ONNX Runtime refuses the model, or if it has another interface.
     """
     make = partial(WholeModel, directory, interface, threads=threads, target=target, providers=providers)
-    return Session(make, interface.outputs, str(directory / MODEL_NAME), workers)
+    return Session(make, interface.outputs, str(directory / MODEL), workers)

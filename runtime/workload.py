@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from xformc.errors import UserError
+from xformc.format.manifest import Input
+from xformc.format.tokens import END
 from xformc.runtime.engine import Engine
 from xformc.runtime.generate import Prompt, continuation_needs, sample
 from xformc.runtime.job import Job, as_it_is
-from xformc.runtime.manifest import Input
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import positions_needed, predict_rows
 from xformc.runtime.rows import Row, pad, row_lengths
@@ -19,7 +20,6 @@ from xformc.runtime.search import search
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching
 from xformc.runtime.translate import tokens_needed
-from xformc.tokens import END
 
 COUNT = 1000
 """How many random examples there are."""

@@ -1,8 +1,8 @@
 """Examples to calibrate a spec with: those of its certificate, each alone."""
 
-from xformc.compiler.calibrate import Example
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.quantize.calibrate import Example
 from xformc.compiler.spec import Spec
 from xformc.runtime.rows import stack
 

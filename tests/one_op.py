@@ -8,13 +8,14 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from xformc.compiler.backends.initializers import Initializers, save_model
-from xformc.compiler.backends.models import forward_model
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.onnx.initializers import Initializers, save_model
+from xformc.compiler.backends.onnx.models import forward_model
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, DType, Type
-from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Op
+from xformc.compiler.graph.builder import GraphBuilder
+from xformc.compiler.graph.graph import Graph, Initial, Op
 from xformc.compiler.graph.verify import verify
-from xformc.runtime.manifest import Target
+from xformc.format.targets import Target
 from xformc.runtime.session import open_model
 
 SAME = {"u": "t"}

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from tiny_engine import train_tokenizer
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
 from xformc.runtime import load
 

@@ -11,7 +11,7 @@ from tiny_engine import train_tokenizer
 from tests.task_specs import LANGUAGE_MODEL
 from xformc.commands import compare
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
 
 SPEC = "extends: transformer_base\nsizes: {layers: 1, d_model: 16, d_ff: 24, heads: 2, vocabulary: 80}\n"
@@ -128,7 +128,7 @@ def test_calibrate_takes_texts_like_those_of_training(xformc: CommandLine, run: 
 
 
 def test_fresh_weights_are_calibrated_with_the_words_of_the_texts(tmp_path: Path) -> None:
-    from xformc.trainer.calibration import calibration_examples
+    from xformc.trainer.data.calibration import calibration_examples
 
     path = tmp_path / "spec.yaml"
     path.write_text(SPEC)

@@ -11,7 +11,7 @@ from task_specs import SPECS
 from tiny_engine import train_tokenizer
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
 
 PAIRS = """\

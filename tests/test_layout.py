@@ -13,36 +13,32 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xformc"
-BASE = {"errors", "files", "tokens", "version"}
-GRAPHS = {"compiler.graph", "compiler.ops", "compiler.passes", "compiler.search"}
-COMPILER = (
-    GRAPHS
-    | {"compiler", "compiler.spec", "compiler.backends", "compiler.certify", "compiler.weights"}
-    | {"compiler.calibrate"}
-)
+BASE = {"errors", "files", "format", "version"}
+GRAPHS = {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.passes", "compiler.search"}
+COMPILER = GRAPHS | {"compiler", "compiler.spec", "compiler.backends", "compiler.certify", "compiler.weight_files"}
 
 MAY_USE = {
     "errors": set[str](),
     "files": set[str](),
-    "tokens": set[str](),
+    "format": set[str](),
     "compiler.graph": set[str](),
     "compiler.ops": {"compiler.graph"},
     "compiler.spec": {"compiler.graph", "compiler.ops", "specs"},
     "compiler": {"compiler.graph", "compiler.passes", "compiler.spec"},
-    "compiler.weights": {"compiler.graph"},
+    "compiler.weight_files": {"compiler.graph"},
     "compiler.passes": {"compiler.graph", "compiler.ops"},
     "compiler.search": {"compiler.graph", "compiler.ops", "compiler.passes"},
     "compiler.backends": GRAPHS | {"runtime"},
-    "compiler.calibrate": {"compiler.graph", "compiler.ops", "compiler.backends"},
+    "compiler.quantize": {"compiler.graph", "compiler.backends"},
     "compiler.certify": COMPILER | {"compiler.pipeline", "runtime"},
     "compiler.pipeline": COMPILER | {"runtime"},
-    "compiler.report": COMPILER | {"runtime"},
-    "compiler.triton": {"runtime"},
+    "compiler.explain": COMPILER | {"runtime"},
     "compiler.build": COMPILER | {"compiler.pipeline", "runtime"},
     "runtime": set[str](),
+    "triton": {"runtime"},
     "trainer": COMPILER | {"compiler.build", "runtime"},
     "commands": COMPILER
-    | {"compiler.build", "compiler.pipeline", "compiler.report", "compiler.triton", "runtime", "trainer", "specs"},
+    | {"compiler.build", "compiler.pipeline", "compiler.explain", "runtime", "triton", "trainer", "specs"},
     "cli": {"commands"},
     "__main__": {"cli"},
     "specs": set[str](),
@@ -62,7 +58,10 @@ def part_of(module: str) -> str:
 
 def modules() -> Iterator[tuple[str, Path]]:
     """Every module of the package by its name."""
-    for top in (PACKAGE, *(PACKAGE / name for name in ("compiler", "runtime", "trainer", "specs", "commands"))):
+    for top in (
+        PACKAGE,
+        *(PACKAGE / name for name in ("compiler", "runtime", "trainer", "specs", "commands", "format", "triton")),
+    ):
         for path in sorted(top.glob("*.py") if top == PACKAGE else top.rglob("*.py")):
             names = path.relative_to(PACKAGE).with_suffix("").parts
             yield ".".join(["xformc", *(name for name in names if name != "__init__")]), path
@@ -106,7 +105,7 @@ def test_runtime_names_no_package_but_its_own() -> None:
     found = {
         name.split(".")[0]
         for module, path in modules()
-        if part_of(module) in {"runtime", "errors", "files", "tokens"}
+        if part_of(module) in {"runtime", "errors", "files", "format"}
         for name in imports(path)
     }
     assert found - set(sys.stdlib_module_names) - {"xformc"} == BARE

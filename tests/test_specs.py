@@ -7,8 +7,8 @@ from small_specs import names, small
 
 from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.build import build_engine
-from xformc.compiler.passes import kernels
-from xformc.runtime.manifest import Target
+from xformc.compiler.passes import lower as kernels
+from xformc.format.targets import Target
 
 NAMES = names()
 

@@ -13,12 +13,12 @@ from test_cli_compile import SPEC
 from test_cli_predict import PAIRS, write_run
 from triton_server import Server
 
-from xformc.compiler.triton.repository import choose_backend
 from xformc.errors import UserError
+from xformc.format.plans import Plan
 from xformc.runtime import load, read_manifest
-from xformc.runtime.plans import Plan
 from xformc.runtime.rows import pad
 from xformc.runtime.search import check_source
+from xformc.triton.repository import choose_backend
 
 TEXTS = ["hello world", "two dogs play in the snow", "", "twenty-one"]
 

@@ -13,7 +13,7 @@ import onnx
 import sentencepiece
 from onnx import TensorProto, helper, numpy_helper
 
-from xformc.runtime.manifest import manifest_checksum
+from xformc.format.manifest import manifest_checksum
 
 SENTENCES = [
     "one two three", "twenty-one", "a man rides a red bicycle", "two dogs play in the snow", "hello world",

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from xformc.trainer.batches import Examples
+from xformc.trainer.data.batches import Examples
+from xformc.trainer.data.text_examples import pair_examples
 from xformc.trainer.loop import Recipe
-from xformc.trainer.text import pair_examples
 
 PIECES = 20
 

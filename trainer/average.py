@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from xformc.compiler.weights import Weights, check_shapes, read_weights
+from xformc.compiler.weight_files import Weights, check_shapes, read_weights
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.trainer.checkpoint import writing

@@ -17,9 +17,10 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 
 from xformc.errors import UserError
 from xformc.files import atomic_directory
+from xformc.format.names import WEIGHTS
 from xformc.trainer.tensors import write_tensors
 
-WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 KEPT_OPTIMIZERS = 2
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from xformc.trainer.batches import Batch, Examples, make_batch, plan_batches
 from xformc.trainer.checkpoint import State
+from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
 
 VALIDATION_SEED = 0
 

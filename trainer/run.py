@@ -8,11 +8,12 @@ from pathlib import Path
 
 from xformc.errors import UserError
 from xformc.files import atomic_directory
+from xformc.format.names import SPEC
 from xformc.trainer.checkpoint import remove_leavings, writing
-from xformc.trainer.labels import save_labels
-from xformc.trainer.tokenizer import Tokenizer, save_tokenizer
+from xformc.trainer.data.label_names import save_labels
+from xformc.trainer.data.vocabulary import Tokenizer, save_tokenizer
 
-IDENTITY, SPEC, METRICS, WEIGHTS = "run.json", "spec.yaml", "metrics.jsonl", "weights.safetensors"
+IDENTITY, METRICS = "run.json", "metrics.jsonl"
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ import torch
 from rich.console import Console
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.passes.loss import with_loss
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.passes.with_loss import with_loss
 from xformc.compiler.spec import Spec
+from xformc.format.names import WEIGHTS
 from xformc.trainer.average import average_checkpoints
 from xformc.trainer.checkpoint import (
     State,
@@ -21,17 +22,16 @@ from xformc.trainer.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from xformc.trainer.corpus import Texts
-from xformc.trainer.data import Corpus, EncodedCorpus, describe_corpus, encode_corpus, find_corpus, read_corpus
-from xformc.trainer.device import choose_device, choose_precision
-from xformc.trainer.evaluate import score_run
-from xformc.trainer.form import Form, form_of
+from xformc.trainer.data.data_form import Form, form_of
+from xformc.trainer.data.dataset import Corpus, EncodedCorpus, describe_corpus, encode_corpus, find_corpus, read_corpus
+from xformc.trainer.data.splits import CorpusFiles
+from xformc.trainer.data.text_examples import load_for, train_on
+from xformc.trainer.data.text_files import Texts
+from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import Recipe, fit, validation_loss
-from xformc.trainer.metrics import Measure
-from xformc.trainer.report import Report, check_finite
+from xformc.trainer.progress import Report, check_finite
 from xformc.trainer.run import (
     METRICS,
-    WEIGHTS,
     Identity,
     check_free,
     create_run,
@@ -41,8 +41,8 @@ from xformc.trainer.run import (
     reopen_run,
 )
 from xformc.trainer.schedule import learning_rate
-from xformc.trainer.splits import CorpusFiles
-from xformc.trainer.text import load_for, train_on
+from xformc.trainer.scores.metrics import Measure
+from xformc.trainer.scores.run_scores import score_run
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xformc.compiler.graph.precision import Precision
+from xformc.format.precision import Precision
 
 SOURCE_TOKENS = 25
 VOCABULARY = 32_000

@@ -8,14 +8,15 @@ import numpy as np
 
 from benchmarks.decode.cases import MODELS, VOCABULARY
 from benchmarks.decode.ctranslate2_model import export
-from xformc.compiler.backends.initializers import Initializers, save_model
-from xformc.compiler.backends.models import engine_model
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.graph.precision import Precision
+from xformc.compiler.backends.onnx.initializers import Initializers, save_model
+from xformc.compiler.backends.onnx.models import engine_model
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.passes.step import with_beam
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec, load_spec
-from xformc.runtime.manifest import SearchOptions, Target
+from xformc.format.manifest import SearchOptions
+from xformc.format.precision import Precision
+from xformc.format.targets import Target
 
 
 def make_spec(model: str, folder: Path, vocabulary: int = VOCABULARY) -> Spec:

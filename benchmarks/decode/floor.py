@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from xformc.compiler.backends import rounding
-from xformc.compiler.backends.initializers import MODEL
-from xformc.runtime.manifest import Target
+from xformc.compiler.quantize import rounding
+from xformc.format.names import MODEL
+from xformc.format.targets import Target
 from xformc.runtime.session import open_model
 
 FLOOR = "floor.onnx"

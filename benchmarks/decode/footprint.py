@@ -20,8 +20,9 @@ def engine(folder: str, target: Any, threads: int, beam: int, length: int, sourc
     """Load an engine's model and translate a batch of ids twice."""
     import numpy as np
 
-    from xformc.runtime.manifest import SearchOptions
-    from xformc.runtime.search import SEARCH, search
+    from xformc.format.interfaces import SEARCH
+    from xformc.format.manifest import SearchOptions
+    from xformc.runtime.search import search
     from xformc.runtime.whole import whole_session
 
     before, began = peak(), time.perf_counter()

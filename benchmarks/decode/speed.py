@@ -14,10 +14,12 @@ from benchmarks.decode.cases import SOURCE_TOKENS, VOCABULARY, Case
 from benchmarks.decode.child import Child
 from benchmarks.decode.engines import limited
 from benchmarks.decode.floor import FLOOR, Floor
-from xformc.runtime.manifest import SearchOptions, Target
-from xformc.runtime.search import SEARCH, search
+from xformc.format.interfaces import SEARCH
+from xformc.format.manifest import SearchOptions
+from xformc.format.targets import Target
+from xformc.format.tokens import END
+from xformc.runtime.search import search
 from xformc.runtime.whole import whole_session
-from xformc.tokens import END
 
 SETTINGS = {"default": {}, "AVX512": {"CT2_FORCE_CPU_ISA": "AVX512"}}
 """CTranslate2's settings: environment variables that it reads when it is loaded."""

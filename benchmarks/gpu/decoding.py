@@ -17,7 +17,7 @@ from benchmarks.gpu.players import CTranslate2, Engine, HuggingFace, Player, Set
 from benchmarks.gpu.report import Missing, OutOfTime, Report, time_limit
 from benchmarks.gpu.traffic import bytes_of_step
 from xformc.compiler.passes.step import with_beam
-from xformc.tokens import END
+from xformc.format.tokens import END
 
 LOADING, COMPILING = 60.0, 90.0
 TINY = "extends: transformer_base\nsizes: {vocabulary: %d, d_model: 16, d_ff: 24, heads: 2, layers: 2}\n"

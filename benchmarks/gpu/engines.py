@@ -6,14 +6,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from xformc.compiler.backends.initializers import Initializers, save_models
-from xformc.compiler.backends.plans import PlanOptions
+from xformc.compiler.backends.onnx.initializers import Initializers, save_models
+from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
 from xformc.compiler.build import plan_writer
-from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, emit_engine
+from xformc.format.plans import Plan
+from xformc.format.precision import Precision
+from xformc.format.targets import Target
 from xformc.runtime.devices.device import DeviceName
-from xformc.runtime.manifest import Target
-from xformc.runtime.plans import Plan
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
 

@@ -13,13 +13,13 @@ import torch
 
 from benchmarks.gpu.engines import write_engine
 from benchmarks.gpu.report import Missing
-from xformc.compiler.backends.plans import PlanOptions
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import Compiled, compile_engine
 from xformc.compiler.spec import Spec, load_spec
-from xformc.runtime.manifest import Target
+from xformc.format.targets import Target
+from xformc.format.tokens import BEGIN, END, PAD
 from xformc.runtime.search import search
-from xformc.tokens import BEGIN, END, PAD
 
 Numbers = Literal["float32", "float16", "bfloat16"]
 POSITIONS = 512

@@ -17,8 +17,8 @@ from xformc.compiler.graph.cost import total
 from xformc.compiler.graph.rules import cost_of
 from xformc.compiler.spec import Spec, load_spec
 from xformc.compiler.spec.load import SHIPPED
-from xformc.tokens import PAD
-from xformc.trainer.batches import Batch
+from xformc.format.tokens import PAD
+from xformc.trainer.data.batches import Batch
 
 TOKENS = 64
 """Of each sentence, on both sides; no sentence is padded."""

@@ -13,24 +13,23 @@ import torch
 from google.protobuf.message import DecodeError
 
 from xformc import __version__
-from xformc.compiler.backends.initializers import MODEL, read_input_scales, read_parameters, read_precisions
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.calibrate import calibrated_weights
+from xformc.compiler.backends.onnx.initializers import read_input_scales, read_parameters, read_precisions
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.certificate import Certificate, Stage
-from xformc.compiler.certify.rounded import agreement, product_stages
-from xformc.compiler.certify.rounded_results import result_stages
+from xformc.compiler.certify.product_stages import agreement, product_stages
+from xformc.compiler.certify.result_stages import result_stages
 from xformc.compiler.certify.stages import STAGES
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.graph.precision import Precision
-from xformc.compiler.ops.precision import linear_weights
+from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import Compiled, compile_engine
+from xformc.compiler.quantize.calibrate import calibrated_weights
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
-from xformc.runtime.formats import read_manifest
-from xformc.runtime.manifest import MANIFEST_NAME, Manifest, check_files
-
-SPEC, CERTIFICATE = "spec.yaml", "certificate.json"
+from xformc.format.manifest import Manifest, check_files
+from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
+from xformc.format.precision import Precision
+from xformc.format.reader import read_manifest
 
 
 def certify(subject: Subject, progress: Callable[[str], None], original: TorchModule | None = None) -> Certificate:
@@ -118,7 +117,7 @@ def _check_precisions(model: Path, precision: Mapping[str, Precision]) -> None:
     wrong = [name for name in precision if found.get(name) != precision[name]]
     if wrong:
         name, more = wrong[0], f", and {len(wrong) - 1} more are wrong" if len(wrong) > 1 else ""
-        message = f"{name} is {found.get(name)} in the model, and {precision[name]} by {MANIFEST_NAME} and {SPEC}"
+        message = f"{name} is {found.get(name)} in the model, and {precision[name]} by {MANIFEST} and {SPEC}"
         raise UserError(message + more, place=str(model), hint=_REBUILD)
 
 
@@ -133,7 +132,7 @@ def _input_scales(
     wanted = calibrated_weights(precision, linear_weights(graph), examples=calibrated)
     wrong = sorted(wanted.keys() ^ scales.keys())
     if wrong:
-        message = f"by {MANIFEST_NAME} and {SPEC} the calibration is of other weights: {', '.join(wrong[:8])}"
+        message = f"by {MANIFEST} and {SPEC} the calibration is of other weights: {', '.join(wrong[:8])}"
         raise UserError(message, place=str(model), hint=_REBUILD)
     return scales
 

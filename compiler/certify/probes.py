@@ -13,9 +13,9 @@ from xformc.compiler.ops.convolution import Convolution
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.pipeline import Compiled
 from xformc.compiler.spec.tasks import TASKS
-from xformc.runtime.manifest import Input
+from xformc.format.manifest import Input
+from xformc.format.tokens import BEGIN, END
 from xformc.runtime.rows import Row, stack
-from xformc.tokens import BEGIN, END
 
 LENGTHS = ((1, 4, 9, 17), (5, 2, 11, 7), (3, 12, 1, 6))
 """How many tokens or vectors the examples have, before the end token: of the first input, of the second, and so on."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xformc.compiler.certify.certificate import Stage
-from xformc.compiler.certify.sampling import Followed, follow
+from xformc.compiler.certify.reference_sampling import Followed, follow
 from xformc.compiler.certify.subject import Subject
+from xformc.format.manifest import SampleOptions
+from xformc.format.tokens import END
 from xformc.runtime.generate import Prompt, SampleResult, sample
-from xformc.runtime.manifest import SampleOptions
-from xformc.tokens import END
 
 SCORE_BOUND = 1e-4
 GREEDY = SampleOptions(temperature=0.0, top_k=0, top_p=1.0, max_new_tokens=8)

@@ -13,21 +13,23 @@ import onnx
 import torch
 from numpy.typing import NDArray
 
-from xformc.compiler.backends.initializers import MODEL, Initializers, save_model, save_models
-from xformc.compiler.backends.models import forward_model, stepwise_model
-from xformc.compiler.backends.rounded_linear import rounding_map
-from xformc.compiler.backends.torch import LinearMap, TorchModule
+from xformc.compiler.backends.onnx.initializers import Initializers, save_model, save_models
+from xformc.compiler.backends.onnx.models import forward_model, stepwise_model
+from xformc.compiler.backends.torch.module import LinearMap, TorchModule
 from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.graph.precision import Precision
 from xformc.compiler.pipeline import Compiled, emit_engine
+from xformc.compiler.quantize.rounded_linear import rounding_map
 from xformc.errors import UserError
-from xformc.runtime.devices.fixed import form_of
-from xformc.runtime.manifest import FIXED_TARGETS, SearchOptions, Target
+from xformc.format.manifest import SearchOptions
+from xformc.format.names import MODEL
+from xformc.format.precision import Precision
+from xformc.format.targets import TRAITS, Target
+from xformc.format.tokens import END
+from xformc.runtime.devices.fixed_shapes import form_of
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session, open_model
 from xformc.runtime.sessions import open_session
 from xformc.runtime.whole import WholeSearch
-from xformc.tokens import END
 
 Ids = NDArray[np.int64]
 Feeds = Mapping[str, NDArray[Any]]
@@ -94,7 +96,7 @@ class Subject:
 
         On a processor ONNX Runtime has no such products in bfloat16, and in float16 it adds up in float16, too.
         """
-        if self.target not in FIXED_TARGETS or not set(HALVES) & set(self.approximate.values()):
+        if not TRAITS[self.target].fixed or not set(HALVES) & set(self.approximate.values()):
             yield self
             return
         with self._written(emulated=True) as emulated:
@@ -117,7 +119,7 @@ class Subject:
     @cached_property
     def whole(self) -> Session | None:
         """The engine's search as one model, if the session drives it in parts."""
-        if self.compiled.steps is None or self.target not in FIXED_TARGETS:
+        if self.compiled.steps is None or not TRAITS[self.target].fixed:
             return None
         form = form_of(self.compiled.task, self.compiled.inputs)
         return Session(lambda _: WholeSearch(self.engine, form), form.results, str(self.engine / MODEL))

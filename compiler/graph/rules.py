@@ -6,8 +6,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import Cost
 from xformc.compiler.graph.graph import Graph, Node, Op, Value
-from xformc.compiler.graph.precision import Precision
 from xformc.errors import UserError
+from xformc.format.precision import Precision
 
 R = TypeVar("R", bound=Callable[..., object])
 

@@ -10,8 +10,8 @@ multiplied as they are; otherwise integers are restored as they are read, and on
 
 from collections.abc import Callable
 
-from xformc.compiler.graph.precision import Precision
 from xformc.compiler.graph.rules import OnnxEmitter
+from xformc.format.precision import Precision
 
 FLOAT, UINT8, INT8, FLOAT16, BFLOAT16, FLOAT8 = 1, 2, 3, 10, 16, 17
 """ONNX's numbers for these types."""

@@ -3,7 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from xformc.compiler.graph.graph import Graph, GraphBuilder, Node, Value, copy_node, pruned, rebuild
+from xformc.compiler.graph.builder import GraphBuilder, copy_node, rebuild
+from xformc.compiler.graph.graph import Graph, Node, Value, pruned
 from xformc.compiler.ops.attention import Attention
 from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import Add, Dropout, Scale

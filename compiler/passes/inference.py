@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from xformc.compiler.graph.graph import Graph, copy_node, rebuild
+from xformc.compiler.graph.builder import copy_node, rebuild
+from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.elementwise import Dropout
 from xformc.compiler.ops.recurrence import Recurrence
 

@@ -12,7 +12,7 @@ from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Turn
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.states import emit_positions, emit_states
-from xformc.tokens import BEGIN, PAD
+from xformc.format.tokens import BEGIN, PAD
 
 NEVER = float("-inf")
 FINISHED_SHARE = 8

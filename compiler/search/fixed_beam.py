@@ -8,7 +8,7 @@ from xformc.compiler.ops.keys import ROOM
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import NEVER, BeamSearch, Candidates, SearchInputs
 from xformc.compiler.search.fixed import PLACES, POSITION, FixedDecoder, Names, following, written
-from xformc.tokens import BEGIN, PAD
+from xformc.format.tokens import BEGIN, PAD
 
 _B, _W, _R = Axis("batch"), Axis("beam"), Axis(ROOM)
 _ROWS, _FLAGS = Type("int64", (_B,)), Type("bool", (_B,))

@@ -11,7 +11,7 @@ from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.keys import ROOM
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.fixed import PLACES, POSITION, FixedDecoder, Names, following, written
-from xformc.tokens import BEGIN, PAD
+from xformc.format.tokens import BEGIN, PAD
 
 _B, _R = Axis("batch"), Axis(ROOM)
 _ROWS, _FLAGS, _SUMS = Type("int64", (_B,)), Type("bool", (_B,)), Type("float32", (_B,))

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value, pruned
 from xformc.compiler.graph.rules import OnnxEmitter, Turn
-from xformc.compiler.ops.kernels import AttendCached
+from xformc.compiler.ops.native import AttendCached
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.kernels import emit_resident
+from xformc.compiler.search.kernel_beam import emit_resident
+from xformc.compiler.search.random_numbers import emit_stream, emit_uniform
 from xformc.compiler.search.states import emit_positions, emit_states
-from xformc.compiler.search.uniform import emit_stream, emit_uniform
-from xformc.tokens import BEGIN, PAD
+from xformc.format.tokens import BEGIN, PAD
 
 _B = Axis("batch")
 _ROWS, _SUMS, _FLAGS = Type("int64", (_B,)), Type("float32", (_B,)), Type("bool", (_B,))

@@ -105,7 +105,7 @@ _WANTED = {
 def _problem(tree: Tree, error: ErrorDetails) -> Problem:
     """The problem that pydantic reports, at its place in the tree."""
     kind, location = error["type"], error["loc"]
-    if location[-1] == "[key]":
+    if location[-1] == "[key]" and kind != "extra_forbidden":
         what, hint = _KEYS.get(str(location[0]), _KEYS[""])
         return Problem(_entry(tree, location[:-1]).key, f"'{location[-2]!s:.40}' is not {what}", hint)
     entry, last = _entry(tree, location), str(location[-1])

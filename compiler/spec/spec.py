@@ -7,8 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.graph.precision import WORDS, Precision
-from xformc.compiler.ops.precision import roundable
+from xformc.compiler.ops.roundable import roundable
 from xformc.compiler.spec.consistency import (
     WIDTH,
     learned_limits,
@@ -23,7 +22,6 @@ from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.model import Input, Model
-from xformc.compiler.spec.precision import DEFAULT, assign, idle_patterns
 from xformc.compiler.spec.problems import Span, raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
 from xformc.compiler.spec.schema import validate
@@ -31,6 +29,8 @@ from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.sizes import with_dependencies
 from xformc.compiler.spec.tasks import idle_settings
 from xformc.compiler.spec.tree import Entry, Plain, Tree, write_yaml
+from xformc.compiler.spec.weight_precision import DEFAULT, assign, idle_patterns
+from xformc.format.precision import WORDS, Precision
 
 
 @dataclass(frozen=True)

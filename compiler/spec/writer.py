@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Graph, GraphBuilder, Initial, Op, Parameter, Value
+from xformc.compiler.graph.builder import GraphBuilder
+from xformc.compiler.graph.graph import Graph, Initial, Op, Parameter, Value
 from xformc.compiler.graph.primitives import Keys
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.keys import AsKeys
@@ -14,7 +15,7 @@ from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_proble
 from xformc.compiler.spec.scope import Binder, Scope
 from xformc.compiler.spec.syntax import Call
 from xformc.compiler.spec.tree import Tree
-from xformc.tokens import PAD
+from xformc.format.tokens import PAD
 
 MAX_PARAMETERS = 10**11
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
-from xformc.runtime.plans import Profile
+from xformc.format.plans import Profile
 
 DeviceName = Literal["cpu", "cuda"]
 """The processor, or an NVIDIA GPU."""

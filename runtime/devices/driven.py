@@ -11,10 +11,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.names import GO_ON, NEXT
 from xformc.runtime.devices.device import Buffer, Call, Device, Model
-from xformc.runtime.devices.fixed import Form, joined, parts_of
+from xformc.runtime.devices.fixed_shapes import Form, joined, parts_of
 from xformc.runtime.devices.recent import Recent
-from xformc.runtime.manifest import GO_ON, NEXT
 from xformc.runtime.session import Arrays
 
 KEPT = 8

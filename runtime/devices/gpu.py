@@ -10,7 +10,8 @@ from typing import Any, cast
 import onnxruntime
 
 from xformc.errors import UserError
-from xformc.runtime.plans import INSTALL, Device, Plan, check_plan, find_device
+from xformc.format.plans import INSTALL, Plan
+from xformc.runtime.devices.driver import Device, check_plan, find_device
 
 CUDA = "CUDAExecutionProvider"
 ON_THE_PROCESSOR = 'or run it on the processor: --device cpu, in Python load(..., device="cpu")'

@@ -10,10 +10,10 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.names import GO_ON, NEXT, PREPARE, STEP
+from xformc.format.plans import Profile
 from xformc.runtime.devices.device import Buffer, DeviceName, Sizes
 from xformc.runtime.devices.gpu import CUDA
-from xformc.runtime.manifest import GO_ON, NEXT, PREPARE_NAME, STEP_NAME
-from xformc.runtime.plans import Profile
 from xformc.runtime.session import REBUILD, open_model
 
 GRAPHS_REFUSED = "cannot use the graph capture feature"
@@ -50,13 +50,13 @@ class OnnxDevice:
 
     def models(self, sizes: Sizes) -> tuple["OnnxModel", "OnnxModel"]:
         """See `Device`. Raises: UserError if the models do not fit each other."""
-        prepare, step = self._model(PREPARE_NAME, sizes, {}), self._step(sizes)
+        prepare, step = self._model(PREPARE, sizes, {}), self._step(sizes)
         made = {f"{name}{NEXT}" for name in prepare.outputs}
         strange = set(step.outputs) - made
         if strange != {GO_ON}:
             raise UserError(
                 f"the models of the search do not fit each other: {', '.join(sorted(strange ^ {GO_ON}))}",
-                place=str(self._directory / STEP_NAME),
+                place=str(self._directory / STEP),
                 hint=REBUILD,
             )
         return prepare, step
@@ -64,12 +64,12 @@ class OnnxDevice:
     def _step(self, sizes: Sizes) -> "OnnxModel":
         """The step with CUDA graphs, where there is a kernel on the GPU for each of its nodes."""
         try:
-            return self._model(STEP_NAME, sizes, CUDA_GRAPHS)
+            return self._model(STEP, sizes, CUDA_GRAPHS)
         except Exception as error:
             if GRAPHS_REFUSED not in str(error):
                 raise
             logging.getLogger(__name__).warning("%s: no CUDA graphs, so it is slower: %s", self._directory, error)
-            return self._model(STEP_NAME, sizes, {})
+            return self._model(STEP, sizes, {})
 
     def _model(self, name: str, sizes: Sizes, options: Mapping[str, str]) -> "OnnxModel":
         providers = PROCESSOR if self._name == "cpu" else cuda_providers(options)

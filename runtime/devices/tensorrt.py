@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.names import MODEL, PLAN, PREPARE, STEP
+from xformc.format.plans import Profile
 from xformc.runtime.devices.cuda import CudaBuffer, Stream
 from xformc.runtime.devices.device import INPUT_AXES, Buffer, Sizes
 from xformc.runtime.devices.driven import KEPT
-from xformc.runtime.devices.fixed import parts_of
+from xformc.runtime.devices.fixed_shapes import parts_of
 from xformc.runtime.devices.recent import Recent
-from xformc.runtime.manifest import MODEL_NAME, PREPARE_NAME, STEP_NAME
-from xformc.runtime.plans import PLAN, Profile
 from xformc.runtime.session import Arrays
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -33,7 +33,7 @@ class TensorRTDevice:
         Raises: UserError if it does not read them.
         """
         self.profile, self._tensorrt, self._stream = profile, tensorrt, Stream()
-        self._prepare, self._step = (load_plan(directory, name, tensorrt) for name in (PREPARE_NAME, STEP_NAME))
+        self._prepare, self._step = (load_plan(directory, name, tensorrt) for name in (PREPARE, STEP))
 
     def models(self, sizes: Sizes) -> tuple["TensorRTModel", "TensorRTModel"]:
         """See `Device`."""
@@ -110,7 +110,7 @@ class PlanModel:
     def __init__(self, directory: Path, tensorrt: Any, profile: Profile, outputs: Sequence[str]) -> None:
         """See `TensorRTDevice`; `outputs` are those of the engine's interface."""
         self._profile, self._tensorrt, self._outputs, self._stream = profile, tensorrt, outputs, Stream()
-        self._plan = load_plan(directory, MODEL_NAME, tensorrt)
+        self._plan = load_plan(directory, MODEL, tensorrt)
         self._forwards = Recent[tuple[tuple[str, tuple[int, ...]], ...], _Forward](KEPT)
         self._lock = threading.Lock()
 

@@ -13,7 +13,7 @@ from benchmarks.decode import cases, engines
 from benchmarks.decode.__main__ import main
 from benchmarks.decode.floor import FLOOR, Floor
 from tests.runtime.kernel_session import kernel_library
-from xformc.compiler.graph.precision import Precision
+from xformc.format.precision import Precision
 
 TINY = "extends: transformer_base\nsizes: {vocabulary: %d, d_model: 16, d_ff: 24, heads: 2, layers: 2}\n"
 

@@ -16,10 +16,10 @@ pytest.importorskip("ctranslate2")
 
 from benchmarks.hugging_face import batches, installed, marian
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import Spec, load_spec
-from xformc.runtime.manifest import SearchOptions
+from xformc.format.manifest import SearchOptions
 from xformc.runtime.search import length_limit
 
 SPEC = "extends: transformer_base\nsizes: {{layers: 2, d_model: 16, d_ff: 24, heads: 2, vocabulary: {size}}}\n"

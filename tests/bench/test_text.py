@@ -11,7 +11,7 @@ from tiny_engine import SENTENCES, train_tokenizer
 
 from benchmarks import invariance
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
 from xformc.runtime import Engine, load

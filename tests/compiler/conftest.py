@@ -9,13 +9,13 @@ import torch
 
 from tests.runtime.kernel_session import kernel_library
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec, load_spec
-from xformc.runtime.manifest import Target
+from xformc.format.targets import Target
 
 TINY = """\
 extends: transformer_base

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tests.calibration import probe_examples
 from tests.small_specs import small
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.calibrate import BINS, LARGEST, Histogram, calibrate, calibrated_weights, step_of
-from xformc.compiler.graph.precision import Precision
-from xformc.compiler.ops.precision import linear_weights
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.quantize.calibrate import BINS, LARGEST, Histogram, calibrate, calibrated_weights, step_of
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
+from xformc.format.precision import Precision
 
 EIGHTS: tuple[Precision, ...] = ("int8", "float8")
 

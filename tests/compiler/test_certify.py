@@ -10,13 +10,13 @@ import pytest
 
 from xformc.compiler.build import build_engine
 from xformc.compiler.certify import Certificate, Stage, verify_engine
-from xformc.compiler.certify.reference import log_probabilities, score, search
+from xformc.compiler.certify.reference_search import log_probabilities, score, search
 from xformc.compiler.graph import text
 from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
 from xformc.compiler.pipeline import print_stage
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
-from xformc.runtime.manifest import SearchOptions, manifest_checksum
+from xformc.format.manifest import SearchOptions, manifest_checksum
 from xformc.runtime.session import Session
 
 STAGES = ["forward", "step", "greedy", "beam", "batch"]

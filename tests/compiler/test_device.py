@@ -7,7 +7,7 @@ import torch
 from small_specs import names, small
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.pipeline import compile_engine
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from xformc.compiler.backends.dropout import dropout
+from xformc.compiler.backends.torch.dropout import dropout
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.3, 0.5, 0.9])

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from xformc.compiler.backends import forms, initializers, rounding
-from xformc.compiler.backends.initializers import (
-    DATA,
-    MODEL,
+from xformc.compiler.backends.onnx import initializers
+from xformc.compiler.backends.onnx.initializers import (
     OWN_DATA,
     Initializers,
     read_parameters,
@@ -24,7 +22,9 @@ from xformc.compiler.backends.initializers import (
 )
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Initial, Parameter, Value
-from xformc.compiler.graph.precision import Precision
+from xformc.compiler.quantize import forms, rounding
+from xformc.format.names import DATA, MODEL
+from xformc.format.precision import Precision
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 SIZES = (5, 9, 7)

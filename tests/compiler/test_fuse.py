@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.attention import Attention

@@ -9,10 +9,10 @@ from small_specs import small
 from xformc.compiler import compile_spec
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.kernels import AttendCached, Project
-from xformc.compiler.passes import kernels
+from xformc.compiler.ops.native import AttendCached, Project
+from xformc.compiler.passes import lower as kernels
 from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.kernels import lower_decoder, lower_graph, split_vocabulary
+from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
 from xformc.compiler.passes.step import Decoder, derive_step, with_beam
 
 LAYERS = 2

@@ -12,17 +12,19 @@ import pytest
 from tests.runtime.kernel_session import kernel_library
 from tests.small_specs import small
 from tests.task_specs import write_task
-from xformc.compiler.backends import initializers
-from xformc.compiler.backends.initializers import MODEL, _tensors
+from xformc.compiler.backends.onnx import initializers
+from xformc.compiler.backends.onnx.initializers import _tensors
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.certify import Stage, engine_parameters, verify_engine
-from xformc.compiler.graph.precision import Precision
 from xformc.compiler.ops import rounded
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
-from xformc.runtime.manifest import Precision as ManifestPrecision
-from xformc.runtime.manifest import Target, manifest_checksum
+from xformc.format.manifest import manifest_checksum
+from xformc.format.names import MODEL
+from xformc.format.precision import Precision
+from xformc.format.precision import Precision as ManifestPrecision
+from xformc.format.targets import Target
 
 SEARCH = ["forward", "step", "greedy", "beam", "batch"]
 ROUNDED = ["results", "alone"]

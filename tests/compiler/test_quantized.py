@@ -11,17 +11,19 @@ import pytest
 from tests.calibration import probe_examples
 from tests.small_specs import small
 from tests.task_specs import LANGUAGE_MODEL, write_task
-from xformc.compiler.backends import rounded_linear
-from xformc.compiler.backends.forms import INPUT_SCALE
-from xformc.compiler.backends.initializers import MODEL, _tensors, read_input_scales
+from xformc.compiler.backends.onnx.initializers import _tensors, read_input_scales
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.certify import Certificate, verify_engine
-from xformc.compiler.graph.precision import Precision
 from xformc.compiler.ops import rounded
+from xformc.compiler.quantize import rounded_linear
+from xformc.compiler.quantize.forms import INPUT_SCALE
 from xformc.compiler.spec import Spec, SpecError, load_spec
 from xformc.errors import UserError
-from xformc.runtime.formats import read_manifest
-from xformc.runtime.manifest import STEP_NAME, Calibration, Target, manifest_checksum
+from xformc.format.manifest import Calibration, manifest_checksum
+from xformc.format.names import MODEL, STEP
+from xformc.format.precision import Precision
+from xformc.format.reader import read_manifest
+from xformc.format.targets import Target
 
 EIGHTS: tuple[Precision, ...] = ("int8", "float8")
 SEARCH = ["forward", "step", "greedy", "beam", "batch", "whole"]
@@ -57,7 +59,7 @@ def test_products_are_certified_as_they_are_and_verify_repeats_it(
 @pytest.mark.parametrize("precision", EIGHTS)
 def test_each_product_takes_8_bits_on_both_sides(tiny_spec: Spec, tmp_path: Path, precision: Precision) -> None:
     build(tiny_spec, precision, tmp_path / "engine")
-    graph = onnx.load(tmp_path / "engine" / STEP_NAME).graph
+    graph = onnx.load(tmp_path / "engine" / STEP).graph
     kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
     made = {name: node for node in graph.node for name in node.output}
     products = [node for node in graph.node if node.op_type == "Gemm"]
@@ -77,7 +79,7 @@ def test_without_examples_int8_rounds_weights_alone(tiny_spec: Spec, tmp_path: P
     built = build(tiny_spec, "int8", tmp_path / "engine", examples=())
     assert [stage.name for stage in built.stages] == SEARCH
     assert read_manifest(tmp_path / "engine").calibration is None
-    assert not any(node.op_type == "QuantizeLinear" for node in onnx.load(tmp_path / "engine" / STEP_NAME).graph.node)
+    assert not any(node.op_type == "QuantizeLinear" for node in onnx.load(tmp_path / "engine" / STEP).graph.node)
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm_language_model", "seq2seq_attention", "bilstm_tagger", "vit"])

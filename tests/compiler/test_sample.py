@@ -14,17 +14,19 @@ from numpy.typing import NDArray
 from tests.runtime.kernel_session import kernel_library
 from tests.task_specs import LANGUAGE_MODEL
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.initializers import MODEL, Initializers, save_model
-from xformc.compiler.backends.models import sampling_model
-from xformc.compiler.backends.onnx import Emitter, model
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.certify.sampling import Followed, draw, follow, uniform
+from xformc.compiler.backends.onnx.emitter import Emitter, model
+from xformc.compiler.backends.onnx.initializers import Initializers, save_model
+from xformc.compiler.backends.onnx.models import sampling_model
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.certify.reference_sampling import Followed, draw, follow, uniform
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import derive_step
-from xformc.compiler.search.uniform import emit_stream, emit_uniform
+from xformc.compiler.search.random_numbers import emit_stream, emit_uniform
 from xformc.compiler.spec import load_spec
-from xformc.runtime.manifest import SampleOptions, Target
+from xformc.format.manifest import SampleOptions
+from xformc.format.names import MODEL
+from xformc.format.targets import Target
 from xformc.runtime.session import open_model
 
 ALL = SampleOptions(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=12)

@@ -9,13 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.compiler.conftest import random_sources
-from xformc.compiler.backends.initializers import MODEL, save_model
-from xformc.compiler.backends.models import engine_model
-from xformc.compiler.certify.reference import search
+from xformc.compiler.backends.onnx.initializers import save_model
+from xformc.compiler.backends.onnx.models import engine_model
+from xformc.compiler.certify.reference_search import search
 from xformc.compiler.certify.subject import Subject
-from xformc.compiler.passes import kernels
+from xformc.compiler.passes import lower as kernels
 from xformc.compiler.passes.step import with_beam
-from xformc.runtime.manifest import SearchOptions, Target
+from xformc.format.manifest import SearchOptions
+from xformc.format.names import MODEL
+from xformc.format.targets import Target
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult
 from xformc.runtime.session import open_model

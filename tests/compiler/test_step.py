@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.graph.verify import verify

@@ -79,7 +79,7 @@ def test_label_that_cannot_be_printed_is_refused(tmp_path: Path) -> None:
 
 
 def test_wrong_labels_in_the_manifest_are_found_by_verify(tmp_path: Path) -> None:
-    from xformc.runtime.manifest import manifest_checksum
+    from xformc.format.manifest import manifest_checksum
 
     build_engine(write_task(tmp_path, "images"), None, None, "portable", tmp_path / "engine")
     path = tmp_path / "engine" / "engine.json"

@@ -11,21 +11,23 @@ from onnx import TensorProto, helper
 from tests.calibration import probe_examples
 from tests.small_specs import names, small
 from tests.task_specs import SPECS, write_task
-from xformc.compiler.backends.initializers import Initializers, save_models
-from xformc.compiler.backends.plans import PlanOptions
-from xformc.compiler.backends.profiles import Tensor, derive_profile, fit_batch, parse_profile
-from xformc.compiler.backends.tensorrt import Builder, Network, installed_builders, open_builder
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.onnx.initializers import Initializers, save_models
+from xformc.compiler.backends.tensorrt.builder import Builder, Network, installed_builders, open_builder
+from xformc.compiler.backends.tensorrt.profiles import Tensor, derive_profile, fit_batch, parse_profile
+from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import Rounding, build_engine
-from xformc.compiler.calibrate import calibrate, calibrated_weights
-from xformc.compiler.graph.precision import Precision
-from xformc.compiler.ops.precision import linear_weights
+from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine, emit_engine
+from xformc.compiler.quantize.calibrate import calibrate, calibrated_weights
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
-from xformc.runtime.formats import read_manifest
-from xformc.runtime.manifest import MODEL_NAME, PREPARE_NAME, STEP_NAME, Input, SampleOptions, SearchOptions
-from xformc.runtime.plans import Device, Plan, check_plan
+from xformc.format.manifest import Input, SampleOptions, SearchOptions
+from xformc.format.names import MODEL, PREPARE, STEP
+from xformc.format.plans import Plan
+from xformc.format.precision import Precision
+from xformc.format.reader import read_manifest
+from xformc.runtime.devices.driver import Device, check_plan
 
 SIZES = {"batch": (1, 2, 4), "beam": (1, 4, 4), "source": (1, 8, 16), "room": (1, 8, 16)}
 QUICK = "batch=1:2:4,room=1:8:16"
@@ -62,9 +64,9 @@ def sizes(network: Network) -> dict[str, tuple[int, int, int]]:
 @pytest.mark.parametrize("name", names())
 def test_every_spec_is_built(name: str, tmp_path: Path, builder: Builder) -> None:
     made = networks(small(name, tmp_path), tmp_path, builder)
-    part = made.get(STEP_NAME, made[MODEL_NAME])
+    part = made.get(STEP, made[MODEL])
     assert len(part.build(sizes(part), effort=0)) > 1000
-    assert (PREPARE_NAME in made) == (STEP_NAME in made)
+    assert (PREPARE in made) == (STEP in made)
 
 
 @pytest.mark.parametrize("task", SPECS)
@@ -75,7 +77,7 @@ def test_every_kind_of_input_is_built(task: str, tmp_path: Path, builder: Builde
 
 @pytest.mark.parametrize("name", ["transformer_base", "gpt", "linear_attention"])
 def test_a_whole_search_is_built(name: str, tmp_path: Path, builder: Builder) -> None:
-    network = networks(small(name, tmp_path), tmp_path, builder)[MODEL_NAME]
+    network = networks(small(name, tmp_path), tmp_path, builder)[MODEL]
     assert network.build({**sizes(network), "beam": (4, 4, 4)}, effort=0)
 
 
@@ -83,10 +85,10 @@ def test_a_whole_search_is_built(name: str, tmp_path: Path, builder: Builder) ->
 def test_each_precision_is_built_in_its_own_numbers(
     tiny_spec: Spec, tmp_path: Path, builder: Builder, precision: Precision
 ) -> None:
-    step = networks(tiny_spec, tmp_path, builder, precision)[STEP_NAME]
+    step = networks(tiny_spec, tmp_path, builder, precision)[STEP]
     assert step.build(sizes(step), effort=0)
     kinds = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "INT8", "int4": "INT4"}
-    stored = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / STEP_NAME).graph.initializer}
+    stored = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / STEP).graph.initializer}
     assert stored["decoder/0/feed_forward/inner/weight"] == TensorProto.DataType.Value(kinds[precision])
 
 
@@ -96,9 +98,9 @@ def test_steps_that_multiply_in_8_bits_are_built(
     name: str, tmp_path: Path, builder: Builder, precision: Precision
 ) -> None:
     made = networks(small(name, tmp_path), tmp_path, builder, precision, calibrated=True)
-    assert made[PREPARE_NAME].build(sizes(made[PREPARE_NAME]), effort=0)
-    assert made[STEP_NAME].build(sizes(made[STEP_NAME]), effort=0)
-    assert "QuantizeLinear" in {node.op_type for node in onnx.load(tmp_path / STEP_NAME).graph.node}
+    assert made[PREPARE].build(sizes(made[PREPARE]), effort=0)
+    assert made[STEP].build(sizes(made[STEP]), effort=0)
+    assert "QuantizeLinear" in {node.op_type for node in onnx.load(tmp_path / STEP).graph.node}
 
 
 @pytest.mark.parametrize("precision", ["int8", "float8"])
@@ -112,7 +114,7 @@ def test_plans_hold_weights_of_8_bits(tmp_path: Path, builder: Builder, precisio
     for kind in ("float32", precision):
         folder = tmp_path / kind
         folder.mkdir()
-        step = networks(load_spec(path), folder, builder, kind, calibrated=kind != "float32")[STEP_NAME]
+        step = networks(load_spec(path), folder, builder, kind, calibrated=kind != "float32")[STEP]
         found[kind] = len(step.build(sizes(step), effort=0))
     weights = 2 * 128 * 8192
     assert found["float32"] - found[precision] > 2 * weights
@@ -142,7 +144,7 @@ def test_a_whole_search_that_is_refused_is_said(
     right = Network.build
 
     def build(self: Network, *sizes, **options) -> bytes:
-        if self.path.name == MODEL_NAME:
+        if self.path.name == MODEL:
             raise UserError("cannot build this loop")
         return right(self, *sizes, **options)
 
@@ -188,7 +190,7 @@ def test_what_cannot_be_built_is_named_with_its_place(tmp_path: Path, builder: B
 
 
 def test_a_builder_that_is_missing_is_one_line_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xformc.compiler.backends.tensorrt.find_spec", lambda name: None)
+    monkeypatch.setattr("xformc.compiler.backends.tensorrt.builder.find_spec", lambda name: None)
     with pytest.raises(UserError, match="tensorrt and tensorrt_rtx: not installed") as caught:
         open_builder()
     assert caught.value.hint == "pip install 'xformc[tensorrt]' or pip install 'xformc[tensorrt-rtx]'"

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph
 
 

@@ -17,17 +17,17 @@ from benchmarks.gpu.engines import Written, write_engine
 from benchmarks.gpu.report import Report, Row, measured
 from tests.calibration import probe_examples
 from tests.small_specs import small
-from xformc.compiler.backends.initializers import MODEL
-from xformc.compiler.backends.plans import PlanOptions
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.calibrate import calibrate, calibrated_weights
+from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify import certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
-from xformc.compiler.graph.precision import Precision
-from xformc.compiler.ops.precision import linear_weights
+from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
-from xformc.runtime.manifest import Target
-from xformc.runtime.plans import Plan
+from xformc.compiler.quantize.calibrate import calibrate, calibrated_weights
+from xformc.format.names import MODEL
+from xformc.format.plans import Plan
+from xformc.format.precision import Precision
+from xformc.format.targets import Target
 from xformc.runtime.session import Session
 
 TARGETS: tuple[Target, ...] = ("cuda", "tensorrt")

@@ -10,14 +10,14 @@ import torch
 from benchmarks.gpu.report import Report
 from tests.small_specs import small
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.ops.recurrence import Recurrence
-from xformc.compiler.passes.loss import with_loss
+from xformc.compiler.passes.with_loss import with_loss
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec
-from xformc.trainer.batches import Batch
-from xformc.trainer.form import form_of
+from xformc.trainer.data.batches import Batch
+from xformc.trainer.data.data_form import form_of
 from xformc.trainer.loop import take_step
 from xformc.trainer.run import Identity
 from xformc.trainer.train import make_optimizer, make_recipe

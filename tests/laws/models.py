@@ -10,7 +10,7 @@ from hypothesis import assume
 from laws.specs import Sample
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.inference import inference

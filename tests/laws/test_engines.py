@@ -11,10 +11,11 @@ from laws.specs import Sample
 from laws.test_laws import LABELLED, LANGUAGE_MODELS, TRANSLATIONS
 
 from xformc.compiler.build import build_engine
-from xformc.runtime.generate import SAMPLING, Prompt, sample
-from xformc.runtime.manifest import SampleOptions, SearchOptions
-from xformc.runtime.search import SEARCH, search
-from xformc.runtime.session import Interface, Session
+from xformc.format.interfaces import SAMPLING, SEARCH, Interface
+from xformc.format.manifest import SampleOptions, SearchOptions
+from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.search import search
+from xformc.runtime.session import Session
 from xformc.runtime.whole import whole_session
 
 SHORT = SearchOptions(beam_width=3, n_best=2, length_penalty=0.6, max_length_factor=0.5, max_length_offset=3)

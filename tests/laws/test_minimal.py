@@ -9,7 +9,7 @@ from one_op import run_onnx
 from steps import assert_padding_does_not_matter, assert_steps_are_the_training_form, language_graph, tagging_graph
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.passes.inference import inference

@@ -6,19 +6,20 @@ from pathlib import Path
 import numpy as np
 from small_specs import small
 
-from xformc.compiler.backends.initializers import Initializers, save_models
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.onnx.initializers import Initializers, save_models
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import Compiled, compile_engine, emit_engine
+from xformc.format.interfaces import interface
+from xformc.format.manifest import SampleOptions, SearchOptions
+from xformc.format.targets import Target
+from xformc.format.tokens import END
 from xformc.runtime.devices.driven import DrivenSearch
-from xformc.runtime.devices.fixed import form_of
+from xformc.runtime.devices.fixed_shapes import form_of
 from xformc.runtime.devices.onnx import OnnxDevice
 from xformc.runtime.generate import Prompt
-from xformc.runtime.interfaces import interface
-from xformc.runtime.manifest import SampleOptions, SearchOptions, Target
 from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
 from xformc.runtime.whole import whole_session
-from xformc.tokens import END
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ import pytest
 
 from tests.runtime.fixed_engines import Engines, Requests, write_engines
 from xformc.errors import UserError
+from xformc.format.manifest import SampleOptions, SearchOptions
+from xformc.format.names import STEP
+from xformc.format.plans import Profile
 from xformc.runtime.devices.device import Sizes
 from xformc.runtime.devices.driven import KEPT
-from xformc.runtime.devices.fixed import BeamForm, filled, joined, parts_of, size_of
+from xformc.runtime.devices.fixed_shapes import BeamForm, filled, joined, parts_of, size_of
 from xformc.runtime.devices.onnx import OnnxDevice, OnnxModel
 from xformc.runtime.generate import Prompt, SampleResult, sample
-from xformc.runtime.manifest import STEP_NAME, SampleOptions, SearchOptions
-from xformc.runtime.plans import Profile
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult, length_limit, search
 
@@ -163,7 +164,7 @@ def test_the_limit_of_an_output_is_taken_in_float32_as_in_an_engine() -> None:
 
 def test_driven_search_refuses_models_that_do_not_fit_each_other(engines: WriteEngines, tmp_path: Path) -> None:
     translation, model = engines("transformer_base").cuda, engines("gpt").cuda
-    for folder, names in ((translation, [STEP_NAME]), (model, ["prepare.onnx"])):
+    for folder, names in ((translation, [STEP]), (model, ["prepare.onnx"])):
         for path in folder.iterdir():
             if path.name in names or path.suffix == ".data":
                 (tmp_path / path.name).write_bytes(path.read_bytes())

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tiny_engine import DEFAULTS, write_manifest
 
+from xformc.format.manifest import FileRecord, Input, SampleOptions, SearchOptions
 from xformc.runtime import load, read_manifest
-from xformc.runtime.manifest import FileRecord, Input, SampleOptions, SearchOptions
 
 FORMATS = Path(__file__).parent / "formats"
 

@@ -9,10 +9,11 @@ import pytest
 
 from tests.runtime.fixed_engines import Requests, write_engines
 from xformc.errors import UserError
+from xformc.format.plans import Plan
+from xformc.format.targets import Target
 from xformc.runtime.devices import gpu
+from xformc.runtime.devices.driver import find_device
 from xformc.runtime.generate import sample
-from xformc.runtime.manifest import Target
-from xformc.runtime.plans import Plan, find_device
 from xformc.runtime.search import search
 from xformc.runtime.sessions import open_session
 

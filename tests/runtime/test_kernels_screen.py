@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from tests.runtime.kernel_session import Array, check_refused, run_node
 from tests.runtime.test_kernels_vocabulary import RESULTS, random_scores
-from xformc.compiler.backends.screening import screen
+from xformc.compiler.quantize.screening import screen
 
 Floats = NDArray[np.float32]
 

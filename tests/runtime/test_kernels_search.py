@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from tests.runtime.kernel_session import Array, kernel_session, node
-from xformc.compiler.certify import reference
-from xformc.runtime.manifest import SearchOptions
-from xformc.tokens import BEGIN, END
+from xformc.compiler.certify import reference_search as reference
+from xformc.format.manifest import SearchOptions
+from xformc.format.tokens import BEGIN, END
 
 Run = Callable[[Sequence[Array]], list[Array]]
 NEVER = -np.inf

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.runtime.kernel_session import Array, check_refused, kernel_session, node, run_node
-from xformc.compiler.backends.forms import panels
-from xformc.compiler.graph.precision import Precision
+from xformc.compiler.quantize.forms import panels
+from xformc.format.precision import Precision
 
 RESULTS = {"totals": np.float32, "tokens": np.int64, "parents": np.int64}
 PRECISIONS: list[Precision] = ["float32", "float16", "bfloat16", "int8", "int4"]

@@ -8,8 +8,8 @@ import pytest
 from tiny_engine import write_manifest
 
 from xformc.errors import UserError
+from xformc.format.manifest import manifest_checksum
 from xformc.runtime import load, read_manifest
-from xformc.runtime.manifest import manifest_checksum
 
 FILES = ("model.onnx", "tokenizer.model", "certificate.json", "spec.yaml")
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xformc.compiler.certify.sampling import uniform
+from xformc.compiler.certify.reference_sampling import uniform
 from xformc.runtime.devices.uniform import uniform_numbers
 
 

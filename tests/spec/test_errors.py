@@ -33,6 +33,11 @@ def test_control_character_is_refused(problems: Problems) -> None:
     assert problem.message == "a character that YAML does not allow"
 
 
+def test_key_in_brackets_is_an_unknown_key(problems: Problems) -> None:
+    (problem,) = problems(E + "'[key]': 1\n")
+    assert problem.message == "unknown key '[key]'"
+
+
 def test_errors_are_all_reported_in_the_order_of_the_file(problems: Problems) -> None:
     found = problems(
         E + "sizes: {3x: 1}\nchoices: {norm: [a]}\nmodel: {logits: {do: [lnear, scle: 2]}}\ntrain: {seed: -1}\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xformc.compiler.spec import Spec, SpecError, load_spec
-from xformc.compiler.spec.precision import fits
+from xformc.compiler.spec.weight_precision import fits
 
 BASE = "extends: transformer_base\nsizes: {layers: 2, d_model: 16, d_ff: 24, heads: 2, vocabulary: 40}\n"
 

@@ -10,10 +10,10 @@ import torch
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.spec.model import Input, InputKind
 from xformc.errors import UserError
-from xformc.trainer.array_examples import encode_arrays
-from xformc.trainer.arrays import Arrays, array_labels, read_arrays
-from xformc.trainer.batches import make_batch, plan_batches
-from xformc.trainer.form import Form
+from xformc.trainer.data.array_examples import encode_arrays
+from xformc.trainer.data.batches import make_batch, plan_batches
+from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
 
 
 def declare(kind: InputKind, *sizes: int, of: str | None = None) -> Input:

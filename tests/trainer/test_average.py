@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from xformc.compiler.weights import find_weights, read_weights
+from xformc.compiler.weight_files import find_weights, read_weights
 from xformc.errors import UserError
 from xformc.trainer.average import average_checkpoints
 

@@ -3,8 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xformc.trainer.batches import Examples, make_batch, plan_batches
-from xformc.trainer.text import pair_examples
+from xformc.trainer.data.batches import Examples, make_batch, plan_batches
+from xformc.trainer.data.text_examples import pair_examples
 
 
 def draw_examples(count: int, longest: int, seed: int) -> Examples:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xformc.errors import UserError
-from xformc.trainer.brackets import bracket_measures, brackets, parse_tree, score_brackets
+from xformc.trainer.scores.brackets import bracket_measures, brackets, parse_tree, score_brackets
 
 MONDAY = "(TOP (S (INTJ (RB No)) (, ,) (NP (PRP it)) (VP (VBD was) (RB n't) (NP (NNP Black) (NNP Monday))) (. .)))"
 

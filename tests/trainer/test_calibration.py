@@ -7,14 +7,14 @@ import pytest
 from tiny_engine import train_tokenizer
 
 from tests.task_specs import write_task
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.calibrate import EXAMPLES, calibrate, calibrated_weights
-from xformc.compiler.ops.precision import linear_weights
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.quantize.calibrate import EXAMPLES, calibrate, calibrated_weights
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
-from xformc.tokens import BEGIN, END
-from xformc.trainer.calibration import calibration_examples
+from xformc.format.tokens import BEGIN, END
+from xformc.trainer.data.calibration import calibration_examples
 
 TRANSLATION = "extends: transformer_base\nsizes: {layers: 1, d_model: 8, d_ff: 8, heads: 1, vocabulary: 80}\n"
 

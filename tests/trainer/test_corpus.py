@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from xformc.errors import UserError
-from xformc.trainer.corpus import read_lines, read_texts
+from xformc.trainer.data.text_files import read_lines, read_texts
 
 PAIR = ("source", "target")
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from xformc.trainer.metrics import Measure, label_measures, make_bleu, perplexity_measure, translation_measures
+from xformc.trainer.scores.metrics import Measure, label_measures, make_bleu, perplexity_measure, translation_measures
 
 
 def by_key(measures: list[Measure]) -> dict[str, Measure]:

@@ -7,7 +7,7 @@ import torch
 from xformc.errors import UserError
 from xformc.trainer.checkpoint import State
 from xformc.trainer.loop import Update
-from xformc.trainer.report import Report, check_finite
+from xformc.trainer.progress import Report, check_finite
 
 
 def lines(metrics: Path) -> list[dict[str, float]]:

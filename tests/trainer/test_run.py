@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from xformc.errors import UserError
+from xformc.trainer.data.vocabulary import Tokenizer, Vocabulary
 from xformc.trainer.run import Identity, check_free, create_run, is_run, recorded_precision, reopen_run
-from xformc.trainer.tokenizer import Tokenizer, Vocabulary
 
 IDENTITY = Identity("spec", "train", "valid", seed=1, precision="float32", compile=False)
 SPEC = "name: a\nsizes:\n  d_model: 8\n"

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from xformc.errors import UserError
-from xformc.trainer.corpus import read_texts
-from xformc.trainer.splits import CorpusFiles, find_files, find_pairs
+from xformc.trainer.data.splits import CorpusFiles, find_files, find_pairs
+from xformc.trainer.data.text_files import read_texts
 
 PAIR = ("source", "target")
 

@@ -11,7 +11,7 @@ from command_line import CommandLine, mistake
 
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import Spec, load_spec
-from xformc.compiler.weights import read_weights
+from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
 from xformc.trainer.train import TrainResult, train
 

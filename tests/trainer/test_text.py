@@ -9,12 +9,12 @@ from xformc.compiler.graph.axes import Axis
 from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.errors import UserError
-from xformc.trainer.batches import Batch, Examples, make_batch, plan_batches
-from xformc.trainer.corpus import Texts, read_texts
-from xformc.trainer.data import describe_corpus, encode_corpus, find_corpus, read_corpus
-from xformc.trainer.form import Form
-from xformc.trainer.text import encode_texts, load_for, pair_examples, text_examples, train_on
-from xformc.trainer.tokenizer import save_tokenizer
+from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
+from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.dataset import describe_corpus, encode_corpus, find_corpus, read_corpus
+from xformc.trainer.data.text_examples import encode_texts, load_for, pair_examples, text_examples, train_on
+from xformc.trainer.data.text_files import Texts, read_texts
+from xformc.trainer.data.vocabulary import save_tokenizer
 
 WORDS = TokenizerSection(kind="word")
 

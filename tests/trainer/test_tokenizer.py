@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from xformc.errors import UserError
-from xformc.trainer.tokenizer import Kind, load_tokenizer, save_tokenizer, train_tokenizer
+from xformc.trainer.data.vocabulary import Kind, load_tokenizer, save_tokenizer, train_tokenizer
 
 SOURCES = [f"the {a} {b} runs" for a in ("red", "green", "blue") for b in ("fox", "dog", "wolf", "hare")]
 TARGETS = [line.replace("the", "der").replace("runs", "rennt") for line in SOURCES]

@@ -8,7 +8,7 @@ import pytest
 from tiny_run import SPEC, train_tiny, write_corpus, write_spec
 
 from xformc.compiler.spec import load_spec
-from xformc.compiler.weights import read_weights
+from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
 from xformc.trainer.checkpoint import list_checkpoints, newest_checkpoint
 from xformc.trainer.train import Options, train

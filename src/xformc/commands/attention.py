@@ -34,9 +34,9 @@ def attention(
     what it looks at. Where a target looks at its source, a row is the piece that is being written.
     """
     _check_options(texts, target, arrays, example)
-    from xformc.compiler.report.attention_engine import look, look_at_arrays
-    from xformc.compiler.report.attention_page import draw_maps, write_page
-    from xformc.compiler.report.figure import check_format
+    from xformc.compiler.explain.attention.attention_engine import look, look_at_arrays
+    from xformc.compiler.explain.attention.attention_page import draw_maps, write_page
+    from xformc.compiler.explain.figure import check_format
 
     kind = check_format(out, ("html",))
     if arrays is None:

@@ -14,16 +14,14 @@ from xformc.commands.inspect_engine import refusals
 from xformc.commands.spec_path import find_spec
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
-from xformc.runtime.formats import read_manifest
+from xformc.format.names import LABELS, MANIFEST, TOKENIZER
+from xformc.format.reader import read_manifest
 from xformc.runtime.lines import read_text_file
-from xformc.runtime.manifest import MANIFEST_NAME
 
 if TYPE_CHECKING:
     from xformc.compiler.build import Rounding
     from xformc.compiler.certify import Stage
     from xformc.compiler.spec import Spec
-
-LABELS = "labels.txt"
 
 WEIGHTS_HELP = "A run, one of its checkpoints, or a .safetensors file; fresh weights if left out."
 
@@ -90,13 +88,13 @@ def build(
     nothing.
     """
     from xformc.compiler import compile_spec
-    from xformc.compiler.backends.plans import PlanOptions
+    from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
     from xformc.compiler.build import Rounding, build_engine
-    from xformc.compiler.graph.precision import WORDS
     from xformc.compiler.pipeline import print_stage
     from xformc.compiler.spec import load_spec
     from xformc.compiler.spec.tasks import TASKS
-    from xformc.compiler.weights import load_weights
+    from xformc.compiler.weight_files import load_weights
+    from xformc.format.precision import WORDS
 
     loaded = load_spec(find_spec(spec))
     if stop_after is not None:
@@ -110,7 +108,7 @@ def build(
     labels = _find_labels(weights) if labelled and weights is not None else None
     rounding = Rounding(None if precision is None else WORDS[precision.value])
     if calibrate is not None:
-        from xformc.trainer.calibration import calibration_examples
+        from xformc.trainer.data.calibration import calibration_examples
 
         files = [calibrate] if beside is None else [calibrate, beside]
         rounding = replace(rounding, examples=calibration_examples(files, loaded, tokenizers, labels))
@@ -174,7 +172,7 @@ def _make_judge(
 
 def _check_replaceable(folder: Path) -> None:
     """Raises: UserError if `folder` holds anything but an engine, which a build would then destroy."""
-    if not folder.exists() or (folder / MANIFEST_NAME).is_file():
+    if not folder.exists() or (folder / MANIFEST).is_file():
         return
     if not folder.is_dir() or any(folder.iterdir()):
         raise UserError("exists, and is not an engine", place=str(folder), hint="give --out a new folder")
@@ -187,7 +185,7 @@ def _find_tokenizers(weights: Path, spec: "Spec", *, labelled: bool) -> dict[str
     """
     texts = [name for name, item in spec.inputs.items() if item.kind == "tokens"]
     for folder in _near(weights):
-        shared = folder / "tokenizer.model"
+        shared = folder / TOKENIZER
         if shared.is_file():
             return dict.fromkeys(texts, shared)
         own = {name: folder / f"{name}.model" for name in texts}

@@ -1,6 +1,6 @@
 """A certificate as lines of text: what was compared, how far apart it was, and how far it may be."""
 
-from xformc.runtime.document import Document
+from xformc.format.document import Document
 
 
 def certificate_lines(certificate: Document) -> list[str]:

@@ -22,7 +22,7 @@ def bleu_judge(paths: Sequence[Path]) -> "Callable[[Path, Path], Stage]":
     for files that are not of the same length, or whose BLEU has no meaning.
     """
     from xformc.compiler.certify import Stage
-    from xformc.trainer.metrics import make_bleu, translation_measures
+    from xformc.trainer.scores.metrics import make_bleu, translation_measures
 
     texts, references = read_parallel(list(paths))
     metric = make_bleu()

@@ -11,7 +11,7 @@ from xformc.commands.spec_path import find_spec
 from xformc.errors import UserError
 
 if TYPE_CHECKING:
-    from xformc.compiler.report.position_images import Encoding
+    from xformc.compiler.explain.picture.position_images import Encoding
     from xformc.compiler.spec import Spec
 
 DEPTH, LENGTH = 2, 100
@@ -48,7 +48,7 @@ def draw(
         _draw_positions(specs, out, LENGTH if length is None else length, weights)
         return
     path = find_spec(specs[0])
-    from xformc.compiler.report.draw import draw_spec
+    from xformc.compiler.explain.picture.draw import draw_spec
     from xformc.compiler.spec import load_spec
 
     spec = load_spec(path)
@@ -72,7 +72,7 @@ def _check_options(
 
 def _draw_positions(specs: list[str], out: Path | None, length: int, weights: Path | None) -> None:
     paths = [find_spec(spec) for spec in specs]
-    from xformc.compiler.report.position_images import draw_encodings
+    from xformc.compiler.explain.picture.position_images import draw_encodings
     from xformc.compiler.spec import load_spec
 
     loaded = [load_spec(path) for path in paths]
@@ -83,8 +83,8 @@ def _draw_positions(specs: list[str], out: Path | None, length: int, weights: Pa
 
 
 def _encodings(spec: "Spec", length: int, weights: Path | None) -> list["Encoding"]:
-    from xformc.compiler.report.position_images import find_encodings
-    from xformc.compiler.weights import load_weights
+    from xformc.compiler.explain.picture.position_images import find_encodings
+    from xformc.compiler.weight_files import load_weights
 
     graph = spec.graph()
     arrays: Mapping[str, Any] | None = None if weights is None else load_weights(weights, graph)

@@ -20,7 +20,7 @@ from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.lines import read_text_file
 
 if TYPE_CHECKING:
-    from xformc.trainer.metrics import Measure
+    from xformc.trainer.scores.metrics import Measure
 
 DATA_HELP = """The test set. Translation: the source, and one reference or more, line by line. Language model: text, a
 text a line. Tagging and classification: .tsv or .npz, as for training. Text may be .gz."""
@@ -86,7 +86,7 @@ def evaluate(
     Translations get chrF, exact matches and BLEU, or the labelled bracket F1 of trees. Labels get accuracy and
     macro F1, and a language model its perplexity, by its training form in PyTorch.
     """
-    from xformc.trainer.metrics import make_bleu
+    from xformc.trainer.scores.metrics import make_bleu
 
     make_bleu(tokenize)
     task = read_manifest(engine).task
@@ -104,8 +104,8 @@ def evaluate(
 
 
 def _score_translations(engine: Path, data: list[Path], options: Options) -> Scores:
-    from xformc.trainer.brackets import bracket_measures
-    from xformc.trainer.metrics import make_bleu, translation_measures
+    from xformc.trainer.scores.brackets import bracket_measures
+    from xformc.trainer.scores.metrics import make_bleu, translation_measures
 
     trees = options.metric is Metric.brackets
     if len(data) < 2 or (trees and len(data) > 2):
@@ -146,10 +146,10 @@ def read_parallel(paths: list[Path]) -> tuple[list[str], list[list[str]]]:
 
 
 def _score_labels(engine: Path, data: list[Path], options: Options) -> Scores:
-    from xformc.trainer.arrays import read_arrays
-    from xformc.trainer.corpus import read_texts
-    from xformc.trainer.labels import COLUMN
-    from xformc.trainer.score import score_labels
+    from xformc.trainer.data.label_names import COLUMN
+    from xformc.trainer.data.npz import read_arrays
+    from xformc.trainer.data.text_files import read_texts
+    from xformc.trainer.scores.label_scores import score_labels
 
     loaded, path = load(engine, threads=options.threads, device=options.device), _only(data, "test.tsv")
     given = read_arrays(path) if path.suffix == ".npz" else read_texts((path,), (*loaded.manifest.inputs, COLUMN))
@@ -159,8 +159,8 @@ def _score_labels(engine: Path, data: list[Path], options: Options) -> Scores:
 
 
 def _score_continuations(engine: Path, data: list[Path], options: Options) -> Scores:
-    from xformc.trainer.corpus import read_texts
-    from xformc.trainer.perplexity import engine_perplexity
+    from xformc.trainer.data.text_files import read_texts
+    from xformc.trainer.scores.perplexity import engine_perplexity
 
     texts = read_texts((_only(data, "test.txt"),), ("text",))
     start = time.perf_counter()

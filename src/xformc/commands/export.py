@@ -8,8 +8,8 @@ from typer import Argument, Option
 
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
-from xformc.runtime.formats import read_manifest
-from xformc.runtime.manifest import Manifest, SampleOptions, SearchOptions
+from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
+from xformc.format.reader import read_manifest
 from xformc.runtime.options import resolve_options
 from xformc.runtime.sampling import resolve_sample_options
 
@@ -44,7 +44,7 @@ def export(
 
     Which of Triton's backends run which engines, and what they must have installed: docs/gpu.md.
     """
-    from xformc.compiler.triton.repository import Serving, export_repository
+    from xformc.triton.repository import Serving, export_repository
 
     options = _resolve(read_manifest(engine), option or [])
     serving = Serving(options, name, max_batch_size, instances, longest, runtime)

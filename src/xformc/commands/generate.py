@@ -18,9 +18,9 @@ from xformc.commands.text_lines import (
     write_results,
 )
 from xformc.commands.translate import ENGINE_HELP
+from xformc.format.reader import read_manifest
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
-from xformc.runtime.formats import read_manifest
 from xformc.runtime.generate import Continuation
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 

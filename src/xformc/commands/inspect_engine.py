@@ -10,12 +10,12 @@ from typer import Argument, Option
 
 from xformc.commands.certificate_text import certificate_lines
 from xformc.commands.translate import ENGINE_HELP
-from xformc.runtime.document import Document, read_document
-from xformc.runtime.formats import read_manifest
-from xformc.runtime.manifest import MANIFEST_NAME, Input, Manifest, check_files
-from xformc.runtime.plans import Plan
+from xformc.format.document import Document, read_document
+from xformc.format.manifest import Input, Manifest, check_files
+from xformc.format.names import CERTIFICATE, MANIFEST
+from xformc.format.plans import Plan
+from xformc.format.reader import read_manifest
 
-CERTIFICATE_NAME = "certificate.json"
 CERTIFICATE_BYTES = 1 << 24
 
 
@@ -37,7 +37,7 @@ def inspect(
     check_files(engine, manifest)
     certificate = read_certificate(engine)
     if as_json:
-        document = read_document(engine / MANIFEST_NAME, limit=CERTIFICATE_BYTES)
+        document = read_document(engine / MANIFEST, limit=CERTIFICATE_BYTES)
         print(json.dumps({"engine": document.fields, "certificate": certificate.fields}))
         return
     for line in certificate_lines(certificate) if certificate_only else _summary(manifest, certificate):
@@ -46,7 +46,7 @@ def inspect(
 
 def read_certificate(engine: Path) -> Document:
     """The engine's certificate.json. Raises: UserError if it is missing or broken."""
-    return read_document(engine / CERTIFICATE_NAME, limit=CERTIFICATE_BYTES)
+    return read_document(engine / CERTIFICATE, limit=CERTIFICATE_BYTES)
 
 
 def _summary(manifest: Manifest, certificate: Document) -> list[str]:

@@ -16,10 +16,10 @@ from xformc.commands.text_lines import (
     write_results,
 )
 from xformc.commands.translate import ENGINE_HELP
+from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.formats import read_manifest
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction
 
 INPUT_HELP = "An .npz file with an array for each input, in place of lines."

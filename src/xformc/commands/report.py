@@ -50,8 +50,8 @@ def report(
         return
     from dataclasses import asdict
 
-    from xformc.compiler.report.cost import report as count
-    from xformc.compiler.report.table import report_text
+    from xformc.compiler.explain.cost.spec_cost import report as count
+    from xformc.compiler.explain.cost.table import report_text
 
     found = count(load_spec(path), length, depth)
     print(json.dumps(asdict(found)) if as_json else report_text(found))
@@ -61,11 +61,11 @@ def _measure(spec: "Spec", longest: int, out: Path | None, as_json: bool) -> Non
     from dataclasses import asdict
 
     if out is not None:
-        from xformc.compiler.report.figure import check_format
+        from xformc.compiler.explain.figure import check_format
 
         check_format(out)
-    from xformc.compiler.report.measure import measure
-    from xformc.compiler.report.table import points_text
+    from xformc.compiler.explain.cost.measured import measure
+    from xformc.compiler.explain.cost.table import points_text
 
     points = measure(spec, longest, lambda done: print(done, file=sys.stderr))
     if as_json:
@@ -73,7 +73,7 @@ def _measure(spec: "Spec", longest: int, out: Path | None, as_json: bool) -> Non
     else:
         print(points_text(points))
     if out is not None:
-        from xformc.compiler.report.plot import draw_points
+        from xformc.compiler.explain.cost.plot import draw_points
 
         draw_points(spec.name, points, out)
         print(out, file=sys.stderr)

@@ -16,9 +16,9 @@ from xformc.commands.text_lines import (
     pace_of_stdin,
     write_results,
 )
+from xformc.format.reader import read_manifest
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
-from xformc.runtime.formats import read_manifest
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.translate import Hypothesis
 

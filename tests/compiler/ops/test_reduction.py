@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from one_op import Case, assert_same_everywhere, one_op
 from steps import assert_padding_does_not_matter, assert_steps_are_the_training_form, language_graph, tagging_graph
 
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import GraphBuilder
+from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.rules import RuleError, hidden
 from xformc.compiler.ops.reduction import FUNCTIONS, CumulativeSum, Reduce
 from xformc.compiler.passes.step import derive_step

@@ -11,7 +11,7 @@ from one_op import Case, assert_same_everywhere, one_op
 from steps import assert_steps_are_the_training_form, language_graph
 
 from xformc.compiler import compile_spec
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.reshape import Join, Merge, Split
 from xformc.compiler.spec import SpecError, load_spec

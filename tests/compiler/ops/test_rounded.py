@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.one_op import Case, one_op
-from xformc.compiler.backends.initializers import MODEL, Initializers, read_parameters, save_model
-from xformc.compiler.backends.models import forward_model
-from xformc.compiler.backends.torch import TorchModule
-from xformc.compiler.graph.precision import Precision
+from xformc.compiler.backends.onnx.initializers import Initializers, read_parameters, save_model
+from xformc.compiler.backends.onnx.models import forward_model
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.linear import Linear
-from xformc.runtime.manifest import Target
+from xformc.format.names import MODEL
+from xformc.format.precision import Precision
+from xformc.format.targets import Target
 from xformc.runtime.session import open_model
 
 SIZES = {"b": 3, "t": 4, "k": 5, "d": 14, "h": 3, "o": 11, "v": 23}

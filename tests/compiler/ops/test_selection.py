@@ -8,7 +8,7 @@ import torch
 from one_op import Case, one_op, run_onnx
 from steps import assert_steps_are_the_training_form, language_graph
 
-from xformc.compiler.backends.torch import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.masks import MASKED
 from xformc.compiler.ops.normalization import RMSNorm

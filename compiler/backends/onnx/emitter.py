@@ -1,0 +1,274 @@
+"""The ONNX backend: an emitter that folds the `to_onnx` rules over graphs, in a tree of scopes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from xformc.compiler import ops
+from xformc.compiler.backends.onnx.initializers import Initializers
+from xformc.compiler.graph.axes import Axis, DType, Type
+from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.graph.rules import Operand, to_onnx
+from xformc.format.precision import Precision
+from xformc.format.targets import TRAITS, Target
+
+assert ops, "importing the ops fills the rule tables"
+
+OPSET = 23
+DTYPES: dict[DType, int] = {
+    "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+}
+
+
+_NUMPY = {bool: np.bool_, int: np.int64, float: np.float32}
+
+
+class Emitter:
+    """Writes the nodes of one scope: the model itself or the body of a loop. Constants live in the outermost one.
+
+    A node is called `VALUE:OUTPUT`, where it computes a value of a graph: what refuses or profiles it can name that.
+    """
+
+    def __init__(
+        self,
+        weights: Initializers,
+        *,
+        target: Target = "portable",
+        parent: "Emitter | None" = None,
+        keeps: frozenset[str] = frozenset(),
+    ) -> None:
+        """`keeps`: the axes whose sizes are the parent's."""
+        self.weights = weights
+        self.target: Target = target
+        self.fused = TRAITS[target].contrib
+        self.typed = TRAITS[target].typed
+        self.emulated = weights.emulated
+        self.parent = parent
+        self.keeps = keeps
+        self.nodes: list[onnx.NodeProto] = []
+        self._values: dict[str, str] = {}
+        self._sizes: dict[str, tuple[str, int]] = {}
+        self._once: dict[str, str] = {}
+        self._root: Emitter = self if parent is None else parent._root
+        if parent is None:
+            self._count = 0
+            self._origin = ""
+            self._constants: dict[bytes, str] = {}
+            self.domains: set[str] = set()
+            self.initializers: list[onnx.TensorProto] = []
+
+    def fresh(self, hint: str) -> str:
+        """A name that nothing else has; an input's name has no dot."""
+        self._root._count += 1
+        return f"{hint}.{self._root._count}"
+
+    def op(self, kind: str, *inputs: Operand, domain: str = "", name: str | None = None, **attributes: Any) -> str:
+        """Write one node with one output and return the output's name."""
+        output, names = name or self.fresh(kind), [self.operand(value) for value in inputs]
+        self._write(kind, names, [output], domain, attributes)
+        return output
+
+    def ops(self, kind: str, count: int, *inputs: Operand, domain: str = "", **attributes: Any) -> tuple[str, ...]:
+        """Write one node with `count` outputs and return their names."""
+        outputs, names = tuple(self.fresh(kind) for _ in range(count)), [self.operand(value) for value in inputs]
+        self._write(kind, names, list(outputs), domain, attributes)
+        return outputs
+
+    def default(self, name: str, value: float) -> Type:
+        """An input of the model without axes that has a default value: int64 or float32, as the value is."""
+        array = np.array(value, np.int64 if isinstance(value, int) else np.float32)
+        self._root.initializers.append(onnx.numpy_helper.from_array(array, name))
+        return Type("int64" if isinstance(value, int) else "float32")
+
+    def once(self, key: str, make: Callable[[], str]) -> str:
+        """What `make` writes, written only once in this scope for this key."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
+
+    def bind(self, value: Value, name: str) -> None:
+        """Say which ONNX value holds a value of the graph; its axes' run-time sizes can be read from it from now on."""
+        self._values[value.name] = name
+        for index, axis in enumerate(value.type.axes):
+            if axis.size is None and axis.name not in self.keeps:
+                self._sizes.setdefault(axis.name, (name, index))
+
+    def name_of(self, value: Value) -> str:
+        """The ONNX value that holds a value of the graph, here or in an enclosing scope."""
+        scope: Emitter | None = self
+        while scope is not None:
+            if value.name in scope._values:
+                return scope._values[value.name]
+            scope = scope.parent
+        raise KeyError(value.name)
+
+    def shape(self, axes: Sequence[Axis]) -> str:
+        """The sizes of the axes as an int64 vector."""
+        return self.merged(*((axis,) for axis in axes))
+
+    def merged(self, *groups: Sequence[Axis]) -> str:
+        """An int64 vector with one number for each group: the product of the sizes of its axes."""
+        symbols = [axis.name for group in groups for axis in group if axis.size is None]
+        scope = self._scope_of(symbols)
+        key = "sizes " + " ".join("*".join(str(axis) for axis in group) for group in groups)
+        return scope.once(key, lambda: scope._write_sizes(groups))
+
+    def graph(self, graph: Graph, inputs: Mapping[str, str]) -> tuple[str, ...]:
+        """Write all nodes of a graph; `inputs` holds the ONNX names of its inputs. Returns those of its outputs."""
+        for parameter in graph.parameters:
+            self._root._values[parameter.name] = parameter.name
+            self.weights.use(parameter)
+        for value in graph.inputs:
+            self.bind(value, inputs[value.name])
+        outer = self._root._origin
+        for node in graph.nodes:
+            self._root._origin = node.outputs[0].name
+            rule = to_onnx.of(node.op, node.place)
+            results = rule(node.op, node, self, tuple(self.name_of(value) for value in node.inputs))
+            for value, name in zip(node.outputs, results, strict=True):
+                self.bind(value, name)
+        self._root._origin = outer
+        return tuple(self.name_of(value) for value in graph.outputs)
+
+    def loop(
+        self,
+        trips: str,
+        carried: Sequence[tuple[Type, Operand]],
+        body: Callable[["Emitter", str, list[str]], tuple[str, list[str], list[tuple[Type, str]]]],
+        keeps: frozenset[str] = frozenset(),
+    ) -> tuple[str, ...]:
+        """Write a Loop. `body(scope, iteration, carried)` returns the condition, the new carried values and what is
+        collected; the results are the last carried values and the collected ones, stacked along a new first axis.
+        `keeps` names the axes whose sizes do not change from outside the loop to inside it."""
+        scope = Emitter(self.weights, target=self.target, parent=self, keeps=keeps)
+        iteration, alive = scope.fresh("iteration"), scope.fresh("alive")
+        entering = [scope.fresh("carried") for _ in carried]
+        condition_out, leaving, collected = body(scope, iteration, entering)
+        types = [Type("bool"), *(type for type, _ in carried), *(type for type, _ in collected)]
+        results = scope.own([condition_out, *leaving, *(name for _, name in collected)])
+        graph = helper.make_graph(
+            scope.nodes,
+            "body",
+            [_info(iteration, Type("int64")), _info(alive, Type("bool"))]
+            + [_info(name, type, named=False) for name, (type, _) in zip(entering, carried, strict=True)],
+            [_info(name, type, named=False) for name, type in zip(results, types, strict=True)],
+        )
+        count = len(carried) + len(collected)
+        return self.ops("Loop", count, trips, True, *(value for _, value in carried), body=graph)
+
+    def own(self, names: Sequence[str]) -> list[str]:
+        """The same values under names that nodes of this scope make, each once: what a body may give as results."""
+        made = {output for node in self.nodes for output in node.output}
+        results: list[str] = []
+        for name in names:
+            results.append(name if name in made and name not in results else self.op("Identity", name))
+        return results
+
+    def flat(self, name: str, *shape: int) -> str:
+        """A parameter as a matrix or vector of this shape: stored so if it can be, else reshaped by a node."""
+        return name if self.weights.flatten(name, shape) else self.op("Reshape", name, shape)
+
+    def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """A parameter [new, width] in the panels of docs/kernels.md: the names of it and of its scale, if any."""
+        return self.weights.packed(name, new, width)
+
+    def stored(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """A parameter [new, width] as standard operators take it: the names of it and of its scale, if it has one."""
+        return self.weights.rows(name, new, width)
+
+    def screened(self, name: str, new: int, width: int) -> tuple[str, str, str]:
+        """What screens products with a float32 parameter [new, width]: 16-bit integers, their scale, their errors."""
+        return self.weights.screened(name, new, width)
+
+    def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """An int4 parameter [new, width] as MatMulNBits takes it: the names of it and of its scale."""
+        return self.weights.blocks(name, new, width)
+
+    def input_scale(self, name: str) -> str | None:
+        """The step in which products with a parameter round what they are given, where a calibration found one."""
+        return self.weights.input_scale(name)
+
+    def precision_of(self, name: str) -> Precision:
+        """In which numbers a parameter is stored, by its name in the graph."""
+        return self.weights.precision_of(name)
+
+    def outermost(self, key: str, make: Callable[["Emitter"], str]) -> str:
+        """What `make` writes into the outermost scope, once for this key: what no turn of a loop needs to repeat."""
+        return self._root.once(key, lambda: make(self._root))
+
+    def operand(self, value: Operand) -> str:
+        """The name of an input: itself, or that of the constant, which the model holds once."""
+        if isinstance(value, str):
+            return value
+        first = value if isinstance(value, int | float) else value[0]
+        array = np.array(value, _NUMPY[type(first)])
+        key = array.dtype.str.encode() + repr(array.shape).encode() + array.tobytes()
+        root = self._root
+        if key not in root._constants:
+            root._constants[key] = self.fresh("constant")
+            root.initializers.append(onnx.numpy_helper.from_array(array, root._constants[key]))
+        return root._constants[key]
+
+    def _write(self, kind: str, inputs: list[str], outputs: list[str], domain: str, attributes: dict[str, Any]) -> None:
+        self._root.domains.add(domain)
+        origin = self._root._origin
+        name = f"{origin}:{outputs[0]}" if origin else outputs[0]
+        self.nodes.append(helper.make_node(kind, inputs, outputs, name=name, domain=domain, **attributes))
+
+    def _scope_of(self, symbols: Sequence[str]) -> "Emitter":
+        """The innermost scope that knows the size of one of the symbols: the others are known there too."""
+        scope = self
+        while scope.parent is not None and not any(name in scope._sizes for name in symbols):
+            scope = scope.parent
+        return scope
+
+    def _size(self, symbol: str) -> str:
+        scope = self
+        while symbol not in scope._sizes:
+            assert scope.parent is not None, f"nothing tells the size of axis {symbol}"
+            scope = scope.parent
+        name, index = scope._sizes[symbol]
+        return scope.once(f"size {symbol}", lambda: scope.op("Shape", name, start=index, end=index + 1))
+
+    def _write_sizes(self, groups: Sequence[Sequence[Axis]]) -> str:
+        parts = [self._product(group) for group in groups]
+        return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=0)
+
+    def _product(self, group: Sequence[Axis]) -> str:
+        known = prod(axis.size for axis in group if axis.size is not None)
+        symbols = [self._size(axis.name) for axis in group if axis.size is None]
+        if not symbols:
+            return self.operand([known])
+        result = symbols[0]
+        for other in symbols[1:]:
+            result = self.op("Mul", result, other)
+        return result if known == 1 else self.op("Mul", result, [known])
+
+
+def model(
+    emitter: Emitter, name: str, inputs: Sequence[tuple[str, Type]], outputs: Sequence[tuple[str, Type]]
+) -> onnx.ModelProto:
+    """The finished model without its weights; an input that is also an initializer has that as its default."""
+    graph = helper.make_graph(
+        emitter.nodes,
+        name,
+        [_info(item, type) for item, type in inputs],
+        [_info(item, type) for item, type in outputs],
+        emitter.initializers,
+    )
+    others = sorted(emitter.domains - {""})
+    domains = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in others)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=10, producer_name="xformc")
+
+
+def _info(name: str, type: Type, *, named: bool = True) -> onnx.ValueInfoProto:
+    symbols = [axis.name if named else None for axis in type.axes]
+    dims = [symbol if axis.size is None else axis.size for axis, symbol in zip(type.axes, symbols, strict=True)]
+    return helper.make_tensor_value_info(name, DTYPES[type.dtype], dims)

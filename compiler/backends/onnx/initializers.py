@@ -1,0 +1,380 @@
+"""Parameter values on their way into ONNX files: inline in small models, in a data file beside large ones."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from xformc.compiler.graph.graph import Parameter
+from xformc.compiler.ops.native import DOMAIN
+from xformc.compiler.quantize import forms
+from xformc.compiler.quantize.forms import BITS, FORMS, INPUT_SCALE, SCALE, Form
+from xformc.errors import UserError
+from xformc.format.names import DATA, MODEL
+from xformc.format.precision import Precision
+
+INLINE_BYTES = 4 * 2**20
+"""Weights up to this total stay in model.onnx, where they are parsed and copied; those of a data file are mapped."""
+
+ALIGNMENT = 4096
+"""Each tensor of the data file starts at a multiple of this, so that it can be mapped."""
+
+
+OWN_DATA = "model.onnx.own"
+"""The data file of a model beside an engine: what it does not share with that."""
+
+
+class Initializers:
+    """The values by path, and the forms in which a model's nodes take them (docs/precision.md).
+
+    A model stores the forms that its nodes use: a parameter that is asked for in two forms is there twice.
+    """
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Any],
+        precision: Mapping[str, Precision] | None = None,
+        *,
+        input_scales: Mapping[str, float] = MappingProxyType({}),
+        emulated: bool = False,
+    ) -> None:
+        """`arrays` holds float32 numpy arrays by parameter path; `precision` those that are rounded.
+
+        `input_scales` holds the steps in which products with parameters round what they are given, where a calibration
+        found them. `emulated`: models compute products in 16 bits as ONNX Runtime can on a processor, see
+        `OnnxEmitter`.
+        """
+        self.arrays = arrays
+        self.emulated = emulated
+        self._precision = precision or {}
+        self._input_scales = input_scales
+        self._named_scales: dict[float, str] = {}
+        self._parameters: set[str] = set()
+        self._forms: dict[str, Form] = {}
+
+    def precision_of(self, name: str) -> Precision:
+        """In which numbers the parameter is stored where a rule asks for it in a form that can be rounded."""
+        return self._precision.get(name, "float32")
+
+    def use(self, parameter: Parameter) -> None:
+        """Say that the model has this parameter."""
+        if parameter.name not in self._parameters:
+            self._parameters.add(parameter.name)
+            self._forms[parameter.name] = self._plain(parameter.name, parameter.type.sizes())
+
+    def flatten(self, name: str, shape: tuple[int, ...]) -> bool:
+        """Store the parameter in float32 in this shape. False if there is no such parameter, or another was wanted."""
+        if name not in self._forms or self._forms[name].dtype != TensorProto.FLOAT:
+            return False
+        if self._forms[name].shape not in (self.arrays[name].shape, shape):
+            return False
+        self._forms[name] = self._plain(name, shape)
+        return True
+
+    def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """Store the parameter, a matrix [new, width], in panels; the names of the weight and of its scale (integers).
+
+        Its precision may not be float8, which has no panels.
+        """
+        made = forms.panels(name, lambda: self._matrix(name, new, width), new, width, self.precision_of(name))
+        return self._add(made)
+
+    def rows(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """Store the parameter as a matrix [new, width] in its precision; the names of it and its scale (integers)."""
+        made = forms.rows(name, lambda: self._matrix(name, new, width), new, width, self.precision_of(name))
+        return self._add(made)
+
+    def screened(self, name: str, new: int, width: int) -> tuple[str, str, str]:
+        """Store the float32 parameter, a matrix [new, width], also as ScreenCandidates takes it: the names of its
+        16-bit integers, of their scale, and of how far they are from it."""
+        made = forms.screened(name, lambda: self._matrix(name, new, width), new, width)
+        self._forms |= made
+        words, scale, largest = made
+        return words, scale, largest
+
+    def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
+        """Store the int4 parameter, a matrix [new, width], as pairs in bytes; the names of it and of its scale."""
+        assert self.precision_of(name) == "int4", f"{name} is {self.precision_of(name)}"
+        return self._add(forms.blocks(name, lambda: self._matrix(name, new, width), new, width))
+
+    def input_scale(self, name: str) -> str | None:
+        """Store the step in which products with the parameter round what they are given, or None where they do not.
+
+        The name is that of the first parameter whose step is the same: what several products take is rounded once.
+        """
+        if name not in self._input_scales:
+            return None
+        value = self._input_scales[name]
+        self._forms |= forms.input_scale(name, value)
+        return self._named_scales.setdefault(value, name + INPUT_SCALE)
+
+    def attach(self, models: Sequence[onnx.ModelProto], folder: Path, beside: Path | None = None) -> None:
+        """Add the parameters that the models' nodes use; where they are large, they go to one data file in `folder`.
+
+        What the engine in the folder `beside` has in the same form is not written again but linked.
+        """
+        taken = [_users(model.graph) for model in models]
+        used = self._used(set[str]().union(*taken))
+        external = sum(form.size for form in used.values()) > INLINE_BYTES
+        shared = _linked(beside, folder) if external and beside is not None else {}
+        ready = {name: _shaped(shared[name], form) for name, form in used.items() if _same(shared.get(name), form)}
+        if external:
+            location = DATA if beside is None else OWN_DATA
+            written = {name: form for name, form in used.items() if name not in ready}
+            offsets = _write(folder / location, written)
+            ready |= {name: _external(name, form, location, offsets[name]) for name, form in written.items()}
+        idle = set(used).difference(*taken)
+        for index, (model, users) in enumerate(zip(models, taken, strict=True)):
+            for name, form in used.items():
+                if name in users or (index == 0 and name in idle):
+                    tensor = ready[name] if external else _inline(name, form)
+                    _place(model.graph, name, tensor, users.get(name, ()))
+
+    def _used(self, names: set[str]) -> dict[str, Form]:
+        """The forms of these names; a parameter that is used in none is there as it is, and all input scales are."""
+        idle = {name for name in self._parameters if not any(name + suffix in names for suffix in FORMS)}
+        idle |= {name for name in self._forms if name.endswith(INPUT_SCALE)}
+        return {name: self._forms[name] for name in sorted(self._forms) if name in names or name in idle}
+
+    def _add(self, made: Mapping[str, Form]) -> tuple[str, str | None]:
+        self._forms.update(made)
+        weight, *scale = made
+        return weight, scale[0] if scale else None
+
+    def _plain(self, name: str, shape: tuple[int, ...]) -> Form:
+        return forms.plain(lambda: np.asarray(self.arrays[name], np.float32), shape)
+
+    def _matrix(self, name: str, new: int, width: int) -> NDArray[np.float32]:
+        """The parameter's numbers. Raises: UserError where its precision cannot hold them."""
+        matrix = np.asarray(self.arrays[name], np.float32).reshape(new, width)
+        precision, largest = self.precision_of(name), float(np.abs(matrix).max(initial=0))
+        if precision != "float32" and not np.isfinite(largest):
+            raise UserError("has values that are not finite, which cannot be rounded", place=name)
+        if precision == "float16" and largest > float(np.finfo(np.float16).max):
+            hint = "use bf16, which reaches as far as float32"
+            raise UserError(f"a weight is {largest:.3g}, and fp16 ends at 65,504", place=name, hint=hint)
+        return matrix
+
+
+def save_model(model: onnx.ModelProto, initializers: Initializers, folder: Path, beside: Path | None = None) -> None:
+    """Write the model and its weights into `folder`; see `Initializers.attach`."""
+    save_models({MODEL: model}, initializers, folder, beside)
+
+
+def save_models(
+    models: Mapping[str, onnx.ModelProto], initializers: Initializers, folder: Path, beside: Path | None = None
+) -> None:
+    """Write the models, by the names of their files, and their weights into `folder`; see `Initializers.attach`."""
+    initializers.attach(list(models.values()), folder, beside)
+    for name, model in models.items():
+        (folder / name).write_bytes(model.SerializeToString())
+
+
+def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """The parameters with these names and sizes that a model holds in any form, restored to float32.
+
+    Large ones in plain float32 are mapped from the data file, not read. One that the model lacks is left out.
+
+    Raises: OSError, ValueError, and onnx's own errors, for a file that is not such a model.
+    """
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    wanted = {name + suffix for name in sizes for suffix in (*FORMS, SCALE)}
+    stored = {
+        tensor.name: (tensor.data_type, _read(tensor, path.parent))
+        for tensor in _tensors(model.graph)
+        if tensor.name in wanted
+    }
+    found: dict[str, Any] = {}
+    for name, shape in sizes.items():
+        with suppress(KeyError):
+            found[name] = forms.restore(name, shape, stored)
+    return found
+
+
+def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
+    """In which numbers a model holds these parameters; one that it lacks is left out. Raises: as `read_parameters`."""
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    kinds = {tensor.name: tensor.data_type for tensor in _tensors(model.graph)}
+    return {name: found for name in names if (found := forms.precision_of(name, kinds)) is not None}
+
+
+def read_input_scales(path: Path, names: Iterable[str]) -> dict[str, float]:
+    """The input scales of these parameters that a model holds; see `Initializers`. Raises: as `read_parameters`."""
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    stored = {tensor.name: tensor for tensor in _tensors(model.graph) if tensor.name.endswith(INPUT_SCALE)}
+    found = {name: stored[name + INPUT_SCALE] for name in names if name + INPUT_SCALE in stored}
+    scales = {name: np.asarray(_read(tensor, path.parent)) for name, tensor in found.items()}
+    for name, scale in scales.items():
+        if scale.dtype != np.float32 or scale.shape != () or not 0 < scale < np.inf:
+            raise ValueError(f"{name}{INPUT_SCALE} is {scale.dtype} {list(scale.shape)}, not a positive float32")
+    return {name: float(scale) for name, scale in scales.items()}
+
+
+def taken_names(graph: onnx.GraphProto) -> set[str]:
+    """Every name that a node of the graph or of a graph inside it takes."""
+    return {name for _, inner in _graphs(graph) for node in inner.node for name in node.input}
+
+
+def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[int, onnx.GraphProto]]:
+    """The graph and those inside it, each with how many are around it."""
+    yield depth, graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _graphs(attribute.g, depth + 1)
+
+
+@dataclass(frozen=True)
+class _User:
+    """A graph whose nodes take a name, so many graphs deep; `own` says that all of them are of our own operators."""
+
+    graph: onnx.GraphProto
+    depth: int
+    own: bool
+
+
+def _users(graph: onnx.GraphProto) -> dict[str, list[_User]]:
+    """The graphs, this one and those inside it, whose nodes take each name."""
+    found: dict[str, list[_User]] = {}
+    for depth, inner in _graphs(graph):
+        own: dict[str, bool] = {}
+        for node in inner.node:
+            own |= {name: own.get(name, True) and node.domain == DOMAIN for name in node.input}
+        for name, ours in own.items():
+            found.setdefault(name, []).append(_User(inner, depth, ours))
+    return found
+
+
+def _place(graph: onnx.GraphProto, name: str, tensor: TensorProto, users: Sequence[_User]) -> None:
+    """Add a tensor to the graph, or to those inside it that use it where only they do.
+
+    ONNX Runtime arranges the constants of a graph and of the one around it for its products, but none from farther out:
+    a graph deeper inside gets the tensor itself, or the same bytes under another name. Kernels of our own need nothing
+    arranged, and a second name would be a second mapping.
+    """
+    deep = [user.graph for user in users if user.depth >= _TOO_DEEP and not user.own]
+    if len(deep) < len(users) or not users:
+        graph.initializer.append(tensor)
+    for index, inner in enumerate(deep):
+        copy = inner.initializer.add()
+        copy.CopyFrom(tensor)
+        if index > 0 or len(deep) < len(users):
+            copy.name = f"{name}.{index}"
+            _rename(inner, name, copy.name)
+
+
+_TOO_DEEP = 2
+"""From how many graphs around it a graph does not see the outermost one's constants as such."""
+
+
+def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            if name == old:
+                node.input[index] = new
+
+
+def _inline(name: str, form: Form) -> TensorProto:
+    return TensorProto(
+        name=name, data_type=form.dtype, dims=form.shape, raw_data=np.ascontiguousarray(form.make()).tobytes()
+    )
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
+    """The initializers of a graph and of those inside it."""
+    for _, inner in _graphs(graph):
+        yield from inner.initializer
+
+
+def _write(path: Path, written: Mapping[str, Form]) -> dict[str, int]:
+    """Write the tensors one after the other, each at a multiple of ALIGNMENT, and say where each begins."""
+    offsets, position = dict[str, int](), 0
+    path.unlink(missing_ok=True)
+    with path.open("wb") as file:
+        for name, form in written.items():
+            offsets[name] = position
+            file.seek(position)
+            np.ascontiguousarray(form.make()).tofile(file)
+            position += -(-form.size // ALIGNMENT) * ALIGNMENT
+    return offsets
+
+
+def _external(name: str, form: Form, location: str, offset: int) -> TensorProto:
+    tensor = TensorProto(name=name, data_type=form.dtype, dims=form.shape)
+    tensor.data_location = TensorProto.EXTERNAL
+    entries = {"location": location, "offset": str(offset), "length": str(form.size)}
+    for key, value in entries.items():
+        tensor.external_data.append(onnx.StringStringEntryProto(key=key, value=value))
+    return tensor
+
+
+def _linked(engine: Path, folder: Path) -> dict[str, TensorProto]:
+    """The tensors of the engine's data file, after linking that into `folder`; none where it cannot be linked."""
+    try:
+        os.link(engine / DATA, folder / DATA)
+    except OSError:
+        return {}
+    model = onnx.ModelProto.FromString((engine / MODEL).read_bytes())
+    return {tensor.name: tensor for tensor in _tensors(model.graph) if tensor.data_location == TensorProto.EXTERNAL}
+
+
+def _same(stored: TensorProto | None, form: Form) -> bool:
+    """Whether a stored tensor has the form's bytes; plain float32 may have been stored in another shape."""
+    if stored is None or stored.data_type != form.dtype:
+        return False
+    return tuple(stored.dims) == form.shape or (
+        form.dtype == TensorProto.FLOAT and prod(stored.dims) == prod(form.shape)
+    )
+
+
+def _shaped(stored: TensorProto, form: Form) -> TensorProto:
+    """The same bytes in the form's shape."""
+    tensor = TensorProto()
+    tensor.CopyFrom(stored)
+    tensor.dims[:] = form.shape
+    return tensor
+
+
+def _read(tensor: TensorProto, folder: Path) -> NDArray[Any]:
+    """A tensor of a file that somebody sent. Raises: ValueError where it says what cannot be."""
+    kind = _ARRAYS.get(tensor.data_type)
+    if kind is None or any(size < 0 for size in tensor.dims):
+        raise ValueError(f"{tensor.name} is of type {tensor.data_type}, which no parameter is")
+    size = (prod(tensor.dims) * BITS[tensor.data_type] + 7) // 8
+    external = tensor.data_location == TensorProto.EXTERNAL
+    if not external and len(tensor.raw_data) != size:
+        raise ValueError(f"{tensor.name} has {len(tensor.raw_data)} bytes, not {size}")
+    flat = _mapped(tensor, folder, size) if external else np.frombuffer(tensor.raw_data, np.uint8)
+    if tensor.data_type == TensorProto.INT4:
+        return forms.from_nibbles(flat)[: prod(tensor.dims)].reshape(tuple(tensor.dims))
+    return flat.view(kind).reshape(tuple(tensor.dims))
+
+
+_ARRAYS: dict[int, Any] = {
+    TensorProto.FLOAT: np.float32,
+    TensorProto.FLOAT16: np.float16,
+    TensorProto.BFLOAT16: np.uint16,
+    TensorProto.UINT16: np.uint16,
+    TensorProto.INT8: np.int8,
+    TensorProto.UINT8: np.uint8,
+    TensorProto.INT4: np.uint8,
+    TensorProto.FLOAT8E4M3FN: np.uint8,
+}
+
+
+def _mapped(tensor: TensorProto, folder: Path, size: int) -> NDArray[np.uint8]:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    offset, length = int(entries.get("offset", 0)), int(entries.get("length", size))
+    path = folder / DATA
+    if entries.get("location") != DATA or length != size or offset < 0 or offset + size > path.stat().st_size:
+        raise ValueError(f"{tensor.name} is not a part of {DATA}")
+    return np.memmap(path, np.uint8, "r", offset, (size,))

@@ -1,0 +1,204 @@
+"""The ONNX models of one graph: the engine of each kind of task, and the two that only a certificate needs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import onnx
+
+from xformc.compiler.backends.onnx.emitter import Emitter, model
+from xformc.compiler.backends.onnx.initializers import Initializers, taken_names
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.ops.keys import ROOM
+from xformc.compiler.passes.lower import lower_decoder, lower_graph
+from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.beam import BeamSearch, SearchInputs
+from xformc.compiler.search.fixed import FixedSearch, bind_fields, emit_whole
+from xformc.compiler.search.kernel_beam import KernelSearch, emit_resident
+from xformc.compiler.search.sample import SampleInputs, emit_sampling
+from xformc.compiler.search.states import emit_positions, emit_states
+from xformc.format.manifest import SampleOptions, SearchOptions
+from xformc.format.names import GO_ON, MODEL, NEXT, PREPARE, STEP
+from xformc.format.targets import TRAITS, Target
+from xformc.format.tokens import END
+
+
+def engine_model(
+    decoder: Decoder, weights: Initializers, defaults: SearchOptions, longest: int | None, *, target: Target
+) -> onnx.ModelProto:
+    """Source tokens in, n-best targets out; the search's options are inputs that have default values.
+
+    `decoder` has the axis `beam`; `longest` is the most tokens that it can decode, or None. Inputs and outputs are
+    those of docs/engine.md.
+    """
+    emitter = Emitter(weights, target=target)
+    decoder = _lowered(decoder, weights, target)
+    (source,) = decoder.given
+    emitter.bind(source, source.name)
+    options = {
+        "beam_width": emitter.default("beam_width", defaults.beam_width),
+        "n_best": emitter.default("n_best", defaults.n_best),
+        "length_penalty": emitter.default("length_penalty", defaults.length_penalty),
+        "max_length_factor": emitter.default("max_length_factor", defaults.max_length_factor),
+        "max_length_offset": emitter.default("max_length_offset", defaults.max_length_offset),
+        "end_token": emitter.default("end_token", END),
+    }
+    search = KernelSearch if TRAITS[target].kernels else BeamSearch
+    result = search(emitter, decoder, SearchInputs(source.name, *options), longest).emit()
+    names = ("tokens", "lengths", "scores")
+    found = (result.tokens, result.lengths, result.scores)
+    for name, value in zip(names, found, strict=True):
+        emitter.op("Identity", value, name=name)
+    n_best, length = Axis("n_best"), Axis("length")
+    batch = source.type.axes[0]
+    types = [Type("int64", (batch, n_best, length)), Type("int64", (batch, n_best)), Type("float32", (batch, n_best))]
+    inputs = [(source.name, source.type), *options.items()]
+    return model(emitter, "engine", inputs, list(zip(names, types, strict=True)))
+
+
+def sampling_model(
+    decoder: Decoder, weights: Initializers, defaults: SampleOptions, longest: int | None, *, target: Target
+) -> onnx.ModelProto:
+    """Prompts and seeds in, their continuations out; the options of sampling are inputs that have default values.
+
+    `longest` is the most positions of the model, or None. Inputs and outputs are those of docs/engine.md.
+    """
+    emitter = Emitter(weights, target=target)
+    options = {name: emitter.default(name, value) for name, value in asdict(defaults).items()}
+    options["end_token"] = emitter.default("end_token", END)
+    given = SampleInputs("prompt", "seed", **{name: name for name in options})
+    result = emit_sampling(emitter, _lowered(decoder, weights, target), given, longest)
+    for name, value in asdict(result).items():
+        emitter.op("Identity", value, name=name)
+    batch = Axis("batch")
+    rows = Type("int64", (batch,))
+    inputs = [("prompt", Type("int64", (batch, Axis("prompt")))), ("seed", rows), *options.items()]
+    tokens, scores = Type("int64", (batch, Axis("length"))), Type("float32", (batch,))
+    return model(emitter, "engine", inputs, [("tokens", tokens), ("lengths", rows), ("scores", scores)])
+
+
+def fixed_models(search: FixedSearch, weights: Initializers, *, target: Target) -> dict[str, onnx.ModelProto]:
+    """A search in fixed shapes as one model, and in the two parts that a runtime drives; by the names of their files.
+
+    Inputs and outputs are those of docs/engine.md.
+    """
+    whole = Emitter(weights, target=target)
+    names = emit_whole(whole, search)
+    for name, result in zip(search.results, names, strict=True):
+        whole.op("Identity", result, name=name)
+    prepare = Emitter(weights, target=target)
+    bind_fields(prepare, search.inputs, {name: name for name in search.inputs})
+    made = {**search.constants, **search.carried}
+    for name, result in zip(made, search.prepare(prepare), strict=True):
+        prepare.op("Identity", result, name=name)
+    step = Emitter(weights, target=target)
+    given = {**search.inputs, **made}
+    names = {name: name for name in given}
+    bind_fields(step, given, names)
+    go_on, leaving = search.step(step, names)
+    step.op("Identity", go_on, name=GO_ON)
+    following = {f"{name}{NEXT}": type for name, type in search.carried.items()}
+    for name, result in zip(following, leaving, strict=True):
+        step.op("Identity", result, name=name)
+    return {
+        MODEL: _needing(model(whole, "engine", list(search.inputs.items()), list(search.results.items()))),
+        PREPARE: _needing(model(prepare, "prepare", list(search.inputs.items()), list(made.items()))),
+        STEP: _needing(model(step, "step", list(given.items()), [(GO_ON, Type("bool")), *following.items()])),
+    }
+
+
+def _needing(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the inputs alone that its nodes, or those inside them, take."""
+    taken = taken_names(model.graph)
+    for value in [value for value in model.graph.input if value.name not in taken]:
+        model.graph.input.remove(value)
+    return model
+
+
+def forward_model(
+    graph: Graph, weights: Initializers, *, target: Target, show: Sequence[Value] = ()
+) -> onnx.ModelProto:
+    """The training graph as it is: its inputs in, its result out, then the values of `show`."""
+    emitter = Emitter(weights, target=target)
+    if TRAITS[target].kernels and not show:
+        graph = lower_graph(graph, weights.precision_of)
+    emitter.graph(graph, {value.name: value.name for value in graph.inputs})
+    shown = [*graph.outputs, *show]
+    outputs = [
+        (emitter.op("Identity", emitter.name_of(value), name=f"output.{index}"), value.type)
+        for index, value in enumerate(shown)
+    ]
+    return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
+
+
+def label_model(graph: Graph, weights: Initializers, *, target: Target) -> onnx.ModelProto:
+    """The graph's inputs in, the probabilities of the labels out: the softmax over the last axis of its result."""
+    emitter = Emitter(weights, target=target)
+    if TRAITS[target].kernels:
+        graph = lower_graph(graph, weights.precision_of)
+    (logits,) = emitter.graph(graph, {value.name: value.name for value in graph.inputs})
+    name = emitter.op("Softmax", logits, name="probabilities", axis=-1)
+    inputs = [(value.name, value.type) for value in graph.inputs]
+    return model(emitter, "engine", inputs, [(name, graph.outputs[0].type)])
+
+
+def stepwise_model(
+    decoder: Decoder, weights: Initializers, *, target: Target, show: Sequence[Value] = ()
+) -> onnx.ModelProto:
+    """The derived decoder fed with given tokens along the time axis, one a step.
+
+    The graph's inputs in; out come the logits of every step and the values of `show`, stacked along a first axis.
+    """
+    emitter = Emitter(weights, target=target)
+    if not show:
+        decoder = _lowered(decoder, weights, target)
+    token, fixed = decoder.token, decoder.given
+    given = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
+    emitter.bind(given, given.name)
+    steps = emitter.op("Squeeze", emitter.shape(given.type.axes[1:]))
+    names = {value.name: value.name for value in fixed} | emit_positions(emitter, decoder, steps)
+    constants = emitter.graph(decoder.prepare, names)
+    for value, name in zip(decoder.prepared, constants, strict=True):
+        emitter.bind(value, name)
+    batch = emitter.merged(token.type.axes[:1])
+    prepared = dict(zip((value.name for value in decoder.prepared), constants, strict=True))
+    room = emitter.shape(given.type.axes[1:])
+    states = emit_states(emitter, decoder, {"batch": batch, ROOM: room}, prepared)
+    resident = emit_resident(emitter, decoder.resident, batch, room)
+    shown = [decoder.logits, *show]
+
+    def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
+        newest = scope.op("Gather", given.name, scope.op("Unsqueeze", iteration, [0]), axis=1)
+        names = {value.name: scope.name_of(value) for value in decoder.constants}
+        names |= {token.name: newest, "position": iteration, **resident}
+        names |= {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
+        _, *new = scope.graph(decoder.step, names)
+        collected = [(value.type, scope.name_of(value)) for value in shown]
+        return scope.op("Identity", True), new, collected
+
+    carried = [(state.past.type, name) for state, name in zip(decoder.states, states, strict=True)]
+    kept = {"batch", ROOM, *(axis.name for value in fixed for axis in value.type.axes)}
+    results = emitter.loop(steps, carried, body, frozenset(kept))
+    stacked = results[len(carried) :]
+    outputs = [
+        (
+            emitter.op("Identity", name, name=f"output.{index}"),
+            Type(value.type.dtype, (Axis("steps"), *value.type.axes)),
+        )
+        for index, (value, name) in enumerate(zip(shown, stacked, strict=True))
+    ]
+    inputs = [(value.name, value.type) for value in (*fixed, given)]
+    return model(emitter, "stepwise", inputs, outputs)
+
+
+def step_model(decoder: Decoder, weights: Initializers, *, target: Target) -> onnx.ModelProto:
+    """One step alone: the inputs of `Decoder.step` in their order, to its results `output.0`, `output.1`, ..."""
+    emitter = Emitter(weights, target=target)
+    results = emitter.graph(decoder.step, {value.name: value.name for value in decoder.step.inputs})
+    names = [emitter.op("Identity", name, name=f"output.{index}") for index, name in enumerate(results)]
+    outputs = [(name, value.type) for name, value in zip(names, decoder.step.outputs, strict=True)]
+    return model(emitter, "step", [(value.name, value.type) for value in decoder.step.inputs], outputs)
+
+
+def _lowered(decoder: Decoder, weights: Initializers, target: Target) -> Decoder:
+    return lower_decoder(decoder, weights.precision_of) if TRAITS[target].kernels else decoder

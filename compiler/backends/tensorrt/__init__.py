@@ -1,0 +1,1 @@
+"""TensorRT plans of ONNX models."""

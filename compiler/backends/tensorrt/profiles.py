@@ -1,0 +1,108 @@
+"""Optimisation profiles: between which sizes of each axis a plan of TensorRT runs, and for which it is made fastest."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import floor, prod
+
+from xformc.errors import UserError
+from xformc.format.manifest import Input, SampleOptions, SearchOptions
+from xformc.format.plans import Profile, Range
+
+BATCH = (1, 32, 128)
+"""Of any model, where the device's memory has room for it."""
+
+OFTEN = 32
+"""How many tokens a sentence often has."""
+
+ASSUMED_MEMORY = 16 * 2**30
+"""Bytes of device memory, where there is no device to ask."""
+
+LARGEST_TENSOR = 2**31 - 1
+"""TensorRT refuses tensors of more numbers."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input of a model: the names of its axes or their sizes, and the bytes of one of its numbers."""
+
+    axes: tuple[str | int, ...]
+    item_size: int
+
+
+def derive_profile(
+    task: str, inputs: Mapping[str, Input], defaults: SearchOptions | SampleOptions | None, longest: int
+) -> dict[str, Range]:
+    """The profile of an engine of this task, by the names of its axes.
+
+    An input is as long as it declares, else up to `longest` tokens, those of the longest example in training. Outputs
+    have the lengths that `defaults` allow; the beam is at most as wide as there.
+    """
+    if isinstance(defaults, SearchOptions):
+        return {"batch": BATCH, **_of_search(inputs, defaults, longest)}
+    if isinstance(defaults, SampleOptions):
+        room, new = inputs["text"].longest, defaults.max_new_tokens
+        return {"batch": BATCH, "room": _range(OFTEN + new, longest + new, room)}
+    long = {name: item.longest for name, item in inputs.items() if item.kind in ("tokens", "vectors")}
+    return {"batch": BATCH, **{name: _range(OFTEN, longest, most) for name, most in long.items()}}
+
+
+def _of_search(inputs: Mapping[str, Input], defaults: SearchOptions, longest: int) -> dict[str, Range]:
+    source = _range(OFTEN, longest, inputs["source"].longest)
+    often, most = (floor(defaults.max_length_factor * size) + defaults.max_length_offset for size in source[1:])
+    width = defaults.beam_width
+    return {"source": source, "beam": (1, width, width), "room": _range(often, most, inputs["target"].longest)}
+
+
+def _range(often: int, most: int, bound: int | None) -> Range:
+    most = max(1, most if bound is None else min(most, bound))
+    return 1, min(often, most), most
+
+
+def parse_profile(text: str, derived: Profile) -> dict[str, Range]:
+    """The derived profile with the axes that `text` names replaced: `batch=1:32:128,room=64` (64 is 64:64:64).
+
+    Raises: UserError for another axis, or for sizes that are not least:often:most.
+    """
+    profile = dict(derived)
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\w+)=(\d{1,9})(?::(\d{1,9}):(\d{1,9}))?\s*", part)
+        if found is None:
+            raise UserError(f"--profile: '{part}' is not AXIS=LEAST:OFTEN:MOST", hint="such as batch=1:32:128")
+        axis, first, *others = found.groups()
+        sizes = [int(size) for size in (first, *others) if size is not None]
+        least, often, most = sizes * 3 if len(sizes) == 1 else sizes
+        if axis not in derived:
+            raise UserError(f"--profile: there is no axis '{axis}'", hint=f"the axes are {', '.join(derived)}")
+        if not 1 <= least <= often <= most:
+            raise UserError(f"--profile: '{part.strip()}' does not go up from 1 or more")
+        profile[axis] = (least, often, most)
+    return profile
+
+
+def fit_batch(profile: Profile, step: Sequence[Tensor], memory: int) -> dict[str, Range]:
+    """The profile with the largest batch halved until what a step reads and writes takes half of the memory at most.
+
+    The other half is for weights and for what `prepare` and a step compute on the way.
+
+    Raises: UserError where even a batch of 1 does not fit.
+    """
+    fitted = dict(profile)
+    while not _fits(fitted, step, memory):
+        least, often, most = fitted["batch"]
+        if most <= least:
+            sizes = ", ".join(f"{axis} {largest:,}" for axis, (_, _, largest) in fitted.items())
+            raise UserError(
+                f"the states of a step do not fit in half of {memory / 2**30:.0f} GiB at {sizes}",
+                hint="allow less: --profile room=1:64:128, or a shorter decode.max_length in the spec",
+            )
+        most = max(least, most // 2)
+        fitted["batch"] = (least, min(often, most), most)
+    return fitted
+
+
+def _fits(profile: Profile, step: Sequence[Tensor], memory: int) -> bool:
+    sizes = {axis: most for axis, (_, _, most) in profile.items()}
+    counts = [(prod(axis if isinstance(axis, int) else sizes[axis] for axis in item.axes), item) for item in step]
+    taken = sum(count * item.item_size for count, item in counts)
+    return 2 * taken <= memory // 2 and all(count <= LARGEST_TENSOR for count, _ in counts)

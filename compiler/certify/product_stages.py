@@ -1,0 +1,165 @@
+"""The stages of an engine whose products round what they are given (docs/precision.md).
+
+A number that lies between two steps may be rounded to either where sums are taken in another order, and a deep model
+carries that on. So nothing is compared through the whole model as closely as float32 would be. Instead each product is
+compared alone, and what the engine finds may be off by as much as rounding itself moves it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from xformc.compiler.certify.certificate import Measured, Stage
+from xformc.compiler.certify.locate import difference
+from xformc.compiler.certify.probes import make_probes
+from xformc.compiler.certify.subject import Subject
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.builder import GraphBuilder
+from xformc.compiler.graph.graph import Graph, Initial, Node, Value
+from xformc.compiler.ops.linear import Linear
+from xformc.compiler.ops.recurrence import Recurrence
+
+BOUND = 1e-4
+"""Of a product: relative to its largest number where that is above 1."""
+
+NOISE = 4.0
+"""What the engine gives may be off by so many times what rounding itself does to it, and BOUND."""
+
+ROWS = 48
+"""The most rows that a product is tried on."""
+
+SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""How far neighbouring numbers of 16 bits are apart, relative to them."""
+
+_ANY = Initial("constant", 0.0)
+
+
+def noise_bound(rounded: NDArray[Any], exact: NDArray[Any]) -> float:
+    """How far an engine may be from the numbers of the definition, which differ from the exact ones by rounding."""
+    return BOUND + NOISE * float(np.abs(rounded - exact).max(initial=0))
+
+
+def product_stages(subject: Subject) -> Iterator[Stage]:
+    """Every product that rounds, alone: against its definition.
+
+    Where ONNX Runtime computes int4, it rounds as its own code says: against the farthest that this may be off.
+    """
+    found = list(_products(subject))
+    defined = ("int8", "float8", "int4") if subject.target == "native" else ("int8", "float8")
+    for precision in defined:
+        eights = [difference(item.found, item.rounded) for item in found if item.precision == precision]
+        if eights:
+            what = f"{len(eights)} products with {precision} and their definition"
+            yield Stage(precision, what, max(eights), BOUND)
+    int4 = [_part(item, item.exact) for item in found if item.precision == "int4" and "int4" not in defined]
+    if int4:
+        what = f"{len(int4)} products with int4, as a part of how far 8-bit steps may move them"
+        yield Stage("int4", what, max(int4), 1.0)
+    halves = [item for item in found if item.precision in SPACING]
+    if halves:
+        what = f"{len(halves)} products in 16 bits, as a part of a unit in the last place of the definition's"
+        yield Stage("half", what, max(_part(item, item.rounded) for item in halves), 1.0)
+
+
+def agreement(subject: Subject, original: Any) -> Measured:
+    """How often the engine's products give the same best token or label as the weights before they were rounded."""
+    probes = make_probes(subject.compiled)
+    (found,) = subject.forward(probes.feeds)
+    with torch.inference_mode():
+        wanted = original(*(torch.tensor(probes.feeds[value.name]) for value in original.graph.inputs)).numpy()
+    same = found[probes.real].argmax(-1) == wanted[probes.real].argmax(-1)
+    what = f"of {same.size} best tokens or labels of random examples are those of float32"
+    return Measured("agrees", what, float(same.mean()))
+
+
+@dataclass(frozen=True)
+class _Product:
+    """The product with one weight: what the engine's operators give [rows, new] and what it should be.
+
+    `reach`: how far rounding each factor by half a step of 1 / 127 of its row's largest number may move each result; in
+    16 bits, how far the next number is.
+    """
+
+    precision: str
+    found: NDArray[np.float32]
+    rounded: NDArray[np.float32]
+    exact: NDArray[np.float32]
+    reach: NDArray[np.float32]
+
+
+def _part(item: _Product, wanted: NDArray[np.float32]) -> float:
+    """How far the product is from what is wanted, as a part of its reach and of what float32 rounds."""
+    rounding = BOUND * max(1.0, float(np.abs(item.exact).max(initial=0)))
+    return float((np.abs(item.found - wanted) / (item.reach + rounding)).max(initial=0))
+
+
+def _products(subject: Subject) -> Iterator[_Product]:
+    probes = make_probes(subject.compiled)
+    values = subject.rounding.training_values(probes.feeds)
+    random = np.random.default_rng(2)
+    nodes = {node.inputs[1].name: node for node in _linear(subject.compiled.graph)}
+    chosen = [node for name, node in nodes.items() if name in subject.approximate]
+    rows = {node.outputs[0].name: _rows(node, values.get(node.inputs[0].name), random) for node in chosen}
+    graph = _alone(subject.compiled.graph, chosen)
+    results = subject.run(graph, {value.name: rows[value.name] for value in graph.inputs}) if chosen else []
+    for node, found in zip(chosen, results, strict=True):
+        x = torch.tensor(rows[node.outputs[0].name]).flatten(1)
+        weight, *bias = (torch.tensor(values[value.name]) for value in _parameters(subject.compiled.graph, node))
+        matrix = weight.reshape(-1, x.shape[1])
+        offset = bias[0].flatten() if bias else None
+        precision = subject.approximate[node.inputs[1].name]
+        if precision in SPACING:
+            reach = torch.nn.functional.linear(x, matrix).abs() * SPACING[precision]
+        else:
+            reach = torch.nn.functional.linear(x.abs().amax(1, keepdim=True).expand_as(x), matrix.abs()) / 254
+        yield _Product(
+            precision,
+            found.reshape(len(x), -1),
+            subject.rounding_map(node.inputs[1].name)(x, matrix, offset).numpy(),
+            torch.nn.functional.linear(x, matrix, offset).numpy(),
+            reach.numpy(),
+        )
+
+
+def _linear(graph: Graph) -> Iterator[Node]:
+    """The linear maps of a graph and of the cells in it."""
+    for node in graph.nodes:
+        if isinstance(node.op, Linear):
+            yield node
+        elif isinstance(node.op, Recurrence):
+            yield from _linear(node.op.body)
+
+
+def _rows(node: Node, value: NDArray[Any] | None, random: np.random.Generator) -> NDArray[np.float32]:
+    """What the map is given in the model, [rows, the axes of `over`]; random numbers inside a recurrence."""
+    assert isinstance(node.op, Linear)
+    x = node.inputs[0].type
+    sizes = [x.axis(name).size or 1 for name in node.op.over]
+    if value is None:
+        return random.standard_normal((4, *sizes), np.float32)
+    kept = [x.names.index(axis.name) for axis in x.without(node.op.over)]
+    order = (*kept, *(x.names.index(name) for name in node.op.over))
+    rows = np.transpose(value, order).reshape(-1, *sizes)
+    return np.ascontiguousarray(rows[:: max(1, -(-len(rows) // ROWS))])
+
+
+def _parameters(graph: Graph, node: Node) -> list[Value]:
+    """The weight of a linear map, and its bias if that is a parameter, too."""
+    known = {parameter.name for parameter in graph.parameters}
+    return [value for value in node.inputs[1:] if value.name in known]
+
+
+def _alone(whole: Graph, nodes: list[Node]) -> Graph:
+    """A graph of these linear maps, each with an input of its own that has its name."""
+    builder, results = GraphBuilder("products"), list[Value]()
+    for index, node in enumerate(nodes):
+        assert isinstance(node.op, Linear)
+        over = tuple(node.inputs[0].type.axis(name) for name in node.op.over)
+        x = builder.input(node.outputs[0].name, Type("float32", (Axis(f"rows_{index}"), *over)))
+        weights = [builder.parameter(value.name, value.type, _ANY) for value in _parameters(whole, node)]
+        results.append(builder.emit(node.op, (x, *weights), f"product/{index}"))
+    return builder.finish(results)

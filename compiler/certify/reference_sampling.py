@@ -1,0 +1,131 @@
+"""Sampling as docs/search.md defines it, plainly, along tokens that an engine has found.
+
+It drives the training form only, so it shares nothing with an engine: no step, no cache, no ONNX. What an engine
+samples is right if at each place it is what the definition draws there after the same prefix.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.format.manifest import SampleOptions
+from xformc.format.tokens import BEGIN, END
+
+Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""text [batch, text] -> logits [batch, text, vocabulary]."""
+
+ROUNDING = 1e-4
+"""The margin below which a draw is left to rounding: a difference of logits, as a part of the largest logit."""
+
+FINEST = 1e-5
+"""The smallest difference of probabilities that is beyond rounding, however small the logits are."""
+
+_WEYL, _FIRST, _SECOND, _MASK = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A token, its log probability by the model (no temperature, no filter), and how clear the choice was.
+
+    `margin` is the smallest difference of logits that decided anything, as a part of the largest logit; a difference
+    of probabilities counts as one of logits divided by the temperature. Where it is less than what rounding may change,
+    a neighbouring token can be as right as this one.
+    """
+
+    token: int
+    log_probability: float
+    margin: float
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What the definition says of a continuation.
+
+    `problem` says what is wrong with it, "" if nothing is; `score` is what it should be worth; of its `tokens` tokens
+    so many were `decided` beyond rounding.
+    """
+
+    problem: str
+    score: float
+    tokens: int
+    decided: int
+
+
+def follow(
+    scorer: Scorer,
+    prompt: Sequence[int],
+    found: Sequence[int],
+    seed: int,
+    options: SampleOptions,
+    *,
+    longest: int | None = None,
+    end: int = END,
+) -> Followed:
+    """Draw anew at each place of what was `found` after the prompt (no begin token, no padding), and compare."""
+    score, decided, problem = 0.0, 0, _wrong_length(prompt, found, options, longest, end)
+    text = np.array([[BEGIN, *prompt, *found[:-1]]], np.int64)
+    scored = scorer(text)[0, len(prompt) :] if found else ()
+    for place, (token, logits) in enumerate(zip(found, scored, strict=True), start=len(prompt) + 1):
+        drawn = draw(logits, uniform(seed, place), options)
+        score += float(log_softmax(logits)[token])
+        decided += drawn.margin >= ROUNDING
+        if token != drawn.token and drawn.margin >= ROUNDING and not problem:
+            problem = f"token {place} is {token}, not {drawn.token}"
+    return Followed(problem, score, len(found), decided)
+
+
+def draw(logits: NDArray[np.float32], uniform: float, options: SampleOptions) -> Draw:
+    """The token that a number of [0, 1) draws from the logits [vocabulary]."""
+    exact, temperature = logits.astype(np.float64), options.temperature or 1.0
+    best = -np.sort(-exact)
+    ranked = 1 if options.temperature == 0 else min(options.top_k or len(best), len(best))
+    likely = np.cumsum(_softmax(best[:ranked] / temperature))
+    last = ranked - 1 if options.top_p >= 1 else min(int((likely < options.top_p).sum()), ranked - 1)
+    kept = exact >= best[last]
+    reached = np.cumsum(np.where(kept, np.exp((exact - best[0]) / temperature), 0.0))
+    reached, goal = reached / reached[-1], uniform if options.temperature > 0 else 0.0
+    token = int((reached <= goal).sum())
+    edges = [reached[kept][:-1] - goal, likely[:-1] - (options.top_p if options.top_p < 1 else np.inf)]
+    gap = float(best[last] - best[last + 1]) if last + 1 < len(best) else np.inf
+    largest = max(float(np.abs(exact).max()), 1e-30)
+    nearest = float(np.abs(np.concatenate(edges)).min(initial=np.inf))
+    margin = min(nearest * min(temperature / largest, ROUNDING / FINEST), gap / largest)
+    return Draw(token, float(log_softmax(logits)[token]), margin)
+
+
+def uniform(seed: int, place: int) -> float:
+    """SplitMix64's number for a seed at a place: its upper 24 bits as a number of [0, 1)."""
+    stream = _mix(seed + _WEYL)
+    return (_mix(stream + place * _WEYL) >> 40) * 2.0**-24
+
+
+def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The log probabilities of logits [vocabulary]."""
+    below = logits.astype(np.float64) - logits.max()
+    return below - np.log(np.exp(below).sum())
+
+
+def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    weights = np.exp(values - values.max())
+    return weights / weights.sum()
+
+
+def _mix(value: int) -> int:
+    value &= _MASK
+    value = (value ^ (value >> 30)) * _FIRST & _MASK
+    value = (value ^ (value >> 27)) * _SECOND & _MASK
+    return value ^ (value >> 31)
+
+
+def _wrong_length(
+    prompt: Sequence[int], found: Sequence[int], options: SampleOptions, longest: int | None, end: int
+) -> str:
+    limit = options.max_new_tokens if longest is None else min(options.max_new_tokens, longest - len(prompt))
+    if end in found[:-1]:
+        return "it goes on after the end token"
+    ended = len(found) > 0 and found[-1] == end
+    if len(found) > limit or (len(found) < limit and not ended):
+        return f"it has {len(found)} tokens without an end, of at most {limit}"
+    return ""

@@ -1,0 +1,125 @@
+"""The search as docs/search.md defines it, plain and slow: one sentence at a time, every prefix computed anew.
+
+It drives the training form only, so it shares nothing with an engine: no step, no cache, no ONNX.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.format.manifest import SearchOptions
+from xformc.format.tokens import BEGIN, END
+
+Scorer = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
+"""(source [batch, source], target [batch, target]) -> logits [batch, target, vocabulary]."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished translation: its tokens without the begin token, and its normalised score."""
+
+    tokens: tuple[int, ...]
+    score: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search found, best first, and the smallest difference of scores that decided anything on the way.
+
+    Where `margin` is less than what rounding may change, another result can be as right as this one.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    margin: float
+
+
+@dataclass(frozen=True)
+class _Open:
+    tokens: tuple[int, ...]
+    log_probability: np.float32
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    parent: int
+    token: int
+    log_probability: np.float32
+
+
+def search(
+    scorer: Scorer, source: NDArray[np.int64], options: SearchOptions, longest: int | None = None, end: int = END
+) -> Found:
+    """The `beam_width` best finished hypotheses, of at most `longest` tokens, for one source [source], unpadded.
+
+    `end` is the token that ends a hypothesis.
+    """
+    width = options.beam_width
+    scaled = np.float32(options.max_length_factor) * np.float32(len(source))
+    limit = max(1, int(np.floor(scaled)) + options.max_length_offset)
+    limit = limit if longest is None else min(limit, longest)
+    beam = [_Open((), np.float32(0))]
+    pool: list[Hypothesis] = []
+    finished, margin = 0, float("inf")
+    for length in range(1, limit + 1):
+        candidates = _expand(scorer, source, beam, width)
+        margin = min(margin, _closest([candidate.log_probability for candidate in candidates]))
+        candidates = candidates[: 2 * width]
+        for candidate in candidates[:width]:
+            if candidate.token == end or length == limit:
+                finished += 1
+                tokens = (*beam[candidate.parent].tokens, candidate.token)
+                pool.append(Hypothesis(tokens, score(candidate.log_probability, length, options)))
+        pool = sorted(pool, key=lambda hypothesis: -hypothesis.score)[:width]
+        if finished >= width:
+            break
+        going_on = [candidate for candidate in candidates if candidate.token != end][:width]
+        beam = [
+            _Open((*beam[candidate.parent].tokens, candidate.token), candidate.log_probability)
+            for candidate in going_on
+        ]
+    margin = min(margin, _closest([np.float32(hypothesis.score) for hypothesis in pool]))
+    return Found(tuple(pool), margin)
+
+
+def score(log_probability: np.float32, length: int, options: SearchOptions) -> float:
+    """log P(y) / ((5 + |y|) / 6)^alpha (Wu et al. 2016, equation 14, without coverage)."""
+    return float(log_probability) / ((5.0 + length) / 6.0) ** options.length_penalty
+
+
+def rescore(scorer: Scorer, source: NDArray[np.int64], tokens: tuple[int, ...], options: SearchOptions) -> float:
+    """The score of these tokens after this source [source], all positions computed at once."""
+    target = np.array([(BEGIN, *tokens[:-1])], np.int64)
+    scores = log_probabilities(scorer(source[None], target))[0]
+    total = scores[np.arange(len(tokens)), np.array(tokens)].sum()
+    return score(total, len(tokens), options)
+
+
+def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The log softmax over the last axis."""
+    highest = logits.max(-1, keepdims=True)
+    return logits - (highest + np.log(np.exp(logits - highest).sum(-1, keepdims=True)))
+
+
+def _expand(scorer: Scorer, source: NDArray[np.int64], beam: list[_Open], width: int) -> list[_Candidate]:
+    """The continuations that may be among the 2 * width best, best first, and the best one that is not.
+
+    Ties go to the earlier hypothesis, then to the smaller token.
+    """
+    targets = np.array([(BEGIN, *hypothesis.tokens) for hypothesis in beam], np.int64)
+    logits = scorer(np.repeat(source[None], len(beam), 0), targets)[:, -1]
+    scores = log_probabilities(logits)
+    candidates: list[_Candidate] = []
+    for parent, hypothesis in enumerate(beam):
+        best = np.argsort(-logits[parent], kind="stable")[: 2 * width + 1]
+        candidates += [
+            _Candidate(parent, int(token), hypothesis.log_probability + scores[parent, token]) for token in best
+        ]
+    return sorted(candidates, key=lambda candidate: -candidate.log_probability)[: 2 * width + 1]
+
+
+def _closest(ordered: list[np.float32]) -> float:
+    gaps = [float(better - worse) for better, worse in pairwise(ordered)]
+    return min(gaps, default=float("inf"))

@@ -1,0 +1,129 @@
+"""What an engine whose products round gives, against its training form with products that round as defined."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.compiler.certify.certificate import Stage
+from xformc.compiler.certify.label_stages import expected_probabilities, probabilities
+from xformc.compiler.certify.probes import make_probes, sentence
+from xformc.compiler.certify.product_stages import noise_bound
+from xformc.compiler.certify.reference_sampling import follow
+from xformc.compiler.certify.reference_search import rescore
+from xformc.compiler.certify.sampling_stages import GREEDY, make_prompts
+from xformc.compiler.certify.subject import Subject
+from xformc.compiler.certify.translation_stages import LENGTHS, short
+from xformc.runtime.generate import SampleResult, sample
+from xformc.runtime.rows import pad, stack
+from xformc.runtime.search import SearchResult
+
+Scores = NDArray[np.float32]
+Texts = list[list[int]]
+
+
+def result_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
+    """`results`: what the engine finds is worth what it says; `alone`: the same alone and among other examples."""
+    yield from _RESULTS[subject.compiled.task](subject, progress)
+
+
+def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
+    random, declared = np.random.default_rng(1), subject.compiled.inputs["source"]
+    sources = [sentence(random, length, declared) for length in LENGTHS]
+    options = short(subject.compiled.options, subject.compiled.options.beam_width)
+    progress("certify: results")
+    together = subject.search(pad(sources), options)
+    rounded, exact = list[float](), list[float]()
+    for row, source in enumerate(sources):
+        for tokens in _tokens(together, row):
+            for form, scores in ((subject.rounding, rounded), (subject, exact)):
+                scores.append(rescore(form.translation_logits, source, tuple(tokens), options))
+    bound = noise_bound(np.array(rounded), np.array(exact))
+    what = "scores of the hypotheses that the engine finds, by the training form"
+    yield Stage("results", what, _worst(together.scores.reshape(-1), np.array(rounded)), bound, _counted(rounded))
+    progress("certify: alone")
+    alone = [subject.search(source[None], options) for source in sources]
+    pairs = [
+        ((_tokens(together, row), together.scores[row]), (_tokens(found, 0), found.scores[0]))
+        for row, found in enumerate(alone)
+    ]
+    yield _batch(pairs, bound, "sentences")
+
+
+def _tokens(found: SearchResult, row: int) -> Texts:
+    return [
+        [int(token) for token in tokens[:length]]
+        for tokens, length in zip(found.tokens[row], found.lengths[row], strict=True)
+    ]
+
+
+def _continuations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
+    prompts, longest = make_prompts(subject, 0), subject.compiled.inputs["text"].longest
+    progress("certify: results")
+    together = sample(subject.session, prompts, GREEDY)
+
+    def scores(form: Subject) -> Scores:
+        found = zip(prompts, _texts(together), strict=True)
+        worth = [follow(form.text_logits, item.ids, text, item.seed, GREEDY, longest=longest) for item, text in found]
+        return np.array([one.score for one in worth])
+
+    rounded, exact = scores(subject.rounding), scores(subject)
+    bound = noise_bound(rounded, exact)
+    what = "scores of the texts that the engine goes on with, by the training form"
+    yield Stage("results", what, _worst(together.scores, rounded), bound, _counted(rounded))
+    progress("certify: alone")
+    alone = [sample(subject.session, [prompt], GREEDY) for prompt in prompts]
+    pairs = [
+        (([_texts(together)[row]], together.scores[row]), (_texts(found), found.scores[0]))
+        for row, found in enumerate(alone)
+    ]
+    yield _batch(pairs, bound, "prompts")
+
+
+def _texts(found: SampleResult) -> Texts:
+    return [
+        [int(token) for token in tokens[:length]] for tokens, length in zip(found.tokens, found.lengths, strict=True)
+    ]
+
+
+def _labels(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
+    probes = make_probes(subject.compiled)
+    progress("certify: results")
+    together = probabilities(subject, probes.feeds)
+    rounded, exact = (expected_probabilities(form, probes) for form in (subject.rounding, subject))
+    bound, what = noise_bound(rounded, exact), "probabilities of the engine and of the training form"
+    yield Stage("results", what, _worst(together[probes.real], rounded), bound)
+    progress("certify: alone")
+    worst = 0.0
+    for row, found in zip(probes.rows, together, strict=True):
+        alone = probabilities(subject, stack(subject.compiled.inputs, [row]))[0]
+        part = found if subject.compiled.positions is None else found[: len(alone)]
+        worst = max(worst, _worst(part, alone))
+    yield Stage("alone", "the same examples alone and among longer ones", worst, bound)
+
+
+_RESULTS: dict[str, Callable[[Subject, Callable[[str], None]], Iterator[Stage]]] = {
+    "translation": _translations,
+    "language_model": _continuations,
+    "tagging": _labels,
+    "classification": _labels,
+}
+
+_Result = tuple[Texts, NDArray[np.float32]]
+
+
+def _batch(pairs: Sequence[tuple[_Result, _Result]], bound: float, name: str) -> Stage:
+    """Compare the scores of what has the same tokens alone and among others; where rounding decides, some have not."""
+    same = [(first, second) for first, second in pairs if first[0] == second[0]]
+    worst = max((_worst(first[1], second[1]) for first, second in same), default=float("inf"))
+    what = f"the same {name} alone and among others"
+    return Stage("alone", what, worst, bound, f"({len(same)} of {len(pairs)} with the same tokens)")
+
+
+def _worst(found: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
+    worst = float(np.abs(found - expected).max(initial=0))
+    return worst if np.isfinite(worst) else float("inf")
+
+
+def _counted(scores: Sequence[float] | Scores) -> str:
+    return f"({len(scores)} scores)"

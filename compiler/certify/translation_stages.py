@@ -1,0 +1,148 @@
+"""The stages of a translation engine: the same logits, and the searches of the reference, in any batch."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from xformc.compiler.certify.certificate import Stage
+from xformc.compiler.certify.forward import forward_stage, step_stage
+from xformc.compiler.certify.probes import make_probes, sentence
+from xformc.compiler.certify.reference_search import Found, rescore, search
+from xformc.compiler.certify.subject import Ids, Subject
+from xformc.format.manifest import SearchOptions
+from xformc.format.tokens import END
+from xformc.runtime.rows import pad
+from xformc.runtime.search import SearchResult
+from xformc.runtime.search import search as search_engine
+from xformc.runtime.session import Session
+
+SCORE_BOUND = 1e-4
+"""Also the margin below which a decision of the search is left to rounding."""
+
+BATCH_BOUND = 1e-4
+LENGTHS = (1, 3, 6, 10)
+"""How many tokens the sentences have that are searched."""
+
+
+def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
+    """The stages, cheapest first; those of the search only mean something after the first two have passed."""
+    probes = make_probes(subject.compiled)
+    progress("certify: forward")
+    yield forward_stage(subject, probes, "logits of ONNX and PyTorch, given the target")
+    progress("certify: step")
+    yield step_stage(subject, probes)
+    random, declared = np.random.default_rng(1), subject.compiled.inputs["source"]
+    sources = tuple(sentence(random, length, declared) for length in LENGTHS)
+    progress("certify: greedy")
+    yield _search(subject, "greedy", [_expect(subject, sources, 1)])
+    progress("certify: beam")
+    width = subject.compiled.options.beam_width
+    expected = _expect(subject, sources, width)
+    yield _search(subject, "beam", [expected, _expect(subject, sources, width, _likely(expected))])
+    progress("certify: batch")
+    yield _batch(subject, expected)
+    if subject.whole is not None:
+        progress("certify: whole")
+        yield _whole(subject, subject.whole, expected)
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What the reference search finds for each source with these options, when `end` ends a hypothesis."""
+
+    sources: tuple[Ids, ...]
+    options: SearchOptions
+    end: int
+    found: tuple[Found, ...]
+
+
+def _expect(subject: Subject, sources: tuple[Ids, ...], width: int, end: int = END) -> _Expected:
+    options, longest = short(subject.compiled.options, width), subject.compiled.inputs["target"].longest
+    found = (search(subject.translation_logits, source, options, longest, end) for source in sources)
+    return _Expected(sources, options, end, tuple(found))
+
+
+def _likely(expected: _Expected) -> int:
+    """The token that the hypotheses have most often, so that with it as the end token many end by themselves."""
+    counts = Counter(
+        token
+        for found in expected.found
+        for hypothesis in found.hypotheses
+        for token in hypothesis.tokens[:-1]
+        if token != END
+    )
+    return counts.most_common(1)[0][0] if counts else END
+
+
+def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
+    """Compare searches with the reference's. Of several the last must have hypotheses that end by themselves."""
+    worst, decided, ended = 0.0, 0, 0
+    for expected in searches:
+        result = subject.search(pad(expected.sources), expected.options, expected.end)
+        for row, (found, source) in enumerate(zip(expected.found, expected.sources, strict=True)):
+            worst = max(worst, _against(subject, result, row, found, source))
+        decided += sum(found.margin >= SCORE_BOUND for found in expected.found)
+        ended = sum(h.tokens[-1] == expected.end for found in expected.found for h in found.hypotheses)
+    if decided == 0 or (len(searches) > 1 and ended == 0):
+        worst = float("inf")
+    count = sum(len(expected.found) for expected in searches)
+    what = f"tokens and scores of the reference search, width {searches[0].options.beam_width}"
+    return Stage(name, what, worst, SCORE_BOUND, f"({count} searches, {decided} beyond rounding, {ended} ends)")
+
+
+def _batch(subject: Subject, expected: _Expected) -> Stage:
+    sources = expected.sources
+    together = subject.search(pad(sources), expected.options)
+    differences: list[float] = []
+    for row, (source, found) in enumerate(zip(sources, expected.found, strict=True)):
+        alone = subject.search(source[None], expected.options)
+        differences.append(_between(together, row, alone, 0, found.margin))
+    count = len(sources)
+    backwards = subject.search(pad(sources[:0:-1]), expected.options)
+    for row in range(count - 1):
+        other = count - 1 - row
+        differences.append(_between(together, other, backwards, row, expected.found[other].margin))
+    return Stage("batch", "the same sentences alone and among other neighbours", max(differences), BATCH_BOUND)
+
+
+def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:
+    driven = subject.search(pad(expected.sources), expected.options)
+    found = search_engine(whole, pad(expected.sources), expected.options)
+    differences = [_between(driven, row, found, row, item.margin) for row, item in enumerate(expected.found)]
+    return Stage("whole", "the search as one model, and step by step", max(differences), BATCH_BOUND)
+
+
+def _against(subject: Subject, result: SearchResult, row: int, found: Found, source: Ids) -> float:
+    """The largest difference of scores, infinite where the tokens differ.
+
+    Where rounding decides, other tokens are as right if they are worth, to the training form, what the engine says.
+    """
+    differences: list[float] = []
+    for rank, hypothesis in enumerate(found.hypotheses):
+        tokens = tuple(int(token) for token in result.tokens[row, rank, : result.lengths[row, rank]])
+        expected = hypothesis.score
+        if tokens != hypothesis.tokens:
+            if found.margin >= SCORE_BOUND or not tokens:
+                return float("inf")
+            expected = rescore(subject.translation_logits, source, tokens, subject.compiled.options)
+        differences.append(_finite(abs(float(result.scores[row, rank]) - expected)))
+    return max(differences)
+
+
+def _between(first: SearchResult, row: int, second: SearchResult, other: int, margin: float) -> float:
+    length = int(first.lengths[row].max())
+    same = np.array_equal(first.lengths[row], second.lengths[other])
+    if not same or not np.array_equal(first.tokens[row, :, :length], second.tokens[other, :, :length]):
+        return 0.0 if margin < SCORE_BOUND else float("inf")
+    return _finite(float(np.abs(first.scores[row] - second.scores[other]).max()))
+
+
+def _finite(difference: float) -> float:
+    return difference if np.isfinite(difference) else float("inf")
+
+
+def short(options: SearchOptions, width: int) -> SearchOptions:
+    """The engine's options with all hypotheses returned and an output short enough for the reference search."""
+    return replace(options, beam_width=width, n_best=width, max_length_factor=0.5, max_length_offset=4)

@@ -1,0 +1,1 @@
+"""What explains a model: its cost, its picture, its attention."""

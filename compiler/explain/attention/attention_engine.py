@@ -1,0 +1,137 @@
+"""What an engine attends to: its graph rebuilt with its weights, and an example as its inputs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from xformc.compiler.certify.certify import engine_parameters
+from xformc.compiler.explain.attention.attention_maps import AttentionMap, attention_maps
+from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
+from xformc.format.names import MODEL, SPEC
+from xformc.format.tokens import BEGIN
+from xformc.runtime import Engine, load
+from xformc.runtime.arrays import read_rows
+from xformc.runtime.predict import encode_example
+from xformc.runtime.rows import stack
+from xformc.runtime.texts import encode_line
+from xformc.runtime.tokenizer import Tokenizer
+
+WRITERS = {"translation": "target", "language_model": "text"}
+"""The input that a task writes token by token: at each position the model says what comes next."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The maps of an engine for an example.
+
+    `tokens` has the pieces of each input of text; at the positions of the input `writer`, if there is one, the pieces
+    `written` come next.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    maps: tuple[AttentionMap, ...]
+    tokens: Mapping[str, tuple[str, ...]]
+    writer: str | None
+    written: tuple[str, ...]
+
+
+def look(folder: Path, texts: Sequence[str], target: str | None) -> Looked:
+    """The maps of the engine in `folder` for a text, or for one text for each of its inputs.
+
+    `target` is the translation that is looked at, the engine's own if it is None. Raises: UserError for an engine that
+    takes more than text, or has no tokenizer or no attention weights, and for texts that do not fit its inputs.
+    """
+    engine = load(folder)
+    tokenizer, task = _tokenizer(engine), engine.manifest.task
+    if target is not None and task != "translation":
+        raise UserError(f"{engine.manifest.name} is a model of {task}, which has no target", hint="leave --target out")
+    if task in WRITERS and len(texts) != 1:
+        raise UserError(f"{task} takes one text, found {len(texts)}", hint="put it in quotes")
+    if task not in WRITERS:
+        row = encode_example(1, list(texts), manifest=engine.manifest, tokenizer=tokenizer, truncate=False)
+        return _look(engine, folder, tuple(texts), row, ())
+    writer = WRITERS[task]
+    first, *_ = engine.manifest.inputs
+    ids, shown = _ids(engine, tokenizer, first, texts[0]), list(texts)
+    row = {first: ids}
+    if task == "translation":
+        best = engine.translate(shown)[0][0] if target is None else None
+        shown.append(best.text if best else str(target))
+        ids = list(best.tokens) if best else _ids(engine, tokenizer, writer, str(target))
+    row[writer] = [BEGIN, *ids[:-1]]
+    return _look(engine, folder, tuple(shown), row, ids)
+
+
+def look_at_arrays(folder: Path, arrays: Mapping[str, Any], number: int) -> Looked:
+    """The maps of the engine in `folder` for one of the examples in `arrays`, counted from 1.
+
+    Raises: UserError for arrays that do not fit its inputs, an example that is not there, and as `look`.
+    """
+    engine = load(folder)
+    if engine.manifest.task in WRITERS:
+        raise UserError(f"{engine.manifest.name} is a model of {engine.manifest.task}, which reads text")
+    rows = read_rows(engine.manifest.inputs, arrays)
+    if not 1 <= number <= len(rows):
+        raise UserError(f"there is no example {number}, there are {len(rows)}")
+    return _look(engine, folder, (f"example {number}",), rows[number - 1], ())
+
+
+def _tokenizer(engine: Engine) -> Tokenizer:
+    others = [name for name, item in engine.manifest.inputs.items() if item.kind != "tokens"]
+    if others:
+        message = f"the engine {engine.manifest.name} takes more than text: it needs {', '.join(others)}"
+        raise UserError(message, hint="give it arrays: --input FILE.npz")
+    if engine.tokenizer is None:
+        message = f"the engine {engine.manifest.name} has no tokenizer: it was built with fresh weights"
+        raise UserError(message, hint="build it from a trained run: xformc build SPEC --weights RUN")
+    return engine.tokenizer
+
+
+def _ids(engine: Engine, tokenizer: Tokenizer, name: str, text: str) -> list[int]:
+    """The ids of a text, with the end token. Raises: UserError where it is empty, or too long for the model."""
+    longest = engine.manifest.inputs[name].longest
+    ids = encode_line(1, text, encode=partial(tokenizer.encode, name), longest=longest, truncate=False)
+    if len(ids) == 1:
+        raise UserError(f"the {name} has no words")
+    return ids
+
+
+def _look(
+    engine: Engine, folder: Path, texts: tuple[str, ...], row: Mapping[str, Any], written: Sequence[int]
+) -> Looked:
+    """The maps for one example, of which `row` has an array for each input; `written` follow those of the writer."""
+    inputs, tokenizer = engine.manifest.inputs, engine.tokenizer
+    graph = load_spec(folder / SPEC).graph()
+    feeds = stack(inputs, [{name: np.asarray(array) for name, array in row.items()}])
+    tensors = [torch.tensor(feeds[value.name]) for value in graph.inputs]
+    maps = attention_maps(graph, engine_parameters(graph, folder / MODEL), tensors)
+    readable = [name for name, item in inputs.items() if item.kind == "tokens" and tokenizer is not None]
+    pieces = {name: _pieces(tokenizer, name, row[name]) for name in readable}
+    writer = WRITERS.get(engine.manifest.task)
+    return Looked(
+        engine.manifest.name, texts, tuple(maps), pieces, writer, _pieces(tokenizer, writer, written) if writer else ()
+    )
+
+
+def _pieces(tokenizer: Tokenizer | None, name: str, ids: Sequence[int]) -> tuple[str, ...]:
+    assert tokenizer is not None
+    return _shown(tokenizer.pieces(name, [int(one) for one in ids]))
+
+
+def _shown(pieces: Sequence[str]) -> tuple[str, ...]:
+    """Pieces for a reader: what begins a word stands alone, what goes on with one has a dot before it."""
+    return tuple(
+        piece[1:] or "\N{OPEN BOX}"
+        if piece.startswith("\N{LOWER ONE EIGHTH BLOCK}")
+        else piece
+        if piece.startswith("<") and piece.endswith(">")
+        else f"\N{MIDDLE DOT}{piece}"
+        for piece in pieces
+    )

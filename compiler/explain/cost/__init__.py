@@ -1,0 +1,1 @@
+"""Parameters, operations, memory and paths of a spec, computed and measured."""

@@ -1,0 +1,181 @@
+"""How many operations lie between two positions: the shortest way of information through a graph."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.compiler.explain.cost.complexity import CostOf
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.cost import Reach
+from xformc.compiler.graph.graph import Graph, Node, Value
+from xformc.compiler.ops.positions import Positions
+from xformc.compiler.ops.recurrence import Recurrence
+from xformc.compiler.ops.reshape import Merge
+
+Ways = NDArray[np.float32]
+"""The fewest operations in which information moves so many positions on: from n - 1 back to n - 1 on.
+
+Infinite where it does not get there.
+"""
+
+
+@dataclass(frozen=True)
+class Path:
+    """The most operations between a position of the input `source` and one of the result, by the shortest way.
+
+    Only those count that mix positions. A causal graph has ways in one direction, and then that one counts. `hops` is
+    None where not every one of the `positions` of the result depends on every one of the input in such a direction;
+    `seen` tells on how many it depends.
+    """
+
+    source: str
+    positions: int
+    hops: int | None
+    seen: int
+
+
+def longest_paths(graph: Graph, length: int, positions: frozenset[str], costs: CostOf) -> list[Path]:
+    """The path of each input of the graph that carries information, where each has `length` positions.
+
+    `positions` are the axes along which they stand.
+    """
+    reaches = {id(node): reach for node in graph.nodes if (reach := costs(node).reach) and reach.axis in positions}
+    walk = _Walk(graph, length, positions, reaches)
+    inputs = [value for value in graph.inputs if value.type.dtype != "bool"]
+    found = [(value.name, walk.run(value)) for value in inputs]
+    return [_path(name, ways) for name, ways in found if len(ways) > 1]
+
+
+def _path(source: str, ways: Ways) -> Path:
+    worst = _worst(ways)
+    return Path(source, len(ways) // 2 + 1, None if np.isinf(worst) else int(worst), int(np.isfinite(ways).sum()))
+
+
+def _worst(ways: Ways) -> float:
+    """The longest of the ways in the directions that there are."""
+    length = len(ways) // 2
+    sides = (ways[: length + 1], ways[length:])
+    return float(max((side.max() for side in sides if np.isfinite(side).sum() > 1), default=ways[length]))
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Carries the ways from one input through the nodes of a graph. `reaches` is by the ids of nodes."""
+
+    graph: Graph
+    length: int
+    axes: frozenset[str]
+    reaches: Mapping[int, Reach]
+
+    def run(self, source: Value) -> Ways:
+        start = np.full(2 * self.size(source.type) - 1, np.inf, np.float32)
+        start[len(start) // 2] = 0
+        ways: dict[str, Ways] = {source.name: start}
+        for node in self.graph.nodes:
+            given = [(value, ways[value.name]) for value in node.inputs if value.name in ways]
+            if given and not isinstance(node.op, Positions) and node.outputs[0].type.dtype != "bool":
+                found = self.node(node, given)
+                ways.update((value.name, found) for value in node.outputs)
+        return ways.get(self.graph.outputs[0].name, start)
+
+    def node(self, node: Node, given: Sequence[tuple[Value, Ways]]) -> Ways:
+        reach, result = self.reaches.get(id(node)), node.outputs[0].type
+        count = 2 * self.size(result) - 1 if self.positions(result) else None
+        starts = node.inputs[node.op.sequences :][:1] if isinstance(node.op, Recurrence) and node.op.started else ()
+        found: list[Ways] = []
+        for value, ways in given:
+            arriving = _placed(ways, count) if isinstance(node.op, Merge) else _spread(ways, count)
+            if reach is not None and value in starts:
+                found.append(_moved(_entering(arriving, reach), reach))
+            else:
+                found.append(
+                    _moved(arriving, reach) if reach is not None and reach.axis in value.type.names else arriving
+                )
+        return _shortest(found)
+
+    def positions(self, type: Type) -> str | None:
+        """The axis of positions that a value has."""
+        return next((name for name in type.names if name in self.axes), None)
+
+    def size(self, type: Type) -> int:
+        """How many positions a value has along it; 1 without such an axis."""
+        name = self.positions(type)
+        return 1 if name is None else type.axis(name).size or self.length
+
+
+def _spread(ways: Ways, count: int | None) -> Ways:
+    """The ways to a value with so many of them. From other positions than its own, all must have arrived."""
+    if count is None or len(ways) == count:
+        return ways
+    return np.full(count, _worst(ways), np.float32)
+
+
+def _placed(ways: Ways, count: int | None) -> Ways:
+    """The ways to positions that are made of axes that were none before: each knows of itself."""
+    if count is None or len(ways) > 1:
+        return _spread(ways, count)
+    placed = np.full(count, np.inf, np.float32)
+    placed[count // 2] = ways[0]
+    return placed
+
+
+def _entering(ways: Ways, reach: Reach) -> Ways:
+    """What is known before the first position (the last one, for what goes backwards)."""
+    first = np.full_like(ways, np.inf)
+    first[len(ways) // 2] = ways.min()
+    return first
+
+
+def _moved(ways: Ways, reach: Reach) -> Ways:
+    """The ways after an op that mixes positions: as before, or moved once more."""
+    if reach.kind == "all":
+        return np.minimum(ways, ways.min() + 1)
+    if reach.kind == "serial":
+        return _serial(ways) if reach.before else _serial(ways[::-1])[::-1]
+    steps = [*range(-reach.after, 0, reach.dilation), *range(reach.dilation, reach.before + 1, reach.dilation)]
+    return _shortest([ways, *(_shifted(ways, step) + 1 for step in steps if abs(step) < len(ways))])
+
+
+def _serial(ways: Ways) -> Ways:
+    """Any number of positions further, with an operation for each."""
+    places = np.arange(len(ways), dtype=np.float32)
+    return np.minimum.accumulate(ways - places) + places
+
+
+def _shifted(ways: Ways, step: int) -> Ways:
+    moved = np.full_like(ways, np.inf)
+    if step > 0:
+        moved[step:] = ways[:-step]
+    else:
+        moved[:step] = ways[-step:]
+    return moved
+
+
+def _shortest(found: Iterable[Ways]) -> Ways:
+    first, *others = found
+    for ways in others:
+        first = first if ways is first else np.minimum(first, ways)
+    return first
+
+
+def path_formula(reaches: Sequence[Reach]) -> str | None:
+    """The maximum path length through layers of one type, as in Table 1 of Vaswani et al. (2017); None without any.
+
+    `reaches` are those of the layers that there are. Those that look k positions wide take O(n/k) layers, or O(log_k n)
+    where each one's dilation is a multiple of the one before.
+    """
+    kinds = {reach.kind for reach in reaches}
+    if not kinds:
+        return None
+    if "all" in kinds:
+        return "O(1)"
+    local = [reach for reach in reaches if reach.kind == "local"]
+    if not local:
+        return "O(n)"
+    name = local[0].width.name if local[0].width is not None else "k"
+    dilations = sorted({reach.dilation for reach in local})
+    grows = len(dilations) > 1 and all(later >= 2 * earlier for earlier, later in pairwise(dilations))
+    return f"O(log_{name}(n))" if grows else f"O(n/{name})"

@@ -1,0 +1,70 @@
+"""What costs are counted and measured at: the sizes of axes that only the run knows, and the decoder, if any."""
+
+from collections.abc import Mapping
+
+from xformc.compiler.explain.cost.complexity import all_nodes
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.ops.keys import Append
+from xformc.compiler.ops.positions import Positions
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.step import Decoder, derive_step
+from xformc.compiler.spec import Spec
+from xformc.errors import UserError
+
+LENGTH = 64
+"""How many positions every input has, if nothing else is said."""
+
+Sizes = Mapping[str, int]
+
+
+def checked_length(spec: Spec, graph: Graph, length: int | None) -> int | None:
+    """The length, or else LENGTH or as many positions as the model has; None where no input has any.
+
+    Raises: UserError for a length that the model cannot have.
+    """
+    if not any(item.is_sequence for item in spec.inputs.values()):
+        if length is not None:
+            raise UserError(f"the inputs of {spec.name} have no length: their sizes are the spec's")
+        return None
+    limit = min(_limits(graph), default=LENGTH if length is None else length)
+    if length is not None and length > limit:
+        raise UserError(f"the model has {limit:,} positions, not {length:,}", hint=f"ask for {limit:,} at most")
+    return min(limit, length or LENGTH)
+
+
+def _limits(graph: Graph) -> list[int]:
+    """How many positions of inputs the graph has encodings for."""
+    return [
+        node.op.limit
+        for node in graph.nodes
+        if isinstance(node.op, Positions) and node.op.limit and node.inputs[0].type.axis(node.op.axis).size is None
+    ]
+
+
+def find_decoder(graph: Graph, time: str | None) -> tuple[Decoder | None, str | None]:
+    """The decoder of a task that decodes, or why there is none."""
+    if time is None:
+        return None, None
+    try:
+        return derive_step(inference(graph), time), None
+    except RuleError as error:
+        return None, f"{error.place}: {error.message}" if error.place else error.message
+
+
+def run_sizes(graph: Graph, length: int | None) -> dict[str, int]:
+    """The sizes of all axes that only the run knows: one example, `length` positions (None where no input has any)."""
+    values = (*graph.inputs, *(value for node in all_nodes(graph.nodes) for value in node.outputs))
+    names = {axis.name for value in values for axis in value.type.axes if axis.size is None}
+    return {name: 1 if name == "batch" else length or 1 for name in names}
+
+
+def step_sizes(decoder: Decoder, length: int | None) -> dict[str, int]:
+    """Those of a step after which `length` tokens are known: its caches hold the ones before."""
+    length = length or 1
+    sizes = run_sizes(decoder.prepare, length) | run_sizes(decoder.step, length)
+    for node in decoder.step.nodes:
+        if isinstance(node.op, Append):
+            seen = min(length, node.op.window or length)
+            sizes |= {node.op.past: min(length - 1, seen), node.op.seen: seen}
+    return sizes

@@ -1,0 +1,1 @@
+"""The architecture of a spec as a picture."""

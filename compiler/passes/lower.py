@@ -1,0 +1,457 @@
+"""For the target `native`: nodes that one operator of docs/kernels.md computes together become one node.
+
+Projections take what comes after them (an activation, a residual, a normalization) and those of one value are made at
+once. Attention reads its keys as projections make them; in a step its caches stay where they are and are written in
+place, and a beam that is reordered moves only the numbers of its ancestors. Anything else stays as it is.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.builder import GraphBuilder, copy_node
+from xformc.compiler.graph.graph import Graph, Node, Value, pruned
+from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.elementwise import Add, Scale, Unary
+from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.keys import Append
+from xformc.compiler.ops.linear import Linear
+from xformc.compiler.ops.native import ACTIVATIONS, Attend, AttendCached, Embed, Narrow, Project
+from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
+from xformc.compiler.passes.step import Decoder, Resident
+from xformc.compiler.passes.tabulate import tabulate
+
+PrecisionOf = Callable[[str], str]
+"""The precision in which a parameter is stored, by its name."""
+
+LARGE_VOCABULARY = 16384
+"""From so many tokens on it takes less time to screen logits than to compute all in float32; 10,000 take as long."""
+
+SLOTS = "slots"
+"""The axis of what is prepared or cached for each sentence of a batch, which a row of the batch finds by its slot."""
+
+
+def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
+    """The graph with kernels where there are some."""
+    return _Lowering(graph, _packable([graph], precision_of), precision_of).run()
+
+
+def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
+    """The decoder with kernels where there are some; what only they need is its `resident`."""
+    decoder = tabulate(decoder)
+    screened = _screened(decoder, precision_of)
+    packable = _packable([decoder.prepare, decoder.step], precision_of) - screened
+    slotted = _slotted(decoder)
+    narrowed = _narrowed(decoder, slotted, precision_of)
+    made = zip(decoder.constants, decoder.prepare.outputs, strict=False)
+    outputs = frozenset(value.name for constant, value in made if constant.name in narrowed)
+    prepare = _Lowering(decoder.prepare, packable, precision_of, screened, narrowed=outputs).run()
+    producers = decoder.step.producers()
+    cached = [
+        replace(item, narrow=all(_rounded(node.inputs[1], producers, precision_of) for node in item.appends))
+        for item in _cached(decoder)
+    ]
+    lowering = _Lowering(decoder.step, packable, precision_of, screened, cached, slotted, narrowed)
+    step = lowering.run()
+    kept = {value.name: value for value in step.inputs}
+    moving = [state for state in decoder.states if state.past.name not in lowering.in_place]
+    states = tuple(
+        replace(state, past=kept[state.past.name], new=new) for state, new in zip(moving, step.outputs[1:], strict=True)
+    )
+    slots = lowering.slots
+    resident = None if slots is None else Resident(slots, lowering.ancestors, tuple(lowering.caches))
+    return replace(decoder, prepare=prepare, step=step, states=states, resident=resident)
+
+
+def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> tuple[Decoder, Node | None]:
+    """A lowered decoder without the projection that makes its logits, and that projection, which makes them of the
+    step's first output; or the decoder as it is and None, if they are made by anything else.
+
+    A projection that is not lowered is one to screen.
+    """
+    last = decoder.step.producers().get(decoder.logits.name)
+    plain = last is not None and isinstance(last.op, Project) and last.op == Project(last.op.over, 1, last.op.biased)
+    if last is None or not (plain or _screened(decoder, precision_of)):
+        return decoder, None
+    nodes = tuple(node for node in decoder.step.nodes if node is not last)
+    step = replace(decoder.step, nodes=nodes, outputs=(last.inputs[0], *decoder.step.outputs[1:]))
+    return replace(decoder, step=step), last
+
+
+def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
+    """The weight of a large vocabulary whose logits only a beam search takes, of which it computes a few in float32."""
+    last = decoder.step.producers().get(decoder.logits.name)
+    if last is None or not isinstance(last.op, Linear) or "beam" not in decoder.logits.type.names:
+        return frozenset()
+    weight = last.inputs[1]
+    nodes = [node for graph in (decoder.prepare, decoder.step) for node in graph.nodes]
+    alone = sum(isinstance(node.op, Linear) and weight in node.inputs for node in nodes) == 1
+    large = prod(weight.type.sizes()[: -len(last.op.over)]) >= LARGE_VOCABULARY
+    return frozenset({weight.name} if alone and large and precision_of(weight.name) == "float32" else ())
+
+
+def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[str]:
+    """The parameters that are only used as the weights of projections, or also as tables to look up."""
+    projected, others = set[str](), set[str]()
+    looked_up = set[str]()
+    for graph in graphs:
+        names = {parameter.name for parameter in graph.parameters}
+        for node in graph.nodes:
+            for index, value in enumerate(node.inputs):
+                if value.name not in names:
+                    continue
+                if index == 1 and isinstance(node.op, Linear):
+                    projected.add(value.name)
+                elif index == 1 and isinstance(node.op, Embedding) and len(value.type.axes) == 2:
+                    looked_up.add(value.name)
+                else:
+                    others.add(value.name)
+    rounded = {name for name in looked_up if precision_of(name) != "float32"}
+    return frozenset((projected | rounded) - others)
+
+
+@dataclass(frozen=True)
+class _Cached:
+    """An attention of a step, the nodes that append to its two caches, its rows, and the heads that keys have.
+
+    With `narrow` its caches hold float16.
+    """
+
+    node: Node
+    keys: Node
+    values: Node
+    window: int | None
+    rows: tuple[str, ...]
+    shared: tuple[str, ...]
+    narrow: bool = False
+
+    @property
+    def appends(self) -> tuple[Node, Node]:
+        return self.keys, self.values
+
+    @property
+    def caches(self) -> tuple[Value, Value]:
+        return self.keys.inputs[0], self.values.inputs[0]
+
+
+def _cached(decoder: Decoder) -> list[_Cached]:
+    """The attentions of the step that look at two caches which nothing else reads."""
+    producers = decoder.step.producers()
+    uses = Counter(value.name for node in decoder.step.nodes for value in node.inputs)
+    carried = {state.past.name: state for state in decoder.states}
+
+    def appends(item: Node | None) -> Append | None:
+        """What the node does, if it appends to a cache that begins empty, for one attention."""
+        if item is None or not isinstance(item.op, Append):
+            return None
+        cache, seen = item.inputs[0], item.outputs[0]
+        state = carried.get(cache.name)
+        own = (
+            state is not None
+            and state.initial is None
+            and state.new == seen
+            and uses[cache.name] == uses[seen.name] == 1
+            and cache.type.names[-1] == seen.type.names[-1]
+        )
+        return item.op if own else None
+
+    found: list[_Cached] = []
+    for node in decoder.step.nodes:
+        if not isinstance(node.op, Attention) or node.op.masks:
+            continue
+        keys, values = (producers.get(value.name) for value in node.inputs[1:3])
+        first, second = appends(keys), appends(values)
+        if keys is None or values is None or keys is values or first is None or second is None:
+            continue
+        if first.window == second.window:
+            found += _read_cached(node.op, node, keys, values, first.window, decoder.time)
+    return found
+
+
+def _read_cached(op: Attention, node: Node, keys: Node, values: Node, window: int | None, time: str) -> list[_Cached]:
+    """The attention, if its axes are in the order that the kernel reads."""
+    query, key = node.inputs[0].type, keys.inputs[1].type
+    rows = tuple(name for name in ("batch", "beam", time) if name in query.names)
+    shared = key.names[len(rows) : -1]
+    fits = _reads(query, rows, shared) and key.names[: len(rows)] == rows
+    fits = fits and _plain(op, node, query.names[len(rows) : -1])
+    return [_Cached(node, keys, values, window, rows, shared)] if fits else []
+
+
+def _plain(op: Attention, node: Node, heads: tuple[str, ...]) -> bool:
+    """Whether nothing is added to its scores but one bias by head, query and key."""
+    biases = [value.type.names for value in node.inputs[3 + op.masks :]]
+    fits = all(sorted(names) == sorted((*heads, op.queries, op.keys)) for names in biases)
+    return op.edges == 0 and len(biases) <= 1 and fits
+
+
+def _reads(query: Type, rows: tuple[str, ...], shared: tuple[str, ...]) -> bool:
+    """Whether the query's axes are the rows, the heads that keys have, others, and the depth; all heads sized."""
+    heads = query.axes[len(rows) : -1]
+    ordered = query.names[: len(rows)] == rows and query.names[len(rows) : len(rows) + len(shared)] == shared
+    return ordered and all(axis.size is not None for axis in heads)
+
+
+def _slotted(decoder: Decoder) -> frozenset[str]:
+    """The constants that are nothing but memories of attention, so that rows of the batch can find theirs."""
+    memories = [
+        {value.name for value in node.inputs[1 : 3 + node.op.masks]}
+        for node in decoder.step.nodes
+        if isinstance(node.op, Attention) and _attends(node.op, node)
+    ]
+    uses = Counter(value.name for node in decoder.step.nodes for value in node.inputs)
+    attended = Counter(name for names in memories for name in names)
+    found = {value.name for value in decoder.constants if 0 < uses[value.name] == attended[value.name]}
+    return _whole(memories, found)
+
+
+def _whole(groups: list[set[str]], found: set[str]) -> frozenset[str]:
+    """What was found, without the groups of which not everything was."""
+    while strange := [names for names in groups if names & found and not names <= found]:
+        found.difference_update(*strange)
+    return frozenset(found)
+
+
+def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: PrecisionOf) -> frozenset[str]:
+    """The constants that are keys and values of attention in float16."""
+    pairs = [
+        {value.name for value in node.inputs[1:3]}
+        for node in decoder.step.nodes
+        if isinstance(node.op, Attention) and _attends(node.op, node)
+    ]
+    pairs = [names for names in pairs if names <= slotted]
+    uses = Counter(value.name for value in decoder.prepare.outputs)
+    producers = decoder.prepare.producers()
+    rounded = {
+        constant.name
+        for constant, made in zip(decoder.constants, decoder.prepare.outputs, strict=False)
+        if uses[made.name] == 1 and _rounded(made, producers, precision_of)
+    }
+    return _whole(pairs, rounded & set[str]().union(*pairs))
+
+
+def _rounded(value: Value, producers: Mapping[str, Node], precision_of: PrecisionOf) -> bool:
+    """Whether it comes from a product of integers, which round much more than float16 does."""
+    node = producers.get(value.name)
+    while node is not None and not isinstance(node.op, Linear):
+        node = producers.get(node.inputs[0].name)
+    return node is not None and precision_of(node.inputs[1].name) in ("int8", "int4")
+
+
+def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The names of the rows and of the shared heads, if `Attend` computes this attention."""
+    if op.window is not None or op.masks > 1:
+        return None
+    query, key = (value.type for value in node.inputs[:2])
+    rows = tuple(name for name in query.names[:-1] if name in ("batch", "beam", op.queries))
+    shared = key.names[2:-1]
+    if key.names[:2] != ("batch", op.keys) or not _reads(query, rows, shared) or rows[:1] != ("batch",):
+        return None
+    if not _plain(op, node, query.names[len(rows) : -1]):
+        return None
+    if op.masks and node.inputs[3].type.axes != key.axes[:2]:
+        return None
+    return None if op.causal and len(rows) != 2 else (rows, shared)
+
+
+@dataclass
+class _Chain:
+    """A projection and the nodes after it that it can do itself."""
+
+    nodes: list[Node]
+    activation: str = "none"
+    residual: Value | None = None
+    norm: Node | None = None
+
+    @property
+    def last(self) -> Node:
+        return self.nodes[-1]
+
+
+@dataclass
+class _Lowering:
+    """Rewrites one graph."""
+
+    graph: Graph
+    packable: frozenset[str]
+    precision_of: PrecisionOf
+    screened: frozenset[str] = frozenset()
+    cached: list[_Cached] = field(default_factory=list[_Cached])
+    slotted: frozenset[str] = frozenset()
+    narrowed: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.builder = GraphBuilder(self.graph.name)
+        self.values: dict[str, Value] = {}
+        self.slots: Value | None = None
+        self.ancestors: Value | None = None
+        self.caches: list[Value] = []
+        self.users: dict[str, list[Node]] = defaultdict(list)
+        for node in self.graph.nodes:
+            for value in node.inputs:
+                self.users[value.name].append(node)
+        self.results = {value.name for value in self.graph.outputs}
+        self.appends = [node for item in self.cached for node in item.appends]
+        self.in_place = {cache.name for item in self.cached for cache in item.caches}
+
+    def run(self) -> Graph:
+        self._declare()
+        attentions = {item.node.outputs[0].name: item for item in self.cached}
+        chains, groups = self._projections()
+        done = {id(node) for node in self.appends}
+        for node in self.graph.nodes:
+            if id(node) in done:
+                continue
+            if (group := groups.get(id(node))) is not None:
+                self._project_all(group)
+                done.update(id(item) for item in group)
+            elif (chain := chains.get(id(node))) is not None:
+                if node is chain.last:
+                    self._project(chain)
+            elif node.outputs[0].name in attentions:
+                self._attend_cached(attentions[node.outputs[0].name])
+            else:
+                self._lower(node)
+        gone = {node.outputs[0].name for node in self.appends}
+        results = [self._result(value) for value in self.graph.outputs if value.name not in gone]
+        return pruned(self.builder.finish(results))
+
+    def _result(self, value: Value) -> Value:
+        result = self.values[value.name]
+        return self.builder.emit(Narrow(), (result,), value.name) if value.name in self.narrowed else result
+
+    def _declare(self) -> None:
+        """The inputs and parameters; those for kernels come last."""
+        for value in self.graph.inputs:
+            if value.name in self.in_place:
+                continue
+            axes = value.type.axes
+            if value.name in self.slotted:
+                axes = (Axis(SLOTS), *axes[1:])
+            dtype = "float16" if value.name in self.narrowed else value.type.dtype
+            self.values[value.name] = self.builder.input(value.name, Type(dtype, axes))
+        if self.slotted or self.cached:
+            self.slots = self.builder.input(SLOTS, Type("int64", (Axis("batch"),)))
+        beam = any("beam" in item.rows for item in self.cached)
+        if beam:
+            ancestors = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
+            self.ancestors = self.builder.input("ancestors", ancestors)
+        for item in self.cached:
+            for cache in item.caches:
+                width = prod(axis.size or 1 for axis in cache.type.axes)
+                axes = (Axis(SLOTS), Axis("capacity"), Axis("beam", None if beam else 1), Axis("width", width))
+                dtype = "float16" if item.narrow else cache.type.dtype
+                self.caches.append(self.builder.input(cache.name, Type(dtype, axes)))
+                self.values[cache.name] = self.caches[-1]
+        self.values |= self.builder.take_parameters(self.graph)
+
+    def _projections(self) -> tuple[dict[int, _Chain], dict[int, list[Node]]]:
+        """The chains by each of their nodes, and the projections without one by their first, made together."""
+        chains: dict[int, _Chain] = {}
+        alike: dict[tuple[object, ...], list[Node]] = defaultdict(list)
+        for node in self.graph.nodes:
+            if not isinstance(node.op, Linear) or node.inputs[1].name not in self.packable:
+                continue
+            chain = self._chain(node, chains)
+            if len(chain.nodes) > 1:
+                chains.update((id(item), chain) for item in chain.nodes)
+                continue
+            precision = self.precision_of(node.inputs[1].name)
+            alike[node.inputs[0].name, node.op.over, len(node.inputs), precision].append(node)
+        return chains, {id(group[0]): group for group in alike.values()}
+
+    def _chain(self, node: Node, taken: Mapping[int, _Chain]) -> _Chain:
+        """The projection with what it can do of what comes after it, unless another one does that."""
+        chain = _Chain([node])
+        after = self._only_user(node)
+        if after is not None and isinstance(after.op, Unary) and after.op.function in ACTIVATIONS:
+            chain.activation = after.op.function
+            chain.nodes.append(after)
+            after = self._only_user(after)
+        result = chain.last.outputs[0]
+        if after is not None and isinstance(after.op, Add) and id(after) not in taken:
+            other = after.inputs[1] if after.inputs[0] == result else after.inputs[0]
+            if other.type == result.type == after.outputs[0].type and other != result:
+                chain.residual = other
+                chain.nodes.append(after)
+                after = self._only_user(after)
+        if after is not None and isinstance(after.op, LayerNorm | RMSNorm) and after.inputs[0] == chain.last.outputs[0]:
+            assert isinstance(node.op, Linear)
+            new = node.inputs[1].type.axes[: -len(node.op.over)]
+            if after.inputs[1].type.axes == new:
+                chain.norm = after
+                chain.nodes.append(after)
+        return chain
+
+    def _only_user(self, node: Node) -> Node | None:
+        """The one node that uses the result, if nothing else does."""
+        (result,) = node.outputs
+        users = self.users[result.name]
+        return users[0] if len(users) == 1 and result.name not in self.results else None
+
+    def _project(self, chain: _Chain) -> None:
+        first, op = chain.nodes[0], chain.nodes[0].op
+        assert isinstance(op, Linear)
+        norm = chain.norm
+        kind = "none" if norm is None else "layer" if isinstance(norm.op, LayerNorm) else "rms"
+        epsilon = norm.op.epsilon if norm is not None and isinstance(norm.op, LayerNorm | RMSNorm) else 0.0
+        extra = [*([chain.residual] if chain.residual else []), *(norm.inputs[1:] if norm else ())]
+        inputs = (first.inputs[0], *extra, *first.inputs[1:])
+        project = Project(
+            op.over, 1, len(first.inputs) == 3, chain.activation, chain.residual is not None, kind, epsilon
+        )
+        self._emit(project, inputs, chain.last)
+
+    def _project_all(self, group: list[Node]) -> None:
+        first = group[0]
+        assert isinstance(first.op, Linear)
+        project = Project(first.op.over, len(group), len(first.inputs) == 3)
+        inputs = [self.values[first.inputs[0].name]]
+        inputs += [self.values[value.name] for node in group for value in node.inputs[1:]]
+        results = self.builder.emit_all(project, inputs, first.outputs[0].name, first.place)
+        self.values.update({node.outputs[0].name: value for node, value in zip(group, results, strict=True)})
+
+    def _emit(self, op: Project | Attend | AttendCached | Embed, inputs: Iterable[Value], like: Node) -> None:
+        arguments = [self.values.get(value.name, value) for value in inputs]
+        name = like.outputs[0].name
+        self.values[name] = self.builder.emit(op, arguments, name, like.place)
+
+    def _attend_cached(self, item: _Cached) -> None:
+        op, query = item.node.op, item.node.inputs[0]
+        assert isinstance(op, Attention) and self.slots is not None
+        biases = item.node.inputs[3:]
+        inputs = (
+            query,
+            item.keys.inputs[1],
+            item.values.inputs[1],
+            *item.caches,
+            self.graph.inputs[1],
+            self.slots,
+            *([self.ancestors] if self.ancestors is not None else []),
+            *biases,
+        )
+        attend = AttendCached(op.scale, item.shared, len(item.rows), op.queries, item.window, bool(biases))
+        self._emit(attend, inputs, item.node)
+
+    def _lower(self, node: Node) -> None:
+        op = node.op
+        if isinstance(op, Attention) and (found := _attends(op, node)) is not None:
+            rows, shared = found
+            slotted = all(value.name in self.slotted for value in node.inputs[1 : 3 + op.masks])
+            biased = len(node.inputs) > 3 + op.masks
+            attend = Attend(op.scale, shared, len(rows), op.queries, op.causal, bool(op.masks), biased, slotted)
+            extra = [self.slots] if slotted and self.slots is not None else []
+            self._emit(attend, (*node.inputs, *extra), node)
+        elif isinstance(op, Embedding) and node.inputs[1].name in self.packable | self.screened:
+            packed = node.inputs[1].name in self.packable
+            users = self.users[node.outputs[0].name]
+            scaled = users[0] if len(users) == 1 and isinstance(users[0].op, Scale) else None
+            if scaled is not None and node.outputs[0].name not in self.results:
+                assert isinstance(scaled.op, Scale)
+                self._emit(Embed(scaled.op.factor, packed), node.inputs, scaled)
+            else:
+                self._emit(Embed(1.0, packed), node.inputs, node)
+        elif node.outputs[0].name not in self.values:
+            copy_node(self.builder, self.values, node)

@@ -1,0 +1,111 @@
+"""Trained weights on disk: found, read as safetensors and nothing else, and checked against a graph."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+
+from xformc.compiler.graph.graph import Graph
+from xformc.errors import UserError
+from xformc.format.names import WEIGHTS
+
+READABLE = ("F32", "F16", "F64")
+LISTED = 8
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Parameters by path, in float32; what the file says about itself (such as `spec_sha256`, `steps`)."""
+
+    path: Path
+    arrays: Mapping[str, Array]
+    metadata: Mapping[str, str]
+
+
+def load_weights(path: Path, graph: Graph) -> dict[str, Array]:
+    """The parameters of `graph` from a run, a checkpoint or a file.
+
+    Raises: UserError as `read_weights`, or with every parameter that is missing, unexpected or misshapen.
+    """
+    weights = read_weights(path)
+    shapes = {parameter.name: parameter.type.sizes() for parameter in graph.parameters}
+    check_shapes(weights, shapes, f"spec {graph.name}")
+    return dict(weights.arrays)
+
+
+def read_weights(path: Path) -> Weights:
+    """Read a run, a checkpoint or a file. Raises: UserError if it is none of these, broken, or not finite."""
+    file = find_weights(path)
+    try:
+        handle: Any = safe_open(file, framework="np")
+        with handle as tensors:
+            names: list[str] = list(tensors.keys())
+            foreign = {name: kind for name in names if (kind := tensors.get_slice(name).get_dtype()) not in READABLE}
+            if foreign:
+                name, kind = next(iter(foreign.items()))
+                raise UserError(
+                    f"{name} is stored as {kind}; {', '.join(READABLE)} can be read",
+                    place=str(file),
+                    hint="convert the file to float32",
+                )
+            arrays = {name: np.asarray(tensors.get_tensor(name), dtype=np.float32) for name in names}
+            metadata = dict(tensors.metadata() or {})
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"not a whole safetensors file: {error}", place=str(file)) from error
+    broken = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+    if broken:
+        raise UserError(f"values that are not finite in {_some(broken)}", place=str(file))
+    return Weights(file, arrays, metadata)
+
+
+def find_weights(path: Path) -> Path:
+    """The file that `path` (a run, a checkpoint or the file itself) means. Raises: UserError without one."""
+    if path.is_file():
+        return path
+    if not path.exists():
+        raise UserError("no such file or folder", place=str(path))
+    if (path / WEIGHTS).is_file():
+        return path / WEIGHTS
+    checkpoints = sorted(path.glob(f"checkpoints/[0-9]*/{WEIGHTS}"))
+    if checkpoints:
+        raise UserError(
+            "this run has not finished, so it has no averaged weights yet",
+            place=str(path),
+            hint=f"finish it with --resume, or give a checkpoint: {checkpoints[-1].parent}",
+        )
+    raise UserError(
+        f"holds no {WEIGHTS}", place=str(path), hint="give a run, one of its checkpoints, or a .safetensors file"
+    )
+
+
+def check_shapes(weights: Weights, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
+    """Raises: UserError with every way in which `weights` differ from the parameters of `owner`."""
+    found = {name: array.shape for name, array in weights.arrays.items()}
+    resized = [
+        f"{name} (found {list(found[name])}, required {list(shape)})"
+        for name, shape in shapes.items()
+        if name in found and found[name] != shape
+    ]
+    problems = {
+        "missing": [name for name in shapes if name not in found],
+        "unexpected": [name for name in found if name not in shapes],
+        "of another shape": resized,
+    }
+    if any(problems.values()):
+        listed = "".join(f"\n  {what}: {_some(names)}" for what, names in problems.items() if names)
+        raise UserError(
+            f"these are not the weights of {owner}:{listed}",
+            place=str(weights.path),
+            hint="use the spec that they were trained with; a run keeps it as spec.yaml",
+        )
+
+
+def _some(names: list[str]) -> str:
+    rest = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {rest} more" if rest > 0 else "")

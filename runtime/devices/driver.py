@@ -1,0 +1,64 @@
+"""The GPU of this machine, as NVIDIA's driver tells it, and whether TensorRT's plans fit it."""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from xformc.errors import UserError
+from xformc.format.plans import Plan
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU: its name, its compute capability such as 8.9, and the bytes of its memory."""
+
+    name: str
+    capability: str
+    memory: int
+
+
+def check_plan(plan: Plan, version: str, device: Device | None, place: str) -> None:
+    """Check that a plan can be loaded by its builder of this version, on this device.
+
+    Raises: UserError at `place` that says what to rebuild.
+    """
+    rebuild = "rebuild the engine on this machine: xformc build SPEC --target tensorrt"
+    if version != plan.version:
+        message = f"this plan was built by {plan.builder} {plan.version}, and {version} is installed"
+        raise UserError(message, place=place, hint=f"{rebuild}, or install {plan.version}")
+    if plan.capability is None:
+        return
+    if device is None:
+        raise UserError(f"this plan runs on {_named(plan.device, plan.capability)}, and there is no GPU", place=place)
+    if device.capability != plan.capability:
+        wanted, found = _named(plan.device, plan.capability), _named(device.name, device.capability)
+        raise UserError(f"this plan was built for {wanted}, and the GPU is {found}", place=place, hint=rebuild)
+
+
+def _named(name: str | None, capability: str) -> str:
+    return f"{name} (compute capability {capability})"
+
+
+def find_device(driver: str = "libcuda.so.1") -> Device | None:
+    """The first GPU, as NVIDIA's driver tells it; None where there is no driver or no GPU."""
+    try:
+        cuda: Any = ctypes.CDLL(driver)
+    except OSError:
+        return None
+    handle, name, memory = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+    if cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(handle), 0):
+        return None
+    cuda.cuDeviceGetName(name, 256, handle)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle)
+    capability = ".".join(str(_attribute(cuda, number, handle)) for number in (_MAJOR, _MINOR))
+    return Device(name.value.decode(), capability, memory.value)
+
+
+_MAJOR, _MINOR = 75, 76
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR of cuda.h."""
+
+
+def _attribute(cuda: Any, number: int, device: ctypes.c_int) -> int:
+    value = ctypes.c_int()
+    cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device)
+    return value.value

@@ -1,0 +1,213 @@
+"""Reading engine.json: one reader for each format that was ever written."""
+
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import cast, get_args
+
+from xformc.errors import UserError
+from xformc.format.document import Document, read_document
+from xformc.format.manifest import (
+    CHANGED,
+    COPY,
+    FILE_BYTES,
+    FORMAT,
+    MANIFEST_BYTES,
+    MAX_FACTOR,
+    MAX_OFFSET,
+    MAX_PENALTY,
+    Calibration,
+    FileRecord,
+    Input,
+    Manifest,
+    SampleOptions,
+    SearchOptions,
+    Tokens,
+    manifest_checksum,
+)
+from xformc.format.names import MANIFEST, MODEL
+from xformc.format.plans import Plan, read_plan
+from xformc.format.precision import Precision
+from xformc.format.targets import Target
+
+TASKS = ("translation", "language_model", "tagging", "classification")
+KINDS = ("tokens", "vectors", "values", "edges")
+MAX_SIZE = 2**31
+
+
+def read_manifest(directory: Path | str) -> Manifest:
+    """Read and check `directory`/engine.json, without touching the other files.
+
+    Raises: UserError if the folder is no engine, is of a newer format, or says what cannot be.
+    """
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise UserError("no such folder" if not folder.exists() else "not a folder", place=str(folder), hint=_BUILD)
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise UserError(f"not an engine: it has no {MANIFEST}", place=str(folder), hint=_BUILD)
+    document = read_document(path, limit=MANIFEST_BYTES)
+    version = document.integer("format", 1)
+    if version > FORMAT:
+        raise UserError(
+            f"engine format {version} is newer than this xformc, which reads up to {FORMAT}",
+            place=str(path),
+            hint="upgrade: pip install --upgrade xformc",
+        )
+    if document.text("checksum") != manifest_checksum(document.fields):
+        raise UserError(CHANGED, place=document.place, hint=COPY)
+    manifest = _READERS[version](document)
+    for name in (MODEL, *manifest.tokenizers.values()):
+        if name not in manifest.files:
+            raise UserError(f"{name} is not among its files", place=document.place, hint=COPY)
+    return manifest
+
+
+def _read_format_1(document: Document) -> Manifest:
+    """The first format: translation only."""
+    vocabulary, tokenizer = document.section("vocabulary"), document.optional_section("tokenizer")
+    inputs = {
+        side: Input(
+            "tokens",
+            vocabulary=vocabulary.integer(side, 4, MAX_SIZE),
+            longest=document.optional_integer(f"max_{side}_length", 1),
+            tokenizer=None if tokenizer is None else tokenizer.text(side),
+        )
+        for side in ("source", "target")
+    }
+    return Manifest(
+        format=1,
+        xformc=document.text("xformc"),
+        name=document.text("name"),
+        task=document.text("task", ("translation",)),
+        target=cast(Target, document.text("target", get_args(Target))),
+        precision=cast(Precision, document.text("precision", get_args(Precision))),
+        tokens=_read_tokens(document.section("tokens")),
+        inputs=inputs,
+        labels=None,
+        positions=None,
+        defaults=_read_search(document.section("defaults")),
+        parameters=document.integer("parameters", 0),
+        weights=document.text("weights"),
+        files=_read_files(document.section("files")),
+    )
+
+
+def _read_format_2(document: Document) -> Manifest:
+    task, inputs = document.text("task", TASKS), _read_inputs(document.section("inputs"))
+    reader = _DEFAULTS.get(task)
+    labels = document.optional_texts("labels")
+    positions = document.optional_text("positions", tuple(inputs))
+    if (labels is None) != (task in _DEFAULTS) or (positions is None) != (task != "tagging"):
+        raise UserError(f"its labels and positions are not those of {task}", place=document.place, hint=COPY)
+    _check_names(task, inputs, document.place)
+    return Manifest(
+        format=2,
+        xformc=document.text("xformc"),
+        name=document.text("name"),
+        task=task,
+        target=cast(Target, document.text("target", get_args(Target))),
+        precision=cast(Precision, document.text("precision", get_args(Precision))),
+        tokens=_read_tokens(document.section("tokens")),
+        inputs=inputs,
+        labels=labels,
+        positions=positions,
+        defaults=None if reader is None else reader(document.section("defaults")),
+        parameters=document.integer("parameters", 0),
+        weights=document.text("weights"),
+        files=_read_files(document.section("files")),
+        plans=_read_plans(document.section("plans")) if "plans" in document.fields else {},
+        refused=_read_refused(document.section("refused")) if "refused" in document.fields else {},
+        calibration=_read_calibration(document.section("calibration")) if "calibration" in document.fields else None,
+    )
+
+
+_READERS: dict[int, Callable[[Document], Manifest]] = {1: _read_format_1, 2: _read_format_2}
+
+
+def _read_inputs(document: Document) -> dict[str, Input]:
+    return {name: _read_input(document.section(name), tuple(document.fields)) for name in document.fields}
+
+
+def _read_input(document: Document, inputs: tuple[str, ...]) -> Input:
+    kind = document.text("kind", KINDS)
+    axes = document.section("axes")
+    return Input(
+        kind,
+        vocabulary=document.integer("vocabulary", 4, MAX_SIZE) if kind == "tokens" else None,
+        axes={name: axes.integer(name, 1, MAX_SIZE) for name in axes.fields},
+        of=document.text("of", inputs) if kind == "edges" else None,
+        longest=document.optional_integer("longest", 1),
+        tokenizer=document.optional_text("tokenizer") if kind == "tokens" else None,
+    )
+
+
+def _check_names(task: str, inputs: dict[str, Input], place: str) -> None:
+    """Raises: UserError where the inputs are not those that the runtime gives to a model of this task."""
+    wanted = _INPUTS.get(task)
+    tokens = all(item.kind == "tokens" for item in inputs.values())
+    if not inputs or (wanted is not None and (inputs.keys() != wanted or not tokens)):
+        raise UserError(f"its inputs are not those of {task}: {', '.join(inputs)}", place=place, hint=COPY)
+
+
+_INPUTS = {"translation": {"source", "target"}, "language_model": {"text"}}
+"""The inputs of tokens that a task must have; the other tasks may have any."""
+
+
+def _read_tokens(document: Document) -> Tokens:
+    ids = Tokens(*(document.integer(key, 0, 2**31) for key in ("pad", "unknown", "begin", "end")))
+    if ids != Tokens(0, 1, 2, 3):
+        raise UserError("the tokens must be pad 0, unknown 1, begin 2, end 3", place=document.place, hint=COPY)
+    return ids
+
+
+def _read_search(document: Document) -> SearchOptions:
+    beam_width = document.integer("beam_width", 1)
+    return SearchOptions(
+        beam_width=beam_width,
+        n_best=document.integer("n_best", 1, beam_width),
+        length_penalty=document.number("length_penalty", -MAX_PENALTY, MAX_PENALTY),
+        max_length_factor=document.number("max_length_factor", 0, MAX_FACTOR),
+        max_length_offset=document.integer("max_length_offset", 0, MAX_OFFSET),
+    )
+
+
+def _read_sampling(document: Document) -> SampleOptions:
+    return SampleOptions(
+        temperature=document.number("temperature", 0, 100),
+        top_k=document.integer("top_k", 0),
+        top_p=document.number("top_p", 0, 1),
+        max_new_tokens=document.integer("max_new_tokens", 1),
+    )
+
+
+_DEFAULTS: dict[str, Callable[[Document], SearchOptions | SampleOptions]] = {
+    "translation": _read_search,
+    "language_model": _read_sampling,
+}
+"""How the defaults of a task that decodes are read; the other tasks give labels."""
+
+
+def _read_files(document: Document) -> dict[str, FileRecord]:
+    files: dict[str, FileRecord] = {}
+    for name in document.fields:
+        parts = PurePosixPath(name).parts
+        if not parts or name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable():
+            raise UserError(f"{name!r} is not a path inside the engine", place=document.place, hint=COPY)
+        record = document.section(name)
+        files[name] = FileRecord(record.integer("bytes", 0, FILE_BYTES), record.text("sha256"))
+    return files
+
+
+def _read_calibration(document: Document) -> Calibration:
+    return Calibration(document.text("rule"), document.integer("examples", 1))
+
+
+def _read_refused(document: Document) -> dict[str, str]:
+    return {name: document.text(name) for name in document.fields}
+
+
+def _read_plans(document: Document) -> dict[str, Plan]:
+    return {name: read_plan(document.section(name)) for name in document.fields}
+
+
+_BUILD = "an engine is a folder made by `xformc build SPEC --out DIR`"

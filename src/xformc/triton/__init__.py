@@ -1,0 +1,5 @@
+"""Triton Inference Server: what `xformc export --triton` writes, and the models that the server then runs."""
+
+from xformc.triton.models import Texts, Tokens
+
+__all__ = ["Texts", "Tokens"]

@@ -1,0 +1,269 @@
+"""The models that Triton Inference Server runs in its Python backend, as `xformc export --triton` writes them.
+
+`Tokens` runs an engine on token ids; `Texts` reads and writes text, and asks the model of ids, whatever runs that. The
+calls of Triton are those of its page on the Python backend: `initialize` and `execute`.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.format.interfaces import interface
+from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
+from xformc.format.reader import read_manifest
+from xformc.format.tokens import PAD
+from xformc.runtime.devices.device import DeviceName
+from xformc.runtime.engine import load
+from xformc.runtime.generate import Prompt, check_seed, continue_prompts, encode_prompt, sample
+from xformc.runtime.predict import encode_example, predict_rows
+from xformc.runtime.search import check_source, search
+from xformc.runtime.session import Session
+from xformc.runtime.texts import encode_line
+from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
+from xformc.runtime.translate import Hypothesis, translate_ids
+
+ENGINE = "engine"
+"""The folder with the engine, or with what of it concerns text, in the folder of a model's version."""
+
+OPTIONS, ASKED = "options", "model"
+"""Parameters in the model's configuration: the options of the search or sampling, and the model that `Texts` asks."""
+
+TEXT_OUTPUTS: Mapping[str, Mapping[str, str]] = {
+    "translation": {"translation": "TYPE_STRING", "score": "TYPE_FP32"},
+    "language_model": {"continuation": "TYPE_STRING", "score": "TYPE_FP32"},
+    "tagging": {"labels": "TYPE_STRING"},
+    "classification": {"label": "TYPE_STRING", "probability": "TYPE_FP32"},
+}
+"""What `Texts` gives for each text, by the engine's task; the labels of words have spaces between."""
+
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+"""The tensors of a request or response by name; the first axis has its texts, or rows of ids."""
+
+Run = Callable[[list[Arrays]], list[Arrays]]
+
+
+class Tokens:
+    """A model of ids, run by xformc's runtime: the engine is in the folder of its version."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Load the engine where this instance of the model belongs, for which Triton has started a process.
+
+        Raises: UserError saying what is wrong with it.
+        """
+        kind = args["model_instance_kind"]
+        if kind == "GPU":
+            os.environ["CUDA_VISIBLE_DEVICES"] = _chosen_gpu(args["model_instance_device_id"])
+        self._engine = load(_folder(args), device=_DEVICES[kind])
+        self._options = _options(args, self._engine.manifest)
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        """The responses to these requests, whose rows are run together."""
+        names = ("source",) if self._engine.manifest.task == "translation" else ("prompt", "seed")
+        return _respond(requests, names, self._run)
+
+    def _run(self, requests: list[Arrays]) -> list[Arrays]:
+        session, counts = self._engine.session, [len(next(iter(one.values()))) for one in requests]
+        if isinstance(self._options, SearchOptions):
+            pieces = self._engine.manifest.inputs["source"].pieces
+            found: Any = search(
+                session, check_source(_padded([one["source"] for one in requests]), pieces), self._options
+            )
+            return _split(counts, {"tokens": found.tokens, "lengths": found.lengths, "scores": found.scores})
+        rows = [row[row != PAD] for one in requests for row in one["prompt"]]
+        seeds = [check_seed(int(seed)) for one in requests for seed in one["seed"].reshape(-1)]
+        prompts = [Prompt(row.tolist(), seed) for row, seed in zip(rows, seeds, strict=True)]
+        assert isinstance(self._options, SampleOptions)
+        found = sample(session, prompts, self._options)
+        columns = {"lengths": found.lengths[:, None], "scores": found.scores[:, None]}
+        return _split(counts, {"tokens": found.tokens, **columns})
+
+
+class Texts:
+    """Text in and out, by another model of the same repository that takes and gives ids."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Read the tokenizers. Raises: UserError saying what is wrong with them."""
+        folder = _folder(args)
+        self._manifest = read_manifest(folder)
+        self._tokenizer = cast(Tokenizer, load_tokenizer(folder, self._manifest))
+        self._session = cast(Session, _Model(_parameter(args, ASKED), self._manifest))
+        self._options = _options(args, self._manifest)
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        """The responses to these requests, whose texts are run together."""
+        task = self._manifest.task
+        decodes = {"translation": ("text",), "language_model": ("text", "seed")}
+        run = {"translation": self._translate, "language_model": self._continue}.get(task, self._label)
+        return _respond(requests, decodes.get(task, tuple(self._manifest.inputs)), run)
+
+    def _translate(self, requests: list[Arrays]) -> list[Arrays]:
+        counts, texts = [len(one["text"]) for one in requests], _texts(requests, "text")
+        longest = self._manifest.inputs["source"].longest
+        encode = partial(self._tokenizer.encode, "source")
+        rows = [encode_line(line, text, encode=encode, longest=longest, truncate=False) for line, text in texts]
+        options = self._options
+        assert isinstance(options, SearchOptions)
+        found = translate_ids(self._session, rows, tokenizer=self._tokenizer, options=options)
+        none = Hypothesis("", -np.inf, ())
+        found = [[*row, *[none] * (options.n_best - len(row))] for row in found]
+        return _split(
+            counts,
+            {
+                "translation": _strings([[one.text for one in row] for row in found]),
+                "score": np.array([[one.score for one in row] for row in found], np.float32),
+            },
+        )
+
+    def _continue(self, requests: list[Arrays]) -> list[Arrays]:
+        counts, texts = [len(one["text"]) for one in requests], _texts(requests, "text")
+        seeds = [
+            check_seed(int(seed))
+            for one in requests
+            for seed in one.get("seed", np.zeros(len(one["text"]), np.int64)).reshape(-1)
+        ]
+        longest = self._manifest.inputs["text"].longest
+        encode = partial(encode_prompt, 1, tokenizer=self._tokenizer, longest=longest, truncate=False)
+        prompts = [encode(text, seed=seed) for (_, text), seed in zip(texts, seeds, strict=True)]
+        assert isinstance(self._options, SampleOptions)
+        found = continue_prompts(self._session, prompts, tokenizer=self._tokenizer, options=self._options)
+        scores = np.array([[one.score] for one in found], np.float32)
+        return _split(counts, {"continuation": _strings([[one.text] for one in found]), "score": scores})
+
+    def _label(self, requests: list[Arrays]) -> list[Arrays]:
+        names = tuple(self._manifest.inputs)
+        counts = [len(one[names[0]]) for one in requests]
+        columns = [[text for _, text in _texts(requests, name)] for name in names]
+        encode = partial(encode_example, manifest=self._manifest, tokenizer=self._tokenizer, truncate=False)
+        rows = [encode(line, texts) for line, texts in enumerate(zip(*columns, strict=True), start=1)]
+        found = predict_rows(self._session, rows, manifest=self._manifest)
+        if self._manifest.positions is not None:
+            return _split(counts, {"labels": _strings([[" ".join(one.labels)] for one in found])})
+        label = _strings([[one.label if one.labels else ""] for one in found])
+        probabilities = [[one.probability if one.labels else 0.0] for one in found]
+        return _split(counts, {"label": label, "probability": np.array(probabilities, np.float32)})
+
+
+class _Model:
+    """The model of ids as if it were a session: it gets the inputs that it has, without options."""
+
+    def __init__(self, name: str, manifest: Manifest) -> None:
+        self._name, self._flat = name, manifest.task == "language_model"
+        own = interface(manifest.task, manifest.inputs)
+        self._outputs = own.outputs
+        self._inputs = {"translation": ("source",), "language_model": ("prompt", "seed")}.get(manifest.task, own.inputs)
+
+    def run(self, feeds: Arrays) -> list[Array]:
+        """The outputs in their order. Raises: UserError with what Triton says if the model fails."""
+        triton = _triton()
+        arrays = {
+            name: array if array.ndim > 1 else array[:, None] for name, array in feeds.items() if name in self._inputs
+        }
+        inputs = [triton.Tensor(name, array) for name, array in arrays.items()]
+        request = triton.InferenceRequest(
+            model_name=self._name,
+            requested_output_names=list(self._outputs),
+            inputs=inputs,
+            preferred_memory=triton.PreferredMemory(triton.TRITONSERVER_MEMORY_CPU, 0),
+        )
+        response = request.exec()
+        if response.has_error():
+            raise UserError(str(response.error().message()), place=self._name)
+        found = [triton.get_output_tensor_by_name(response, name).as_numpy() for name in self._outputs]
+        # Triton has no tensors of the batch alone: what has one number for each row comes with an axis of 1.
+        return [one.reshape(-1) if self._flat and index else one for index, one in enumerate(found)]
+
+
+def _respond(requests: Sequence[Any], names: Sequence[str], run: Run) -> list[Any]:
+    """The response to each request; where a request is wrong, it is answered by its error, and the others apart."""
+    triton = _triton()
+    tensors = [[triton.get_input_tensor_by_name(request, name) for name in names] for request in requests]
+    given = [
+        {name: tensor.as_numpy() for name, tensor in zip(names, row, strict=True) if tensor is not None}
+        for row in tensors
+    ]
+    answers = _answers(given, run)
+    return [
+        triton.InferenceResponse(output_tensors=[], error=triton.TritonError(str(answer)))
+        if isinstance(answer, UserError)
+        else triton.InferenceResponse([triton.Tensor(name, array) for name, array in answer.items()])
+        for answer in answers
+    ]
+
+
+def _answers(given: list[Arrays], run: Run) -> list[Arrays | UserError]:
+    try:
+        return [*run(given)]
+    except UserError as error:
+        if len(given) == 1:
+            return [error]
+    return [answer for one in given for answer in _answers([one], run)]
+
+
+def _split(counts: Sequence[int], found: Arrays) -> list[Arrays]:
+    """The rows of each request, of which there are so many, out of those that were run together."""
+    ends = np.cumsum(counts)[:-1]
+    parts = {name: np.split(array, ends) for name, array in found.items()}
+    return [{name: part[index] for name, part in parts.items()} for index in range(len(counts))]
+
+
+def _padded(arrays: Sequence[Array]) -> Array:
+    """Rows of ids [rows, length] one below the other, padded with 0 at the end."""
+    longest = max(array.shape[1] for array in arrays)
+    return np.concatenate([np.pad(array, ((0, 0), (0, longest - array.shape[1]))) for array in arrays])
+
+
+def _texts(requests: Sequence[Arrays], name: str) -> list[tuple[int, str]]:
+    """The texts of the input `name`, [rows, 1] UTF-8 in each request, and their numbers from 1.
+
+    Raises: UserError for one that is not UTF-8.
+    """
+    found: list[tuple[int, str]] = []
+    for line, content in enumerate((content for one in requests for content in one[name].reshape(-1)), start=1):
+        try:
+            found.append((line, content.decode() if isinstance(content, bytes) else str(content)))
+        except UnicodeDecodeError as error:
+            raise UserError("not valid UTF-8", place=f"{name} {line}") from error
+    return found
+
+
+def _strings(rows: Sequence[Sequence[str]]) -> Array:
+    return np.array([[text.encode() for text in row] for row in rows], np.object_)
+
+
+_DEVICES: Mapping[str, DeviceName] = {"CPU": "cpu", "GPU": "cuda"}
+"""Triton's names of kinds of instances, and the runtime's of devices."""
+
+
+def _chosen_gpu(number: str) -> str:
+    """The name of the GPU that has this number among those that the server sees."""
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return seen.split(",")[int(number)] if seen else number
+
+
+def _folder(args: Mapping[str, str]) -> Path:
+    return Path(args["model_repository"], args["model_version"], ENGINE)
+
+
+def _parameter(args: Mapping[str, str], name: str) -> str:
+    return json.loads(args["model_config"])["parameters"][name]["string_value"]
+
+
+def _options(args: Mapping[str, str], manifest: Manifest) -> SearchOptions | SampleOptions | None:
+    """The options that were chosen when the engine was exported."""
+    options = json.loads(_parameter(args, OPTIONS))
+    kinds: Mapping[str, Any] = {"translation": SearchOptions, "language_model": SampleOptions}
+    return None if options is None else kinds[manifest.task](**options)
+
+
+def _triton() -> Any:
+    """The module that Triton's Python backend gives to the models that it runs; it is nowhere else."""
+    return import_module("triton_python_backend_utils")

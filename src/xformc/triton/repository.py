@@ -1,0 +1,198 @@
+"""A model repository of Triton Inference Server: an engine as the models that Triton serves it by.
+
+NAME takes and gives token ids, or arrays, as docs/engine.md says of the engine's model. NAME_text takes and gives
+text, where the engine has the tokenizers: it runs in Triton's Python backend, and asks NAME.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+
+from xformc.errors import UserError
+from xformc.files import atomic_directory
+from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, check_files
+from xformc.format.names import MANIFEST, MODEL
+from xformc.format.reader import read_manifest
+from xformc.format.targets import TRAITS
+from xformc.format.tokens import END
+from xformc.runtime.search import length_limit
+from xformc.triton.config import FIRST_LINE, ModelConfig, Tensor
+from xformc.triton.models import ASKED, ENGINE, OPTIONS, TEXT_OUTPUTS
+from xformc.triton.served import Served, serve
+
+CONFIG, VERSION, PLAN = "config.pbtxt", "1", "model.plan"
+TEXT_SUFFIX = "_text"
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How an engine is to be served.
+
+    options: of the search or of sampling, complete; None for a task that gives labels. name: of the model; None takes
+    the engine's. longest: the most tokens of a source that an engine in fixed shapes makes room for. runtime: run the
+    engine by xformc's runtime, in the Python backend, also where Triton has a backend for its model.
+    """
+
+    options: SearchOptions | SampleOptions | None
+    name: str | None = None
+    max_batch_size: int = 64
+    instances: int = 1
+    longest: int = 256
+    runtime: bool = False
+
+
+def export_repository(engine: Path, out: Path, serving: Serving) -> list[Path]:
+    """Write the models of an engine into the model repository `out`, each all of it or nothing; their folders.
+
+    Raises: UserError for an engine that is not whole or that Triton cannot serve, a wrong name, and where something
+    else than an earlier export is in the way.
+    """
+    manifest = read_manifest(engine)
+    check_files(engine, manifest)
+    name = serving.name or manifest.name
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise UserError(f"the name of a model is letters, digits, _, - and ., not {name!r}", hint="give --name")
+    backend = choose_backend(manifest, runtime=serving.runtime)
+    served = None if backend == "python" else _served(engine, manifest, serving)
+    inputs, outputs = _declared(serving) if served is None else (served.inputs, served.outputs)
+    tokens = ModelConfig(
+        name,
+        backend,
+        serving.max_batch_size,
+        inputs,
+        outputs,
+        "KIND_GPU" if TRAITS[manifest.target].fixed else "KIND_CPU",
+        serving.instances,
+        parameters=_parameters(backend, serving),
+    )
+    configs = [tokens, *([_text_config(manifest, tokens, serving)] if _reads_text(manifest) else [])]
+    folders = [out / config.name for config in configs]
+    for folder in folders:
+        _check_replaceable(folder)
+    for path, config in zip(folders, configs, strict=True):
+        with atomic_directory(path) as folder:
+            (folder / CONFIG).write_text(config.text(), encoding="utf-8")
+            (folder / VERSION).mkdir()
+            _write_version(engine, manifest, served if config is tokens else None, config, folder / VERSION)
+    return folders
+
+
+def choose_backend(manifest: Manifest, *, runtime: bool) -> str:
+    """The name of Triton's backend for the model of ids: onnxruntime, tensorrt or python, which runs xformc's runtime.
+
+    The runtime is needed by a native engine, whose kernels are loaded into ONNX Runtime; by a search in TensorRT, which
+    is driven step by step; and by sampling in fixed shapes, for which it draws the random numbers.
+
+    Raises: UserError for an engine that gives labels, if it would need the runtime.
+    """
+    if manifest.labels is not None:
+        if runtime or TRAITS[manifest.target].kernels:
+            raise UserError(
+                "an engine that gives labels is served without xformc's runtime and kernels",
+                hint="build it with --target cpu, cuda or tensorrt, and leave out --runtime",
+            )
+        return "tensorrt" if _has_plan(manifest) else "onnxruntime"
+    driven = TRAITS[manifest.target].fixed if manifest.task == "language_model" else TRAITS[manifest.target].plans
+    return "python" if runtime or driven or TRAITS[manifest.target].kernels else "onnxruntime"
+
+
+def _has_plan(manifest: Manifest) -> bool:
+    """Whether the whole model is there as a plan of `tensorrt`, the builder whose plans Triton reads."""
+    plan = manifest.plans.get(PLAN)
+    return plan is not None and plan.builder == "tensorrt"
+
+
+def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
+    """The engine's model with its options in it."""
+    path = engine / MODEL
+    try:
+        model = cast(Any, onnx).load(str(path), load_external_data=False)
+    except DecodeError as error:
+        raise UserError(f"not an ONNX model: {error}", place=str(path)) from error
+    options: dict[str, Any] = {} if serving.options is None else {**asdict(serving.options), "end_token": END}
+    if isinstance(serving.options, SearchOptions):
+        options["ranks"] = np.arange(serving.options.beam_width)
+        room = length_limit(serving.options, serving.longest)
+        options["places"] = np.arange(min(room, manifest.inputs["target"].longest or room))
+    return serve(model, options)
+
+
+def _declared(serving: Serving) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The inputs and outputs of a search or of sampling by the runtime, which pads sources of different lengths."""
+    if isinstance(serving.options, SearchOptions):
+        given, count = (Tensor("source", "TYPE_INT64", (-1,), ragged=True),), (serving.options.n_best,)
+    else:
+        given, count = (Tensor("prompt", "TYPE_INT64", (-1,), ragged=True), Tensor("seed", "TYPE_INT64", ())), ()
+    tokens, lengths = Tensor("tokens", "TYPE_INT64", (*count, -1)), Tensor("lengths", "TYPE_INT64", count)
+    return given, (tokens, lengths, Tensor("scores", "TYPE_FP32", count))
+
+
+def _parameters(backend: str, serving: Serving) -> dict[str, str]:
+    if backend == "python":
+        return {OPTIONS: json.dumps(None if serving.options is None else asdict(serving.options))}
+    # Shapes change from batch to batch: to plan memory for each costs more than it saves (runtime/session.py).
+    return {"enable_mem_pattern": "0"} if backend == "onnxruntime" else {}
+
+
+def _reads_text(manifest: Manifest) -> bool:
+    texts = manifest.inputs.values() if manifest.task != "translation" else (manifest.inputs["source"],)
+    return all(item.tokenizer is not None for item in texts)
+
+
+def _text_config(manifest: Manifest, tokens: ModelConfig, serving: Serving) -> ModelConfig:
+    names = ["text"] if manifest.defaults is not None else list(manifest.inputs)
+    inputs = [Tensor(name, "TYPE_STRING", (1,)) for name in names]
+    seed = Tensor("seed", "TYPE_INT64", (1,), optional=True)
+    count = (serving.options.n_best if isinstance(serving.options, SearchOptions) else 1,)
+    return ModelConfig(
+        f"{tokens.name}{TEXT_SUFFIX}",
+        "python",
+        tokens.max_batch_size,
+        (*inputs, seed) if manifest.task == "language_model" else tuple(inputs),
+        tuple(Tensor(name, data_type, count) for name, data_type in TEXT_OUTPUTS[manifest.task].items()),
+        "KIND_CPU",
+        tokens.instances,
+        parameters={ASKED: tokens.name, **_parameters("python", serving)},
+    )
+
+
+def _write_version(engine: Path, manifest: Manifest, served: Served | None, config: ModelConfig, folder: Path) -> None:
+    """Write what the model's backend runs into the folder of its version."""
+    if served is None:
+        whole = config.parameters.get(ASKED) is None
+        names = manifest.files if whole else set(manifest.tokenizers.values())
+        (folder / ENGINE).mkdir()
+        _copy([MANIFEST, *names], engine, folder / ENGINE)
+        (folder / "model.py").write_text(_SCRIPT % ("Tokens" if whole else "Texts"), encoding="utf-8")
+    elif config.backend == "tensorrt":
+        _copy([PLAN], engine, folder)
+    else:
+        cast(Any, onnx).save(served.model, str(folder / MODEL))
+        _copy([name for name in manifest.files if name == f"{MODEL}.data"], engine, folder)
+
+
+def _copy(names: Iterable[str], source: Path, to: Path) -> None:
+    for name in names:
+        shutil.copyfile(source / name, to / name)
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Raises: UserError where something else than an export stands."""
+    config = folder / CONFIG
+    if folder.exists() and not (config.is_file() and config.read_text(encoding="utf-8").startswith(FIRST_LINE)):
+        raise UserError("exists, and is not an export of xformc", place=str(folder), hint="give another --name")
+
+
+_SCRIPT = '''\
+"""Runs the engine beside this file, or the model of ids, by xformc's runtime."""
+
+from xformc.triton import %s as TritonPythonModel
+'''

@@ -1,0 +1,80 @@
+"""The model that Triton serves: an engine's, with its options written in, so that clients need not send them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from xformc.triton.config import Tensor
+
+BATCH = "batch"
+"""The axis that requests are put together along: the first of each input and output."""
+
+_TYPES: Mapping[int, str] = {
+    TensorProto.INT64: "TYPE_INT64",
+    TensorProto.FLOAT: "TYPE_FP32",
+    TensorProto.BOOL: "TYPE_BOOL",
+}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model, and its inputs and outputs as Triton's configuration declares them."""
+
+    model: onnx.ModelProto
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+def serve(model: onnx.ModelProto, options: Mapping[str, Any]) -> Served:
+    """The model, changed so that its inputs are those without a value in `options`, the others constants.
+
+    Of `options` only those count that the model has as inputs. Where `n_best` is none of them, though there, the model
+    gives the whole beam, and is made to give only the first so many.
+    """
+    graph = model.graph
+    fixed = {value.name: _constant(value, options[value.name]) for value in graph.input if value.name in options}
+    _remove(graph.initializer, set(fixed))
+    graph.initializer.extend(fixed.values())
+    _remove(graph.input, {tensor.name for tensor in graph.initializer})
+    if "n_best" in options.keys() - fixed.keys():
+        _cut(graph, options["n_best"])
+    return Served(model, tuple(map(_tensor, graph.input)), tuple(map(_tensor, graph.output)))
+
+
+def _cut(graph: onnx.GraphProto, n_best: int) -> None:
+    """Give back the first `n_best` along the second axis of each output."""
+    whole = {value.name: f"{value.name}.beam" for value in graph.output}
+    for node in graph.node:
+        names = [whole.get(name, name) for name in node.output]
+        del node.output[:]
+        node.output.extend(names)
+    bounds = {"n_best.first": 0, "n_best.end": n_best, "n_best.axis": 1}
+    graph.initializer.extend(numpy_helper.from_array(np.array([bound]), name) for name, bound in bounds.items())
+    for name, beam in whole.items():
+        graph.node.append(helper.make_node("Slice", [beam, *bounds], [name]))
+    for value in graph.output:
+        axis = value.type.tensor_type.shape.dim[1]
+        axis.ClearField("dim_param")
+        axis.dim_value = n_best
+
+
+def _constant(value: onnx.ValueInfoProto, content: Any) -> onnx.TensorProto:
+    dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    return numpy_helper.from_array(np.array(content, dtype), value.name)
+
+
+def _tensor(value: onnx.ValueInfoProto) -> Tensor:
+    found = value.type.tensor_type
+    first, *rest = found.shape.dim
+    assert first.dim_param == BATCH, f"{value.name} has no batch"
+    return Tensor(value.name, _TYPES[int(found.elem_type)], tuple(axis.dim_value or -1 for axis in rest))
+
+
+def _remove(items: Any, names: set[str]) -> None:
+    kept = [item for item in items if item.name not in names]
+    del items[:]
+    items.extend(kept)

@@ -1,0 +1,18 @@
+"""The reference in docs is what the compiler knows now."""
+
+from pathlib import Path
+
+from xformc.compiler.explain.reference import reference
+from xformc.compiler.graph.primitives import PRIMITIVES
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+
+
+def test_reference_is_as_make_docs_writes_it() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference(), "run `make docs`"
+
+
+def test_every_primitive_and_op_says_what_it_does() -> None:
+    rows = [line.split(" | ") for line in reference().splitlines() if line.startswith("| `")]
+    assert all(row[-1].rstrip(" |") for row in rows)
+    assert {row[0].strip("|` ") for row in rows} >= PRIMITIVES.keys()

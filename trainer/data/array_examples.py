@@ -1,0 +1,166 @@
+"""Arrays as examples: each array is checked against the spec's inputs, and becomes a column."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xformc.compiler.spec.model import Input, InputKind
+from xformc.errors import UserError
+from xformc.format.tokens import PAD
+from xformc.trainer.data.batches import Examples, without_long
+from xformc.trainer.data.columns import Column, Counts, Edges, Sequences, Values
+from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.label_names import COLUMN, IGNORE, some
+from xformc.trainer.data.npz import Array, Arrays, label_ids_of
+
+
+def encode_arrays(arrays: Arrays, form: Form, names: Sequence[str]) -> Examples:
+    """The examples of one split, without those that are too long; label `i` is called `names[i]`.
+
+    Raises: UserError with everything that is not as the form needs it.
+    """
+    _require_rows(arrays)
+    reader = _Reader(arrays.arrays, form)
+    for name, item in sorted(form.inputs.items(), key=lambda pair: pair[1].kind == "edges"):
+        _KINDS[item.kind](reader, name, item)
+    reader.labels(names)
+    for name in sorted(arrays.arrays.keys() - reader.known):
+        reader.problems.append(f"'{name}' is none of the arrays {', '.join(sorted(reader.known))}")
+    if reader.problems:
+        raise UserError(
+            "\n  ".join(reader.problems),
+            place=str(arrays.path),
+            hint="n is the number of examples; rows are counted from 0",
+        )
+    inputs = {name: reader.columns[name] for name in form.inputs}
+    return without_long(Examples(inputs, reader.columns[COLUMN], IGNORE, form.longest))
+
+
+def _require_rows(arrays: Arrays) -> None:
+    counts = {name: len(array) if array.ndim else 0 for name, array in arrays.arrays.items()}
+    if len(set(counts.values())) != 1 or 0 in counts.values():
+        found = ", ".join(f"'{name}' has {count}" for name, count in counts.items())
+        raise UserError(
+            f"every array needs one row for each example; {found or 'there is none'}", place=str(arrays.path)
+        )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Checks one array after the other: each becomes one of `columns`, or adds to `problems`.
+
+    `known` has the names of the arrays that belong there.
+    """
+
+    arrays: Mapping[str, Array]
+    form: Form
+    columns: dict[str, Column] = field(default_factory=dict[str, Column])
+    problems: list[str] = field(default_factory=list[str])
+    known: set[str] = field(default_factory=set[str])
+
+    def array(self, name: str, kinds: str, *sizes: int | str) -> Array | None:
+        """The array `name`, of one of these kinds of numbers and of shape [n, *sizes], where a word is any size."""
+        self.known.add(name)
+        array = self.arrays.get(name)
+        words = " or ".join(dict.fromkeys(_DTYPES[kind] for kind in kinds))
+        wanted = f"'{name}' must be {words} [{', '.join(map(str, ('n', *sizes)))}]"
+        if array is None:
+            self.problems.append(f"{wanted}, and is missing")
+            return None
+        fits = array.ndim == 1 + len(sizes) and all(
+            isinstance(size, str) or size == found for size, found in zip(sizes, array.shape[1:], strict=True)
+        )
+        if array.dtype.kind not in kinds or not fits:
+            self.problems.append(f"{wanted}, found {array.dtype} {list(array.shape)}")
+            return None
+        finite = array.dtype.kind != "f" or np.isfinite(array)
+        return array if self.holds(finite, f"'{name}' must be finite") else None
+
+    def holds(self, right: Array | bool, message: str) -> bool:
+        """Whether all of `right` [n, ..] is true; else the message becomes a problem, with the first such row."""
+        if np.all(right):
+            return True
+        rows = np.asarray(right)
+        where = f"; row {np.argmin(rows.reshape(len(rows), -1).all(1))} is not" if rows.ndim else ""
+        self.problems.append(message + where)
+        return False
+
+    def tokens(self, name: str, item: Input) -> None:
+        array = self.array(name, "iu", "longest")
+        if array is None:
+            return
+        filled, most = array != PAD, item.vocabulary - 1
+        lengths = filled.sum(1)
+        ended = (filled == _inside(lengths, array.shape[1])).all(1) & (lengths > 0)
+        known = self.holds((array >= 0) & (array <= most), f"'{name}' must be ids from 0 to {most}")
+        if known and self.holds(ended, f"'{name}' must be one id or more in each row, then padding (0)"):
+            self.columns[name] = _ragged(array.astype(np.int32), lengths)
+
+    def vectors(self, name: str, item: Input) -> None:
+        array = self.array(name, "f", "longest", item.axes[0].size or 0)
+        lengths = self.array(f"{name}_lengths", "iu")
+        if array is None or lengths is None:
+            return
+        most = array.shape[1]
+        if self.holds((lengths >= 1) & (lengths <= most), f"'{name}_lengths' must be from 1 to {most}"):
+            vectors = _ragged(array, lengths.astype(np.int64))
+            self.columns[name] = Sequences(vectors.items, vectors.starts, vectors.ends, masked=True)
+
+    def values(self, name: str, item: Input) -> None:
+        array = self.array(name, "fiu", *(axis.size or 0 for axis in item.axes))
+        if array is not None:
+            self.columns[name] = Values(array)
+
+    def edges(self, name: str, item: Input) -> None:
+        array = self.array(name, "biu", "longest", "longest")
+        joined = self.columns.get(item.of or "")
+        if array is None or joined is None:
+            return
+        lengths, held = joined.lengths(), min(array.shape[1:])
+        enough = self.holds(lengths <= held, f"'{name}' must join all positions of '{item.of}', found {held}")
+        if enough and self.holds((array == 0) | (array == 1), f"'{name}' must be 0 or 1"):
+            self.columns[name] = Edges(array.astype(np.bool_), lengths)
+
+    def labels(self, names: Sequence[str]) -> None:
+        each = self.form.positions
+        array = self.array(COLUMN, "iuU", *(() if each is None else ("longest",)))
+        sequence = self.columns.get(each or "")
+        if array is None or (each is not None and sequence is None):
+            return
+        ids = label_ids_of(array, names)
+        known = (ids >= 0) & (ids < self.form.classes)
+        words = f"one of {some(names)}" if array.dtype.kind == "U" else f"from 0 to {self.form.classes - 1}"
+        wanted = f"'{COLUMN}' must be {words}"
+        if sequence is None:
+            if self.holds(known, wanted):
+                self.columns[COLUMN] = Values(ids, whole=True)
+            return
+        lengths, width = sequence.lengths(), array.shape[1]
+        right = (known & _inside(lengths, width)) | (ids == IGNORE)
+        if not self.holds(lengths <= width, f"'{COLUMN}' must reach as far as '{each}', found {width} positions"):
+            return
+        if self.holds(right, f"{wanted}, or {IGNORE} where there is none") and self.holds(
+            (known & right).any(1), f"'{COLUMN}' must have a label in each row"
+        ):
+            self.columns[COLUMN] = _ragged(ids, lengths, fill=IGNORE)
+
+
+_KINDS: Mapping[InputKind, Callable[[_Reader, str, Input], None]] = {
+    "tokens": _Reader.tokens,
+    "vectors": _Reader.vectors,
+    "values": _Reader.values,
+    "edges": _Reader.edges,
+}
+_DTYPES = {"b": "bool", "i": "int", "u": "int", "f": "float", "U": "text"}
+
+
+def _inside(lengths: Counts, width: int) -> Array:
+    """bool [n, width]: which positions a row of each length has."""
+    return np.arange(width) < lengths[:, None]
+
+
+def _ragged(array: Array, lengths: Counts, fill: int = PAD) -> Sequences:
+    """The rows of `array` [n, longest, ..], each as long as `lengths` says."""
+    ends = np.cumsum(lengths)
+    return Sequences(array[_inside(lengths, array.shape[1])], ends - lengths, ends, fill)

@@ -1,0 +1,78 @@
+"""Examples to calibrate with: a bounded number of those in files like a task's validation data, one at a time."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.compiler.quantize.calibrate import EXAMPLES, Example
+from xformc.compiler.spec import Spec
+from xformc.errors import UserError
+from xformc.trainer.data.batches import Examples
+from xformc.trainer.data.data_form import Form, form_of
+from xformc.trainer.data.dataset import encode_split, name_labels, read_split
+from xformc.trainer.data.splits import suffix_of
+from xformc.trainer.data.text_examples import load_for, train_on
+from xformc.trainer.data.text_files import Texts
+from xformc.trainer.data.vocabulary import Tokenizer
+
+
+def calibration_examples(
+    files: Sequence[Path], spec: Spec, tokenizers: Mapping[str, Path] | None, labels: Sequence[str] | None
+) -> list[Example]:
+    """At most EXAMPLES of the examples in these files, evenly spread: what the training graph is given for each.
+
+    The files are those of one split: a source and its target; a text; a .tsv or .npz. `tokenizers` are those that a run
+    keeps, by input, and `labels` are the names of the labels by id. For fresh weights both are None: then a piece is a
+    word of the files, and the labels are those there.
+
+    Raises: UserError for files that do not fit the task.
+    """
+    form = form_of(spec, spec.graph())
+    _require_files(files, form)
+    split = read_split(tuple(files), form)
+    tokenizer = _tokenizer(split, form, spec, tokenizers) if isinstance(split, Texts) else None
+    examples = encode_split(split, form, tokenizer, labels or name_labels(split, form))
+    chosen = np.linspace(0, len(examples) - 1, min(len(examples), EXAMPLES)).round().astype(np.int64)
+    return [_alone(examples, row) for row in chosen]
+
+
+def _require_files(files: Sequence[Path], form: Form) -> None:
+    for path in files:
+        found = suffix_of(path)
+        if found not in form.suffixes if form.labelled else found == "npz":
+            kinds = f".{' or .'.join(form.suffixes)}" if form.labelled else "text, not with arrays"
+            raise UserError(f"{form.task} of these inputs is calibrated with {kinds}", place=str(path))
+    count = 2 if form.task == "translation" and suffix_of(files[0]) != "tsv" else 1
+    if len(files) != count:
+        wanted = "a source and its target" if count == 2 else "one file"
+        raise UserError(
+            f"{form.task} is calibrated with {wanted}, not with {len(files)}",
+            place="--calibrate",
+            hint="such as --calibrate valid.en valid.de, or --calibrate valid.txt",
+        )
+
+
+def _tokenizer(texts: Texts, form: Form, spec: Spec, files: Mapping[str, Path] | None) -> Tokenizer:
+    wanted = spec.train.tokenizer
+    if files is None:
+        return train_on(texts, form, wanted.model_copy(update={"kind": "word"}))
+    if not files:
+        raise UserError(
+            "these weights were trained on arrays, without a tokenizer", place=str(texts.path), hint=_ARRAYS
+        )
+    return load_for(form, wanted, next(iter(files.values())).parent)
+
+
+_ARRAYS = "calibrate with an .npz file like that of training"
+
+
+def _alone(examples: Examples, row: np.int64) -> Example:
+    """The inputs of one example, as a batch of it alone, without padding."""
+    example: dict[str, NDArray[Any]] = {}
+    for name, column in examples.inputs.items():
+        tensors = column.tensors(name, np.array([row]), int(column.lengths()[row]))
+        example |= {key: tensor.numpy() for key, tensor in tensors.items()}
+    return example

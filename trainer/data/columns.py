@@ -1,0 +1,165 @@
+"""What examples are made of: a column for each input of the model, and one for the labels.
+
+Lengths are padded up to multiples, so that few shapes occur: every new shape costs a CPU's matrix kernels a set-up.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from xformc.format.tokens import PAD
+
+Array = npt.NDArray[Any]
+Counts = npt.NDArray[np.int64]
+LENGTH_MULTIPLE = 2
+
+
+class Column(Protocol):
+    """One value for each example: row `i` is that of example `i`."""
+
+    def __len__(self) -> int:
+        """How many rows."""
+        ...
+
+    def lengths(self) -> Counts:
+        """Positions in each row, int64 [rows]; 0 where a row has none."""
+        ...
+
+    def widths(self, longest: int) -> Counts:
+        """Positions that each row takes in a batch, int64 [rows]; sequences have at most `longest`."""
+        ...
+
+    def at(self, rows: Array) -> Self:
+        """The column of these rows only, given by number or as a mask."""
+        ...
+
+    def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
+        """The rows as one batch: the tensors of the model's input `name`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Sequences end to end: row `i` is `items[starts[i]:ends[i]]`; rows may overlap.
+
+    items: integers [total] for tokens and labels, which become int64 [batch, width] padded with `fill`; float32
+    [total, size] for vectors, which become float32 [batch, width, size] and, as `masked`, bool [batch, width].
+    """
+
+    items: Array
+    starts: Counts
+    ends: Counts
+    fill: int = PAD
+    masked: bool = False
+
+    def __len__(self) -> int:
+        """How many sequences."""
+        return len(self.starts)
+
+    def lengths(self) -> Counts:
+        """Items in each sequence."""
+        return self.ends - self.starts
+
+    def widths(self, longest: int) -> Counts:
+        """The lengths, rounded up."""
+        return _padded(self.lengths(), longest)
+
+    def at(self, rows: Array) -> "Sequences":
+        """The same items, fewer sequences."""
+        return replace(self, starts=self.starts[rows], ends=self.ends[rows])
+
+    def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
+        """The sequences, and their mask as `name`_mask."""
+        starts, lengths = self.starts[rows, None], self.lengths()[rows, None]
+        positions = np.arange(int(_padded(lengths, longest).max()))
+        inside = positions < lengths
+        whole = np.issubdtype(self.items.dtype, np.integer)
+        shape = (*inside.shape, *self.items.shape[1:])
+        batch = np.full(shape, self.fill, np.int64 if whole else np.float32)
+        batch[inside] = self.items[(starts + positions)[inside]]
+        tensors = {name: torch.from_numpy(batch)}  # pyright: ignore[reportUnknownMemberType]
+        if self.masked:
+            tensors[f"{name}_mask"] = torch.from_numpy(inside)  # pyright: ignore[reportUnknownMemberType]
+        return tensors
+
+
+@dataclass(frozen=True)
+class Values:
+    """Rows of one shape: array [rows, ..], which becomes float32, or int64 if the values are `whole` numbers."""
+
+    array: Array
+    whole: bool = False
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.array)
+
+    def lengths(self) -> Counts:
+        """None: a value is no sequence."""
+        return np.zeros(len(self), np.int64)
+
+    def widths(self, longest: int) -> Counts:
+        """The product of all axes but the last: an image of 32 x 32 x 3 takes 1,024 positions."""
+        return np.full(len(self), int(np.prod(self.array.shape[1:-1])), np.int64)
+
+    def at(self, rows: Array) -> "Values":
+        """These rows."""
+        return Values(self.array[rows], self.whole)
+
+    def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
+        """The values."""
+        chosen = self.array[rows].astype(np.int64 if self.whole else np.float32)
+        return {name: torch.from_numpy(chosen)}  # pyright: ignore[reportUnknownMemberType]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Which position may attend to which: bool [rows, longest, longest]; row `i` has `counts[i]` positions."""
+
+    array: npt.NDArray[np.bool_]
+    counts: Counts
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.array)
+
+    def lengths(self) -> Counts:
+        """Positions that the edges of each row join."""
+        return self.counts
+
+    def widths(self, longest: int) -> Counts:
+        """As those of the sequence whose positions they join."""
+        return _padded(self.counts, longest)
+
+    def at(self, rows: Array) -> "Edges":
+        """These rows."""
+        return Edges(self.array[rows], self.counts[rows])
+
+    def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
+        """bool [batch, width, width]; padding has no edges."""
+        width = int(_padded(self.counts[rows], longest).max())
+        inside = np.arange(width) < self.counts[rows, None]
+        batch = np.zeros((len(rows), width, width), np.bool_)
+        held = min(width, self.array.shape[1])
+        batch[:, :held, :held] = self.array[rows, :held, :held]
+        batch &= inside[:, :, None] & inside[:, None, :]
+        return {name: torch.from_numpy(batch)}  # pyright: ignore[reportUnknownMemberType]
+
+
+def pack(rows: Sequence[Sequence[int]], *, before: Sequence[int] = (), after: Sequence[int] = ()) -> Sequences:
+    """Sequences of whole numbers below 2^31, each between `before` and `after`."""
+    extra = len(before) + len(after)
+    lengths = np.fromiter((len(row) + extra for row in rows), np.int64, len(rows))
+    ends = np.cumsum(lengths)
+    items = chain.from_iterable(chain(before, row, after) for row in rows)
+    return Sequences(np.fromiter(items, np.int32, int(lengths.sum())), ends - lengths, ends)
+
+
+def _padded(lengths: Counts, longest: int) -> Counts:
+    """`lengths` rounded up to a multiple, but not above `longest`."""
+    return np.minimum(-(-lengths // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, longest)

@@ -1,0 +1,65 @@
+"""What a spec's model is trained on: the form that data must have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.model import Input
+from xformc.format.tokens import PAD
+from xformc.trainer.data.label_names import COLUMN, IGNORE
+
+
+@dataclass(frozen=True)
+class Form:
+    """The task and the inputs of a spec.
+
+    `classes` is the size of the result's last axis; where every position of an input has a label, `positions` names
+    that input. Sequences have at most `longest` positions.
+    """
+
+    task: str
+    inputs: Mapping[str, Input]
+    classes: int
+    positions: str | None
+    longest: int
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The inputs of tokens."""
+        return tuple(name for name, item in self.inputs.items() if item.kind == "tokens")
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the data has labels; else the model learns the next token."""
+        return self.task in ("tagging", "classification")
+
+    @property
+    def ignore(self) -> int:
+        """The label that does not count."""
+        return IGNORE if self.labelled else PAD
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a line of text."""
+        return (*self.texts, COLUMN) if self.labelled else self.texts
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The kinds of files that can hold the data."""
+        if not self.labelled:
+            return ("txt",)
+        only_text = len(self.texts) == len(self.inputs) and (self.positions is None or len(self.texts) == 1)
+        return ("tsv", "npz") if only_text else ("npz",)
+
+
+def form_of(spec: Spec, graph: Graph) -> Form:
+    """The form of a spec's data; `graph` is its training graph."""
+    axes = graph.outputs[0].type.axes
+    return Form(
+        task=spec.task,
+        inputs=spec.inputs,
+        classes=axes[-1].size or 0,
+        positions=axes[1].name if spec.task == "tagging" else None,
+        longest=min(spec.train.max_length, spec.train.batch_tokens),
+    )

@@ -1,0 +1,102 @@
+"""The data of a run: both splits read, and made into examples for the spec."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xformc.errors import UserError
+from xformc.trainer.data.array_examples import encode_arrays
+from xformc.trainer.data.batches import Examples
+from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.label_names import label_names, labels_of
+from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
+from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
+from xformc.trainer.data.text_examples import encode_texts
+from xformc.trainer.data.text_files import Texts, read_texts
+from xformc.trainer.data.vocabulary import Tokenizer
+
+Split = Texts | Arrays
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Both splits as they were read, and the names of the labels if there are labels."""
+
+    train: Split
+    valid: Split
+    labels: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """Both splits as examples."""
+
+    train: Examples
+    valid: Examples
+
+
+def find_corpus(folder: Path, form: Form, languages: str | None = None) -> CorpusFiles:
+    """The files of a folder that have the data of the form's task. Raises: UserError if they are not there."""
+    if form.task == "translation":
+        return find_pairs(folder, languages)
+    if languages is not None:
+        raise UserError(f"--languages {languages} has nothing to choose: the task is {form.task}")
+    return find_files(folder, form.suffixes)
+
+
+def read_corpus(files: CorpusFiles, form: Form) -> Corpus:
+    """Read both splits. Raises: UserError as `read_texts` and `read_arrays`, or for labels that do not fit the spec."""
+    train, valid = (read_split(split, form) for split in (files.train, files.valid))
+    return Corpus(train, valid, name_labels(train, form))
+
+
+def encode_corpus(corpus: Corpus, form: Form, tokenizer: Tokenizer | None) -> EncodedCorpus:
+    """Make examples of both splits. Raises: UserError if the data does not fit the spec, or nothing is short enough."""
+    train, valid = (encode_split(split, form, tokenizer, corpus.labels) for split in (corpus.train, corpus.valid))
+    return EncodedCorpus(train, valid)
+
+
+def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
+    """A line for each split: how many examples there are, and how many were dropped for what."""
+    for name, split, examples in (
+        ("training", corpus.train, encoded.train),
+        ("validation", corpus.valid, encoded.valid),
+    ):
+        empty = split.empty if isinstance(split, Texts) else 0
+        dropped = [
+            f"{empty:,} with an empty column" if empty else "",
+            f"{examples.too_long:,} longer than {examples.longest} positions" if examples.too_long else "",
+        ]
+        reasons = " and ".join(reason for reason in dropped if reason)
+        yield f"{name}: {len(examples):,} examples" + (f" (dropped: {reasons})" if reasons else "")
+
+
+def read_split(files: Files, form: Form) -> Split:
+    """Read one split. Raises: UserError as `read_texts` and `read_arrays`."""
+    return read_arrays(files[0]) if suffix_of(files[0]) == "npz" else read_texts(files, form.columns)
+
+
+def name_labels(split: Split, form: Form) -> tuple[str, ...] | None:
+    """The names of the labels in a split by id; None where there are none. Raises: UserError if too few or many."""
+    if not form.labelled:
+        return None
+    if isinstance(split, Arrays):
+        return array_labels(split, form.classes)
+    rows = labels_of(split, each=form.positions is not None)
+    return label_names((label for row in rows for label in row), form.classes, str(split.path))
+
+
+def encode_split(split: Split, form: Form, tokenizer: Tokenizer | None, labels: Sequence[str] | None) -> Examples:
+    """Make examples of a split. Raises: UserError if it does not fit the spec, or nothing is short enough."""
+    if isinstance(split, Arrays):
+        examples = encode_arrays(split, form, labels or ())
+    else:
+        assert tokenizer is not None
+        examples = encode_texts(split, form, tokenizer, labels or ())
+    if not len(examples):
+        raise UserError(
+            f"every example is longer than {form.longest} positions",
+            place=str(split.path),
+            hint="raise train.max_length or train.batch_tokens, or split the data into shorter parts",
+        )
+    return examples

@@ -1,0 +1,77 @@
+"""Labels by name: which there are, their ids, and the file of a run that lists them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from xformc.errors import UserError
+from xformc.files import atomic_write
+from xformc.format.names import LABELS
+from xformc.trainer.data.text_files import Texts
+
+COLUMN = "labels"
+IGNORE = -100
+"""The label of a position that has none, in tagging and classification; elsewhere it is PAD."""
+LISTED = 8
+
+
+def label_names(labels: Iterable[str], classes: int, place: str) -> tuple[str, ...]:
+    """The different labels, sorted: label `i` of the model is the `i`-th name.
+
+    Raises: UserError unless there are as many as `classes`, the size of the model's result.
+    """
+    names = tuple(sorted(set(labels)))
+    if len(names) != classes:
+        raise UserError(
+            f"has {len(names)} different labels, and the spec's model gives {classes}: {some(names)}",
+            place=place,
+            hint=f"set the size of the result's last axis to {len(names)}",
+        )
+    return names
+
+
+def labels_of(texts: Texts, *, each: bool) -> list[list[str]]:
+    """The labels of each row: one, or with `each` those between spaces."""
+    return [row.split() if each else [row] for row in texts.columns[COLUMN]]
+
+
+def label_ids(texts: Texts, names: Sequence[str], *, each: bool) -> list[list[int]]:
+    """The labels of each row as ids. Raises: UserError for labels that `names` lacks, with their lines."""
+    ids = {name: index for index, name in enumerate(names)}
+    rows = labels_of(texts, each=each)
+    unknown = {label: line for line, row in zip(texts.lines, rows, strict=True) for label in row if label not in ids}
+    if unknown:
+        raise UserError(
+            f"labels that the model does not know: {some(list(unknown))}",
+            place=f"{texts.path}:{next(iter(unknown.values()))}",
+            hint=f"the labels are {some(names)}",
+        )
+    return [[ids[label] for label in row] for row in rows]
+
+
+def save_labels(names: Sequence[str], folder: Path) -> None:
+    """Write the names, one a line."""
+    with atomic_write(folder / LABELS) as part:
+        part.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+
+
+def require_one_each(texts: Texts, counts: Mapping[str, Sequence[int]]) -> None:
+    """Check that columns have equally many items in each row, `counts` being how many.
+
+    Raises: UserError at the first row where they differ, saying how many more there are.
+    """
+    (first, firsts), (second, seconds) = counts.items()
+    wrong = [index for index, (one, other) in enumerate(zip(firsts, seconds, strict=True)) if one != other]
+    if wrong:
+        index, more = wrong[0], len(wrong) - 1
+        raise UserError(
+            f"{firsts[index]} {first} and {seconds[index]} {second}"
+            + (f", and so {more:,} more lines" if more else ""),
+            place=f"{texts.path}:{texts.lines[index]}",
+            hint="a line is words, one tab, and a label for each word, separated by spaces",
+        )
+
+
+def some(names: Sequence[str]) -> str:
+    """The names, or the first few and how many more."""
+    rest = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {rest:,} more" if rest > 0 else "")

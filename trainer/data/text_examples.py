@@ -1,0 +1,101 @@
+"""Text as examples: each task's columns become the token ids of the model's inputs, and their labels."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
+from xformc.format.tokens import BEGIN, END, PAD
+from xformc.trainer.data.batches import Examples, without_long
+from xformc.trainer.data.columns import Sequences, Values, pack
+from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.label_names import IGNORE, label_ids, require_one_each
+from xformc.trainer.data.text_files import Texts
+from xformc.trainer.data.vocabulary import Tokenizer, load_tokenizer, train_tokenizer
+
+
+def train_on(texts: Texts, form: Form, wanted: TokenizerSection) -> Tokenizer:
+    """The tokenizer of a text's inputs. Raises: UserError as `train_tokenizer`."""
+    columns = {name: texts.columns[name] for name in form.texts}
+    return train_tokenizer(columns, _sizes(form), kind=wanted.kind, shared=wanted.shared)
+
+
+def load_for(form: Form, wanted: TokenizerSection, run: Path) -> Tokenizer:
+    """The tokenizer that a run keeps. Raises: UserError as `load_tokenizer`."""
+    return load_tokenizer(run, _sizes(form), kind=wanted.kind, shared=wanted.shared)
+
+
+def encode_texts(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    """The examples of the text of one split, without those that are too long.
+
+    Raises: UserError if labels and words do not go together, with the line.
+    """
+    return _ENCODERS[form.task](texts, form, tokenizer, labels)
+
+
+def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
+    """Pairs of sentences: the source with its end token; the target after the begin token, and its end as a label."""
+    given, labels = _shifted(pack(targets, before=[BEGIN], after=[END]))
+    return without_long(Examples({"source": pack(sources, after=[END]), "target": given}, labels, PAD, longest))
+
+
+def text_examples(texts: Sequence[Sequence[int]], longest: int) -> Examples:
+    """Texts to continue: each token is the label of those before it. Longer texts are cut into pieces of `longest`."""
+    whole = pack(texts, before=[BEGIN], after=[END])
+    given, labels = (_cut(side, longest) for side in _shifted(whole))
+    return Examples({"text": given}, labels, PAD, longest)
+
+
+def _translation(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    ids = _encode(texts, tokenizer)
+    return pair_examples(ids["source"], ids["target"], form.longest)
+
+
+def _language_model(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    return text_examples(_encode(texts, tokenizer)["text"], form.longest)
+
+
+def _classification(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    inputs = {name: pack(ids, after=[END]) for name, ids in _encode(texts, tokenizer).items()}
+    ids = [row[0] for row in label_ids(texts, labels, each=False)]
+    return without_long(Examples(inputs, Values(np.array(ids), whole=True), IGNORE, form.longest))
+
+
+def _tagging(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    (name,) = form.texts
+    words = tokenizer.vocabularies[name].encode_words(texts.columns[name])
+    tags = label_ids(texts, labels, each=True)
+    require_one_each(texts, {"words": list(map(len, words)), "labels": list(map(len, tags))})
+    return without_long(Examples({name: pack(words)}, replace(pack(tags), fill=IGNORE), IGNORE, form.longest))
+
+
+_ENCODERS: Mapping[str, Callable[[Texts, Form, Tokenizer, Sequence[str]], Examples]] = {
+    "translation": _translation,
+    "language_model": _language_model,
+    "tagging": _tagging,
+    "classification": _classification,
+}
+
+
+def _sizes(form: Form) -> dict[str, int]:
+    return {name: form.inputs[name].vocabulary for name in form.texts}
+
+
+def _encode(texts: Texts, tokenizer: Tokenizer) -> dict[str, list[list[int]]]:
+    return {name: vocabulary.encode(texts.columns[name]) for name, vocabulary in tokenizer.vocabularies.items()}
+
+
+def _shifted(whole: Sequences) -> tuple[Sequences, Sequences]:
+    """The sequences without their last item, and without their first."""
+    return replace(whole, ends=whole.ends - 1), replace(whole, starts=whole.starts + 1)
+
+
+def _cut(whole: Sequences, longest: int) -> Sequences:
+    """The sequences as pieces of `longest` items; the last piece of each has the rest."""
+    pieces = -(-whole.lengths() // longest)
+    rows = np.repeat(np.arange(len(whole)), pieces)
+    first = np.repeat(np.cumsum(pieces) - pieces, pieces)
+    starts = whole.starts[rows] + (np.arange(len(rows)) - first) * longest
+    return replace(whole, starts=starts, ends=np.minimum(starts + longest, whole.ends[rows]))

@@ -1,0 +1,165 @@
+"""SentencePiece vocabularies: trained on the corpus, kept in the run, and used to make text token ids."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import sentencepiece
+
+from xformc.errors import UserError
+from xformc.files import atomic_write
+from xformc.format.names import TOKENIZER
+from xformc.format.tokens import BEGIN, END, PAD, UNKNOWN
+
+Kind = Literal["bpe", "unigram", "word", "char"]
+WHOLE_VOCABULARY = ("word", "char")
+"""The kinds that take every piece of the text, if the vocabulary has room; so it may stay smaller than the spec's."""
+LONGEST_LINE = 1 << 24
+"""Bytes; SentencePiece would pass over longer lines without a word."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A trained SentencePiece model: `model` is the file's bytes."""
+
+    model: bytes
+
+    def __len__(self) -> int:
+        """How many pieces, the four special ones included."""
+        return self.processor().get_piece_size()
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """The pieces of each sentence, without begin and end."""
+        pieces: list[list[int]] = self.processor().encode(list(sentences), out_type=int)
+        return pieces
+
+    def encode_words(self, sentences: Sequence[str]) -> list[list[int]]:
+        """One piece for each word between spaces: unknown if the vocabulary does not have the word as one piece.
+
+        SentencePiece alone would join neighbouring unknown words into one piece.
+        """
+        words = sorted({word for sentence in sentences for word in sentence.split()})
+        known = {
+            word: ids[0] if len(ids) == 1 else UNKNOWN for word, ids in zip(words, self.encode(words), strict=True)
+        }
+        return [[known[word] for word in sentence.split()] for sentence in sentences]
+
+    def processor(self) -> sentencepiece.SentencePieceProcessor:
+        """SentencePiece's own object."""
+        return sentencepiece.SentencePieceProcessor.from_proto(self.model)
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """The vocabulary of each input of tokens; the same object for all of them where they share one."""
+
+    vocabularies: Mapping[str, Vocabulary]
+
+    def files(self) -> dict[str, str]:
+        """Input -> file name in the run."""
+        shared = len({id(vocabulary) for vocabulary in self.vocabularies.values()}) == 1
+        return tokenizer_files(tuple(self.vocabularies), shared=shared)
+
+
+def tokenizer_files(inputs: Sequence[str], *, shared: bool) -> dict[str, str]:
+    """Input of tokens -> file name in a run: `tokenizer.model` if there is one vocabulary, else `INPUT.model`."""
+    one = shared or len(inputs) == 1
+    return {name: TOKENIZER if one else f"{name}.model" for name in inputs}
+
+
+def train_tokenizer(
+    texts: Mapping[str, Sequence[str]], sizes: Mapping[str, int], *, kind: Kind, shared: bool
+) -> Tokenizer:
+    """Train the vocabularies on the texts of each input: the same text gives the same bytes.
+
+    `sizes` are the numbers of pieces of each input, the four special ones included.
+
+    Raises: UserError if the text has too few or too many distinct pieces for a size, or if a shared
+    vocabulary is asked to have several sizes.
+    """
+    if not shared or len(texts) == 1:
+        return Tokenizer(
+            {name: train_vocabulary(text, sizes[name], kind=kind, of=name) for name, text in texts.items()}
+        )
+    size, found = sizes[next(iter(texts))], " and ".join(str(sizes[name]) for name in texts)
+    if any(sizes[name] != size for name in texts):
+        raise UserError(
+            f"a shared tokenizer has one size, but the inputs' vocabularies have {found}",
+            hint="make them equal, or say train.tokenizer.shared: false",
+        )
+    sentences = [sentence for text in texts.values() for sentence in text]
+    return Tokenizer(dict.fromkeys(texts, train_vocabulary(sentences, size, kind=kind, of="shared")))
+
+
+def train_vocabulary(sentences: Sequence[str], size: int, *, kind: Kind, of: str) -> Vocabulary:
+    """Train one SentencePiece model of `size` pieces; of WHOLE_VOCABULARY at most so many. See `train_tokenizer`."""
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size,
+            hard_vocab_limit=kind not in WHOLE_VOCABULARY,
+            max_sentence_length=LONGEST_LINE,
+            character_coverage=1.0,
+            pad_id=PAD,
+            unk_id=UNKNOWN,
+            bos_id=BEGIN,
+            eos_id=END,
+            num_threads=1,  # more would make unigram's sums, and so its pieces, depend on the machine
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explain(str(error), size, of) from error
+    return Vocabulary(model.getvalue())
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write the models under the names that a run gives them."""
+    for name, file in tokenizer.files().items():
+        with atomic_write(folder / file) as temporary:
+            temporary.write_bytes(tokenizer.vocabularies[name].model)
+
+
+def load_tokenizer(folder: Path, sizes: Mapping[str, int], *, kind: Kind, shared: bool) -> Tokenizer:
+    """Read back what `save_tokenizer` wrote for the inputs in `sizes`.
+
+    Raises: UserError for a missing, broken or foreign model.
+    """
+    files = tokenizer_files(tuple(sizes), shared=shared)
+    exact = kind not in WHOLE_VOCABULARY
+    loaded = {file: _load_vocabulary(folder / file, sizes[name], exact=exact) for name, file in files.items()}
+    return Tokenizer({name: loaded[file] for name, file in files.items()})
+
+
+def _load_vocabulary(path: Path, size: int, *, exact: bool) -> Vocabulary:
+    try:
+        vocabulary = Vocabulary(path.read_bytes())
+        found = len(vocabulary)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror or error}", place=str(path)) from error
+    except RuntimeError as error:
+        raise UserError("not a SentencePiece model", place=str(path)) from error
+    if found > size or (exact and found != size):
+        raise UserError(f"has {found} pieces, where the spec's vocabulary is {size}", place=str(path))
+    return vocabulary
+
+
+def _explain(reason: str, size: int, of: str) -> UserError:
+    too_few = re.search(r"set it to a value <= (\d+)", reason)
+    if too_few:
+        return UserError(
+            f"the text is too small for a {of} vocabulary of {size} pieces: it gives at most {too_few[1]}",
+            hint=f"set vocabulary to {too_few[1]} or less, or train on more text",
+        )
+    too_many = re.search(r"required_chars\. \d+ vs (\d+)", reason)
+    if too_many:
+        return UserError(
+            f"the {of} vocabulary has {size} pieces, but the text's characters alone are {too_many[1]}",
+            hint=f"set vocabulary to more than {too_many[1]}, or clean rare characters out of the text",
+        )
+    return UserError(f"SentencePiece cannot train a {of} vocabulary of {size} pieces: {reason}")

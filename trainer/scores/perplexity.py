@@ -1,0 +1,36 @@
+"""The perplexity of a language model's engine: that of its weights, by the training form in PyTorch.
+
+The engine itself gives continuations, not the probabilities of a given text.
+"""
+
+from pathlib import Path
+
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.certify import engine_parameters
+from xformc.compiler.passes.with_loss import with_loss
+from xformc.compiler.spec import load_spec
+from xformc.format.names import MODEL, SPEC
+from xformc.trainer.data.data_form import form_of
+from xformc.trainer.data.text_examples import encode_texts, load_for
+from xformc.trainer.data.text_files import Texts
+from xformc.trainer.hardware import choose_device
+from xformc.trainer.loop import validation_loss
+from xformc.trainer.scores.metrics import Measure, perplexity_measure
+
+
+def engine_perplexity(engine: Path, texts: Texts) -> list[Measure]:
+    """The perplexity of the pieces of the texts, with their end tokens, for the engine in this folder.
+
+    A text with more than `train.max_length` pieces is cut, and each part read without those before it.
+
+    Raises: UserError if the engine has no tokenizer, or its model lacks parameters of its spec.
+    """
+    spec = load_spec(engine / SPEC)
+    graph = compile_spec(spec)
+    form = form_of(spec, graph)
+    examples = encode_texts(texts, form, load_for(form, spec.train.tokenizer, engine), ())
+    model = TorchModule(with_loss(graph, 0.0, form.ignore))
+    model.load_arrays(engine_parameters(graph, engine / MODEL))
+    loss = validation_loss(model.to(choose_device()), examples, spec.train.batch_tokens, bfloat16=False)
+    return [perplexity_measure(loss, int(examples.labels.lengths().sum()))]
