@@ -16,13 +16,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from xformc.compiler import compile_spec
 from xformc.compiler.backends.onnx.initializers import Initializers, save_model
 from xformc.compiler.backends.onnx.models import stepwise_model
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.graph.graph import Graph
-from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import derive_step
+from xformc.compiler.pipeline import DERIVED, SHARED, begin, run_passes
+from xformc.compiler.program import Program
 from xformc.compiler.spec import load_spec
 from xformc.runtime.session import open_model
 
@@ -53,7 +51,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder:
-        graphs = make_graphs(Path(folder))
+        graphs = make_programs(Path(folder))
         jobs = {
             "training": {name: training(graph) for name, graph in graphs.items()},
             "decoding": {name: decoding(graph, Path(folder) / name) for name, graph in graphs.items()},
@@ -73,21 +71,21 @@ def main() -> None:
                 print(f"{job:10}{name:14}{median:8.1f}{median / medians['named block']:8.2f}")
 
 
-def make_graphs(folder: Path) -> dict[str, Graph]:
-    """The graph of each form."""
+def make_programs(folder: Path) -> dict[str, Program]:
+    """Each form before the passes that training or an engine alone needs."""
     named, written = folder / "named.yaml", folder / "written.yaml"
     named.write_text(NAMED)
     written.write_text(WRITTEN)
     return {
-        "named block": compile_spec(load_spec(named)),
-        "written out": compile_spec(load_spec(written)),
-        "unfused": load_spec(written).graph(),
+        "named block": run_passes(begin(load_spec(named)), after=SHARED),
+        "written out": run_passes(begin(load_spec(written)), after=SHARED),
+        "unfused": run_passes(begin(load_spec(written)), after="elaborate"),
     }
 
 
-def training(graph: Graph) -> Callable[[], None]:
+def training(program: Program) -> Callable[[], None]:
     """One pass forward and backward over a batch."""
-    module = TorchModule(graph).train()
+    module = TorchModule(program.graph).train()
     source, target = (torch.randint(4, 37000, (ROWS, length)) for length in (SOURCE, TARGET))
 
     def run() -> None:
@@ -98,12 +96,12 @@ def training(graph: Graph) -> Callable[[], None]:
     return run
 
 
-def decoding(graph: Graph, folder: Path) -> Callable[[], None]:
+def decoding(program: Program, folder: Path) -> Callable[[], None]:
     """The derived step over all positions of a batch, in ONNX Runtime."""
     folder.mkdir()
-    graph = inference(graph)
-    weights = Initializers({name: value.numpy() for name, value in TorchModule(graph).state_dict().items()})
-    save_model(stepwise_model(derive_step(graph), weights, target="cpu"), weights, folder)
+    engine = run_passes(program.for_engine("cpu"), after=DERIVED, without=("share", "fuse", "hoist"))
+    weights = Initializers({name: value.numpy() for name, value in TorchModule(engine.graph).state_dict().items()})
+    save_model(stepwise_model(engine, weights), weights, folder)
     session, random = open_model(folder / "model.onnx"), np.random.default_rng(0)
     feeds = {
         name: random.integers(4, 37000, (ROWS, length)) for name, length in (("source", SOURCE), ("target", TARGET))

@@ -11,26 +11,22 @@ import gc
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from math import log
 from pathlib import Path
 from statistics import linear_regression
 from typing import TypeVar
 
 from xformc.compiler.backends.onnx.initializers import Initializers
-from xformc.compiler.backends.onnx.models import engine_model
+from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.explain.cost.spec_cost import report
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.passes.fuse import fuse_attention
-from xformc.compiler.passes.hoist import hoist
-from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import derive_step, with_beam
+from xformc.compiler.pipeline import PASSES, begin, run_passes
 from xformc.compiler.spec import Spec, load_spec
-from xformc.format.manifest import SearchOptions
 
 T = TypeVar("T")
-OPTIONS = SearchOptions(4, 1, 0.6, 1.0, 50)
 SIZES = "d_model: 16, d_ff: 16, heads: 2, vocabulary: 50"
 
 
@@ -74,14 +70,14 @@ def compile_once(path: Path) -> tuple[dict[str, float], int]:
     clock = Clock()
     spec: Spec = clock.run("load", lambda: load_spec(path))
     written: Graph = clock.run("elaborate", spec.graph)
-    graph = clock.run("fuse", lambda: hoist(fuse_attention(written)))
-    clock.run("verify", lambda: verify(graph))
-    plain = clock.run("inference", lambda: inference(graph))
-    decoder = clock.run("step", lambda: derive_step(plain))
-    beam = clock.run("beam", lambda: with_beam(decoder))
-    module = clock.run("torch", lambda: TorchModule(plain))
+    program = begin(spec, "cpu")
+    for name in [item.name for item in PASSES if item.name != "elaborate"]:
+        program = clock.run(name, partial(run_passes, program, after=name))
+    compiled = program
+    clock.run("verify", lambda: verify(compiled.graph))
+    module = clock.run("torch", lambda: TorchModule(compiled.graph))
     weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
-    clock.run("onnx", lambda: engine_model(beam, weights, OPTIONS, None, target="cpu"))
+    clock.run("onnx", lambda: emit_engine(compiled, weights))
     clock.run("report", lambda: report(spec, 64, 2))
     return clock.seconds, len(written.nodes)
 

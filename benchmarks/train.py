@@ -18,9 +18,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.passes.with_loss import with_loss
+from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import load_spec
 from xformc.trainer.data.batches import Batch, make_batch, plan_batches
 from xformc.trainer.data.data_form import form_of
@@ -40,7 +39,7 @@ Step = Callable[[Batch], None]
 def main() -> None:
     arguments = parse_arguments()
     spec = load_spec(arguments.spec)
-    form = form_of(spec, compile_spec(spec))
+    form = form_of(spec)
     corpus = read_corpus(find_corpus(arguments.data, form, arguments.languages), form)
     tokenizer = train_on(corpus.train, form, spec.train.tokenizer)
     examples = encode_corpus(corpus, form, tokenizer).train
@@ -90,7 +89,7 @@ def run_turn(step: Step, turn: list[Batch]) -> float:
 def our_step(spec, precision: str, device: torch.device | None = None, *, compile: bool = False) -> Step:
     """The step of `xformc train`, with or without `--compile`; on the processor unless another device is given."""
     torch.set_flush_denormal(True)
-    model = TorchModule(with_loss(compile_spec(spec), spec.train.label_smoothing), seed=1).to(device).train()
+    model = TorchModule(compile_training(spec).graph, seed=1).to(device).train()
     if compile:
         model.compile(dynamic=True)
     optimizer = make_optimizer(spec, model)

@@ -15,6 +15,7 @@ from google.protobuf.message import EncodeError
 
 from xformc import __version__
 from xformc.compiler.backends.onnx.initializers import save_models
+from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.tensorrt.builder import open_builder
 from xformc.compiler.backends.tensorrt.profiles import derive_profile, parse_profile
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions, write_plans
@@ -22,7 +23,8 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify import Certificate, Stage, certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.ops.roundable import linear_weights
-from xformc.compiler.pipeline import Compiled, compile_engine, emit_engine
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.program import Program
 from xformc.compiler.quantize.calibrate import RULE, Example, calibrate, calibrated_weights
 from xformc.compiler.spec import Spec, SpecError
 from xformc.compiler.spec.problems import Problem
@@ -31,7 +33,7 @@ from xformc.files import atomic_directory
 from xformc.format.manifest import FORMAT, Calibration, manifest_checksum
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.precision import Precision
-from xformc.format.targets import TRAITS, Target
+from xformc.format.targets import Target
 from xformc.format.tokens import BEGIN, END, PAD, UNKNOWN
 from xformc.runtime.library import library_for
 
@@ -74,19 +76,36 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     more or fewer labels than the model gives, if a weight does not fit its precision or a precision its target, or if a
     stage of the certificate misses its bound.
     """
-    eights = _products_to_calibrate(spec, rounding.precision, target, examples=bool(rounding.examples))
-    if TRAITS[target].kernels:
-        library_for(str(out))
     progress("compile")
-    compiled = compile_engine(spec, target)
+    program = compile_engine(spec, target)
+    return build_program(program, weights, tokenizers, out, progress, labels=labels, rounding=rounding, plans=plans)
+
+
+def build_program(
+    program: Program,
+    weights: Mapping[str, Any] | None,
+    tokenizers: Mapping[str, Path] | None,
+    out: Path,
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    labels: Sequence[str] | None = None,
+    rounding: Rounding = Rounding(),
+    plans: PlanOptions | None = None,
+) -> Certificate:
+    """As `build_engine`, of what `compile_engine` gave."""
+    spec, target = program.spec, program.target
+    assert target is not None, f"{spec.name} was compiled to be trained"
+    eights = _products_to_calibrate(spec, rounding.precision, target, examples=bool(rounding.examples))
+    if program.traits.kernels:
+        library_for(str(out))
     default = rounding.precision or spec.default_precision
     precision = spec.precisions(default)
-    build_plans = None if plans is None else plan_writer(compiled, default, plans, progress)
-    named = _name_labels(compiled, labels)
-    module = TorchModule(compiled.graph, seed=spec.train.seed).eval()
+    build_plans = None if plans is None else plan_writer(program, default, plans, progress)
+    named = _name_labels(program, labels)
+    module = TorchModule(program.graph, seed=spec.train.seed).eval()
     if weights is not None:
         module.load_arrays(weights)
-    original = Subject(compiled, module, out, target)
+    original = Subject(program, module, out)
     scales = calibrate(module, eights, rounding.examples, progress)
     with atomic_directory(out) as folder:
         progress("emit")
@@ -95,7 +114,7 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
         files = _copy_tokenizers(tokenizers, folder)
         certificate = certify(subject, progress, None if subject.module is module else module)
         _require(certificate)
-        manifest = _manifest(compiled, target, files, named, trained=weights is not None)
+        manifest = _manifest(program, files, named, trained=weights is not None)
         if scales:
             manifest["calibration"] = asdict(Calibration(RULE, len(rounding.examples)))
         if build_plans is not None:
@@ -144,8 +163,9 @@ _CALIBRATE = "give examples: --calibrate valid.en valid.de; one file where that 
 
 def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precision]) -> Subject:
     """Write the model into `folder`; the subject of its certificate, whose training form has the weights in it."""
-    initializers = replace(subject, precision=precision).initializers()
-    models = emit_engine(subject.compiled, initializers, subject.target)
+    rounded = replace(subject, program=replace(subject.program, precision=precision))
+    initializers = rounded.initializers()
+    models = emit_engine(rounded.program, initializers)
     try:
         save_models(models, initializers, folder)
     except (EncodeError, ValueError) as error:
@@ -155,28 +175,27 @@ def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precisi
         checker.check_model(str(folder / name), full_check=True)
     if set(precision.values()) <= {"float32"}:
         return replace(subject, engine=folder)
-    module = TorchModule(subject.compiled.graph).eval()
-    module.load_arrays(engine_parameters(subject.compiled.graph, folder / MODEL))
-    return replace(subject, engine=folder, module=module, precision=precision)
+    module = TorchModule(rounded.program.graph).eval()
+    module.load_arrays(engine_parameters(rounded.program.graph, folder / MODEL))
+    return replace(rounded, engine=folder, module=module)
 
 
 def plan_writer(
-    compiled: Compiled, precision: Precision, options: PlanOptions, progress: Callable[[str], None] = lambda _: None
+    program: Program, precision: Precision, options: PlanOptions, progress: Callable[[str], None] = lambda _: None
 ) -> Callable[[Path], dict[str, dict[str, object]]]:
     """What builds the plans of the models in a folder, and gives what engine.json records: `plans` and `refused`.
 
     Raises: UserError, at once, for a builder that is missing or a profile that cannot be.
     """
     builder = open_builder(options.builder)
-    defaults = {"translation": compiled.options, "language_model": compiled.sampling}.get(compiled.task)
-    profile = derive_profile(compiled.task, compiled.inputs, defaults, compiled.spec.train.max_length)
+    profile = derive_profile(program.task, program.inputs, program.options, program.spec.train.max_length)
     if options.profile is not None:
         profile = parse_profile(options.profile, profile)
     return partial(
         write_plans,
         builder=builder,
         profile=profile,
-        places=compiled.places,
+        places=program.places,
         precision=precision,
         effort=options.effort,
         progress=progress,
@@ -207,12 +226,12 @@ def _seal(folder: Path, certificate: Certificate | None, manifest: Mapping[str, 
     (folder / MANIFEST).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _name_labels(compiled: Compiled, labels: Sequence[str] | None) -> list[str] | None:
-    count = compiled.labels
+def _name_labels(program: Program, labels: Sequence[str] | None) -> list[str] | None:
+    count = program.labels
     if count is None:
         return None
     if labels is not None and (len(labels) != count or len(set(labels)) != count):
-        axis = compiled.graph.outputs[0].type.axes[-1].name
+        axis = program.graph.outputs[0].type.axes[-1].name
         raise UserError(
             f"the model gives {count:,} labels, and {len(set(labels)):,} different ones are named",
             hint=f"the size {axis} of the spec is the number of labels in labels.txt",
@@ -242,22 +261,22 @@ def _require(certificate: Certificate) -> None:
 
 
 def _manifest(
-    compiled: Compiled, target: str, tokenizers: Mapping[str, str], labels: list[str] | None, *, trained: bool
+    program: Program, tokenizers: Mapping[str, str], labels: list[str] | None, *, trained: bool
 ) -> dict[str, Any]:
-    inputs = {name: replace(item, tokenizer=tokenizers.get(name)) for name, item in compiled.inputs.items()}
+    inputs = {name: replace(item, tokenizer=tokenizers.get(name)) for name, item in program.inputs.items()}
     return {
         "format": FORMAT,
         "xformc": __version__,
-        "name": compiled.spec.name,
-        "task": compiled.task,
-        "target": target,
+        "name": program.spec.name,
+        "task": program.task,
+        "target": program.target,
         "precision": "float32",
         "tokens": {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END},
         "inputs": {name: asdict(item) for name, item in inputs.items()},
         "labels": labels,
-        "positions": compiled.positions,
-        "defaults": compiled.defaults,
-        "parameters": compiled.graph.parameter_count(),
+        "positions": program.positions,
+        "defaults": program.defaults,
+        "parameters": program.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",
     }
 

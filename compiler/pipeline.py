@@ -1,176 +1,228 @@
-"""The passes in their order, from a spec to what a build writes and a certificate compares with."""
+"""The passes: one table, and the fold over it with which everything is compiled.
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+Training, building, certifying, reporting and benchmarks differ in the target, and in the pass after which they stop;
+no pass runs anywhere else.
+"""
 
-import onnx
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from xformc.compiler import compile_spec
-from xformc.compiler.backends.onnx.initializers import Initializers
-from xformc.compiler.backends.onnx.models import engine_model, fixed_models, label_model, sampling_model
 from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.positions import Positions
+from xformc.compiler.graph.verify import GraphError, verify
+from xformc.compiler.ops.elementwise import Dropout
+from xformc.compiler.passes.fuse import fuse_attention
+from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.lower import lower_decoder
-from xformc.compiler.passes.step import Decoder, derive_step, with_beam
-from xformc.compiler.search.fixed import FixedSearch
-from xformc.compiler.search.fixed_beam import FixedBeamSearch
-from xformc.compiler.search.fixed_sample import FixedSampling
+from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
+from xformc.compiler.passes.share import share
+from xformc.compiler.passes.step import derive_step, with_beam
+from xformc.compiler.passes.tabulate import tabulate
+from xformc.compiler.passes.with_loss import with_loss
+from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
-from xformc.format.manifest import Input, SampleOptions, SearchOptions
-from xformc.format.names import MODEL
-from xformc.format.targets import TRAITS, Target
+from xformc.format.precision import Precision
+from xformc.format.targets import Target
+
+CHECK = "XFORMC_CHECK_PASSES"
+"""The environment variable that, set to 1, has every graph verified after every pass."""
+
+FACTS: Mapping[str, Callable[[Program], bool]] = {
+    "graph": lambda program: bool(program.graph.outputs),
+    "loss": lambda program: [value.name for value in program.graph.outputs[:1]] == ["loss"],
+    "inference": lambda program: not any(isinstance(node.op, Dropout) for node in program.graph.nodes),
+    "decoder": lambda program: program.steps is not None,
+    "beam": lambda program: program.steps is not None and "beam" in program.steps.token.type.names,
+}
+"""What a pass may require or ensure, and how that is checked."""
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """What the passes make of a spec: the graph without dropout, and the decoder of a task that decodes.
+class Pass:
+    """One pass. `requires` and `ensures` are names of FACTS; it is run where it `applies`."""
 
-    `inputs` are the spec's, as an engine records them.
+    name: str
+    does: str
+    run: Callable[[Program], Program]
+    requires: tuple[str, ...] = ("graph",)
+    ensures: tuple[str, ...] = ("graph",)
+    applies: Callable[[Program], bool] = lambda program: True
+
+
+def begin(
+    spec: Spec, target: Target | None = None, precision: Mapping[str, Precision] = MappingProxyType({})
+) -> Program:
+    """The program of a spec before its first pass; without a target it is compiled to be trained."""
+    return Program(spec, target, precision, Graph(spec.name, (), (), (), ()))
+
+
+def run_passes(program: Program, *, after: str | None = None, without: Collection[str] = ()) -> Program:
+    """Run the passes that apply and have not been run, in their order, up to the one called `after` or all.
+
+    Raises: SpecError; RuleError at what cannot be decoded step by step.
     """
-
-    spec: Spec
-    graph: Graph
-    inputs: Mapping[str, Input]
-    steps: Decoder | None
-
-    @property
-    def task(self) -> str:
-        """What the model is for."""
-        return self.spec.task
-
-    @property
-    def decoder(self) -> Decoder:
-        """The graph, derived to decode token by token."""
-        assert self.steps is not None, f"{self.task} gives labels"
-        return self.steps
-
-    @property
-    def labels(self) -> int | None:
-        """How many labels there are, or None for a task that decodes."""
-        return None if self.steps is not None else self.graph.outputs[0].type.axes[-1].size
-
-    @property
-    def positions(self) -> str | None:
-        """The input whose positions have a label each, or None."""
-        return self.graph.outputs[0].type.names[1] if self.labels and TASKS[self.task].positions else None
-
-    @property
-    def places(self) -> dict[str, str | None]:
-        """Where in the spec each value of the engine's models comes from, by its name."""
-        graphs = (self.graph,) if self.steps is None else (self.graph, *_graphs(self.steps))
-        return {value.name: node.place for graph in graphs for node in graph.nodes for value in node.outputs}
-
-    @property
-    def options(self) -> SearchOptions:
-        """The defaults of the search, from the spec."""
-        decode, longest = self.spec.decode, self.spec.decode.max_length
-        return SearchOptions(decode.beam_width, decode.n_best, decode.length_penalty, longest.factor, longest.offset)
-
-    @property
-    def sampling(self) -> SampleOptions:
-        """The defaults of sampling, from the spec."""
-        sample = self.spec.decode.sample
-        return SampleOptions(sample.temperature, sample.top_k, sample.top_p, sample.max_new_tokens)
-
-    @property
-    def defaults(self) -> dict[str, float] | None:
-        """What an engine records of them: those of its task, or None for one that gives labels."""
-        chosen = {"translation": self.options, "language_model": self.sampling}.get(self.task)
-        return None if chosen is None else asdict(chosen)
+    checked = os.environ.get(CHECK) == "1"
+    for item in PASSES:
+        if item.name not in (*program.passed, *without) and item.applies(program):
+            program = _run(item, program, checked=checked)
+        if item.name == after:
+            break
+    return program
 
 
-def compile_engine(spec: Spec, target: Target = "portable") -> Compiled:
-    """Run the passes for engines of this target. Raises: SpecError, or RuleError at what cannot be decoded stepwise."""
-    graph, time = inference(compile_spec(spec, arranged=not TRAITS[target].kernels)), TASKS[spec.task].time
-    inputs = {
-        name: Input(
-            item.kind,
-            vocabulary=item.vocabulary if item.kind == "tokens" else None,
-            axes={axis.name: axis.size or 0 for axis in item.axes if item.kind != "tokens"},
-            of=item.of,
-            longest=_limit(graph, name),
-        )
-        for name, item in spec.inputs.items()
-    }
-    decoder = None if time is None else derive_step(graph, time, fixed=TRAITS[target].fixed)
-    return Compiled(spec, graph, inputs, decoder)
+def compile_spec(spec: Spec) -> Graph:
+    """The training graph of a spec: its inputs, such as source and target, to its logits.
+
+    Raises: SpecError with the places in the spec.
+    """
+    return run_passes(begin(spec), after=SHARED).graph
 
 
-def emit_engine(compiled: Compiled, weights: Initializers, target: Target) -> dict[str, onnx.ModelProto]:
-    """The models of an engine by the names of their files, without their weights."""
-    if compiled.steps is not None and TRAITS[target].fixed:
-        return fixed_models(_fixed_search(compiled), weights, target=target)
-    return {MODEL: _MODELS[compiled.task](compiled, weights, target)}
+def compile_training(spec: Spec) -> Program:
+    """The program to train: `graph` gives the loss. Raises: SpecError."""
+    return run_passes(begin(spec))
 
 
-def _fixed_search(compiled: Compiled) -> FixedSearch:
-    if compiled.task == "translation":
-        return FixedBeamSearch(with_beam(compiled.decoder))
-    return FixedSampling(compiled.decoder)
+def compile_engine(
+    spec: Spec, target: Target = "portable", precision: Mapping[str, Precision] = MappingProxyType({})
+) -> Program:
+    """The program of an engine before the passes that only its target needs: what a certificate compares.
+
+    Raises: SpecError; RuleError at what cannot be decoded step by step.
+    """
+    return run_passes(begin(spec, target, precision), after=DERIVED)
 
 
-def print_stage(spec: Spec, stage: str) -> str:
-    """The text of the graph, or of the two graphs of the decoder, after this pass. Raises: UserError if unknown."""
-    stages = _stages(spec.task)
-    if stage not in stages:
-        raise UserError(f"no pass is called '{stage}'", hint=f"the passes of {spec.task} are {', '.join(stages)}")
-    graph = compile_spec(spec, arranged=stage != "kernels")
-    return "\n".join(text.format(verify(result)) for result in stages[stage](graph))
+def applied_passes(spec: Spec, target: Target | None) -> Iterator[tuple[Pass, Program]]:
+    """Each pass that a program of this spec and target goes through, and the program after it."""
+    program = begin(spec, target)
+    for item in PASSES:
+        if item.applies(program):
+            program = _run(item, program, checked=True)
+            yield item, program
 
 
-def _stages(task: str) -> dict[str, Callable[[Graph], tuple[Graph, ...]]]:
-    """What `xformc build --stop-after` can print, in the order of the build."""
-    time = TASKS[task].time
-    stages: dict[str, Callable[[Graph], tuple[Graph, ...]]] = {
-        "elaborate": lambda graph: (graph,),
-        "inference": lambda graph: (inference(graph),),
-    }
-    if time is not None:
-        stages["step"] = lambda graph: _graphs(derive_step(inference(graph), time))
-    if task == "translation":
-        stages["beam"] = lambda graph: _graphs(with_beam(derive_step(inference(graph))))
-        stages["kernels"] = lambda graph: _graphs(
-            lower_decoder(with_beam(derive_step(inference(graph))), lambda _: "float32")
-        )
-    return stages
+def print_program(spec: Spec, after: str, target: Target | None) -> str:
+    """The text of what is computed after this pass. Raises: UserError for a pass that is not run for this program."""
+    programs = {item.name: program for item, program in applied_passes(spec, target)}
+    if after not in programs:
+        goal = "training" if target is None else f"target {target}"
+        known = f"it is not run for {spec.task} and {goal}" if after in NAMES else f"no pass is called '{after}'"
+        raise UserError(f"--after {after}: {known}", hint=f"those that are run: {', '.join(programs)}")
+    return "\n".join(text.format(graph) for graph in programs[after].graphs)
 
 
-def _graphs(decoder: Decoder) -> tuple[Graph, Graph]:
-    return decoder.prepare, decoder.step
+def _run(item: Pass, program: Program, *, checked: bool) -> Program:
+    _require(item, "requires", item.requires, program)
+    result = replace(item.run(program), passed=(*program.passed, item.name))
+    _require(item, "ensures", item.ensures, result)
+    if checked:
+        for graph in (result.graph, *result.graphs):
+            verify(graph)
+    return result
 
 
-def _limit(graph: Graph, axis: str) -> int | None:
-    """The most positions that the graph has encodings for, or None where there is no bound."""
-    limits = [
-        node.op.limit
-        for node in graph.nodes
-        if isinstance(node.op, Positions) and node.op.axis == axis and node.op.limit is not None
-    ]
-    return min(limits, default=None)
+def _require(item: Pass, word: str, facts: Collection[str], program: Program) -> None:
+    wrong = [fact for fact in facts if not FACTS[fact](program)]
+    if wrong:
+        raise GraphError(f"the pass {item.name} {word} {', '.join(wrong)}: after {', '.join(program.passed)}")
 
 
-def _search_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
-    decoder, longest = with_beam(compiled.decoder), compiled.inputs["target"].longest
-    return engine_model(decoder, weights, compiled.options, longest, target=target)
+def _lower(program: Program) -> Program:
+    if program.steps is None:
+        return replace(program, graph=lower_graph(program.graph, program.precision_of))
+    return replace(program, steps=lower_decoder(program.steps, program.precision_of))
 
 
-def _sampling_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
-    return sampling_model(compiled.decoder, weights, compiled.sampling, compiled.inputs["text"].longest, target=target)
+def _is_engine(program: Program) -> bool:
+    return program.target is not None
 
 
-def _label_model(compiled: Compiled, weights: Initializers, target: Target) -> onnx.ModelProto:
-    return label_model(compiled.graph, weights, target=target)
+def _decodes(program: Program) -> bool:
+    return _is_engine(program) and TASKS[program.task].time is not None
 
 
-_MODELS: dict[str, Callable[[Compiled, Initializers, Target], onnx.ModelProto]] = {
-    "translation": _search_model,
-    "language_model": _sampling_model,
-    "tagging": _label_model,
-    "classification": _label_model,
-}
-"""The model of an engine of each task: of what was compiled, with these weights, for a target."""
+def _searches(program: Program) -> bool:
+    return program.steps is not None and "beam_width" in TASKS[program.task].decode
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass(
+        "elaborate",
+        "Write the spec's blocks out as nodes.",
+        lambda program: replace(program, graph=program.spec.graph()),
+        requires=(),
+    ),
+    Pass("share", "Compute once what is written several times.", lambda p: replace(p, graph=share(p.graph))),
+    Pass(
+        "fuse",
+        "Replace scaled dot-product attention that is written out by one op.",
+        lambda p: replace(p, graph=fuse_attention(p.graph, arranged=not p.traits.kernels)),
+    ),
+    Pass(
+        "hoist",
+        "Move what needs no state out of the bodies of recurrences.",
+        lambda p: replace(p, graph=hoist(p.graph)),
+    ),
+    Pass(
+        "loss",
+        "Add the labels and the loss, fused with the last projection.",
+        lambda p: replace(p, graph=with_loss(p.graph, p.spec.train.label_smoothing, TASKS[p.task].ignore)),
+        ensures=("loss",),
+        applies=lambda p: not _is_engine(p),
+    ),
+    Pass(
+        "inference",
+        "Remove dropout.",
+        lambda p: replace(p, graph=inference(p.graph)),
+        ensures=("inference",),
+        applies=_is_engine,
+    ),
+    Pass(
+        "step",
+        "Derive what is done once and what is done for each token.",
+        lambda p: replace(p, steps=derive_step(p.graph, str(TASKS[p.task].time), fixed=p.traits.fixed)),
+        requires=("inference",),
+        ensures=("decoder",),
+        applies=_decodes,
+    ),
+    Pass(
+        "beam",
+        "Give token, states and all that depends on them the axis beam.",
+        lambda p: replace(p, steps=with_beam(p.decoder)),
+        requires=("decoder",),
+        ensures=("beam",),
+        applies=_searches,
+    ),
+    Pass(
+        "tabulate",
+        "Compute what depends on the position alone once, for all positions.",
+        lambda p: replace(p, steps=tabulate(p.decoder)),
+        requires=("decoder",),
+        ensures=("decoder",),
+        applies=lambda p: p.traits.kernels and p.steps is not None,
+    ),
+    Pass(
+        "lower",
+        "Replace what one kernel computes together by one node; keep caches in place.",
+        _lower,
+        applies=lambda p: p.traits.kernels,
+    ),
+    Pass(
+        "candidates",
+        "Leave the projection to logits to the search, which computes its candidates in one kernel.",
+        lambda p: replace(p, steps=split_vocabulary(p.decoder, p.precision_of)),
+        requires=("beam",),
+        ensures=("beam",),
+        applies=lambda p: p.traits.kernels and _searches(p),
+    ),
+)
+"""All passes in their order. A new pass is a file in `passes/` and a row here."""
+
+NAMES = tuple(item.name for item in PASSES)
+SHARED, DERIVED = "hoist", "step"
+"""The last pass that training and engines share, and the last one that a certificate compares."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.passes.with_loss import with_loss
+from xformc.compiler.pipeline import DERIVED, SHARED, begin, run_passes
+from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
 from xformc.format.names import WEIGHTS
 from xformc.trainer.average import average_checkpoints
@@ -72,9 +72,10 @@ class TrainResult:
 
 @dataclass(frozen=True)
 class Trained:
-    """Where training ended, and the data that it read."""
+    """Where training ended, the program of the engine that its weights are scored in, and the data that it read."""
 
     state: State
+    engine: Program
     form: Form
     corpus: Corpus
     encoded: EncodedCorpus
@@ -98,7 +99,7 @@ def train(
     trained = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed))
     console = Console(stderr=True)
     with console.status("build the engine") as status:
-        measures = score_run(spec, trained.form, out, trained.corpus, status.update)
+        measures = score_run(trained.engine, trained.form, out, trained.corpus, status.update)
     for measure in measures:
         console.print(f"validation {measure.line()}", highlight=False, soft_wrap=True)
     return TrainResult(out, out / WEIGHTS, trained.state, {measure.key: measure for measure in measures})
@@ -109,13 +110,14 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
     torch.set_flush_denormal(True)  # Adam's moments of rare pieces fade into denormals, which are slow
     if not options.resume:
         check_free(out)
-    graph = compile_spec(spec)
-    form = form_of(spec, graph)
+    shared = run_passes(begin(spec), after=SHARED)
+    engine = run_passes(shared.for_engine("cpu"), after=DERIVED)  # what cannot be decoded is refused before training
+    form = form_of(spec)
     corpus = read_corpus(_files(data, form, options.languages), form)
     device = choose_device()
     identity = identify(spec, corpus, out, options, device)
     encoded = open_run(spec, corpus, form, out, identity)
-    model = TorchModule(with_loss(graph, spec.train.label_smoothing, form.ignore), identity.seed).to(device)
+    model = TorchModule(run_passes(shared).graph, identity.seed).to(device)
     if identity.compile:
         model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
     job = _Job(
@@ -126,7 +128,7 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
     with Report(out / METRICS, job.recipe.steps, state, quiet=quiet) as report:
         for line in (*describe_corpus(corpus, encoded), _describe_model(job, device, state)):
             report.note(line)
-        return Trained(_run(job, state, report), form, corpus, encoded)
+        return Trained(_run(job, state, report), engine, form, corpus, encoded)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ import numpy as np
 
 from benchmarks.decode.cases import MODELS, VOCABULARY
 from benchmarks.decode.ctranslate2_model import export
-from xformc.compiler.backends.onnx.initializers import Initializers, save_model
-from xformc.compiler.backends.onnx.models import engine_model
+from xformc.compiler.backends.onnx.initializers import Initializers, save_models
+from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.passes.step import with_beam
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec, load_spec
 from xformc.format.manifest import SearchOptions
@@ -37,11 +36,10 @@ def write_engine(
 ) -> SearchOptions:
     """The engine's model alone, without certificate, in the new `folder`; the defaults of its search."""
     folder.mkdir()
-    compiled = compile_engine(spec, target)
-    initializers = Initializers(weights, spec.precisions(precision))
-    model = engine_model(with_beam(compiled.decoder), initializers, compiled.options, None, target=target)
-    save_model(model, initializers, folder)
-    return compiled.options
+    program = compile_engine(spec, target, spec.precisions(precision))
+    initializers = Initializers(weights, program.precision)
+    save_models(emit_engine(program, initializers), initializers, folder)
+    return program.search
 
 
 def write_peer(

@@ -16,7 +16,7 @@ from benchmarks.decode.cases import MODELS, SOURCE_TOKENS, VOCABULARY
 from benchmarks.gpu.players import CTranslate2, Engine, HuggingFace, Player, Setting
 from benchmarks.gpu.report import Missing, OutOfTime, Report, time_limit
 from benchmarks.gpu.traffic import bytes_of_step
-from xformc.compiler.passes.step import with_beam
+from xformc.compiler.pipeline import run_passes
 from xformc.format.tokens import END
 
 LOADING, COMPILING = 60.0, 90.0
@@ -156,7 +156,7 @@ def _step(one: Player, case: Case, plan: Plan, seconds: float, bandwidth: float)
     """A step's time, as the difference between outputs of two lengths, and the fraction of it that its bytes take."""
     half = plan.length // 2
     step = (seconds - time_of(one, case, half, plan)) / (plan.length - half)
-    decoder, item = with_beam(case.setting.compiled("portable").decoder), case.setting.dtype.itemsize
+    decoder, item = run_passes(case.setting.program("portable")).decoder, case.setting.dtype.itemsize
     moved = bytes_of_step(decoder, item, batch=case.batch, beam=case.beam, source=SOURCE_TOKENS, length=plan.length)
     if step <= 0:
         return {"step_bytes": moved}  # lost in the noise of the two times

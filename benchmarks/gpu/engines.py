@@ -1,18 +1,18 @@
 """Engines for a GPU as the compiler writes them, without a certificate, which others make or do without."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
+from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
 from xformc.compiler.build import plan_writer
-from xformc.compiler.pipeline import Compiled, emit_engine
+from xformc.compiler.program import Program
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
-from xformc.format.targets import Target
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
@@ -20,27 +20,25 @@ from xformc.runtime.sessions import open_session
 
 @dataclass(frozen=True)
 class Written:
-    """An engine's models in `folder`: in which numbers each weight is, and TensorRT's plans by their names."""
+    """An engine's models in `folder`, and TensorRT's plans by their names."""
 
-    compiled: Compiled
-    target: Target
+    program: Program
     folder: Path
-    precision: Mapping[str, Precision]
     plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
 
     def session(self, device: DeviceName) -> Session:
         """The engine as the runtime runs it. Raises: UserError that says what is missing."""
-        compiled = self.compiled
+        program = self.program
+        assert program.target is not None
         return open_session(
-            self.folder, compiled.task, compiled.inputs, target=self.target, device=device, plans=self.plans
+            self.folder, program.task, program.inputs, target=program.target, device=device, plans=self.plans
         )
 
 
 def write_engine(
-    compiled: Compiled,
+    program: Program,
     weights: Mapping[str, Any],
     precision: Precision,
-    target: Target,
     folder: Path,
     *,
     plans: PlanOptions | None = None,
@@ -53,10 +51,10 @@ def write_engine(
     Raises: UserError if no builder is installed, or if it refuses a model.
     """
     folder.mkdir()
-    chosen = compiled.spec.precisions(precision)
-    initializers = Initializers(weights, chosen, input_scales=input_scales)
-    save_models(emit_engine(compiled, initializers, target), initializers, folder)
-    if target != "tensorrt" or plans is None:
-        return Written(compiled, target, folder, chosen)
-    made: Mapping[str, Any] = plan_writer(compiled, precision, plans)(folder)["plans"]
-    return Written(compiled, target, folder, chosen, {name: Plan(**record) for name, record in made.items()})
+    program = replace(program, precision=program.spec.precisions(precision))
+    initializers = Initializers(weights, program.precision, input_scales=input_scales)
+    save_models(emit_engine(program, initializers), initializers, folder)
+    if not program.traits.plans or plans is None:
+        return Written(program, folder)
+    made: Mapping[str, Any] = plan_writer(program, precision, plans)(folder)["plans"]
+    return Written(program, folder, {name: Plan(**record) for name, record in made.items()})

@@ -15,7 +15,8 @@ from benchmarks.gpu.engines import write_engine
 from benchmarks.gpu.report import Missing
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.pipeline import Compiled, compile_engine
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec, load_spec
 from xformc.format.targets import Target
 from xformc.format.tokens import BEGIN, END, PAD
@@ -54,14 +55,14 @@ class Setting:
             path.write_text(self.text, encoding="utf-8")
             return load_spec(path)
 
-    def compiled(self, target: Target) -> Compiled:
+    def program(self, target: Target) -> Program:
         """What the passes make of it."""
         return compile_engine(self.spec, target)
 
     @cached_property
     def weights(self) -> Mapping[str, np.ndarray]:
         """The weights by path, the same for each player."""
-        module = TorchModule(self.compiled("portable").graph, seed=0)
+        module = TorchModule(self.program("portable").graph, seed=0)
         return {name: value.numpy() for name, value in module.state_dict().items()}
 
     @property
@@ -75,11 +76,11 @@ class Engine:
 
     def __init__(self, setting: Setting, target: Target, folder: Path) -> None:
         """Write it into the new `folder`, and load it. Raises: UserError if it cannot run here."""
-        compiled, on_gpu = setting.compiled(target), setting.device.type == "cuda"
+        program, on_gpu = setting.program(target), setting.device.type == "cuda"
         plans = PlanOptions(SIZES) if on_gpu else None
-        written = write_engine(compiled, setting.weights, setting.numbers, target, folder, plans=plans)
+        written = write_engine(program, setting.weights, setting.numbers, folder, plans=plans)
         self._session = written.session("cuda" if on_gpu else "cpu")
-        self._options = compiled.options
+        self._options = program.search
 
     def decode(self, source: np.ndarray, beam: int, length: int) -> None:
         """See `Player`."""

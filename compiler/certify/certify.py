@@ -22,7 +22,8 @@ from xformc.compiler.certify.stages import STAGES
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.roundable import linear_weights
-from xformc.compiler.pipeline import Compiled, compile_engine
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.program import Program
 from xformc.compiler.quantize.calibrate import calibrated_weights
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
@@ -56,7 +57,7 @@ def certify(subject: Subject, progress: Callable[[str], None], original: TorchMo
 
 def _stages(subject: Subject, runnable: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """The stages of its task; where products round, those of an engine that has the same weights in float32 first."""
-    stages = STAGES[subject.compiled.task]
+    stages = STAGES[subject.program.task]
     if not subject.approximate:
         yield from stages(subject, progress)
         return
@@ -79,17 +80,17 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
         if name not in manifest.files:
             raise UserError(f"{name} is not among the engine's files", place=str(folder), hint=_REBUILD)
     spec = load_spec(folder / SPEC)
-    compiled = compile_engine(spec, manifest.target)
-    _check_claims(folder, manifest, compiled)
-    module = TorchModule(compiled.graph).eval()
-    module.load_arrays(engine_parameters(compiled.graph, folder / MODEL))
     precision = spec.precisions(manifest.precision)
+    program = compile_engine(spec, manifest.target, precision)
+    _check_claims(folder, manifest, program)
+    module = TorchModule(program.graph).eval()
+    module.load_arrays(engine_parameters(program.graph, folder / MODEL))
     _check_precisions(folder / MODEL, precision)
-    scales = _input_scales(folder / MODEL, precision, compiled.graph, calibrated=manifest.calibration is not None)
-    return certify(Subject(compiled, module, folder, manifest.target, precision, scales), progress)
+    scales = _input_scales(folder / MODEL, precision, program.graph, calibrated=manifest.calibration is not None)
+    return certify(Subject(program, module, folder, scales), progress)
 
 
-def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:
+def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
     """Raises: UserError where the manifest says other than the engine's spec."""
     claims = {
         "task": manifest.task,
@@ -99,11 +100,11 @@ def _check_claims(folder: Path, manifest: Manifest, compiled: Compiled) -> None:
         "defaults": None if manifest.defaults is None else asdict(manifest.defaults),
     }
     facts = {
-        "task": compiled.task,
-        "inputs": dict(compiled.inputs),
-        "labels": compiled.labels,
-        "positions": compiled.positions,
-        "defaults": compiled.defaults,
+        "task": program.task,
+        "inputs": dict(program.inputs),
+        "labels": program.labels,
+        "positions": program.positions,
+        "defaults": program.defaults,
     }
     wrong = [key for key in facts if claims[key] != facts[key]]
     if wrong:

@@ -26,7 +26,7 @@ def forward_stage(subject: Subject, probes: Probes, what: str) -> Stage:
 def step_stage(subject: Subject, probes: Probes) -> Stage:
     """The logits of the derived step, one token at a time, and of the training form."""
     (stacked,) = subject.stepwise(probes.feeds)
-    decoder = subject.compiled.decoder
+    decoder = subject.program.decoder
     found = unstack(stacked, decoder.logits, decoder.time)
     value = _on_real(found, subject.logits(probes.feeds), probes.real)
     detail = _blame(value, lambda: first_different_step(subject, probes.feeds, BOUND))

@@ -18,7 +18,7 @@ BOUND = 1e-4
 
 def label_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """Logits by PyTorch and ONNX; probabilities of the engine by PyTorch; each example alone and in a batch."""
-    probes = make_probes(subject.compiled)
+    probes = make_probes(subject.program)
     progress("certify: forward")
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch")
     progress("certify: labels")
@@ -50,7 +50,7 @@ def _batch(subject: Subject, probes: Probes) -> Stage:
     together = probabilities(subject, probes.feeds)
     worst = 0.0
     for row, found in zip(probes.rows, together, strict=True):
-        alone = probabilities(subject, stack(subject.compiled.inputs, [row]))[0]
-        part = found if subject.compiled.positions is None else found[: len(alone)]
+        alone = probabilities(subject, stack(subject.program.inputs, [row]))[0]
+        part = found if subject.program.positions is None else found[: len(alone)]
         worst = max(worst, difference(part, alone))
     return Stage("batch", "the same examples alone and among longer ones", worst, BOUND)

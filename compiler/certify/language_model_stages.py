@@ -11,7 +11,7 @@ from xformc.compiler.certify.subject import Subject
 
 def language_model_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """The stages, cheapest first; those of the sampling only mean something after the first two have passed."""
-    probes = make_probes(subject.compiled)
+    probes = make_probes(subject.program)
     progress("certify: forward")
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch, given the text")
     progress("certify: step")

@@ -13,7 +13,7 @@ CHUNK = 200
 
 def first_different_forward(subject: Subject, feeds: Feeds, bound: float) -> Node | None:
     """The first node of the training graph whose ONNX value differs from its PyTorch value by more than `bound`."""
-    nodes = [node for node in subject.compiled.graph.nodes if node.outputs[0].type.dtype == "float32"]
+    nodes = [node for node in subject.program.graph.nodes if node.outputs[0].type.dtype == "float32"]
     expected = subject.training_values(feeds)
     for start in range(0, len(nodes), CHUNK):
         part = nodes[start : start + CHUNK]
@@ -26,7 +26,7 @@ def first_different_forward(subject: Subject, feeds: Feeds, bound: float) -> Nod
 
 def first_different_step(subject: Subject, feeds: Feeds, bound: float) -> Node | None:
     """The first node of the step whose values, over all steps, differ from the training form's by more than `bound`."""
-    expected, decoder = subject.training_values(feeds), subject.compiled.decoder
+    expected, decoder = subject.training_values(feeds), subject.program.decoder
     nodes = [node for node in decoder.step.nodes if _comparable(node.outputs[0], expected, decoder.time)]
     for start in range(0, len(nodes), CHUNK):
         part = nodes[start : start + CHUNK]

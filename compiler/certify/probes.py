@@ -11,7 +11,7 @@ from xformc.compiler.certify.subject import Feeds
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.convolution import Convolution
 from xformc.compiler.ops.keys import AsKeys
-from xformc.compiler.pipeline import Compiled
+from xformc.compiler.program import Program
 from xformc.compiler.spec.tasks import TASKS
 from xformc.format.manifest import Input
 from xformc.format.tokens import BEGIN, END
@@ -34,21 +34,21 @@ class Probes:
     real: NDArray[np.bool_]
 
 
-def make_probes(compiled: Compiled, seed: int = 0) -> Probes:
+def make_probes(program: Program, seed: int = 0) -> Probes:
     """Random examples; the input that is decoded begins with the begin token, the other tokens end with the end one."""
     random = np.random.default_rng(seed)
-    time = TASKS[compiled.task].time
-    sequences = [name for name, item in compiled.inputs.items() if item.kind in ("tokens", "vectors")]
-    beyond = min(_reach(compiled.graph), FARTHEST) + 2
+    time = TASKS[program.task].time
+    sequences = [name for name, item in program.inputs.items() if item.kind in ("tokens", "vectors")]
+    beyond = min(_reach(program.graph), FARTHEST) + 2
     lengths = {name: _stretched(LENGTHS[index % len(LENGTHS)], beyond) for index, name in enumerate(sequences)}
     rows: list[Row] = []
     for index in range(len(LENGTHS[0])):
         row: dict[str, NDArray[Any]] = {}
-        for name, item in compiled.inputs.items():
-            row[name] = _VALUES[item.kind](random, item, _length(lengths, name, index, compiled), name == time)
+        for name, item in program.inputs.items():
+            row[name] = _VALUES[item.kind](random, item, _length(lengths, name, index, program), name == time)
         rows.append(row)
-    feeds = stack(compiled.inputs, rows)
-    return Probes(tuple(rows), feeds, _real(compiled, rows))
+    feeds = stack(program.inputs, rows)
+    return Probes(tuple(rows), feeds, _real(program, rows))
 
 
 def sentence(random: np.random.Generator, length: int, declared: Input) -> NDArray[np.int64]:
@@ -70,12 +70,12 @@ def _stretched(lengths: tuple[int, ...], beyond: int) -> tuple[int, ...]:
     return tuple(max(length, beyond) if length == longest else length for length in lengths)
 
 
-def _length(lengths: Mapping[str, tuple[int, ...]], name: str, index: int, compiled: Compiled) -> int:
-    of = compiled.inputs[name].of
+def _length(lengths: Mapping[str, tuple[int, ...]], name: str, index: int, program: Program) -> int:
+    of = program.inputs[name].of
     if of is not None:
-        return _length(lengths, of, index, compiled) + (compiled.inputs[of].kind == "tokens")
-    wanted, longest = lengths.get(name, (0,) * (index + 1))[index], compiled.inputs[name].longest
-    return wanted if longest is None else min(wanted, longest - (compiled.inputs[name].kind == "tokens"))
+        return _length(lengths, of, index, program) + (program.inputs[of].kind == "tokens")
+    wanted, longest = lengths.get(name, (0,) * (index + 1))[index], program.inputs[name].longest
+    return wanted if longest is None else min(wanted, longest - (program.inputs[name].kind == "tokens"))
 
 
 def _tokens(random: np.random.Generator, declared: Input, length: int, decoded: bool) -> NDArray[Any]:
@@ -98,8 +98,8 @@ def _edges(random: np.random.Generator, declared: Input, length: int, decoded: b
 _VALUES = {"tokens": _tokens, "vectors": _vectors, "values": _values, "edges": _edges}
 
 
-def _real(compiled: Compiled, rows: list[Row]) -> NDArray[np.bool_]:
-    along = TASKS[compiled.task].time or compiled.positions
+def _real(program: Program, rows: list[Row]) -> NDArray[np.bool_]:
+    along = TASKS[program.task].time or program.positions
     if along is None:
         return np.ones(len(rows), np.bool_)
     real = np.zeros((len(rows), max(len(row[along]) for row in rows)), np.bool_)

@@ -67,7 +67,7 @@ def product_stages(subject: Subject) -> Iterator[Stage]:
 
 def agreement(subject: Subject, original: Any) -> Measured:
     """How often the engine's products give the same best token or label as the weights before they were rounded."""
-    probes = make_probes(subject.compiled)
+    probes = make_probes(subject.program)
     (found,) = subject.forward(probes.feeds)
     with torch.inference_mode():
         wanted = original(*(torch.tensor(probes.feeds[value.name]) for value in original.graph.inputs)).numpy()
@@ -98,17 +98,17 @@ def _part(item: _Product, wanted: NDArray[np.float32]) -> float:
 
 
 def _products(subject: Subject) -> Iterator[_Product]:
-    probes = make_probes(subject.compiled)
+    probes = make_probes(subject.program)
     values = subject.rounding.training_values(probes.feeds)
     random = np.random.default_rng(2)
-    nodes = {node.inputs[1].name: node for node in _linear(subject.compiled.graph)}
+    nodes = {node.inputs[1].name: node for node in _linear(subject.program.graph)}
     chosen = [node for name, node in nodes.items() if name in subject.approximate]
     rows = {node.outputs[0].name: _rows(node, values.get(node.inputs[0].name), random) for node in chosen}
-    graph = _alone(subject.compiled.graph, chosen)
+    graph = _alone(subject.program.graph, chosen)
     results = subject.run(graph, {value.name: rows[value.name] for value in graph.inputs}) if chosen else []
     for node, found in zip(chosen, results, strict=True):
         x = torch.tensor(rows[node.outputs[0].name]).flatten(1)
-        weight, *bias = (torch.tensor(values[value.name]) for value in _parameters(subject.compiled.graph, node))
+        weight, *bias = (torch.tensor(values[value.name]) for value in _parameters(subject.program.graph, node))
         matrix = weight.reshape(-1, x.shape[1])
         offset = bias[0].flatten() if bias else None
         precision = subject.approximate[node.inputs[1].name]

@@ -24,13 +24,13 @@ Texts = list[list[int]]
 
 def result_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """`results`: what the engine finds is worth what it says; `alone`: the same alone and among other examples."""
-    yield from _RESULTS[subject.compiled.task](subject, progress)
+    yield from _RESULTS[subject.program.task](subject, progress)
 
 
 def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    random, declared = np.random.default_rng(1), subject.compiled.inputs["source"]
+    random, declared = np.random.default_rng(1), subject.program.inputs["source"]
     sources = [sentence(random, length, declared) for length in LENGTHS]
-    options = short(subject.compiled.options, subject.compiled.options.beam_width)
+    options = short(subject.program.search, subject.program.search.beam_width)
     progress("certify: results")
     together = subject.search(pad(sources), options)
     rounded, exact = list[float](), list[float]()
@@ -58,7 +58,7 @@ def _tokens(found: SearchResult, row: int) -> Texts:
 
 
 def _continuations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    prompts, longest = make_prompts(subject, 0), subject.compiled.inputs["text"].longest
+    prompts, longest = make_prompts(subject, 0), subject.program.inputs["text"].longest
     progress("certify: results")
     together = sample(subject.session, prompts, GREEDY)
 
@@ -87,7 +87,7 @@ def _texts(found: SampleResult) -> Texts:
 
 
 def _labels(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    probes = make_probes(subject.compiled)
+    probes = make_probes(subject.program)
     progress("certify: results")
     together = probabilities(subject, probes.feeds)
     rounded, exact = (expected_probabilities(form, probes) for form in (subject.rounding, subject))
@@ -96,8 +96,8 @@ def _labels(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage
     progress("certify: alone")
     worst = 0.0
     for row, found in zip(probes.rows, together, strict=True):
-        alone = probabilities(subject, stack(subject.compiled.inputs, [row]))[0]
-        part = found if subject.compiled.positions is None else found[: len(alone)]
+        alone = probabilities(subject, stack(subject.program.inputs, [row]))[0]
+        part = found if subject.program.positions is None else found[: len(alone)]
         worst = max(worst, _worst(part, alone))
     yield Stage("alone", "the same examples alone and among longer ones", worst, bound)
 

@@ -67,7 +67,7 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
 
 def make_prompts(subject: Subject, seed: int) -> list[Prompt]:
     """Random prompts of several lengths, one without tokens, each with its own seed."""
-    random, text = np.random.default_rng(seed), subject.compiled.inputs["text"]
+    random, text = np.random.default_rng(seed), subject.program.inputs["text"]
     longest = max(LENGTHS) if text.longest is None else text.longest - 1
     lengths = [min(length, longest) for length in LENGTHS]
     return [Prompt(random.integers(4, text.pieces, length).tolist(), row) for row, length in enumerate(lengths)]
@@ -75,7 +75,7 @@ def make_prompts(subject: Subject, seed: int) -> list[Prompt]:
 
 def _run(subject: Subject, prompts: Sequence[Prompt], options: SampleOptions, end: int = END) -> _Run:
     found = sample(subject.session, prompts, options, end)
-    run, longest = _Run(options, end, found, ()), subject.compiled.inputs["text"].longest
+    run, longest = _Run(options, end, found, ()), subject.program.inputs["text"].longest
     judged = (
         follow(subject.text_logits, prompt.ids, run.tokens(row), prompt.seed, options, longest=longest, end=end)
         for row, prompt in enumerate(prompts)

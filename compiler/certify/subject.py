@@ -14,16 +14,17 @@ import torch
 from numpy.typing import NDArray
 
 from xformc.compiler.backends.onnx.initializers import Initializers, save_model, save_models
-from xformc.compiler.backends.onnx.models import forward_model, stepwise_model
+from xformc.compiler.backends.onnx.models import emit_engine, forward_model, stepwise_model
 from xformc.compiler.backends.torch.module import LinearMap, TorchModule
 from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.pipeline import Compiled, emit_engine
+from xformc.compiler.pipeline import run_passes
+from xformc.compiler.program import Program
 from xformc.compiler.quantize.rounded_linear import rounding_map
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import MODEL
 from xformc.format.precision import Precision
-from xformc.format.targets import TRAITS, Target
+from xformc.format.targets import Target
 from xformc.format.tokens import END
 from xformc.runtime.devices.fixed_shapes import form_of
 from xformc.runtime.search import SearchResult, search
@@ -47,20 +48,28 @@ So do those that are calibrated."""
 
 @dataclass(frozen=True)
 class Subject:
-    """The parts that must agree. `engine` is the folder with the model under test, for `target`.
+    """The parts that must agree. `engine` is the folder with the model under test, made of the program.
 
-    `module` has the weights as the engine stores them, and `precision` says in which numbers it does so;
-    `input_scales` are the steps of its calibration, by weight. `emulated`: the models are those that ONNX Runtime can
-    run on a processor, see `OnnxEmitter`.
+    `module` has the weights as the engine stores them. `input_scales` are the scales of its calibration, by weight.
+    `emulated`: the models are those that ONNX Runtime can run on a processor, see `OnnxEmitter`.
     """
 
-    compiled: Compiled
+    program: Program
     module: TorchModule
     engine: Path
-    target: Target
-    precision: Mapping[str, Precision] = field(default_factory=dict[str, Precision])
     input_scales: Mapping[str, float] = field(default_factory=dict[str, float])
     emulated: bool = False
+
+    @property
+    def target(self) -> Target:
+        """The target of the engine."""
+        assert self.program.target is not None
+        return self.program.target
+
+    @property
+    def precision(self) -> Mapping[str, Precision]:
+        """In which numbers the engine stores its weights."""
+        return self.program.precision
 
     @property
     def approximate(self) -> dict[str, Precision]:
@@ -80,14 +89,14 @@ class Subject:
     def rounding(self) -> "Subject":
         """The same, with a training form whose products round what they are given, by their definitions."""
         maps = {weight: self.rounding_map(weight) for weight in self.approximate}
-        module = TorchModule(self.compiled.graph, maps=maps).eval()
+        module = TorchModule(self.program.graph, maps=maps).eval()
         module.load_state_dict(self.module.state_dict())
         return replace(self, module=module)
 
     @contextmanager
     def exact(self) -> Generator["Subject"]:
         """The same with an engine of its own, until the end, that has the same weights in float32."""
-        with self._written(precision={}) as exact:
+        with self._written(program=replace(self.program, precision={})) as exact:
             yield exact
 
     @contextmanager
@@ -96,7 +105,7 @@ class Subject:
 
         On a processor ONNX Runtime has no such products in bfloat16, and in float16 it adds up in float16, too.
         """
-        if not TRAITS[self.target].fixed or not set(HALVES) & set(self.approximate.values()):
+        if not self.program.traits.fixed or not set(HALVES) & set(self.approximate.values()):
             yield self
             return
         with self._written(emulated=True) as emulated:
@@ -108,20 +117,20 @@ class Subject:
         with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
             changed = replace(self, engine=Path(name), **changes)
             initializers = changed.initializers()
-            save_models(emit_engine(self.compiled, initializers, self.target), initializers, changed.engine)
+            save_models(emit_engine(changed.program, initializers), initializers, changed.engine)
             yield changed
 
     @cached_property
     def session(self) -> Session:
         """The engine, as the runtime runs it."""
-        return open_session(self.engine, self.compiled.task, self.compiled.inputs, target=self.target, device="cpu")
+        return open_session(self.engine, self.program.task, self.program.inputs, target=self.target, device="cpu")
 
     @cached_property
     def whole(self) -> Session | None:
         """The engine's search as one model, if the session drives it in parts."""
-        if self.compiled.steps is None or not TRAITS[self.target].fixed:
+        if self.program.steps is None or not self.program.traits.fixed:
             return None
-        form = form_of(self.compiled.task, self.compiled.inputs)
+        form = form_of(self.program.task, self.program.inputs)
         return Session(lambda _: WholeSearch(self.engine, form), form.results, str(self.engine / MODEL))
 
     def search(self, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
@@ -149,19 +158,20 @@ class Subject:
 
     def forward(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the training graph: its result, then the values of `show`."""
-        return self.run(self.compiled.graph, feeds, show)
+        return self.run(self.program.graph, feeds, show)
 
     def run(self, graph: Graph, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of a graph of these parameters: its results, then the values of `show`."""
         initializers = self.initializers()
-        model = forward_model(graph, initializers, target=self.target, show=show)
+        compiled = graph if show else run_passes(self.program.alone(graph)).graph
+        model = forward_model(compiled, initializers, target=self.target, show=show)
         return self._run(model, initializers, feeds)
 
     def stepwise(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
         """What ONNX Runtime says of the derived step, token by token; values have a first axis for the steps."""
-        initializers = self.initializers()
-        model = stepwise_model(self.compiled.decoder, initializers, target=self.target, show=show)
-        return self._run(model, initializers, feeds)
+        initializers, program = self.initializers(), self.program
+        program = program if show else run_passes(program, without=("beam", "candidates"))
+        return self._run(stepwise_model(program, initializers, show=show), initializers, feeds)
 
     def initializers(self) -> Initializers:
         """The module's parameters, for another model."""

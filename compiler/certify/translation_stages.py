@@ -28,17 +28,17 @@ LENGTHS = (1, 3, 6, 10)
 
 def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """The stages, cheapest first; those of the search only mean something after the first two have passed."""
-    probes = make_probes(subject.compiled)
+    probes = make_probes(subject.program)
     progress("certify: forward")
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch, given the target")
     progress("certify: step")
     yield step_stage(subject, probes)
-    random, declared = np.random.default_rng(1), subject.compiled.inputs["source"]
+    random, declared = np.random.default_rng(1), subject.program.inputs["source"]
     sources = tuple(sentence(random, length, declared) for length in LENGTHS)
     progress("certify: greedy")
     yield _search(subject, "greedy", [_expect(subject, sources, 1)])
     progress("certify: beam")
-    width = subject.compiled.options.beam_width
+    width = subject.program.search.beam_width
     expected = _expect(subject, sources, width)
     yield _search(subject, "beam", [expected, _expect(subject, sources, width, _likely(expected))])
     progress("certify: batch")
@@ -59,7 +59,7 @@ class _Expected:
 
 
 def _expect(subject: Subject, sources: tuple[Ids, ...], width: int, end: int = END) -> _Expected:
-    options, longest = short(subject.compiled.options, width), subject.compiled.inputs["target"].longest
+    options, longest = short(subject.program.search, width), subject.program.inputs["target"].longest
     found = (search(subject.translation_logits, source, options, longest, end) for source in sources)
     return _Expected(sources, options, end, tuple(found))
 
@@ -126,7 +126,7 @@ def _against(subject: Subject, result: SearchResult, row: int, found: Found, sou
         if tokens != hypothesis.tokens:
             if found.margin >= SCORE_BOUND or not tokens:
                 return float("inf")
-            expected = rescore(subject.translation_logits, source, tokens, subject.compiled.options)
+            expected = rescore(subject.translation_logits, source, tokens, subject.program.search)
         differences.append(_finite(abs(float(result.scores[row, rank]) - expected)))
     return max(differences)
 

@@ -21,7 +21,6 @@ from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.native import ACTIVATIONS, Attend, AttendCached, Embed, Narrow, Project
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
 from xformc.compiler.passes.step import Decoder, Resident
-from xformc.compiler.passes.tabulate import tabulate
 
 PrecisionOf = Callable[[str], str]
 """The precision in which a parameter is stored, by its name."""
@@ -39,8 +38,7 @@ def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
 
 
 def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
-    """The decoder with kernels where there are some; what only they need is its `resident`."""
-    decoder = tabulate(decoder)
+    """The tabulated decoder with kernels where there are some; what only they need is its `resident`."""
     screened = _screened(decoder, precision_of)
     packable = _packable([decoder.prepare, decoder.step], precision_of) - screened
     slotted = _slotted(decoder)
@@ -65,19 +63,19 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     return replace(decoder, prepare=prepare, step=step, states=states, resident=resident)
 
 
-def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> tuple[Decoder, Node | None]:
-    """A lowered decoder without the projection that makes its logits, and that projection, which makes them of the
-    step's first output; or the decoder as it is and None, if they are made by anything else.
+def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
+    """A lowered decoder whose step ends before its logits, with the `projection` that makes them of the step's first
+    output; or the decoder as it is, if they are made by anything else.
 
     A projection that is not lowered is one to screen.
     """
     last = decoder.step.producers().get(decoder.logits.name)
     plain = last is not None and isinstance(last.op, Project) and last.op == Project(last.op.over, 1, last.op.biased)
     if last is None or not (plain or _screened(decoder, precision_of)):
-        return decoder, None
+        return decoder
     nodes = tuple(node for node in decoder.step.nodes if node is not last)
     step = replace(decoder.step, nodes=nodes, outputs=(last.inputs[0], *decoder.step.outputs[1:]))
-    return replace(decoder, step=step), last
+    return replace(decoder, step=step, projection=last)
 
 
 def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:

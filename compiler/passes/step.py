@@ -53,7 +53,8 @@ class Decoder:
     The token is int64 [batch, time=1]; position is int64 without axes. The outputs of `step` are the logits and then
     the new states; the outputs of `prepare` are the constants, and then the initial states that are not zero. Its
     input `positions`, if it has one, is 0, 1, 2, .. up to the last position that will be decoded. Where caches have
-    room for all positions, it is also a constant, as it is.
+    room for all positions, it is also a constant, as it is. Where there is a `projection`, the step's first output is
+    what that takes, and the logits are its result.
     """
 
     time: str
@@ -62,6 +63,7 @@ class Decoder:
     states: tuple[State, ...]
     resident: Resident | None = None
     positions: Value | None = None
+    projection: Node | None = None
 
     @property
     def token(self) -> Value:
@@ -86,8 +88,8 @@ class Decoder:
 
     @property
     def logits(self) -> Value:
-        """The step's scores over the vocabulary."""
-        return self.step.outputs[0]
+        """The scores over the vocabulary."""
+        return self.step.outputs[0] if self.projection is None else self.projection.outputs[0]
 
 
 def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> Decoder:

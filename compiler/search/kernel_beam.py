@@ -6,7 +6,6 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand, Turn
 from xformc.compiler.ops.native import DOMAIN, emit_project_candidates
-from xformc.compiler.passes.lower import split_vocabulary
 from xformc.compiler.passes.step import Decoder, Resident
 from xformc.compiler.search.beam import BeamSearch, Live, SearchInputs
 
@@ -22,7 +21,7 @@ class KernelSearch(BeamSearch):
 
     def __init__(self, onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
         """As for BeamSearch, of a lowered decoder."""
-        decoder, self.vocabulary = split_vocabulary(decoder, onnx.precision_of)
+        self.vocabulary = decoder.projection
         super().__init__(onnx, decoder, inputs, longest)
 
     def _state_types(self) -> list[Type]:

@@ -7,6 +7,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.problems import Problem, Span, listed, suggest
 from xformc.compiler.spec.tree import Tree
+from xformc.format.tokens import IGNORE, PAD
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,11 @@ class Task:
     time: str | None
     positions: bool
     decode: tuple[str, ...]
+
+    @property
+    def ignore(self) -> int:
+        """The label that does not count in the loss."""
+        return IGNORE if self.time is None else PAD
 
     def fits(self, result: Type, inputs: Mapping[str, Input]) -> bool:
         """Whether the last stage may give this."""

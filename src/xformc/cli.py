@@ -25,6 +25,7 @@ from xformc.commands.evaluate import evaluate
 from xformc.commands.export import export
 from xformc.commands.generate import generate
 from xformc.commands.inspect_engine import inspect
+from xformc.commands.ir import ir
 from xformc.commands.kernels import kernels
 from xformc.commands.predict import predict
 from xformc.commands.report import report
@@ -96,6 +97,7 @@ app = typer.Typer(
 )
 for command in (
     check,
+    ir,
     schema,
     corpus,
     train,

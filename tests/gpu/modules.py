@@ -65,7 +65,7 @@ def _trained(name: str, device: torch.device) -> dict[str, Any]:
     """The losses of two steps in bfloat16, which must be numbers and change the parameters to numbers."""
     spec, feeds, labels = _example(name)
     graph = compile_spec(spec)
-    form = form_of(spec, graph)
+    form = form_of(spec)
     model = TorchModule(with_loss(graph, spec.train.label_smoothing, form.ignore), seed=1).to(device).train()
     recipe = make_recipe(spec, Identity("", "", "", 1, "bfloat16", compile=False), None)
     optimizer = make_optimizer(spec, model)

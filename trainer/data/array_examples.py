@@ -7,11 +7,11 @@ import numpy as np
 
 from xformc.compiler.spec.model import Input, InputKind
 from xformc.errors import UserError
-from xformc.format.tokens import PAD
+from xformc.format.tokens import IGNORE, PAD
 from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Column, Counts, Edges, Sequences, Values
 from xformc.trainer.data.data_form import Form
-from xformc.trainer.data.label_names import COLUMN, IGNORE, some
+from xformc.trainer.data.label_names import COLUMN, some
 from xformc.trainer.data.npz import Array, Arrays, label_ids_of
 
 

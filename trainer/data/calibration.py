@@ -30,7 +30,7 @@ def calibration_examples(
 
     Raises: UserError for files that do not fit the task.
     """
-    form = form_of(spec, spec.graph())
+    form = form_of(spec)
     _require_files(files, form)
     split = read_split(tuple(files), form)
     tokenizer = _tokenizer(split, form, spec, tokenizers) if isinstance(split, Texts) else None

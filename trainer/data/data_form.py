@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xformc.compiler.graph.graph import Graph
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
-from xformc.format.tokens import PAD
-from xformc.trainer.data.label_names import COLUMN, IGNORE
+from xformc.format.tokens import IGNORE, PAD
+from xformc.trainer.data.label_names import COLUMN
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,9 @@ class Form:
         return ("tsv", "npz") if only_text else ("npz",)
 
 
-def form_of(spec: Spec, graph: Graph) -> Form:
-    """The form of a spec's data; `graph` is its training graph."""
-    axes = graph.outputs[0].type.axes
+def form_of(spec: Spec) -> Form:
+    """The form of a spec's data. Raises: SpecError."""
+    axes = spec.graph().outputs[0].type.axes
     return Form(
         task=spec.task,
         inputs=spec.inputs,

@@ -9,8 +9,6 @@ from xformc.format.names import LABELS
 from xformc.trainer.data.text_files import Texts
 
 COLUMN = "labels"
-IGNORE = -100
-"""The label of a position that has none, in tagging and classification; elsewhere it is PAD."""
 LISTED = 8
 
 

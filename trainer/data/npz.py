@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from xformc.format.tokens import IGNORE
 from xformc.runtime.arrays import read_npz
-from xformc.trainer.data.label_names import COLUMN, IGNORE, label_names
+from xformc.trainer.data.label_names import COLUMN, label_names
 
 Array = npt.NDArray[Any]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
-from xformc.format.tokens import BEGIN, END, PAD
+from xformc.format.tokens import BEGIN, END, IGNORE, PAD
 from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Sequences, Values, pack
 from xformc.trainer.data.data_form import Form
-from xformc.trainer.data.label_names import IGNORE, label_ids, require_one_each
+from xformc.trainer.data.label_names import label_ids, require_one_each
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.data.vocabulary import Tokenizer, load_tokenizer, train_tokenizer
 

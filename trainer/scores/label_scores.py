@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.tokens import IGNORE
 from xformc.runtime import Engine
 from xformc.runtime.predict import Prediction
-from xformc.trainer.data.label_names import COLUMN, IGNORE, label_ids, require_one_each
+from xformc.trainer.data.label_names import COLUMN, label_ids, require_one_each
 from xformc.trainer.data.npz import Arrays, label_ids_of
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.scores.metrics import Measure, label_measures

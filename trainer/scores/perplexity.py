@@ -5,10 +5,9 @@ The engine itself gives continuations, not the probabilities of a given text.
 
 from pathlib import Path
 
-from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify import engine_parameters
-from xformc.compiler.passes.with_loss import with_loss
+from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import load_spec
 from xformc.format.names import MODEL, SPEC
 from xformc.trainer.data.data_form import form_of
@@ -27,10 +26,9 @@ def engine_perplexity(engine: Path, texts: Texts) -> list[Measure]:
     Raises: UserError if the engine has no tokenizer, or its model lacks parameters of its spec.
     """
     spec = load_spec(engine / SPEC)
-    graph = compile_spec(spec)
-    form = form_of(spec, graph)
+    graph, form = compile_training(spec).graph, form_of(spec)
     examples = encode_texts(texts, form, load_for(form, spec.train.tokenizer, engine), ())
-    model = TorchModule(with_loss(graph, 0.0, form.ignore))
+    model = TorchModule(graph)
     model.load_arrays(engine_parameters(graph, engine / MODEL))
     loss = validation_loss(model.to(choose_device()), examples, spec.train.batch_tokens, bfloat16=False)
     return [perplexity_measure(loss, int(examples.labels.lengths().sum()))]

@@ -4,8 +4,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from xformc.compiler.build import build_engine
-from xformc.compiler.spec import Spec
+from xformc.compiler.build import build_program
+from xformc.compiler.program import Program
 from xformc.compiler.weight_files import read_weights
 from xformc.runtime import load
 from xformc.trainer.data.data_form import Form
@@ -18,18 +18,20 @@ from xformc.trainer.scores.perplexity import engine_perplexity
 
 
 def score_run(
-    spec: Spec, form: Form, run: Path, corpus: Corpus, progress: Callable[[str], None] = lambda _: None
+    program: Program, form: Form, run: Path, corpus: Corpus, progress: Callable[[str], None] = lambda _: None
 ) -> list[Measure]:
     """Build the engine of a run's averaged weights, certificate included, and score it on the validation data.
 
-    Raises: UserError as `build_engine`, `read_weights` and the engine; texts that it cannot take whole are cut.
+    `program` is what `compile_engine` gives for a target that runs on a processor.
+
+    Raises: UserError as `build_program`, `read_weights` and the engine; texts that it cannot take whole are cut.
     """
-    files = tokenizer_files(form.texts, shared=spec.train.tokenizer.shared)
+    files = tokenizer_files(form.texts, shared=program.spec.train.tokenizer.shared)
     tokenizers = {name: run / file for name, file in files.items()} if isinstance(corpus.valid, Texts) else None
     with tempfile.TemporaryDirectory(prefix="xformc-") as folder:
         engine = Path(folder) / "engine"
         weights = read_weights(run).arrays
-        build_engine(spec, weights, tokenizers, "cpu", engine, progress, labels=corpus.labels)
+        build_program(program, weights, tokenizers, engine, progress, labels=corpus.labels)
         progress("score")
         return _SCORES[form.task](engine, corpus.valid)
 

@@ -1,6 +1,6 @@
-"""The ONNX models of one graph: the engine of each kind of task, and the two that only a certificate needs."""
+"""The ONNX models of a program: the engine of each kind of task, and those that only a certificate needs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 import onnx
@@ -10,29 +10,35 @@ from xformc.compiler.backends.onnx.initializers import Initializers, taken_names
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.keys import ROOM
-from xformc.compiler.passes.lower import lower_decoder, lower_graph
 from xformc.compiler.passes.step import Decoder
+from xformc.compiler.pipeline import run_passes
+from xformc.compiler.program import Program
 from xformc.compiler.search.beam import BeamSearch, SearchInputs
 from xformc.compiler.search.fixed import FixedSearch, bind_fields, emit_whole
+from xformc.compiler.search.fixed_beam import FixedBeamSearch
+from xformc.compiler.search.fixed_sample import FixedSampling
 from xformc.compiler.search.kernel_beam import KernelSearch, emit_resident
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.states import emit_positions, emit_states
-from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.names import GO_ON, MODEL, NEXT, PREPARE, STEP
-from xformc.format.targets import TRAITS, Target
+from xformc.format.targets import Target
 from xformc.format.tokens import END
 
 
-def engine_model(
-    decoder: Decoder, weights: Initializers, defaults: SearchOptions, longest: int | None, *, target: Target
-) -> onnx.ModelProto:
-    """Source tokens in, n-best targets out; the search's options are inputs that have default values.
+def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
+    """The models of an engine by the names of their files, without their weights; `program` has a target.
 
-    `decoder` has the axis `beam`; `longest` is the most tokens that it can decode, or None. Inputs and outputs are
-    those of docs/engine.md.
+    Inputs and outputs are those of docs/engine.md.
     """
-    emitter = Emitter(weights, target=target)
-    decoder = _lowered(decoder, weights, target)
+    program = run_passes(program)
+    if program.steps is not None and program.traits.fixed:
+        return fixed_models(program, weights)
+    return {MODEL: _MODELS[program.task](program, weights)}
+
+
+def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
+    """Source tokens in, n-best targets out; the search's options are inputs that have default values."""
+    emitter, decoder, defaults = _emitter(program, weights), program.decoder, program.search
     (source,) = decoder.given
     emitter.bind(source, source.name)
     options = {
@@ -43,7 +49,7 @@ def engine_model(
         "max_length_offset": emitter.default("max_length_offset", defaults.max_length_offset),
         "end_token": emitter.default("end_token", END),
     }
-    search = KernelSearch if TRAITS[target].kernels else BeamSearch
+    search, longest = KernelSearch if program.traits.kernels else BeamSearch, program.inputs["target"].longest
     result = search(emitter, decoder, SearchInputs(source.name, *options), longest).emit()
     names = ("tokens", "lengths", "scores")
     found = (result.tokens, result.lengths, result.scores)
@@ -56,18 +62,13 @@ def engine_model(
     return model(emitter, "engine", inputs, list(zip(names, types, strict=True)))
 
 
-def sampling_model(
-    decoder: Decoder, weights: Initializers, defaults: SampleOptions, longest: int | None, *, target: Target
-) -> onnx.ModelProto:
-    """Prompts and seeds in, their continuations out; the options of sampling are inputs that have default values.
-
-    `longest` is the most positions of the model, or None. Inputs and outputs are those of docs/engine.md.
-    """
-    emitter = Emitter(weights, target=target)
-    options = {name: emitter.default(name, value) for name, value in asdict(defaults).items()}
+def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
+    """Prompts and seeds in, their continuations out; the options of sampling are inputs that have default values."""
+    emitter = _emitter(program, weights)
+    options = {name: emitter.default(name, value) for name, value in asdict(program.sampling).items()}
     options["end_token"] = emitter.default("end_token", END)
     given = SampleInputs("prompt", "seed", **{name: name for name in options})
-    result = emit_sampling(emitter, _lowered(decoder, weights, target), given, longest)
+    result = emit_sampling(emitter, program.decoder, given, program.inputs["text"].longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
     batch = Axis("batch")
@@ -77,21 +78,19 @@ def sampling_model(
     return model(emitter, "engine", inputs, [("tokens", tokens), ("lengths", rows), ("scores", scores)])
 
 
-def fixed_models(search: FixedSearch, weights: Initializers, *, target: Target) -> dict[str, onnx.ModelProto]:
-    """A search in fixed shapes as one model, and in the two parts that a runtime drives; by the names of their files.
-
-    Inputs and outputs are those of docs/engine.md.
-    """
-    whole = Emitter(weights, target=target)
+def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
+    """A search in fixed shapes as one model, and in the two parts that a runtime drives, by their files' names."""
+    search = _FIXED[program.task](program.decoder)
+    whole = _emitter(program, weights)
     names = emit_whole(whole, search)
     for name, result in zip(search.results, names, strict=True):
         whole.op("Identity", result, name=name)
-    prepare = Emitter(weights, target=target)
+    prepare = _emitter(program, weights)
     bind_fields(prepare, search.inputs, {name: name for name in search.inputs})
     made = {**search.constants, **search.carried}
     for name, result in zip(made, search.prepare(prepare), strict=True):
         prepare.op("Identity", result, name=name)
-    step = Emitter(weights, target=target)
+    step = _emitter(program, weights)
     given = {**search.inputs, **made}
     names = {name: name for name in given}
     bind_fields(step, given, names)
@@ -118,10 +117,8 @@ def _needing(model: onnx.ModelProto) -> onnx.ModelProto:
 def forward_model(
     graph: Graph, weights: Initializers, *, target: Target, show: Sequence[Value] = ()
 ) -> onnx.ModelProto:
-    """The training graph as it is: its inputs in, its result out, then the values of `show`."""
+    """A graph as it is: its inputs in, its results out, then the values of `show`."""
     emitter = Emitter(weights, target=target)
-    if TRAITS[target].kernels and not show:
-        graph = lower_graph(graph, weights.precision_of)
     emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     shown = [*graph.outputs, *show]
     outputs = [
@@ -131,27 +128,21 @@ def forward_model(
     return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
 
 
-def label_model(graph: Graph, weights: Initializers, *, target: Target) -> onnx.ModelProto:
+def label_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     """The graph's inputs in, the probabilities of the labels out: the softmax over the last axis of its result."""
-    emitter = Emitter(weights, target=target)
-    if TRAITS[target].kernels:
-        graph = lower_graph(graph, weights.precision_of)
+    emitter, graph = _emitter(program, weights), program.graph
     (logits,) = emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     name = emitter.op("Softmax", logits, name="probabilities", axis=-1)
     inputs = [(value.name, value.type) for value in graph.inputs]
     return model(emitter, "engine", inputs, [(name, graph.outputs[0].type)])
 
 
-def stepwise_model(
-    decoder: Decoder, weights: Initializers, *, target: Target, show: Sequence[Value] = ()
-) -> onnx.ModelProto:
-    """The derived decoder fed with given tokens along the time axis, one a step.
+def stepwise_model(program: Program, weights: Initializers, *, show: Sequence[Value] = ()) -> onnx.ModelProto:
+    """The program's decoder, without a beam, fed with given tokens along the time axis, one a step.
 
     The graph's inputs in; out come the logits of every step and the values of `show`, stacked along a first axis.
     """
-    emitter = Emitter(weights, target=target)
-    if not show:
-        decoder = _lowered(decoder, weights, target)
+    emitter, decoder = _emitter(program, weights), program.decoder
     token, fixed = decoder.token, decoder.given
     given = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
     emitter.bind(given, given.name)
@@ -191,14 +182,30 @@ def stepwise_model(
     return model(emitter, "stepwise", inputs, outputs)
 
 
-def step_model(decoder: Decoder, weights: Initializers, *, target: Target) -> onnx.ModelProto:
+def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     """One step alone: the inputs of `Decoder.step` in their order, to its results `output.0`, `output.1`, ..."""
-    emitter = Emitter(weights, target=target)
-    results = emitter.graph(decoder.step, {value.name: value.name for value in decoder.step.inputs})
+    emitter, step = _emitter(program, weights), program.decoder.step
+    results = emitter.graph(step, {value.name: value.name for value in step.inputs})
     names = [emitter.op("Identity", name, name=f"output.{index}") for index, name in enumerate(results)]
-    outputs = [(name, value.type) for name, value in zip(names, decoder.step.outputs, strict=True)]
-    return model(emitter, "step", [(value.name, value.type) for value in decoder.step.inputs], outputs)
+    outputs = [(name, value.type) for name, value in zip(names, step.outputs, strict=True)]
+    return model(emitter, "step", [(value.name, value.type) for value in step.inputs], outputs)
 
 
-def _lowered(decoder: Decoder, weights: Initializers, target: Target) -> Decoder:
-    return lower_decoder(decoder, weights.precision_of) if TRAITS[target].kernels else decoder
+def _emitter(program: Program, weights: Initializers) -> Emitter:
+    assert program.target is not None, f"{program.spec.name} was compiled to be trained"
+    return Emitter(weights, target=program.target)
+
+
+_MODELS: Mapping[str, Callable[[Program, Initializers], onnx.ModelProto]] = {
+    "translation": search_model,
+    "language_model": sampling_model,
+    "tagging": label_model,
+    "classification": label_model,
+}
+"""The model of an engine of each task."""
+
+_FIXED: Mapping[str, Callable[[Decoder], FixedSearch]] = {
+    "translation": FixedBeamSearch,
+    "language_model": FixedSampling,
+}
+"""The search in fixed shapes of each task that decodes."""

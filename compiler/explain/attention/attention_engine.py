@@ -11,6 +11,7 @@ import torch
 
 from xformc.compiler.certify.certify import engine_parameters
 from xformc.compiler.explain.attention.attention_maps import AttentionMap, attention_maps
+from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.format.names import MODEL, SPEC
@@ -108,7 +109,8 @@ def _look(
 ) -> Looked:
     """The maps for one example, of which `row` has an array for each input; `written` follow those of the writer."""
     inputs, tokenizer = engine.manifest.inputs, engine.tokenizer
-    graph = load_spec(folder / SPEC).graph()
+    program = begin(load_spec(folder / SPEC), engine.manifest.target)
+    graph = run_passes(program, after="inference", without=("share", "fuse", "hoist")).graph
     feeds = stack(inputs, [{name: np.asarray(array) for name, array in row.items()}])
     tensors = [torch.tensor(feeds[value.name]) for value in graph.inputs]
     maps = attention_maps(graph, engine_parameters(graph, folder / MODEL), tensors)

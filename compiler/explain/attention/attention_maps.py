@@ -15,7 +15,6 @@ from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.softmax import Softmax
-from xformc.compiler.passes.inference import inference
 from xformc.errors import UserError
 
 
@@ -52,11 +51,11 @@ class _Found:
 
 
 def attention_maps(graph: Graph, weights: Mapping[str, Any], inputs: Sequence[torch.Tensor]) -> list[AttentionMap]:
-    """The maps of a training graph (attention not fused) with these parameters for one example, in its order.
+    """The maps of a graph without dropout, attention not fused, with these parameters for one example, in its order.
 
     `inputs` are the graph's, with a batch of 1. Raises: UserError if the model looks at positions by no weights.
     """
-    exposed, found = _expose(inference(graph))
+    exposed, found = _expose(graph)
     if not found:
         raise UserError(
             f"{graph.name} has no attention weights", hint="a map needs a weight for each pair of positions"

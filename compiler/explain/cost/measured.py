@@ -18,12 +18,11 @@ from xformc.compiler import compile_spec
 from xformc.compiler.backends.onnx.initializers import Initializers, save_model
 from xformc.compiler.backends.onnx.models import step_model
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.explain.cost.run_sizes import checked_length, find_decoder, run_sizes, step_sizes
+from xformc.compiler.explain.cost.run_sizes import checked_length, find_program, run_sizes, step_sizes
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Value
-from xformc.compiler.passes.step import Decoder
+from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
-from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
 from xformc.format.names import MODEL
 from xformc.runtime.session import open_model
@@ -66,13 +65,13 @@ def measure(spec: Spec, longest: int, progress: Callable[[str], None] = lambda _
     graph, fill = compile_spec(spec), _filler(spec)
     checked_length(spec, graph, longest)
     module = TorchModule(graph, spec.train.seed)
-    decoder, _ = find_decoder(graph, TASKS[spec.task].time)
+    program, _ = find_program(spec, "cpu")
     points: list[Point] = []
-    with _step_session(decoder, module) as session:
+    with _step_session(program, module) as session:
         for length in lengths_up_to(longest):
             progress(f"{length:,} positions")
             seconds, kept = _forward(module, [fill(value, run_sizes(graph, length)) for value in graph.inputs])
-            points.append(Point(length, seconds, kept, *_step(decoder, session, length, fill)))
+            points.append(Point(length, seconds, kept, *_step(program, session, length, fill)))
     return points
 
 
@@ -83,11 +82,11 @@ def measure_step(spec: Spec, length: int) -> tuple[float, int]:
     """
     graph = compile_spec(spec)
     checked_length(spec, graph, length)
-    decoder, reason = find_decoder(graph, TASKS[spec.task].time)
-    if decoder is None:
+    program, reason = find_program(spec, "cpu")
+    if program is None:
         raise UserError(f"{spec.name} has no decoding step: {reason or 'it gives labels'}")
-    with _step_session(decoder, TorchModule(graph, spec.train.seed)) as session:
-        seconds, held = _step(decoder, session, length, _filler(spec))
+    with _step_session(program, TorchModule(graph, spec.train.seed)) as session:
+        seconds, held = _step(program, session, length, _filler(spec))
     assert seconds is not None and held is not None
     return seconds, held
 
@@ -135,9 +134,10 @@ def _forward(module: TorchModule, inputs: list[Array]) -> tuple[float, int]:
     return _seconds(lambda: module(*tensors)), held
 
 
-def _step(decoder: Decoder | None, session: Any, length: int, fill: _Fill) -> tuple[float | None, int | None]:
-    if decoder is None:
+def _step(program: Program | None, session: Any, length: int, fill: _Fill) -> tuple[float | None, int | None]:
+    if program is None:
         return None, None
+    decoder = program.decoder
     sizes = step_sizes(decoder, length)
     feeds = {value.name: fill(value, sizes) for value in decoder.step.inputs}
     feeds["position"] = np.array(length - 1)
@@ -146,14 +146,14 @@ def _step(decoder: Decoder | None, session: Any, length: int, fill: _Fill) -> tu
 
 
 @contextmanager
-def _step_session(decoder: Decoder | None, module: TorchModule) -> Generator[Any]:
+def _step_session(program: Program | None, module: TorchModule) -> Generator[Any]:
     """The step in ONNX Runtime; None without a decoder."""
-    if decoder is None:
+    if program is None:
         yield None
         return
     weights = Initializers({name: value.detach().numpy() for name, value in module.state_dict().items()})
     with tempfile.TemporaryDirectory(prefix="xformc-measure-") as folder:
-        save_model(step_model(decoder, weights, target="cpu"), weights, Path(folder))
+        save_model(step_model(program, weights), weights, Path(folder))
         yield open_model(Path(folder) / MODEL)
 
 

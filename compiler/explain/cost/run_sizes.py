@@ -7,10 +7,12 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.positions import Positions
-from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import Decoder, derive_step
+from xformc.compiler.passes.step import Decoder
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
+from xformc.format.targets import Target
 
 LENGTH = 64
 """How many positions every input has, if nothing else is said."""
@@ -42,12 +44,11 @@ def _limits(graph: Graph) -> list[int]:
     ]
 
 
-def find_decoder(graph: Graph, time: str | None) -> tuple[Decoder | None, str | None]:
-    """The decoder of a task that decodes, or why there is none."""
-    if time is None:
-        return None, None
+def find_program(spec: Spec, target: Target = "portable") -> tuple[Program | None, str | None]:
+    """The program of an engine that decodes, or why there is none; neither where the task gives labels."""
     try:
-        return derive_step(inference(graph), time), None
+        program = compile_engine(spec, target)
+        return (None if program.steps is None else program), None
     except RuleError as error:
         return None, f"{error.place}: {error.message}" if error.place else error.message
 

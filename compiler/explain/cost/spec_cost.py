@@ -7,7 +7,7 @@ from xformc.compiler import compile_spec
 from xformc.compiler.explain.cost.blocks import ELSEWHERE, Blocks
 from xformc.compiler.explain.cost.complexity import CostOf, Symbols, position_axes, remembered, symbols
 from xformc.compiler.explain.cost.paths import Path, longest_paths, path_formula
-from xformc.compiler.explain.cost.run_sizes import Sizes, checked_length, find_decoder, run_sizes, step_sizes
+from xformc.compiler.explain.cost.run_sizes import Sizes, checked_length, find_program, run_sizes, step_sizes
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import ONE, Cost, Reach, size_in_bytes, total
 from xformc.compiler.graph.graph import Graph, Node
@@ -100,7 +100,8 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
     """
     graph, task = compile_spec(spec), TASKS[spec.task]
     length = checked_length(spec, graph, length)
-    decoder, refusal = find_decoder(graph, task.time)
+    program, refusal = find_program(spec)
+    decoder = None if program is None else program.decoder
     examples = max(1, spec.train.batch_tokens // (length or 1))
     units = examples * ((length or 1) if task.positions else 1)
     names = Blocks(spec.model.stages, depth)

@@ -70,9 +70,6 @@ def build(
     profile: Annotated[str | None, Option(help=PROFILE_HELP, metavar="AXIS=SIZES,..")] = None,
     builder: Annotated[str | None, Option(help=BUILDER_HELP)] = None,
     out: Annotated[Path | None, Option(help="The engine's folder; engines/NAME if left out.")] = None,
-    stop_after: Annotated[
-        str | None, Option(help="Print the graph after this pass, and build nothing.", metavar="PASS")
-    ] = None,
 ) -> None:
     """Compile a spec into an engine, and prove it right.
 
@@ -81,7 +78,6 @@ def build(
     xformc build transformer_big --target cpu                 with fresh weights, to see its speed
     xformc build SPEC --weights RUN --precision int8 --compare valid.en valid.de
     xformc build SPEC --weights RUN --target tensorrt --precision fp8 --calibrate valid.en valid.de
-    xformc build transformer_base --stop-after step           print the derived step graph
 
     The proof, the certificate, shows that the engine computes the same function as the PyTorch module, and
     that its search is right. A build that cannot show it fails, names the first node that differs, and writes
@@ -90,16 +86,12 @@ def build(
     from xformc.compiler import compile_spec
     from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
     from xformc.compiler.build import Rounding, build_engine
-    from xformc.compiler.pipeline import print_stage
     from xformc.compiler.spec import load_spec
     from xformc.compiler.spec.tasks import TASKS
     from xformc.compiler.weight_files import load_weights
     from xformc.format.precision import WORDS
 
     loaded = load_spec(find_spec(spec))
-    if stop_after is not None:
-        print(print_stage(loaded, stop_after))
-        return
     folder = out or Path("engines") / loaded.name
     _check_replaceable(folder)
     trained = None if weights is None else load_weights(weights, compile_spec(loaded))

@@ -37,14 +37,12 @@ def train(
     continues it to the bit. Its result, whose name is printed, is OUT/weights.safetensors, the average of the
     last checkpoints; at the end it is scored on the validation data, by the compiled engine.
     """
-    from xformc.compiler.pipeline import compile_engine
     from xformc.compiler.spec import load_spec
     from xformc.trainer.train import train as run_training
 
     if minutes is not None and not 0 < minutes < float("inf"):
         raise UserError(f"--minutes must be more than 0, not {minutes:g}")
     loaded = load_spec(find_spec(spec))
-    compile_engine(loaded)  # what cannot be decoded is refused before it is trained
     result = run_training(
         loaded,
         data,

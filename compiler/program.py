@@ -1,0 +1,131 @@
+"""A program: one spec on its way through the passes, with everything that a backend needs to know of it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.ops.positions import Positions
+from xformc.compiler.passes.step import Decoder
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.tasks import TASKS
+from xformc.format.manifest import Input, SampleOptions, SearchOptions
+from xformc.format.precision import Precision
+from xformc.format.targets import TRAITS, Target, Traits
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the passes have made of a spec so far.
+
+    target: of the engine, or None where the program is to be trained. precision: the number format of each weight that
+    is not float32, by name. graph: from the model's inputs to its result (or its loss). decoder: what is done once and
+    what is done for each token, of a task that decodes. passed: the names of the passes that were run, in order.
+    """
+
+    spec: Spec
+    target: Target | None
+    precision: Mapping[str, Precision]
+    graph: Graph
+    steps: Decoder | None = None
+    passed: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> str:
+        """What the model is for."""
+        return self.spec.task
+
+    @property
+    def traits(self) -> Traits:
+        """What models of the target may have; nothing where the program is trained."""
+        return Traits() if self.target is None else TRAITS[self.target]
+
+    @property
+    def decoder(self) -> Decoder:
+        """The graph, derived to decode token by token."""
+        assert self.steps is not None, f"{self.task} gives labels"
+        return self.steps
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """What is computed: `prepare` and `step` of a decoder, or the graph where there is none."""
+        return (self.graph,) if self.steps is None else (self.steps.prepare, self.steps.step)
+
+    def alone(self, graph: Graph | None = None) -> "Program":
+        """The program of this graph, or of its own, without a decoder."""
+        return replace(self, graph=graph or self.graph, steps=None)
+
+    def for_engine(self, target: Target, precision: Mapping[str, Precision] | None = None) -> "Program":
+        """The same passes' result for an engine. It must have been compiled for one whose attention is alike."""
+        assert TRAITS[target].kernels == self.traits.kernels, f"attention is arranged otherwise for {target}"
+        return replace(self, target=target, precision=self.precision if precision is None else precision)
+
+    def precision_of(self, weight: str) -> Precision:
+        """The number format of this weight."""
+        return self.precision.get(weight, "float32")
+
+    @property
+    def inputs(self) -> dict[str, Input]:
+        """The spec's inputs, as an engine records them."""
+        return {
+            name: Input(
+                item.kind,
+                vocabulary=item.vocabulary if item.kind == "tokens" else None,
+                axes={axis.name: axis.size or 0 for axis in item.axes if item.kind != "tokens"},
+                of=item.of,
+                longest=_limit(self.graph, name),
+            )
+            for name, item in self.spec.inputs.items()
+        }
+
+    @property
+    def labels(self) -> int | None:
+        """How many labels there are, or None for a task that decodes."""
+        return self.graph.outputs[0].type.axes[-1].size if TASKS[self.task].time is None else None
+
+    @property
+    def positions(self) -> str | None:
+        """The input whose positions have a label each, or None."""
+        labelled = TASKS[self.task].time is None and TASKS[self.task].positions
+        return self.graph.outputs[0].type.names[1] if labelled else None
+
+    @property
+    def places(self) -> dict[str, str | None]:
+        """Where in the spec each value of the engine's models comes from, by its name."""
+        return {
+            value.name: node.place
+            for graph in (self.graph, *self.graphs)
+            for node in graph.nodes
+            for value in node.outputs
+        }
+
+    @property
+    def search(self) -> SearchOptions:
+        """The defaults of the search, from the spec."""
+        decode, longest = self.spec.decode, self.spec.decode.max_length
+        return SearchOptions(decode.beam_width, decode.n_best, decode.length_penalty, longest.factor, longest.offset)
+
+    @property
+    def sampling(self) -> SampleOptions:
+        """The defaults of sampling, from the spec."""
+        sample = self.spec.decode.sample
+        return SampleOptions(sample.temperature, sample.top_k, sample.top_p, sample.max_new_tokens)
+
+    @property
+    def options(self) -> SearchOptions | SampleOptions | None:
+        """The defaults of the task's own decoding, or None for one that gives labels."""
+        return {"translation": self.search, "language_model": self.sampling}.get(self.task)
+
+    @property
+    def defaults(self) -> dict[str, float] | None:
+        """What an engine records of them."""
+        return None if self.options is None else asdict(self.options)
+
+
+def _limit(graph: Graph, axis: str) -> int | None:
+    """The most positions that the graph has encodings for, or None where there is no bound."""
+    limits = [
+        node.op.limit
+        for node in graph.nodes
+        if isinstance(node.op, Positions) and node.op.axis == axis and node.op.limit is not None
+    ]
+    return min(limits, default=None)
