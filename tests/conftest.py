@@ -11,6 +11,8 @@ from tiny_engine import endless_model, make_engine
 
 from xformc.runtime import Engine, load
 
+os.environ["XFORMC_CHECK_PASSES"] = "1"  # every graph is verified after every pass
+
 hypothesis.settings.register_profile("no deadline", deadline=None)  # machines that do other things, too, are no mistake
 hypothesis.settings.load_profile("no deadline")
 

@@ -67,9 +67,16 @@ def test_schema_is_a_json_schema(xformc: CommandLine) -> None:
     assert "properties" in json.loads(xformc("schema").out)
 
 
-def test_build_stop_after_prints_a_graph(xformc: CommandLine, run: Path) -> None:
-    assert xformc("build", run / "spec.yaml", "--stop-after", "step").out.startswith("graph spec prepare\n")
-    assert "hint: " in mistake(xformc("build", run / "spec.yaml", "--stop-after", "stp"))
+def test_ir_lists_the_passes_and_prints_the_graphs_after_one(xformc: CommandLine, run: Path) -> None:
+    names = [line.split()[0] for line in xformc("ir", run / "spec.yaml").out.splitlines()]
+    assert names == ["elaborate", "share", "fuse", "hoist", "inference", "step", "beam"]
+    training = xformc("ir", run / "spec.yaml", "--training").out.splitlines()
+    assert [line.split()[0] for line in training] == ["elaborate", "share", "fuse", "hoist", "loss"]
+    assert xformc("ir", run / "spec.yaml", "--after", "step").out.startswith("graph spec prepare\n")
+    assert "attend_cached" in xformc("ir", run / "spec.yaml", "--after", "lower", "--target", "native").out
+    found = mistake(xformc("ir", run / "spec.yaml", "--after", "lower"))
+    assert "it is not run for translation and target portable" in found and "hint: those that are run: " in found
+    assert "no pass is called 'stp'" in mistake(xformc("ir", run / "spec.yaml", "--after", "stp"))
 
 
 def test_inspect_shows_what_build_proved(xformc: CommandLine, built: Path) -> None:

@@ -14,31 +14,32 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xformc"
 BASE = {"errors", "files", "format", "version"}
-GRAPHS = {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.passes", "compiler.search"}
-COMPILER = GRAPHS | {"compiler", "compiler.spec", "compiler.backends", "compiler.certify", "compiler.weight_files"}
+GRAPHS = {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.passes"}
+PROGRAMS = GRAPHS | {"compiler.spec", "compiler.program", "compiler.pipeline"}
+COMPILER = PROGRAMS | {"compiler", "compiler.search", "compiler.backends", "compiler.certify", "compiler.weight_files"}
 
 MAY_USE = {
     "errors": set[str](),
     "files": set[str](),
     "format": set[str](),
     "compiler.graph": set[str](),
+    "compiler.quantize": {"compiler.graph", "compiler.backends"},
     "compiler.ops": {"compiler.graph"},
     "compiler.spec": {"compiler.graph", "compiler.ops", "specs"},
-    "compiler": {"compiler.graph", "compiler.passes", "compiler.spec"},
-    "compiler.weight_files": {"compiler.graph"},
     "compiler.passes": {"compiler.graph", "compiler.ops"},
-    "compiler.search": {"compiler.graph", "compiler.ops", "compiler.passes"},
-    "compiler.backends": GRAPHS | {"runtime"},
-    "compiler.quantize": {"compiler.graph", "compiler.backends"},
-    "compiler.certify": COMPILER | {"compiler.pipeline", "runtime"},
-    "compiler.pipeline": COMPILER | {"runtime"},
+    "compiler.program": GRAPHS | {"compiler.spec"},
+    "compiler.pipeline": PROGRAMS,
+    "compiler": {"compiler.pipeline"},
+    "compiler.weight_files": {"compiler.graph"},
+    "compiler.search": GRAPHS,
+    "compiler.backends": PROGRAMS | {"compiler.search", "runtime"},
+    "compiler.certify": COMPILER | {"runtime"},
     "compiler.explain": COMPILER | {"runtime"},
-    "compiler.build": COMPILER | {"compiler.pipeline", "runtime"},
+    "compiler.build": COMPILER | {"runtime"},
     "runtime": set[str](),
     "triton": {"runtime"},
     "trainer": COMPILER | {"compiler.build", "runtime"},
-    "commands": COMPILER
-    | {"compiler.build", "compiler.pipeline", "compiler.explain", "runtime", "triton", "trainer", "specs"},
+    "commands": COMPILER | {"compiler.build", "compiler.explain", "runtime", "triton", "trainer", "specs"},
     "cli": {"commands"},
     "__main__": {"cli"},
     "specs": set[str](),

@@ -16,7 +16,7 @@ from benchmarks.gpu.players import Engine, Setting
 from benchmarks.gpu.report import Missing, Report
 from benchmarks.gpu.traffic import bytes_of_step
 from benchmarks.gpu.training import flops, random_batch
-from xformc.compiler.passes.step import with_beam
+from xformc.compiler.pipeline import run_passes
 
 ROOT = Path(__file__).parent.parent.parent
 CPU = torch.device("cpu")
@@ -84,7 +84,7 @@ def test_a_row_ends_in_time_or_with_the_reason(tmp_path: Path) -> None:
 
 
 def test_the_bytes_of_a_step_are_weights_and_caches() -> None:
-    decoder = with_beam(Setting(TINY % 60, CPU, "float32").compiled("portable").decoder)
+    decoder = run_passes(Setting(TINY % 60, CPU, "float32").program("portable")).decoder
     layers, width, inner, vocabulary, source, length = 2, 16, 24, 60, 25, 9
     attentions = 2 * (width * width + width) + 4 * (width * width + width)  # cross: query, output; self: all four
     weights = layers * (attentions + 2 * width * inner + inner + width + 6 * width) + vocabulary * width

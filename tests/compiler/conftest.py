@@ -57,7 +57,7 @@ def make_subject(tiny_spec: Spec, tiny_graph: Graph, tmp_path: Path) -> Callable
         module = eager_to_end(TorchModule(tiny_graph, seed=seed).eval(), 2 + seed % 2)
         folder = tmp_path / f"engine-{seed}-{target}"
         folder.mkdir(exist_ok=True)
-        return Subject(compile_engine(tiny_spec, target), module, folder, target)
+        return Subject(compile_engine(tiny_spec, target), module, folder)
 
     return make
 

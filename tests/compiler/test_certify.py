@@ -11,9 +11,7 @@ import pytest
 from xformc.compiler.build import build_engine
 from xformc.compiler.certify import Certificate, Stage, verify_engine
 from xformc.compiler.certify.reference_search import log_probabilities, score, search
-from xformc.compiler.graph import text
 from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
-from xformc.compiler.pipeline import print_stage
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions, manifest_checksum
@@ -142,20 +140,6 @@ def test_learned_positions_bound_the_engine(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "engine" / "engine.json").read_text())
     assert [item["longest"] for item in manifest["inputs"].values()] == [7, 7]
     assert verify_engine(tmp_path / "engine").passed
-
-
-@pytest.mark.parametrize("stage", ["elaborate", "inference", "step", "beam"])
-def test_stop_after_prints_a_graph(tiny_spec: Spec, stage: str) -> None:
-    first, *others = print_stage(tiny_spec, stage).split("\n\n")
-    assert len(others) == (stage in ("step", "beam"))
-    for part in (first, *others):
-        assert text.format(text.parse(part)).strip() == part.strip()
-
-
-def test_stop_after_an_unknown_pass_names_the_passes(tiny_spec: Spec) -> None:
-    with pytest.raises(UserError) as error:
-        print_stage(tiny_spec, "stepp")
-    assert error.value.hint == "the passes of translation are elaborate, inference, step, beam, kernels"
 
 
 def test_certificate_without_a_number_does_not_pass() -> None:

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 from small_specs import small
 
-from xformc.compiler import compile_spec
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.native import AttendCached, Project
 from xformc.compiler.passes import lower as kernels
-from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
-from xformc.compiler.passes.step import Decoder, derive_step, with_beam
+from xformc.compiler.passes.step import Decoder, with_beam
+from xformc.compiler.passes.tabulate import tabulate
+from xformc.compiler.pipeline import compile_engine
 
 LAYERS = 2
 
 
 def derived(name: str, folder: Path, time: str = "target") -> Decoder:
-    decoder = derive_step(inference(compile_spec(small(name, folder), arranged=False)), time)
+    decoder = compile_engine(small(name, folder), "native").decoder
     return with_beam(decoder) if time == "target" else decoder
 
 
@@ -27,7 +27,7 @@ def lowered(
     name: str, folder: Path, time: str = "target", precision: str = "float32", *, exact: str = "nothing"
 ) -> Decoder:
     """The decoder for weights in this precision, those with `exact` in their paths in float32."""
-    found = lower_decoder(derived(name, folder, time), lambda path: "float32" if exact in path else precision)
+    found = lower_decoder(tabulate(derived(name, folder, time)), lambda path: "float32" if exact in path else precision)
     verify(found.prepare)
     verify(found.step)
     return found
@@ -102,7 +102,7 @@ def test_a_language_model_has_no_ancestors(tmp_path: Path) -> None:
 
 
 def test_a_sum_of_two_projections_belongs_to_one_of_them(tmp_path: Path) -> None:
-    graph = lower_graph(inference(compile_spec(small("seq2seq_attention", tmp_path), arranged=False)), lambda _: "int8")
+    graph = lower_graph(compile_engine(small("seq2seq_attention", tmp_path), "native").graph, lambda _: "int8")
     verify(graph)
     results = [value.name for node in graph.nodes for value in node.outputs]
     assert len(results) == len(set(results))
@@ -154,9 +154,10 @@ def test_the_projection_onto_the_vocabulary_can_be_split_off(
     """In float32 it is left as it is, to be screened, if the vocabulary is large."""
     monkeypatch.setattr(kernels, "LARGE_VOCABULARY", 1)
     decoder = lowered("transformer_base", tmp_path, precision=precision)
-    split, projection = split_vocabulary(decoder, lambda _: precision)
+    split = split_vocabulary(decoder, lambda _: precision)
+    projection = split.projection
     assert projection is not None and projection.outputs == (decoder.logits,) and projection.op.kind == kind
-    assert split.logits == projection.inputs[0]
+    assert split.step.outputs[0] == projection.inputs[0] and split.logits == decoder.logits
     assert kinds(split.step)[kind] == kinds(decoder.step)[kind] - 1
     assert kinds(decoder.prepare)["embed"] == kinds(decoder.step)["embed"] == 1
     assert split.constants == decoder.constants and split.states == decoder.states
@@ -164,11 +165,11 @@ def test_the_projection_onto_the_vocabulary_can_be_split_off(
 
 def test_logits_that_are_no_projection_of_this_target_stay(tmp_path: Path) -> None:
     decoder = derived("transformer_base", tmp_path)
-    assert split_vocabulary(decoder, lambda _: "int4") == (decoder, None)
+    assert split_vocabulary(decoder, lambda _: "int4") == decoder
 
 
 def test_a_small_vocabulary_is_not_screened(tmp_path: Path) -> None:
-    _, projection = split_vocabulary(lowered("transformer_base", tmp_path), lambda _: "float32")
+    projection = split_vocabulary(lowered("transformer_base", tmp_path), lambda _: "float32").projection
     assert projection is not None and projection.op.kind == "project"
 
 

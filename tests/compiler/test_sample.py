@@ -11,17 +11,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.programs import with_inputs
 from tests.runtime.kernel_session import kernel_library
 from tests.task_specs import LANGUAGE_MODEL
-from xformc.compiler import compile_spec
 from xformc.compiler.backends.onnx.emitter import Emitter, model
-from xformc.compiler.backends.onnx.initializers import Initializers, save_model
-from xformc.compiler.backends.onnx.models import sampling_model
+from xformc.compiler.backends.onnx.initializers import Initializers, save_models
+from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.reference_sampling import Followed, draw, follow, uniform
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import derive_step
+from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.search.random_numbers import emit_stream, emit_uniform
 from xformc.compiler.spec import load_spec
 from xformc.format.manifest import SampleOptions
@@ -111,13 +110,13 @@ def make(tmp_path: Path) -> Make:
             kernel_library()
         path = tmp_path / f"{decoder}.yaml"
         path.write_text(spec_with(DECODERS[decoder]), encoding="utf-8")
-        graph = inference(compile_spec(load_spec(path), arranged=target != "native"))
-        module = TorchModule(graph, seed=seed).eval()
+        program = compile_engine(load_spec(path), target)
+        program = with_inputs(program, {"text": replace(program.inputs["text"], longest=longest)})
+        module = TorchModule(program.graph, seed=seed).eval()
         with torch.no_grad():
             dict(module.named_parameters())["logits/bias"][END] = 1.0
         weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
-        engine = sampling_model(derive_step(graph, "text"), weights, ALL, longest, target=target)
-        save_model(engine, weights, tmp_path)
+        save_models(emit_engine(program, weights), weights, tmp_path)
         onnx.checker.check_model(str(tmp_path / MODEL), full_check=True)
         return LanguageModel(module, open_model(tmp_path / MODEL, target=target))
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.task_specs import write_task
-from xformc.compiler.backends.onnx.initializers import save_model
-from xformc.compiler.backends.onnx.models import sampling_model
+from xformc.compiler.backends.onnx.initializers import save_models
+from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.sampling_stages import sampling_stages
@@ -17,12 +17,12 @@ from xformc.compiler.search import random_numbers as uniform
 
 def stages_of(folder: Path, *, engine_seed: int = 1) -> dict[str, Stage]:
     """The stages of an engine of these weights, held against the training form of the weights of seed 1."""
-    compiled = compile_engine(write_task(folder, "language_model"))
-    module = TorchModule(compiled.graph, seed=1).eval()
-    other = TorchModule(compiled.graph, seed=engine_seed).eval()
-    weights = Subject(compiled, other, folder, target="portable").initializers()
-    save_model(sampling_model(compiled.decoder, weights, compiled.sampling, None, target="portable"), weights, folder)
-    return {stage.name: stage for stage in sampling_stages(Subject(compiled, module, folder, target="portable"), print)}
+    program = compile_engine(write_task(folder, "language_model"))
+    module = TorchModule(program.graph, seed=1).eval()
+    other = TorchModule(program.graph, seed=engine_seed).eval()
+    weights = Subject(program, other, folder).initializers()
+    save_models(emit_engine(program, weights), weights, folder)
+    return {stage.name: stage for stage in sampling_stages(Subject(program, module, folder), print)}
 
 
 def test_stages_pass_what_samples_rightly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.compiler.conftest import random_sources
-from xformc.compiler.backends.onnx.initializers import save_model
-from xformc.compiler.backends.onnx.models import engine_model
+from tests.programs import with_inputs
+from xformc.compiler.backends.onnx.initializers import save_models
+from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.certify.reference_search import search
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.passes import lower as kernels
-from xformc.compiler.passes.step import with_beam
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
@@ -26,10 +26,9 @@ MakeSubject = Callable[..., Subject]
 
 
 def write_engine(subject: Subject, longest: int | None = None) -> Subject:
-    compiled, initializers = subject.compiled, subject.initializers()
-    decoder = with_beam(compiled.decoder)
-    model = engine_model(decoder, initializers, compiled.options, longest, target=subject.target)
-    save_model(model, initializers, subject.engine)
+    target, initializers = replace(subject.program.inputs["target"], longest=longest), subject.initializers()
+    program = with_inputs(subject.program, {"target": target})
+    save_models(emit_engine(program, initializers), initializers, subject.engine)
     return subject
 
 

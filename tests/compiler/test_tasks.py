@@ -9,11 +9,12 @@ import onnx
 import pytest
 from task_specs import SPECS, write_task
 
+from tests.programs import with_inputs
 from xformc.compiler.build import build_engine
 from xformc.compiler.certify import verify_engine
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.graph.rules import to_onnx
-from xformc.compiler.pipeline import compile_engine, print_stage
+from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import load_spec
 from xformc.compiler.spec.load import SHIPPED
 from xformc.errors import UserError
@@ -52,9 +53,9 @@ def test_task_is_built_certified_and_verified(tmp_path: Path, name: str, target:
 def test_engine_records_its_task(tmp_path: Path, name: str) -> None:
     spec = write_task(tmp_path, name)
     build_engine(spec, None, None, "portable", tmp_path / "engine")
-    manifest, compiled = read_manifest(tmp_path / "engine"), compile_engine(spec)
-    assert (manifest.format, manifest.task, manifest.inputs) == (2, spec.task, dict(compiled.inputs))
-    assert manifest.labels == (None if compiled.labels is None else tuple(map(str, range(compiled.labels))))
+    manifest, program = read_manifest(tmp_path / "engine"), compile_engine(spec)
+    assert (manifest.format, manifest.task, manifest.inputs) == (2, spec.task, dict(program.inputs))
+    assert manifest.labels == (None if program.labels is None else tuple(map(str, range(program.labels))))
     assert manifest.positions == {"tagging": "words", "frames": "frames", "graph": "nodes"}.get(name)
 
 
@@ -111,12 +112,12 @@ def test_padding_that_leaks_into_a_result_fails_the_build(tmp_path: Path, monkey
 
 
 def test_probes_hold_each_kind_of_input(tmp_path: Path) -> None:
-    compiled = compile_engine(write_task(tmp_path, "frames"))
-    probes = make_probes(compiled)
+    program = compile_engine(write_task(tmp_path, "frames"))
+    probes = make_probes(program)
     assert probes.feeds["frames"].shape == (4, 17, 6)
     assert probes.feeds["frames_mask"].sum(-1).tolist() == [1, 4, 9, 17] == probes.real.sum(-1).tolist()
-    edges = replace(compiled.inputs["frames"], kind="edges", axes={}, of="frames")
-    with_edges = make_probes(replace(compiled, inputs={**compiled.inputs, "edges": edges}))
+    edges = replace(program.inputs["frames"], kind="edges", axes={}, of="frames")
+    with_edges = make_probes(with_inputs(program, {"edges": edges}))
     found = with_edges.feeds["edges"]
     assert found.shape == (4, 17, 17)
     assert all(found[row, place, place] for row, length in enumerate((1, 4, 9, 17)) for place in range(length))
@@ -124,20 +125,11 @@ def test_probes_hold_each_kind_of_input(tmp_path: Path) -> None:
 
 
 def test_probes_of_text_are_real_tokens_within_the_bound(tmp_path: Path) -> None:
-    compiled = compile_engine(write_task(tmp_path, "language_model"))
-    ids = make_probes(compiled).feeds["text"]
+    program = compile_engine(write_task(tmp_path, "language_model"))
+    ids = make_probes(program).feeds["text"]
     assert ids[:, 0].tolist() == [2] * 4 and ids[3, 1:].min() >= 4 and ids.max() < 80
-    short = {"text": replace(compiled.inputs["text"], longest=5)}
-    assert make_probes(replace(compiled, inputs=short)).feeds["text"].shape == (4, 5)
-
-
-def test_stop_after_knows_the_passes_of_the_task(tmp_path: Path) -> None:
-    assert print_stage(write_task(tmp_path, "language_model"), "step").startswith("graph language_model prepare")
-    for name, passes in (("language_model", "elaborate, inference, step"), ("images", "elaborate, inference")):
-        with pytest.raises(UserError) as error:
-            print_stage(write_task(tmp_path, name), "beam")
-        task = write_task(tmp_path, name).task
-        assert error.value.hint == f"the passes of {task} are {passes}"
+    short = {"text": replace(program.inputs["text"], longest=5)}
+    assert make_probes(with_inputs(program, short)).feeds["text"].shape == (4, 5)
 
 
 def test_inputs_may_have_the_names_of_anything_in_onnx(tmp_path: Path) -> None:
@@ -149,6 +141,6 @@ def test_inputs_may_have_the_names_of_anything_in_onnx(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "seen"), [("local_attention", 32), ("bytenet", 33), ("gpt", 0)])
 def test_probes_go_beyond_what_a_window_sees(name: str, seen: int) -> None:
-    compiled = compile_engine(load_spec(SHIPPED / f"{name}.yaml"))
-    feeds = make_probes(compiled).feeds
+    program = compile_engine(load_spec(SHIPPED / f"{name}.yaml"))
+    feeds = make_probes(program).feeds
     assert all(array.shape[1] >= max(seen + 2, 11) for array in feeds.values())

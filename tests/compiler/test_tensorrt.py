@@ -12,13 +12,14 @@ from tests.calibration import probe_examples
 from tests.small_specs import names, small
 from tests.task_specs import SPECS, write_task
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
+from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.tensorrt.builder import Builder, Network, installed_builders, open_builder
 from xformc.compiler.backends.tensorrt.profiles import Tensor, derive_profile, fit_batch, parse_profile
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.ops.roundable import linear_weights
-from xformc.compiler.pipeline import compile_engine, emit_engine
+from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.quantize.calibrate import calibrate, calibrated_weights
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
@@ -44,15 +45,16 @@ def networks(
     spec: Spec, folder: Path, builder: Builder, precision: Precision = "float32", *, calibrated: bool = False
 ) -> dict[str, Network]:
     """The models of a spec with fresh weights, parsed."""
-    compiled = compile_engine(spec, "tensorrt")
-    module, precisions = TorchModule(compiled.graph), spec.precisions(precision)
+    precisions = spec.precisions(precision)
+    program = compile_engine(spec, "tensorrt", precisions)
+    module = TorchModule(program.graph)
     arrays = {name: value.numpy() for name, value in module.state_dict().items()}
-    maps = linear_weights(compiled.graph) if calibrated else frozenset[str]()
+    maps = linear_weights(program.graph) if calibrated else frozenset[str]()
     scales = calibrate(module, calibrated_weights(precisions, maps, examples=calibrated), probe_examples(spec))
     weights = Initializers(arrays, precisions, input_scales=scales)
-    models = emit_engine(compiled, weights, "tensorrt")
+    models = emit_engine(program, weights)
     save_models(models, weights, folder)
-    return {name: Network(builder, folder / name, compiled.places) for name in models}
+    return {name: Network(builder, folder / name, program.places) for name in models}
 
 
 def sizes(network: Network) -> dict[str, tuple[int, int, int]]:

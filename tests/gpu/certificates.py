@@ -53,8 +53,8 @@ class OnDevice(Subject):
     @cached_property
     def session(self) -> Session:
         """The engine, as the runtime runs it there."""
-        compiled = self.compiled
-        return Written(compiled, self.target, self.engine, self.precision, self.plans).session("cuda")
+        program = self.program
+        return Written(program, self.target, self.engine, self.precision, self.plans).session("cuda")
 
 
 def measure(report: Report, specs: Sequence[str], precisions: Sequence[str], processes: int) -> None:
@@ -87,20 +87,20 @@ def _certified(name: str, target: Target, kind: str, device: torch.device) -> di
     precision, calibrated = PRECISIONS[kind]
     with tempfile.TemporaryDirectory() as folder:
         spec = small(name, Path(folder))
-        compiled, engine = compile_engine(spec, target), Path(folder) / "engine"
-        module = TorchModule(compiled.graph, seed=spec.train.seed).eval()
+        program, engine = compile_engine(spec, target), Path(folder) / "engine"
+        module = TorchModule(program.graph, seed=spec.train.seed).eval()
         weights = {key: value.numpy() for key, value in module.state_dict().items()}
         on_gpu = device.type == "cuda"
         plans = PlanOptions() if on_gpu else None
-        maps = linear_weights(compiled.graph)
+        maps = linear_weights(program.graph)
         eights = calibrated_weights(spec.precisions(precision), maps, examples=True) if calibrated else {}
         scales = calibrate(module, eights, probe_examples(spec))
-        written = write_engine(compiled, weights, precision, target, engine, plans=plans, input_scales=scales)
+        written = write_engine(program, weights, precision, engine, plans=plans, input_scales=scales)
         if precision != "float32":
-            module.load_arrays(engine_parameters(compiled.graph, engine / MODEL))
-        subject = Subject(compiled, module, engine, target, written.precision, scales)
+            module.load_arrays(engine_parameters(program.graph, engine / MODEL))
+        subject = Subject(written.program, module, engine, scales)
         if on_gpu:
-            subject = OnDevice(compiled, module, engine, target, written.precision, scales, plans=written.plans)
+            subject = OnDevice(written.program, module, engine, scales, plans=written.plans)
         certificate = certify(subject, lambda _: None)
         stages = {stage.name: stage.value for stage in certificate.stages}
         last = certificate.stages[-1]

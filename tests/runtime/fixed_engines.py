@@ -7,8 +7,10 @@ import numpy as np
 from small_specs import small
 
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
+from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.pipeline import Compiled, compile_engine, emit_engine
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.program import Program
 from xformc.format.interfaces import interface
 from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.targets import Target
@@ -26,7 +28,7 @@ from xformc.runtime.whole import whole_session
 class Engines:
     """The folders `portable` and `cuda` in `folder` have the models of what was compiled."""
 
-    compiled: Compiled
+    program: Program
     folder: Path
 
     @property
@@ -35,12 +37,12 @@ class Engines:
 
     def whole(self) -> Session:
         """The search as one model whose shapes grow."""
-        face = interface(self.compiled.task, self.compiled.inputs)
+        face = interface(self.program.task, self.program.inputs)
         return whole_session(self.folder / "portable", face, threads=1)
 
     def driven(self, device: OnnxDevice | None = None) -> Session:
         """The search in fixed shapes, driven on this device, or on the processor."""
-        form = form_of(self.compiled.task, self.compiled.inputs)
+        form = form_of(self.program.task, self.program.inputs)
         search = DrivenSearch(device or OnnxDevice(self.cuda, "cpu", 1), form)
         return Session(lambda _: search, form.results, str(self.cuda))
 
@@ -49,12 +51,12 @@ def write_engines(name: str, folder: Path) -> Engines:
     spec = small(name, folder)
     targets: tuple[Target, ...] = ("portable", "cuda")
     for target in targets:
-        compiled = compile_engine(spec, target)
-        weights = {key: value.numpy() for key, value in TorchModule(compiled.graph, seed=3).state_dict().items()}
+        program = compile_engine(spec, target)
+        weights = {key: value.numpy() for key, value in TorchModule(program.graph, seed=3).state_dict().items()}
         (folder / target).mkdir()
         initializers = Initializers(weights, {})
-        save_models(emit_engine(compiled, initializers, target), initializers, folder / target)
-    return Engines(compiled, folder)
+        save_models(emit_engine(program, initializers), initializers, folder / target)
+    return Engines(program, folder)
 
 
 class Requests:

@@ -147,7 +147,7 @@ def test_driven_search_ends_when_it_is_stopped(engines: WriteEngines) -> None:
 
 def test_driven_search_stops_at_the_positions_of_the_model(engines: WriteEngines) -> None:
     made = engines("gpt")
-    longest = made.compiled.inputs["text"].longest
+    longest = made.program.inputs["text"].longest
     assert longest is not None
     prompts = [Prompt([5] * (longest - 2), 1), Prompt([], 2)]
     found = sample(made.driven(), prompts, SampleOptions(0.0, 0, 1.0, 1000), end=-1)

@@ -87,7 +87,7 @@ def test_search_driven_on_a_gpu_is_that_of_the_processor(
 ) -> None:
     made = write_engines(name, tmp_path)
     there, here = (
-        open_session(made.cuda, made.compiled.task, made.compiled.inputs, target="cuda", device=device)
+        open_session(made.cuda, made.program.task, made.program.inputs, target="cuda", device=device)
         for device in ("cuda", "cpu")
     )
     for seed in range(8):

@@ -1,0 +1,189 @@
+"""The table of passes: each has a golden text, keeps its word, and is folded over by everyone.
+
+golden/PASS.txt is what `xformc ir` prints of a small model; UPDATE_GOLDEN=1 before pytest writes the files anew.
+"""
+
+import ast
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small_specs import names, small
+
+from xformc.compiler import pipeline
+from xformc.compiler.graph import text
+from xformc.compiler.graph.verify import GraphError
+from xformc.compiler.ops.elementwise import Unary
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.pipeline import (
+    CHECK,
+    DERIVED,
+    FACTS,
+    NAMES,
+    PASSES,
+    SHARED,
+    Pass,
+    applied_passes,
+    begin,
+    compile_engine,
+    compile_training,
+    print_program,
+    run_passes,
+)
+from xformc.compiler.program import Program
+from xformc.compiler.spec import Spec, load_spec
+from xformc.errors import UserError
+from xformc.format.targets import TRAITS, Target
+
+GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path(__file__).parents[2]
+SPEC = """\
+name: golden
+extends: transformer_base
+sizes: {layers: 1, d_model: 4, d_ff: 6, heads: 2, vocabulary: 12, dropout: 0.1}
+"""
+RECURRENT = """\
+name: golden
+extends: rnn_language_model
+sizes: {d_model: 4, vocabulary: 12}
+"""
+RECURRENCES = ("hoist",)
+"""The passes whose golden text is of a recurrent model: with the other one they would show nothing."""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    return write(tmp_path, SPEC)
+
+
+def write(folder: Path, document: str) -> Spec:
+    path = folder / "golden.yaml"
+    path.write_text(document)
+    return load_spec(path)
+
+
+def goal(name: str) -> Target | None:
+    return None if name == "loss" else "native" if name in ("tabulate", "lower", "candidates") else "portable"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pass_gives_its_golden_text(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = print_program(write(tmp_path, RECURRENT if name in RECURRENCES else SPEC), name, goal(name))
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        path.write_text(found)
+    assert found == path.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_printed_graphs_can_be_parsed(spec: Spec, name: str) -> None:
+    for part in print_program(spec, name, goal(name)).split("\n\n"):
+        assert text.format(text.parse(part)).strip() == part.strip()
+
+
+@pytest.mark.parametrize("target", [None, "cpu", "native", "tensorrt"])
+@pytest.mark.parametrize("name", names())
+def test_every_spec_goes_through_its_passes(name: str, target: Target | None, tmp_path: Path) -> None:
+    applied = [item.name for item, _ in applied_passes(small(name, tmp_path), target)]
+    assert applied == [one for one in NAMES if one in applied]
+    assert ("loss" in applied) == (target is None) and ("inference" in applied) == (target is not None)
+    assert ("lower" in applied) == (target is not None and TRAITS[target].kernels)
+
+
+def test_what_is_printed_is_what_is_built(spec: Spec) -> None:
+    whole = run_passes(compile_engine(spec, "native"))
+    assert print_program(spec, NAMES[-1], "native") == "\n".join(text.format(graph) for graph in whole.graphs)
+    assert whole.passed == tuple(name for name in NAMES if name != "loss")
+
+
+def test_training_and_engines_share_their_first_passes(spec: Spec) -> None:
+    shared = run_passes(begin(spec), after=SHARED)
+    assert run_passes(shared) == compile_training(spec)
+    assert run_passes(shared.for_engine("cpu"), after=DERIVED) == compile_engine(spec, "cpu")
+
+
+def test_a_pass_may_be_left_out(spec: Spec) -> None:
+    program = run_passes(compile_engine(spec, "native"), without=("beam", "candidates"))
+    assert "beam" not in program.passed and "lower" in program.passed
+    assert "beam" not in program.decoder.token.type.names
+
+
+def test_unknown_pass_names_those_that_are_run(spec: Spec) -> None:
+    with pytest.raises(UserError) as error:
+        print_program(spec, "stepp", "portable")
+    assert error.value.message == "--after stepp: no pass is called 'stepp'"
+    assert error.value.hint == "those that are run: elaborate, share, fuse, hoist, inference, step, beam"
+
+
+def test_pass_that_is_not_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--after step: it is not run for classification and target cpu"):
+        print_program(small("vit", tmp_path), "step", "cpu")
+    with pytest.raises(UserError, match="--after loss: it is not run for classification and target cpu"):
+        print_program(small("vit", tmp_path), "loss", "cpu")
+
+
+def test_facts_are_named_in_the_table() -> None:
+    assert {fact for item in PASSES for fact in (*item.requires, *item.ensures)} == set(FACTS)
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def add(monkeypatch: pytest.MonkeyPatch, item: Pass, after: str) -> None:
+    index = NAMES.index(after) + 1
+    monkeypatch.setattr(pipeline, "PASSES", (*PASSES[:index], item, *PASSES[index:]))
+
+
+def test_a_new_pass_is_a_row_in_the_table(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A toy: every ReLU becomes a sigmoid. Nothing but the table knows of it."""
+
+    def smooth(program: Program) -> Program:
+        nodes = tuple(
+            replace(node, op=Unary("sigmoid")) if node.op == Unary("relu") else node for node in program.graph.nodes
+        )
+        return replace(program, graph=replace(program.graph, nodes=nodes))
+
+    add(monkeypatch, Pass("smooth", "Replace ReLU by a sigmoid.", smooth), "share")
+    assert "smooth" in [item.name for item, _ in applied_passes(spec, "cpu")]
+    assert "sigmoid" in print_program(spec, "smooth", None) and "sigmoid" in print_program(spec, "beam", "cpu")
+    assert "relu" not in text.format(compile_training(spec).graph)
+
+
+def test_pass_that_breaks_a_graph_is_found(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(program: Program) -> Program:
+        return replace(program, graph=replace(program.graph, nodes=program.graph.nodes[1:]))
+
+    add(monkeypatch, Pass("cut", "Lose a node.", cut), "share")
+    monkeypatch.setattr(pipeline, "SHARED", "cut")
+    with pytest.raises(GraphError, match="is used before it is made"):
+        run_passes(begin(spec), after="cut")
+    monkeypatch.setenv(CHECK, "0")
+    assert run_passes(begin(spec), after="cut").passed == ("elaborate", "share", "cut")
+
+
+def test_pass_that_breaks_its_word_is_found(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, Pass("idle", "Do nothing.", lambda program: program, ensures=("decoder",)), "share")
+    with pytest.raises(GraphError, match="the pass idle ensures decoder: after elaborate, share, idle"):
+        compile_training(spec)
+    add(monkeypatch, Pass("early", "Do nothing.", inference_of, requires=("decoder",)), "share")
+    with pytest.raises(GraphError, match="the pass early requires decoder: after elaborate, share"):
+        compile_training(spec)
+
+
+def inference_of(program: Program) -> Program:
+    return replace(program, graph=inference(program.graph))
+
+
+def test_no_pass_runs_anywhere_but_in_the_pipeline() -> None:
+    """Others may name the types of `passes`, and the functions there are called by the pipeline alone."""
+    callers = {
+        f"{path.relative_to(ROOT)}: {alias.name}"
+        for folder in ("compiler", "runtime", "trainer", "benchmarks", "src/xformc/commands")
+        for path in (ROOT / folder).rglob("*.py")
+        if path != ROOT / "compiler" / "pipeline.py" and path.parent.name != "passes"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("xformc.compiler.passes")
+        for alias in node.names
+        if alias.name[0].islower()
+    }
+    assert callers == set()

@@ -1,0 +1,17 @@
+"""Programs that are not what their spec says in one respect."""
+
+from collections.abc import Mapping
+
+from xformc.compiler.program import Program
+from xformc.format.manifest import Input
+
+
+def with_inputs(program: Program, inputs: Mapping[str, Input]) -> Program:
+    """The same program with these inputs, or those of them that it has otherwise."""
+
+    class Changed(Program):
+        @property
+        def inputs(self) -> dict[str, Input]:
+            return {**super().inputs, **inputs}
+
+    return Changed(**vars(program))
