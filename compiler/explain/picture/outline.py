@@ -1,7 +1,7 @@
-"""What a picture shows of a spec's graph and frames: boxes, groups of boxes, and sums, each with the values that it takes and gives.
+"""What a picture shows of a spec: boxes, groups of boxes, and sums, each with the values that it takes and gives.
 
-Down to a depth only; blocks that merely wrap what they are given are left out, and so is dropout, which is no part of
-the function that the model computes.
+They are made of the frames of the spec, down to a depth only; blocks that merely wrap what they are given are left out,
+and so is dropout, which is no part of the function that the model computes.
 """
 
 from collections.abc import Iterator
