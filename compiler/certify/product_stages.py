@@ -18,8 +18,8 @@ from xformc.compiler.certify.locate import difference
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Graph, Initial, Node, Value
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.recurrence import Recurrence
 

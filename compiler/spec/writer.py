@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Graph, Initial, Op, Parameter, Value
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.primitives import Keys
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.keys import AsKeys

@@ -11,7 +11,7 @@ from xformc.compiler.certify import engine_parameters
 from xformc.compiler.passes.with_loss import with_loss
 from xformc.compiler.spec import load_spec
 from xformc.format.names import MODEL, SPEC
-from xformc.trainer.data.data_form import form_of
+from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.text_examples import encode_texts, load_for
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.hardware import choose_device
@@ -28,9 +28,9 @@ def engine_perplexity(engine: Path, texts: Texts) -> list[Measure]:
     """
     spec = load_spec(engine / SPEC)
     graph = compile_spec(spec)
-    form = form_of(spec, graph)
-    examples = encode_texts(texts, form, load_for(form, spec.train.tokenizer, engine), ())
-    model = TorchModule(with_loss(graph, 0.0, form.ignore))
+    schema = data_schema(spec, graph)
+    examples = encode_texts(texts, schema, load_for(schema, spec.train.tokenizer, engine), ())
+    model = TorchModule(with_loss(graph, 0.0, schema.ignore))
     model.load_arrays(engine_parameters(graph, engine / MODEL))
     loss = validation_loss(model.to(choose_device()), examples, spec.train.batch_tokens, bfloat16=False)
     return [perplexity_measure(loss, int(examples.labels.lengths().sum()))]
