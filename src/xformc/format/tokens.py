@@ -1,3 +1,5 @@
 """The ids with a meaning of their own, the same in every vocabulary, model and engine."""
 
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
+SPECIAL = {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END}
+"""Under their names in engine.json."""
