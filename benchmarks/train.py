@@ -22,7 +22,7 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import load_spec
 from xformc.trainer.data.batches import Batch, make_batch, plan_batches
-from xformc.trainer.data.data_form import form_of
+from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_corpus, find_corpus, read_corpus
 from xformc.trainer.data.text_examples import train_on
 from xformc.trainer.data.vocabulary import PAD
@@ -39,15 +39,15 @@ Step = Callable[[Batch], None]
 def main() -> None:
     arguments = parse_arguments()
     spec = load_spec(arguments.spec)
-    form = form_of(spec)
-    corpus = read_corpus(find_corpus(arguments.data, form, arguments.languages), form)
-    tokenizer = train_on(corpus.train, form, spec.train.tokenizer)
-    examples = encode_corpus(corpus, form, tokenizer).train
+    schema = data_schema(spec)
+    corpus = read_corpus(find_corpus(arguments.data, schema, arguments.languages), schema)
+    tokenizer = train_on(corpus.train, schema, spec.train.tokenizer)
+    examples = encode_corpus(corpus, schema, tokenizer).train
     batches = [make_batch(examples, rows) for rows in plan_batches(examples, spec.train.batch_tokens, 1, 0)]
     device = choose_device()
     precision = choose_precision(spec.train.precision, device)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {device}, ours in {precision}")
-    steps = {"plain loop, float32": plain_loop(form.classes), f"xformc, {precision}": our_step(spec, precision)}
+    steps = {"plain loop, float32": plain_loop(schema.classes), f"xformc, {precision}": our_step(spec, precision)}
     speeds = measure(steps, batches, arguments.seconds)
     for name, values in speeds.items():
         print(f"{name:24} {statistics.median(values):10,.0f} target tokens/s (median of {len(values)} turns)")

@@ -1,6 +1,5 @@
 """From a spec to an engine on disk: the passes in their order, the model, the certificate, the manifest."""
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -30,11 +29,11 @@ from xformc.compiler.spec import Spec, SpecError
 from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
 from xformc.files import atomic_directory
-from xformc.format.manifest import FORMAT, Calibration, manifest_checksum
+from xformc.format.manifest import FORMAT, Calibration, manifest_checksum, record_file
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
-from xformc.format.tokens import BEGIN, END, PAD, UNKNOWN
+from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
 
 
@@ -221,7 +220,7 @@ def _seal(folder: Path, certificate: Certificate | None, manifest: Mapping[str, 
     if certificate is not None:
         certificate.write(folder / CERTIFICATE)
     (folder / MANIFEST).unlink(missing_ok=True)
-    content = {**manifest, "files": {path.name: _record(path) for path in sorted(folder.iterdir())}}
+    content = {**manifest, "files": {path.name: asdict(record_file(path)) for path in sorted(folder.iterdir())}}
     content["checksum"] = manifest_checksum(content)
     (folder / MANIFEST).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
@@ -271,7 +270,7 @@ def _manifest(
         "task": program.task,
         "target": program.target,
         "precision": "float32",
-        "tokens": {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END},
+        "tokens": SPECIAL,
         "inputs": {name: asdict(item) for name, item in inputs.items()},
         "labels": labels,
         "positions": program.positions,
@@ -279,8 +278,3 @@ def _manifest(
         "parameters": program.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",
     }
-
-
-def _record(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -1,5 +1,6 @@
 """Reading text a line at a time, strictly: UTF-8, bounded, and every complaint with its line number."""
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -14,35 +15,44 @@ LINE_BYTES = 1 << 20
 def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """The lines of `stream`, without their ends, which are a line feed, or a carriage return before one.
 
-    Raises: UserError with `name` and the line number for invalid UTF-8 and for a line of more than 1 MiB.
+    A byte order mark before the first line is dropped. Raises: UserError with `name` and the line number for invalid
+    UTF-8, a NUL byte, and a line of more than 1 MiB.
     """
     number = 0
     while data := stream.readline(LINE_BYTES + 1):
         number += 1
-        if len(data) > LINE_BYTES:
-            raise UserError(
-                f"the line is longer than {LINE_BYTES:,} bytes",
-                place=f"{name}:{number}",
-                hint="a line is one sentence; is this a text file?",
-            )
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"not UTF-8: byte 0x{data[error.start]:02x} at byte column {error.start + 1}",
-                place=f"{name}:{number}",
-                hint="convert it first, for example: iconv -f latin1 -t utf-8",
-            ) from error
-        yield text.removesuffix("\n").removesuffix("\r")
+        yield _decoded(data.removeprefix(codecs.BOM_UTF8) if number == 1 else data, f"{name}:{number}")
 
 
-def read_text_file(path: Path) -> list[str]:
+def read_file_lines(path: Path) -> Iterator[str]:
     """The lines of a text file, which is unpacked if its name ends in `.gz`.
 
-    Raises: UserError if it cannot be read, is broken, or is not UTF-8.
+    Raises: UserError if it cannot be read or is broken, and as `read_lines` does.
     """
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
-            return list(read_lines(cast(BinaryIO, handle), str(path)))
+            yield from read_lines(cast(BinaryIO, handle), str(path))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"not a whole gzip file: {error}", place=str(path), hint="copy it again") from error
+        hint = "copy it again; if it is plain text, take .gz off its name"
+        raise UserError(f"not a whole gzip file: {error}", place=str(path), hint=hint) from error
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror or error}", place=str(path)) from error
+
+
+def read_text_file(path: Path) -> list[str]:
+    """The same lines, all at once."""
+    return list(read_file_lines(path))
+
+
+def _decoded(line: bytes, place: str) -> str:
+    if len(line) > LINE_BYTES:
+        hint = "a line is one text; is this a text file?"
+        raise UserError(f"the line is longer than {LINE_BYTES:,} bytes", place=place, hint=hint)
+    if b"\0" in line:
+        raise UserError(f"NUL byte at byte column {line.index(0) + 1}", place=place, hint="is this a text file?")
+    try:
+        return line.removesuffix(b"\n").removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8: byte 0x{line[error.start]:02x} at byte column {error.start + 1}"
+        hint = "convert it first, for example: iconv -f latin1 -t utf-8"
+        raise UserError(message, place=place, hint=hint) from error

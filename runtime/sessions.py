@@ -11,7 +11,7 @@ from xformc.format.plans import Plan
 from xformc.format.targets import TRAITS, Target
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.devices.driven import DrivenSearch
-from xformc.runtime.devices.fixed_shapes import form_of
+from xformc.runtime.devices.fixed_shapes import fixed_shapes
 from xformc.runtime.devices.gpu import ON_THE_PROCESSOR, require_onnx_cuda, require_tensorrt
 from xformc.runtime.devices.onnx import PROCESSOR, OnnxDevice, cuda_providers
 from xformc.runtime.devices.tensorrt import PlanModel, TensorRTDevice
@@ -44,7 +44,7 @@ def open_session(
     if name == "cuda" and not fixed:
         hint = "build it with --target cuda or --target tensorrt for a GPU"
         raise UserError(f"an engine of target {target} runs on the processor", place=place, hint=hint)
-    form = form_of(task, inputs) if fixed and task in DECODING else None
+    shapes = fixed_shapes(task, inputs) if fixed and task in DECODING else None
 
     def shared(executor: Executor) -> Session:
         return Session(lambda _: executor, face.outputs, place, workers)
@@ -53,13 +53,13 @@ def open_session(
         if not plans:
             raise UserError("this engine has no plans for TensorRT", place=place, hint=f"{_PLANS}, {ON_THE_PROCESSOR}")
         tensorrt, profile = require_tensorrt(plans, place), next(iter(plans.values())).profile
-        if form is None:
+        if shapes is None:
             return shared(PlanModel(directory, tensorrt, profile, face.outputs))
-        return shared(DrivenSearch(TensorRTDevice(directory, tensorrt, profile), form))
+        return shared(DrivenSearch(TensorRTDevice(directory, tensorrt, profile), shapes))
     if name == "cuda":
         require_onnx_cuda(place)
-    if form is not None:
-        return shared(DrivenSearch(OnnxDevice(directory, name, threads), form))
+    if shapes is not None:
+        return shared(DrivenSearch(OnnxDevice(directory, name, threads), shapes))
     providers = PROCESSOR if name == "cpu" else cuda_providers({})
     return whole_session(directory, face, threads=threads, target=target, workers=workers, providers=providers)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from xformc.errors import UserError
-from xformc.format.manifest import TOKENIZER_BYTES, Manifest, Tokens
+from xformc.format.manifest import TOKENIZER_BYTES, Manifest
+from xformc.format.tokens import END, SPECIAL, UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,6 @@ class Tokenizer:
     that could be written, so it leaves no trace in the text; it is still among the tokens.
     """
 
-    tokens: Tokens
     vocabularies: "Mapping[str, _Vocabulary]"
 
     def encode(self, name: str, text: str) -> list[int]:
@@ -25,7 +25,7 @@ class Tokenizer:
 
         Raises: UnicodeError if the text has a lone surrogate.
         """
-        return [*self.vocabularies[name].encode(text), self.tokens.end]
+        return [*self.vocabularies[name].encode(text), END]
 
     def encode_words(self, name: str, text: str) -> list[int]:
         """One id for each word between spaces: unknown, unless the word is one piece. There is no end token.
@@ -33,7 +33,7 @@ class Tokenizer:
         Raises: UnicodeError if the text has a lone surrogate.
         """
         pieces = [self.vocabularies[name].encode(word) for word in text.split()]
-        return [ids[0] if len(ids) == 1 else self.tokens.unknown for ids in pieces]
+        return [ids[0] if len(ids) == 1 else UNKNOWN for ids in pieces]
 
     def pieces(self, name: str, ids: Sequence[int]) -> list[str]:
         """What each id is in the vocabulary of the input `name`: ▁ is a space; <unk>, <s> and </s> are special."""
@@ -41,9 +41,8 @@ class Tokenizer:
 
     def decode(self, name: str, ids: Sequence[int]) -> str:
         """The text of ids; special tokens leave no trace, not even two spaces around an unknown."""
-        special = (self.tokens.pad, self.tokens.unknown, self.tokens.begin, self.tokens.end)
-        text = self.vocabularies[name].decode([identifier for identifier in ids if identifier not in special])
-        return " ".join(text.split()) if self.tokens.unknown in ids else text
+        text = self.vocabularies[name].decode([identifier for identifier in ids if identifier not in SPECIAL.values()])
+        return " ".join(text.split()) if UNKNOWN in ids else text
 
 
 def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:
@@ -58,15 +57,15 @@ def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:
     for name, file in manifest.tokenizers.items():
         key = (file, manifest.inputs[name].pieces)
         if key not in loaded:
-            loaded[key] = _Vocabulary(directory / file, key[1], manifest.tokens)
+            loaded[key] = _Vocabulary(directory / file, key[1])
         vocabularies[name] = loaded[key]
-    return Tokenizer(manifest.tokens, vocabularies)
+    return Tokenizer(vocabularies)
 
 
 class _Vocabulary:
     """One SentencePiece model with checked sizes; a typed face for an untyped library."""
 
-    def __init__(self, path: Path, size: int, tokens: Tokens) -> None:
+    def __init__(self, path: Path, size: int) -> None:
         if path.stat().st_size > TOKENIZER_BYTES:
             raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(path))
         import sentencepiece  # noqa: PLC0415 (many engines do without; it brings 4 MB)
@@ -80,9 +79,9 @@ class _Vocabulary:
         if found > size:
             raise UserError(f"has {found:,} pieces, the engine's vocabulary {size:,}", place=str(path), hint=_REBUILD)
         ids = [getattr(self._processor, name)() for name in ("pad_id", "unk_id", "bos_id", "eos_id")]
-        if ids != [tokens.pad, tokens.unknown, tokens.begin, tokens.end]:
+        if ids != list(SPECIAL.values()):
             raise UserError(
-                f"has the special tokens {ids} (pad, unknown, begin, end), not [0, 1, 2, 3]",
+                f"has the special tokens {ids} (pad, unknown, begin, end), not {list(SPECIAL.values())}",
                 place=str(path),
                 hint=_REBUILD,
             )

@@ -11,7 +11,7 @@ from xformc.errors import UserError
 from xformc.format.interfaces import Interface
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
-from xformc.runtime.devices.fixed_shapes import Form
+from xformc.runtime.devices.fixed_shapes import FixedShapes
 from xformc.runtime.session import REBUILD, Arrays, Session, open_model, thread_count
 
 
@@ -58,16 +58,16 @@ class WholeModel:
 class WholeSearch:
     """An `Executor` of the model.onnx of a search in fixed shapes, on the processor."""
 
-    def __init__(self, directory: Path, form: Form) -> None:
-        """`form` is how the engine's task is put into the model's inputs."""
-        self._form, self._session = form, open_model(directory / MODEL)
+    def __init__(self, directory: Path, shapes: FixedShapes) -> None:
+        """`shapes` are those of the model's inputs."""
+        self._shapes, self._session = shapes, open_model(directory / MODEL)
         self._inputs = [value.name for value in self._session.get_inputs()]
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
         """See `Executor`."""
-        inputs, _ = self._form.inputs(feeds, {})
-        results = self._session.run(list(self._form.results), {name: inputs[name] for name in self._inputs}, options)
-        return self._form.cut(feeds, dict(zip(self._form.results, results, strict=True)))
+        inputs, _ = self._shapes.padded(feeds, {})
+        results = self._session.run(list(self._shapes.results), {name: inputs[name] for name in self._inputs}, options)
+        return self._shapes.cut(feeds, dict(zip(self._shapes.results, results, strict=True)))
 
 
 def whole_session(

@@ -12,8 +12,8 @@ from xformc.compiler.backends.onnx.initializers import Initializers, save_model
 from xformc.compiler.backends.onnx.models import forward_model
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, DType, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Graph, Initial, Op
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.verify import verify
 from xformc.format.targets import Target
 from xformc.runtime.session import open_model

@@ -107,7 +107,8 @@ def test_evaluate_refuses_what_does_not_fit_together(xformc: CommandLine, copy_e
     missing = tmp_path / "missing"
     assert mistake(xformc("evaluate", copy_engine, one, two)).startswith(f"{two}: has 2 lines and {one} has 1")
     assert mistake(xformc("evaluate", copy_engine, none, none)).startswith(f"{none}: holds no text")
-    assert mistake(xformc("evaluate", copy_engine, missing, one)) == f"{missing}: No such file or directory"
+    found = mistake(xformc("evaluate", copy_engine, missing, one))
+    assert found == f"{missing}: cannot be read: No such file or directory"
     found = mistake(xformc("evaluate", copy_engine, one, one, "--tokenize", "no"))
     assert found.startswith("--tokenize no: sacreBLEU has no such tokenizer\nhint: there are: 13a")
 

@@ -22,7 +22,7 @@ from xformc.trainer.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from xformc.trainer.data.data_form import Form, form_of
+from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import Corpus, EncodedCorpus, describe_corpus, encode_corpus, find_corpus, read_corpus
 from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import load_for, train_on
@@ -76,7 +76,7 @@ class Trained:
 
     state: State
     engine: Program
-    form: Form
+    schema: DataSchema
     corpus: Corpus
     encoded: EncodedCorpus
 
@@ -99,7 +99,7 @@ def train(
     trained = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed))
     console = Console(stderr=True)
     with console.status("build the engine") as status:
-        measures = score_run(trained.engine, trained.form, out, trained.corpus, status.update)
+        measures = score_run(trained.engine, trained.schema, out, trained.corpus, status.update)
     for measure in measures:
         console.print(f"validation {measure.line()}", highlight=False, soft_wrap=True)
     return TrainResult(out, out / WEIGHTS, trained.state, {measure.key: measure for measure in measures})
@@ -112,11 +112,11 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
         check_free(out)
     shared = run_passes(begin(spec), after=SHARED)
     engine = run_passes(shared.for_engine("cpu"), after=DERIVED)  # what cannot be decoded is refused before training
-    form = form_of(spec)
-    corpus = read_corpus(_files(data, form, options.languages), form)
+    schema = data_schema(spec)
+    corpus = read_corpus(_files(data, schema, options.languages), schema)
     device = choose_device()
     identity = identify(spec, corpus, out, options, device)
-    encoded = open_run(spec, corpus, form, out, identity)
+    encoded = open_run(spec, corpus, schema, out, identity)
     model = TorchModule(run_passes(shared).graph, identity.seed).to(device)
     if identity.compile:
         model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
@@ -128,7 +128,7 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
     with Report(out / METRICS, job.recipe.steps, state, quiet=quiet) as report:
         for line in (*describe_corpus(corpus, encoded), _describe_model(job, device, state)):
             report.note(line)
-        return Trained(_run(job, state, report), engine, form, corpus, encoded)
+        return Trained(_run(job, state, report), engine, schema, corpus, encoded)
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ def _describe_model(job: _Job, device: torch.device, state: State) -> str:
     return f"model: {count:,} parameters, {job.identity.precision} on {device}{where}"
 
 
-def _files(data: Path | CorpusFiles, form: Form, languages: str | None) -> CorpusFiles:
-    return data if isinstance(data, CorpusFiles) else find_corpus(data, form, languages)
+def _files(data: Path | CorpusFiles, schema: DataSchema, languages: str | None) -> CorpusFiles:
+    return data if isinstance(data, CorpusFiles) else find_corpus(data, schema, languages)
 
 
 def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: torch.device) -> Identity:
@@ -196,7 +196,7 @@ def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: to
     )
 
 
-def open_run(spec: Spec, corpus: Corpus, form: Form, out: Path, identity: Identity) -> EncodedCorpus:
+def open_run(spec: Spec, corpus: Corpus, schema: DataSchema, out: Path, identity: Identity) -> EncodedCorpus:
     """Make the run's folder, or check that it is this run's, and give the data as its examples.
 
     Raises: UserError; then no folder was made.
@@ -207,8 +207,8 @@ def open_run(spec: Spec, corpus: Corpus, form: Form, out: Path, identity: Identi
     tokenizer = None
     if isinstance(texts, Texts):
         wanted = spec.train.tokenizer
-        tokenizer = load_for(form, wanted, out) if known else train_on(texts, form, wanted)
-    encoded = encode_corpus(corpus, form, tokenizer)
+        tokenizer = load_for(schema, wanted, out) if known else train_on(texts, schema, wanted)
+    encoded = encode_corpus(corpus, schema, tokenizer)
     if not known:
         create_run(out, spec.resolved_yaml(), identity, tokenizer, corpus.labels)
     return encoded

@@ -1,6 +1,6 @@
 """Proving that an engine computes the function of its spec."""
 
-from xformc.compiler.certify.certificate import Certificate, Stage
 from xformc.compiler.certify.certify import certify, engine_parameters, verify_engine
+from xformc.format.certificate import Certificate, Stage
 
 __all__ = ["Certificate", "Stage", "certify", "engine_parameters", "verify_engine"]

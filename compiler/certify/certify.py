@@ -15,7 +15,6 @@ from google.protobuf.message import DecodeError
 from xformc import __version__
 from xformc.compiler.backends.onnx.initializers import read_input_scales, read_parameters, read_precisions
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.certify.certificate import Certificate, Stage
 from xformc.compiler.certify.product_stages import agreement, product_stages
 from xformc.compiler.certify.result_stages import result_stages
 from xformc.compiler.certify.stages import STAGES
@@ -27,6 +26,7 @@ from xformc.compiler.program import Program
 from xformc.compiler.quantize.calibrate import calibrated_weights
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
+from xformc.format.certificate import Certificate, Stage
 from xformc.format.manifest import Manifest, check_files
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.precision import Precision

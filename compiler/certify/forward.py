@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.locate import difference, first_different_forward, first_different_step, unstack
 from xformc.compiler.certify.probes import Probes
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Node
+from xformc.format.certificate import Stage
 
 BOUND = 1e-4
 """Of logits: relative to the largest where that is above 1."""

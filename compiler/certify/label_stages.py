@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.forward import forward_stage
 from xformc.compiler.certify.locate import difference
 from xformc.compiler.certify.probes import Probes, make_probes
 from xformc.compiler.certify.subject import Feeds, Subject
+from xformc.format.certificate import Stage
 from xformc.runtime.rows import stack
 
 BOUND = 1e-4

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
-from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.forward import forward_stage, step_stage
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.certify.sampling_stages import sampling_stages
 from xformc.compiler.certify.subject import Subject
+from xformc.format.certificate import Stage
 
 
 def language_model_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:

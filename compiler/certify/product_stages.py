@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.certificate import Measured, Stage
 from xformc.compiler.certify.locate import difference
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Graph, Initial, Node, Value
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.recurrence import Recurrence
+from xformc.format.certificate import Measured, Stage
 
 BOUND = 1e-4
 """Of a product: relative to its largest number where that is above 1."""

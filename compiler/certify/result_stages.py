@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.label_stages import expected_probabilities, probabilities
 from xformc.compiler.certify.probes import make_probes, sentence
 from xformc.compiler.certify.product_stages import noise_bound
@@ -14,6 +13,7 @@ from xformc.compiler.certify.reference_search import rescore
 from xformc.compiler.certify.sampling_stages import GREEDY, make_prompts
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.certify.translation_stages import LENGTHS, short
+from xformc.format.certificate import Stage
 from xformc.runtime.generate import SampleResult, sample
 from xformc.runtime.rows import pad, stack
 from xformc.runtime.search import SearchResult

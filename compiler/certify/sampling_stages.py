@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.reference_sampling import Followed, follow
 from xformc.compiler.certify.subject import Subject
+from xformc.format.certificate import Stage
 from xformc.format.manifest import SampleOptions
 from xformc.format.tokens import END
 from xformc.runtime.generate import Prompt, SampleResult, sample

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
-from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.label_stages import label_stages
 from xformc.compiler.certify.language_model_stages import language_model_stages
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.certify.translation_stages import translation_stages
+from xformc.format.certificate import Stage
 
 Progress = Callable[[str], None]
 """Told of each stage before it runs."""

@@ -26,7 +26,7 @@ from xformc.format.names import MODEL
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 from xformc.format.tokens import END
-from xformc.runtime.devices.fixed_shapes import form_of
+from xformc.runtime.devices.fixed_shapes import fixed_shapes
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session, open_model
 from xformc.runtime.sessions import open_session
@@ -130,8 +130,8 @@ class Subject:
         """The engine's search as one model, if the session drives it in parts."""
         if self.program.steps is None or not self.program.traits.fixed:
             return None
-        form = form_of(self.program.task, self.program.inputs)
-        return Session(lambda _: WholeSearch(self.engine, form), form.results, str(self.engine / MODEL))
+        shapes = fixed_shapes(self.program.task, self.program.inputs)
+        return Session(lambda _: WholeSearch(self.engine, shapes), shapes.results, str(self.engine / MODEL))
 
     def search(self, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
         """What a translation engine finds for padded sources [batch, source], when `end` ends a hypothesis."""

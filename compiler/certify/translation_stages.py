@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.forward import forward_stage, step_stage
 from xformc.compiler.certify.probes import make_probes, sentence
 from xformc.compiler.certify.reference_search import Found, rescore, search
 from xformc.compiler.certify.subject import Ids, Subject
+from xformc.format.certificate import Stage
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import END
 from xformc.runtime.rows import pad

@@ -1,1 +1,1 @@
-"""What explains a model: its cost, its picture, its attention."""
+"""What explains a model: its cost (`cost`), its picture (`picture`), what its heads attend to (`attention`)."""

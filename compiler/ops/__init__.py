@@ -1,11 +1,11 @@
 """The ops: one file a family, each with every rule of its ops and the primitives that write them."""
 
 from xformc.compiler.ops import (
-    attention,
     contract,
     convolution,
     elementwise,
     embedding,
+    fused_attention,
     keys,
     layout,
     linear,
@@ -25,11 +25,11 @@ from xformc.compiler.ops import (
 )
 
 __all__ = [
-    "attention",
     "contract",
     "convolution",
     "elementwise",
     "embedding",
+    "fused_attention",
     "keys",
     "layout",
     "linear",

@@ -3,11 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from xformc.compiler.graph.builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.graph.graph import Graph, Node, Value, pruned
-from xformc.compiler.ops.attention import Attention
+from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import Add, Dropout, Scale
+from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.layout import Align
 from xformc.compiler.ops.masks import MASKED, NEVER, Fill, LocalMask

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from xformc.compiler.graph.builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.graph.graph import Graph, Node, Value
+from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.graph.rules import mixed_axes
 from xformc.compiler.ops.recurrence import Recurrence
 

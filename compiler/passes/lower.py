@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder, copy_node
 from xformc.compiler.graph.graph import Graph, Node, Value, pruned
-from xformc.compiler.ops.attention import Attention
+from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node
 from xformc.compiler.ops.elementwise import Add, Scale, Unary
 from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.native import ACTIVATIONS, Attend, AttendCached, Embed, Narrow, Project

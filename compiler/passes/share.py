@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from xformc.compiler.graph.builder import copy_node, rebuild
 from xformc.compiler.graph.graph import Graph, Op, Value
+from xformc.compiler.graph.graph_builder import copy_node, rebuild
 from xformc.compiler.ops.elementwise import Dropout
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.ops.recurrence import Recurrence

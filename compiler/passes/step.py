@@ -9,8 +9,8 @@ later do not count. Anything else is refused with its place in the spec.
 from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
+from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.graph.rules import Hidden, RuleError, hidden, mixed_axes, to_step
 from xformc.compiler.ops.keys import ROOM, AsKeys
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import copy_node, rebuild
 from xformc.compiler.graph.graph import Graph, Node, Value, pruned
+from xformc.compiler.graph.graph_builder import copy_node, rebuild
 from xformc.compiler.ops.layout import Expand
 from xformc.compiler.ops.positions import At
 from xformc.compiler.passes.step import Decoder

@@ -1,8 +1,8 @@
 """From the training graph to the graph of its loss, with the last projection fused into it."""
 
 from xformc.compiler.graph.axes import Type
-from xformc.compiler.graph.builder import copy_node, rebuild
 from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.graph_builder import copy_node, rebuild
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
 from xformc.format.tokens import PAD

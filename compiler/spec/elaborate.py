@@ -1,10 +1,12 @@
 """From a spec to its graph: blocks are expanded, names looked up, and each primitive writes its nodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.primitives import PRIMITIVES
+from xformc.compiler.spec.frames import Frame, FrameLog
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Span, SpecError, listed, suggest
@@ -22,11 +24,17 @@ NOT_WORDS = (OTHERWISE, "doc", "takes", "choose")
 
 @dataclass(frozen=True)
 class Elaborated:
-    """The graph, and which names of the spec it used."""
+    """The graph, which names of the spec it used, and how the steps that wrote it nest."""
 
     graph: Graph
     sizes: frozenset[str]
     choices: frozenset[str]
+    log: FrameLog = field(repr=False, compare=False)
+
+    @cached_property
+    def frames(self) -> tuple[Frame, ...]:
+        """The frame of each stage, in order."""
+        return self.log.frames()
 
 
 def elaborate(name: str, task: str, model: Model) -> Elaborated:
@@ -39,7 +47,8 @@ class Elaborator:
 
     def __init__(self, name: str, model: Model) -> None:
         self.model = model
-        self.writer = Writer(name, model)
+        self.log = FrameLog()
+        self.writer = Writer(name, model, self.log.made)
         used = {axis.name for item in model.inputs.values() for axis in item.axes}
         self.binder = Binder(model.sizes, model.declared, used)
         self.choices: set[str] = set()
@@ -52,11 +61,13 @@ class Elaborator:
         for name, stage in self.model.stages.items():
             scope = Scope(values, {}, (), stage.span)
             assert stage.source is not None
-            values[name] = self.inline(stage, scope, self.binder.value(stage.source, scope), name)
+            x = self.binder.value(stage.source, scope)
+            self.log.enter("stage", name, name, x)
+            values[name] = self.log.leave(self.inline(stage, scope, x, name))
         name, stage = list(self.model.stages.items())[-1]
         self.check_result(task, values[name], stage)
         graph = self.writer.finish(values[name])
-        return Elaborated(graph, frozenset(self.binder.used), frozenset(self.choices))
+        return Elaborated(graph, frozenset(self.binder.used), frozenset(self.choices), self.log)
 
     def check_result(self, task: str, result: Value, stage: Inline) -> None:
         """Raises: SpecError unless the last stage gives what the task needs."""
@@ -94,9 +105,12 @@ class Elaborator:
         given = scope.arguments.get(step.name)
         if isinstance(given, Closure):
             return self.apply(given, path, x)
-        if step.name in self.model.blocks:
-            return self.block(self.model.blocks[step.name], step, scope, x, path)
-        return self.primitive(step, scope, x, path)
+        block = self.model.blocks.get(step.name)
+        if block is not None:
+            self.log.enter("block", step, path, x)
+            return self.log.leave(self.block(block, step, scope, x, path))
+        self.log.enter("primitive", step, path, x)
+        return self.log.leave(self.primitive(step, scope, x, path))
 
     def inline(self, step: Inline, scope: Scope, x: Value, path: str) -> Value:
         """The result of `do`, perhaps several times."""
@@ -105,10 +119,12 @@ class Elaborator:
         times = self.binder.number(step.repeat, scope)
         if times != int(times) or times < 0:
             raise self.binder.unfit(step.repeat, scope, times, "repeat needs a whole number")
+        self.log.enter("repeat", "", path, x)
         for index in range(int(times)):
             self.count(step.repeat.span, scope)
-            x = self.body(step.body, scope, x, f"{path}/{index}")
-        return x
+            self.log.enter("iteration", "", f"{path}/{index}", x)
+            x = self.log.leave(self.body(step.body, scope, x, f"{path}/{index}"))
+        return self.log.leave(x)
 
     def block(self, block: Block, call: Call, scope: Scope, x: Value, path: str) -> Value:
         """The result of a block with its arguments bound."""

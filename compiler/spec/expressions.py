@@ -5,6 +5,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 Number = int | float
 Lookup = Callable[[str, "Term"], Number]
@@ -78,6 +79,7 @@ _OPERATORS: dict[str, Callable[..., Number]] = {
 }
 
 
+@lru_cache(1024)
 def parse_expression(text: str) -> Term:
     """The expression that the text is. Raises: ExpressionError."""
     if len(text) > MAX_LENGTH:

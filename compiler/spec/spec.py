@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from xformc.compiler.spec.consistency import (
 )
 from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
+from xformc.compiler.spec.frames import Frame
 from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Span, raise_problems
@@ -50,6 +51,10 @@ class Spec:
     def graph(self) -> Graph:
         """The training graph. Raises: SpecError."""
         return self._elaborated.graph
+
+    def frames(self) -> tuple[Frame, ...]:
+        """How the steps that wrote the graph nest: the frame of each stage. Raises: SpecError, as `graph` does."""
+        return self._elaborated.frames
 
     @property
     def default_precision(self) -> Precision:
@@ -92,7 +97,7 @@ class Spec:
     def _elaborated(self) -> Elaborated:
         done = elaborate(self.name, self.task, self.model)
         sizes = with_dependencies(self.tree.get("sizes"), {WIDTH, *done.sizes})
-        done = Elaborated(done.graph, frozenset(sizes), done.choices)
+        done = replace(done, sizes=frozenset(sizes))
         raise_problems(
             [
                 *unused(self.tree, "size", "sizes", done.sizes),

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Graph, Initial, Op, Parameter, Value
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.primitives import Keys
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.keys import AsKeys
@@ -21,9 +21,12 @@ MAX_PARAMETERS = 10**11
 
 
 class Writer:
-    """A graph in the making, with the step of the spec that asked for each node."""
+    """A graph in the making, with the step of the spec that asked for each node.
 
-    def __init__(self, name: str, model: Model) -> None:
+    The names of the values that steps make are appended to `made`; those of the inputs' masks, which no step owns, not.
+    """
+
+    def __init__(self, name: str, model: Model, made: list[str]) -> None:
         self.inputs = model.inputs
         self._root = GraphBuilder(name)
         self._builder = self._root
@@ -35,6 +38,7 @@ class Writer:
         self.made_positions: set[str] = set()
         self.keys: dict[str, Keys] = {}
         self._count = 0
+        self._made = made
 
     def input(self, name: str) -> Value:
         """The graph's input of this name; that of vectors has a second one beside it, its mask."""
@@ -47,6 +51,7 @@ class Writer:
     def emit(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
         """Write a node that the step at `span` asked for. Raises: RuleError."""
         value = self._builder.emit(op, inputs, name, span.place)
+        self._made.append(value.name)
         self._spans[value.name] = span
         return value
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.names import GO_ON, NEXT
 from xformc.runtime.devices.device import Buffer, Call, Device, Model
-from xformc.runtime.devices.fixed_shapes import Form, joined, parts_of
+from xformc.runtime.devices.fixed_shapes import FixedShapes, joined, parts_of
 from xformc.runtime.devices.recent import Recent
 from xformc.runtime.session import Arrays
 
@@ -24,9 +24,9 @@ KEPT = 8
 class DrivenSearch:
     """An `Executor` that drives the searches of an engine on a device, one at a time."""
 
-    def __init__(self, device: Device, form: Form) -> None:
-        """`form` is how the engine's task is put into the inputs of `prepare` and `step`."""
-        self._device, self._form = device, form
+    def __init__(self, device: Device, shapes: FixedShapes) -> None:
+        """`shapes` are those of the engine's `prepare` and `step`."""
+        self._device, self._shapes = device, shapes
         self._searches = Recent[tuple[tuple[str, int], ...], _Search](KEPT)
         self._lock = threading.Lock()
 
@@ -35,11 +35,11 @@ class DrivenSearch:
         return joined([self._run_part(part, options) for part in parts_of(feeds, self._device.profile)])
 
     def _run_part(self, feeds: Arrays, options: Any) -> list[NDArray[Any]]:
-        inputs, sizes = self._form.inputs(feeds, self._device.profile)
+        inputs, sizes = self._shapes.padded(feeds, self._device.profile)
         with self._lock:
             search = self._searches.get(tuple(sorted(sizes.items())), lambda: _Search(*self._device.models(sizes)))
-            results = search.run(inputs, self._form.results, sizes["room"], options)
-        return self._form.cut(feeds, results)
+            results = search.run(inputs, self._shapes.results, sizes["room"], options)
+        return self._shapes.cut(feeds, results)
 
 
 class _Search:

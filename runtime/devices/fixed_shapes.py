@@ -31,8 +31,8 @@ _NEEDS = {
 }
 
 
-class Form(Protocol):
-    """How the inputs of an engine become those of its `prepare` and `step`, and what is made of their results.
+class FixedShapes(Protocol):
+    """Pads the inputs of a call to the shapes of `prepare` and `step`, and cuts their results back.
 
     Where an axis is in the `profile`, its size is between those there.
     """
@@ -42,7 +42,7 @@ class Form(Protocol):
         """The names of the results, in the order of the engine's interface."""
         ...
 
-    def inputs(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+    def padded(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
         """What is given to the models, and its sizes. Raises: UserError for feeds that need more than there may be."""
         ...
 
@@ -51,16 +51,16 @@ class Form(Protocol):
         ...
 
 
-class BeamForm:
-    """The form of translation: docs/engine.md. `longest` is the most tokens that the model can decode, or None."""
+class BeamShapes:
+    """Of translation: docs/engine.md. `longest` is the most tokens that the model can decode, or None."""
 
     results = SEARCH.outputs
 
     def __init__(self, longest: int | None) -> None:
         self._longest = longest
 
-    def inputs(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
-        """See `Form`."""
+    def padded(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+        """See `FixedShapes`."""
         source = feeds["source"]
         chosen = SearchOptions(**{field.name: feeds[field.name].item() for field in fields(SearchOptions)})
         limit = length_limit(chosen, int((source != PAD).sum(1).max()))
@@ -72,22 +72,22 @@ class BeamForm:
         return {"source": padded, "places": places, "ranks": ranks, **options, **_end_token(feeds)}, sizes
 
     def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
-        """See `Form`."""
+        """See `FixedShapes`."""
         rows, best = slice(len(feeds["source"])), slice(int(feeds["n_best"]))
         tokens, lengths, scores = (results[name][rows, best] for name in self.results)
         return [tokens[:, :, : lengths.max()], lengths, scores]
 
 
-class SampleForm:
-    """The form of a language model: docs/engine.md. `longest` is the most positions that the model has, or None."""
+class SampleShapes:
+    """Of a language model: docs/engine.md. `longest` is the most positions that the model has, or None."""
 
     results = SAMPLING.outputs
 
     def __init__(self, longest: int | None) -> None:
         self._longest = longest
 
-    def inputs(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
-        """See `Form`."""
+    def padded(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+        """See `FixedShapes`."""
         prompt, seed, most = (feeds[name] for name in ("prompt", "seed", "max_new_tokens"))
         positions = int((prompt != PAD).sum(1).max()) + int(most)
         needed = {"batch": len(prompt), "room": positions}
@@ -101,16 +101,16 @@ class SampleForm:
         return {**given, **options, **_end_token(feeds)}, sizes
 
     def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
-        """See `Form`."""
+        """See `FixedShapes`."""
         tokens, lengths, scores = (results[name][: len(feeds["prompt"])] for name in self.results)
         return [tokens[:, : lengths.max()], lengths, scores]
 
 
-def form_of(task: str, inputs: Mapping[str, Input]) -> Form:
-    """The form of a task that decodes, for an engine with these inputs."""
+def fixed_shapes(task: str, inputs: Mapping[str, Input]) -> FixedShapes:
+    """How calls of an engine of this task, which decodes, and with these inputs are padded and cut."""
     if task == "translation":
-        return BeamForm(inputs["target"].longest)
-    return SampleForm(inputs["text"].longest)
+        return BeamShapes(inputs["target"].longest)
+    return SampleShapes(inputs["text"].longest)
 
 
 def sizes_of(needed: Mapping[str, int], profile: Profile, longest: int | None) -> dict[str, int]:

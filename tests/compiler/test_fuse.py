@@ -9,8 +9,8 @@ import torch
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.attention import Attention
 from xformc.compiler.ops.contract import Contract
+from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.softmax import Softmax
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.spec import load_spec

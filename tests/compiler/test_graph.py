@@ -8,8 +8,8 @@ import pytest
 from xformc.compiler import compile_spec
 from xformc.compiler.graph import text
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Graph, Initial, Value
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.verify import GraphError, verify
 from xformc.compiler.ops.elementwise import Scale
 from xformc.compiler.ops.linear import Linear

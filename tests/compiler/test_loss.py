@@ -7,8 +7,8 @@ from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch import chunked_loss
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Initial
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
 from xformc.compiler.passes.with_loss import with_loss

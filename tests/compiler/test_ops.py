@@ -11,14 +11,14 @@ from one_op import Case, assert_same_everywhere, one_op, run_onnx
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Graph, Initial, Op
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import RuleError, mixes, to_onnx, to_step, to_torch, types
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.attention import Attention
 from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import UNARY, Add, Dropout, Multiply, Scale, Unary
 from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.keys import Append, AsKeys
 from xformc.compiler.ops.layout import Align, Expand
 from xformc.compiler.ops.linear import Linear

@@ -14,7 +14,7 @@ from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.step import derive_step

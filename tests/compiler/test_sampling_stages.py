@@ -8,11 +8,11 @@ from tests.task_specs import write_task
 from xformc.compiler.backends.onnx.initializers import save_models
 from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.certify.certificate import Stage
 from xformc.compiler.certify.sampling_stages import sampling_stages
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.search import random_numbers as uniform
+from xformc.format.certificate import Stage
 
 
 def stages_of(folder: Path, *, engine_seed: int = 1) -> dict[str, Stage]:

@@ -8,8 +8,8 @@ from steps import language_graph
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Graph, Op
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.text import format
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.elementwise import Add, Dropout, Scale, Unary

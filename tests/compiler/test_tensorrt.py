@@ -57,10 +57,14 @@ def networks(
     return {name: Network(builder, folder / name, program.places) for name in models}
 
 
+def axes(network: Network) -> set[str]:
+    """The axes of the network's inputs whose sizes are the run's."""
+    return {axis for item in network.inputs.values() for axis in item.axes if isinstance(axis, str)}
+
+
 def sizes(network: Network) -> dict[str, tuple[int, int, int]]:
     """Small ranges for every axis of the network's inputs."""
-    axes = {axis for item in network.inputs.values() for axis in item.axes if isinstance(axis, str)}
-    return {axis: SIZES.get(axis, (1, 8, 16)) for axis in axes}
+    return {axis: SIZES.get(axis, (1, 8, 16)) for axis in axes(network)}
 
 
 @pytest.mark.parametrize("name", names())
@@ -75,6 +79,15 @@ def test_every_spec_is_built(name: str, tmp_path: Path, builder: Builder) -> Non
 def test_every_kind_of_input_is_built(task: str, tmp_path: Path, builder: Builder) -> None:
     for network in networks(write_task(tmp_path, task), tmp_path, builder).values():
         assert network.build(sizes(network), effort=0)
+
+
+@pytest.mark.parametrize("name", ["graph_attention", "bert", "vit", "conformer", "reformer"])
+def test_an_engine_of_labels_has_its_plan(name: str, tmp_path: Path, builder: Builder, xformc: CommandLine) -> None:
+    small(name, tmp_path)
+    arguments = ("--target", "tensorrt", "--builder", builder.name, "--profile", "batch=1:2:4")
+    built = xformc("build", tmp_path / "small.yaml", *arguments, "--out", tmp_path / "engine")
+    assert built.code == 0
+    assert sorted(read_manifest(tmp_path / "engine").plans) == ["model.plan"]
 
 
 @pytest.mark.parametrize("name", ["transformer_base", "gpt", "linear_attention"])
@@ -219,7 +232,16 @@ def test_the_profiles_of_other_tasks_have_their_own_axes() -> None:
     sampling = derive_profile("language_model", {"text": TEXT}, SampleOptions(1.0, 0, 1.0, 50), 200)
     assert sampling == {"batch": (1, 32, 128), "room": (1, 82, 250)}
     inputs = {"words": TEXT, "links": Input("edges", of="words"), "image": Input("values", axes={"height": 3})}
-    assert derive_profile("tagging", inputs, None, 64) == {"batch": (1, 32, 128), "words": (1, 32, 64)}
+    profile = {"batch": (1, 32, 128), "words": (1, 32, 64), "words_keys": (1, 32, 64)}
+    assert derive_profile("tagging", inputs, None, 64) == profile
+
+
+def test_the_keys_of_a_profile_are_as_many_as_the_positions() -> None:
+    profile = derive_profile("tagging", {"words": TEXT, "links": Input("edges", of="words")}, None, 64)
+    changed = parse_profile("words=1:2:8", profile)
+    assert changed["words"] == changed["words_keys"] == (1, 2, 8)
+    with pytest.raises(UserError, match="no axis 'words_keys'\nhint: the axes are batch, words"):
+        parse_profile("words_keys=1:2:8", profile)
 
 
 def test_a_profile_that_the_user_gives_replaces_axes() -> None:

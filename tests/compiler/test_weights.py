@@ -7,8 +7,8 @@ from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_tensors
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
 from xformc.compiler.graph.graph import Graph, Initial
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.weight_files import find_weights, load_weights, read_weights
 from xformc.errors import UserError
 

@@ -19,7 +19,6 @@ from xformc.compiler.explain.picture.items import Box, Group, Outline, boxes
 from xformc.compiler.explain.picture.marks import Line, Part, Rectangle, Text
 from xformc.compiler.explain.picture.outline import outline
 from xformc.compiler.explain.picture.page import lay_page
-from xformc.compiler.explain.picture.trace import trace_spec
 from xformc.compiler.spec import Spec, load_spec
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -40,8 +39,7 @@ blocks:
 
 
 def sketch_of(spec: Spec, depth: int) -> tuple[Outline, Part]:
-    trace = trace_spec(spec)
-    sketch = outline(trace, depth)
+    sketch = outline(spec, depth)
     return sketch, lay_page(sketch, measure)
 
 

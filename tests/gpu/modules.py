@@ -17,7 +17,7 @@ from xformc.compiler.passes.with_loss import with_loss
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec
 from xformc.trainer.data.batches import Batch
-from xformc.trainer.data.data_form import form_of
+from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.loop import take_step
 from xformc.trainer.run import Identity
 from xformc.trainer.train import make_optimizer, make_recipe
@@ -65,8 +65,8 @@ def _trained(name: str, device: torch.device) -> dict[str, Any]:
     """The losses of two steps in bfloat16, which must be numbers and change the parameters to numbers."""
     spec, feeds, labels = _example(name)
     graph = compile_spec(spec)
-    form = form_of(spec)
-    model = TorchModule(with_loss(graph, spec.train.label_smoothing, form.ignore), seed=1).to(device).train()
+    schema = data_schema(spec)
+    model = TorchModule(with_loss(graph, spec.train.label_smoothing, schema.ignore), seed=1).to(device).train()
     recipe = make_recipe(spec, Identity("", "", "", 1, "bfloat16", compile=False), None)
     optimizer = make_optimizer(spec, model)
     batch = Batch(dict(zip((value.name for value in graph.inputs), feeds, strict=True)), labels, labels.numel())

@@ -16,7 +16,7 @@ from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.targets import Target
 from xformc.format.tokens import END
 from xformc.runtime.devices.driven import DrivenSearch
-from xformc.runtime.devices.fixed_shapes import form_of
+from xformc.runtime.devices.fixed_shapes import fixed_shapes
 from xformc.runtime.devices.onnx import OnnxDevice
 from xformc.runtime.generate import Prompt
 from xformc.runtime.rows import pad
@@ -42,9 +42,9 @@ class Engines:
 
     def driven(self, device: OnnxDevice | None = None) -> Session:
         """The search in fixed shapes, driven on this device, or on the processor."""
-        form = form_of(self.program.task, self.program.inputs)
-        search = DrivenSearch(device or OnnxDevice(self.cuda, "cpu", 1), form)
-        return Session(lambda _: search, form.results, str(self.cuda))
+        shapes = fixed_shapes(self.program.task, self.program.inputs)
+        search = DrivenSearch(device or OnnxDevice(self.cuda, "cpu", 1), shapes)
+        return Session(lambda _: search, shapes.results, str(self.cuda))
 
 
 def write_engines(name: str, folder: Path) -> Engines:

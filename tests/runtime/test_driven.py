@@ -14,7 +14,7 @@ from xformc.format.names import STEP
 from xformc.format.plans import Profile
 from xformc.runtime.devices.device import Sizes
 from xformc.runtime.devices.driven import KEPT
-from xformc.runtime.devices.fixed_shapes import BeamForm, filled, joined, parts_of, size_of
+from xformc.runtime.devices.fixed_shapes import BeamShapes, filled, joined, parts_of, size_of
 from xformc.runtime.devices.onnx import OnnxDevice, OnnxModel
 from xformc.runtime.generate import Prompt, SampleResult, sample
 from xformc.runtime.rows import pad
@@ -158,7 +158,7 @@ def test_the_limit_of_an_output_is_taken_in_float32_as_in_an_engine() -> None:
     options = SearchOptions(1, 1, 0.6, 0.7, 0)
     assert int(0.7 * 90) == 62 and length_limit(options, 90) == 63
     feeds = {name: np.array(value) for name, value in asdict(options).items()}
-    inputs, _ = BeamForm(None).inputs({"source": np.ones((1, 90), np.int64), **feeds}, {"room": (1, 63, 63)})
+    inputs, _ = BeamShapes(None).padded({"source": np.ones((1, 90), np.int64), **feeds}, {"room": (1, 63, 63)})
     assert len(inputs["places"]) == 63
 
 

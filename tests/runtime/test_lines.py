@@ -18,7 +18,7 @@ def test_read_lines_ends_lines_at_line_feeds_only() -> None:
     assert lines(b"a\r\n\n b \xe2\x80\xa8c\x0bd\rend") == ["a", "", " b \u2028c\x0bd\rend"]
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"))))
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0\ufeff"))))
 def test_read_lines_gives_back_what_was_written(texts: list[str]) -> None:
     assert lines("".join(f"{text}\n" for text in texts).encode()) == texts
 
@@ -27,6 +27,15 @@ def test_read_lines_names_the_line_that_is_not_utf8() -> None:
     with pytest.raises(UserError) as caught:
         lines(b"good\nwor\xffse\n")
     assert str(caught.value).startswith("<stdin>:2: not UTF-8: byte 0xff at byte column 4")
+
+
+def test_read_lines_drops_the_byte_order_mark_of_the_first_line() -> None:
+    assert lines(b"\xef\xbb\xbfa\n\xef\xbb\xbfb") == ["a", "\ufeffb"]
+
+
+def test_read_lines_names_the_line_with_a_nul_byte() -> None:
+    with pytest.raises(UserError, match="<stdin>:2: NUL byte at byte column 3"):
+        lines(b"good\nwo\0rse\n")
 
 
 def test_read_lines_refuses_a_line_without_end() -> None:
@@ -39,6 +48,12 @@ def test_read_text_file_unpacks_gz(tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(b"a\nb\n")
     (tmp_path / "packed.gz").write_bytes(gzip.compress(b"a\nb\n"))
     assert read_text_file(tmp_path / "plain") == read_text_file(tmp_path / "packed.gz") == ["a", "b"]
+
+
+def test_read_text_file_names_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read: No such file") as caught:
+        read_text_file(tmp_path / "absent")
+    assert caught.value.place == str(tmp_path / "absent")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from xformc.compiler import compile_spec
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.spec import load_spec
 from xformc.compiler.spec.load import SHIPPED

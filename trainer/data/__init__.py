@@ -1,1 +1,1 @@
-"""From files to batches."""
+"""From files to batches: text and arrays, their vocabularies and labels."""

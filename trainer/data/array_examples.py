@@ -10,19 +10,19 @@ from xformc.errors import UserError
 from xformc.format.tokens import IGNORE, PAD
 from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Column, Counts, Edges, Sequences, Values
-from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.label_names import COLUMN, some
 from xformc.trainer.data.npz import Array, Arrays, label_ids_of
 
 
-def encode_arrays(arrays: Arrays, form: Form, names: Sequence[str]) -> Examples:
+def encode_arrays(arrays: Arrays, schema: DataSchema, names: Sequence[str]) -> Examples:
     """The examples of one split, without those that are too long; label `i` is called `names[i]`.
 
-    Raises: UserError with everything that is not as the form needs it.
+    Raises: UserError with everything that is not as the schema needs it.
     """
     _require_rows(arrays)
-    reader = _Reader(arrays.arrays, form)
-    for name, item in sorted(form.inputs.items(), key=lambda pair: pair[1].kind == "edges"):
+    reader = _Reader(arrays.arrays, schema)
+    for name, item in sorted(schema.inputs.items(), key=lambda pair: pair[1].kind == "edges"):
         _KINDS[item.kind](reader, name, item)
     reader.labels(names)
     for name in sorted(arrays.arrays.keys() - reader.known):
@@ -33,8 +33,8 @@ def encode_arrays(arrays: Arrays, form: Form, names: Sequence[str]) -> Examples:
             place=str(arrays.path),
             hint="n is the number of examples; rows are counted from 0",
         )
-    inputs = {name: reader.columns[name] for name in form.inputs}
-    return without_long(Examples(inputs, reader.columns[COLUMN], IGNORE, form.longest))
+    inputs = {name: reader.columns[name] for name in schema.inputs}
+    return without_long(Examples(inputs, reader.columns[COLUMN], IGNORE, schema.longest))
 
 
 def _require_rows(arrays: Arrays) -> None:
@@ -54,7 +54,7 @@ class _Reader:
     """
 
     arrays: Mapping[str, Array]
-    form: Form
+    schema: DataSchema
     columns: dict[str, Column] = field(default_factory=dict[str, Column])
     problems: list[str] = field(default_factory=list[str])
     known: set[str] = field(default_factory=set[str])
@@ -123,14 +123,14 @@ class _Reader:
             self.columns[name] = Edges(array.astype(np.bool_), lengths)
 
     def labels(self, names: Sequence[str]) -> None:
-        each = self.form.positions
+        each = self.schema.positions
         array = self.array(COLUMN, "iuU", *(() if each is None else ("longest",)))
         sequence = self.columns.get(each or "")
         if array is None or (each is not None and sequence is None):
             return
         ids = label_ids_of(array, names)
-        known = (ids >= 0) & (ids < self.form.classes)
-        words = f"one of {some(names)}" if array.dtype.kind == "U" else f"from 0 to {self.form.classes - 1}"
+        known = (ids >= 0) & (ids < self.schema.classes)
+        words = f"one of {some(names)}" if array.dtype.kind == "U" else f"from 0 to {self.schema.classes - 1}"
         wanted = f"'{COLUMN}' must be {words}"
         if sequence is None:
             if self.holds(known, wanted):

@@ -11,7 +11,7 @@ from xformc.compiler.quantize.calibrate import EXAMPLES, Example
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.trainer.data.batches import Examples
-from xformc.trainer.data.data_form import Form, form_of
+from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import encode_split, name_labels, read_split
 from xformc.trainer.data.splits import suffix_of
 from xformc.trainer.data.text_examples import load_for, train_on
@@ -30,40 +30,40 @@ def calibration_examples(
 
     Raises: UserError for files that do not fit the task.
     """
-    form = form_of(spec)
-    _require_files(files, form)
-    split = read_split(tuple(files), form)
-    tokenizer = _tokenizer(split, form, spec, tokenizers) if isinstance(split, Texts) else None
-    examples = encode_split(split, form, tokenizer, labels or name_labels(split, form))
+    schema = data_schema(spec)
+    _require_files(files, schema)
+    split = read_split(tuple(files), schema)
+    tokenizer = _tokenizer(split, schema, spec, tokenizers) if isinstance(split, Texts) else None
+    examples = encode_split(split, schema, tokenizer, labels or name_labels(split, schema))
     chosen = np.linspace(0, len(examples) - 1, min(len(examples), EXAMPLES)).round().astype(np.int64)
     return [_alone(examples, row) for row in chosen]
 
 
-def _require_files(files: Sequence[Path], form: Form) -> None:
+def _require_files(files: Sequence[Path], schema: DataSchema) -> None:
     for path in files:
         found = suffix_of(path)
-        if found not in form.suffixes if form.labelled else found == "npz":
-            kinds = f".{' or .'.join(form.suffixes)}" if form.labelled else "text, not with arrays"
-            raise UserError(f"{form.task} of these inputs is calibrated with {kinds}", place=str(path))
-    count = 2 if form.task == "translation" and suffix_of(files[0]) != "tsv" else 1
+        if found not in schema.suffixes if schema.labelled else found == "npz":
+            kinds = f".{' or .'.join(schema.suffixes)}" if schema.labelled else "text, not with arrays"
+            raise UserError(f"{schema.task} of these inputs is calibrated with {kinds}", place=str(path))
+    count = 2 if schema.task == "translation" and suffix_of(files[0]) != "tsv" else 1
     if len(files) != count:
         wanted = "a source and its target" if count == 2 else "one file"
         raise UserError(
-            f"{form.task} is calibrated with {wanted}, not with {len(files)}",
+            f"{schema.task} is calibrated with {wanted}, not with {len(files)}",
             place="--calibrate",
             hint="such as --calibrate valid.en valid.de, or --calibrate valid.txt",
         )
 
 
-def _tokenizer(texts: Texts, form: Form, spec: Spec, files: Mapping[str, Path] | None) -> Tokenizer:
+def _tokenizer(texts: Texts, schema: DataSchema, spec: Spec, files: Mapping[str, Path] | None) -> Tokenizer:
     wanted = spec.train.tokenizer
     if files is None:
-        return train_on(texts, form, wanted.model_copy(update={"kind": "word"}))
+        return train_on(texts, schema, wanted.model_copy(update={"kind": "word"}))
     if not files:
         raise UserError(
             "these weights were trained on arrays, without a tokenizer", place=str(texts.path), hint=_ARRAYS
         )
-    return load_for(form, wanted, next(iter(files.values())).parent)
+    return load_for(schema, wanted, next(iter(files.values())).parent)
 
 
 _ARRAYS = "calibrate with an .npz file like that of training"

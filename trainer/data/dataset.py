@@ -7,7 +7,7 @@ from pathlib import Path
 from xformc.errors import UserError
 from xformc.trainer.data.array_examples import encode_arrays
 from xformc.trainer.data.batches import Examples
-from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.label_names import label_names, labels_of
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
 from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
@@ -35,24 +35,24 @@ class EncodedCorpus:
     valid: Examples
 
 
-def find_corpus(folder: Path, form: Form, languages: str | None = None) -> CorpusFiles:
-    """The files of a folder that have the data of the form's task. Raises: UserError if they are not there."""
-    if form.task == "translation":
+def find_corpus(folder: Path, schema: DataSchema, languages: str | None = None) -> CorpusFiles:
+    """The files of a folder that have the data of the schema's task. Raises: UserError if they are not there."""
+    if schema.task == "translation":
         return find_pairs(folder, languages)
     if languages is not None:
-        raise UserError(f"--languages {languages} has nothing to choose: the task is {form.task}")
-    return find_files(folder, form.suffixes)
+        raise UserError(f"--languages {languages} has nothing to choose: the task is {schema.task}")
+    return find_files(folder, schema.suffixes)
 
 
-def read_corpus(files: CorpusFiles, form: Form) -> Corpus:
+def read_corpus(files: CorpusFiles, schema: DataSchema) -> Corpus:
     """Read both splits. Raises: UserError as `read_texts` and `read_arrays`, or for labels that do not fit the spec."""
-    train, valid = (read_split(split, form) for split in (files.train, files.valid))
-    return Corpus(train, valid, name_labels(train, form))
+    train, valid = (read_split(split, schema) for split in (files.train, files.valid))
+    return Corpus(train, valid, name_labels(train, schema))
 
 
-def encode_corpus(corpus: Corpus, form: Form, tokenizer: Tokenizer | None) -> EncodedCorpus:
+def encode_corpus(corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None) -> EncodedCorpus:
     """Make examples of both splits. Raises: UserError if the data does not fit the spec, or nothing is short enough."""
-    train, valid = (encode_split(split, form, tokenizer, corpus.labels) for split in (corpus.train, corpus.valid))
+    train, valid = (encode_split(split, schema, tokenizer, corpus.labels) for split in (corpus.train, corpus.valid))
     return EncodedCorpus(train, valid)
 
 
@@ -71,31 +71,33 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
         yield f"{name}: {len(examples):,} examples" + (f" (dropped: {reasons})" if reasons else "")
 
 
-def read_split(files: Files, form: Form) -> Split:
+def read_split(files: Files, schema: DataSchema) -> Split:
     """Read one split. Raises: UserError as `read_texts` and `read_arrays`."""
-    return read_arrays(files[0]) if suffix_of(files[0]) == "npz" else read_texts(files, form.columns)
+    return read_arrays(files[0]) if suffix_of(files[0]) == "npz" else read_texts(files, schema.columns)
 
 
-def name_labels(split: Split, form: Form) -> tuple[str, ...] | None:
+def name_labels(split: Split, schema: DataSchema) -> tuple[str, ...] | None:
     """The names of the labels in a split by id; None where there are none. Raises: UserError if too few or many."""
-    if not form.labelled:
+    if not schema.labelled:
         return None
     if isinstance(split, Arrays):
-        return array_labels(split, form.classes)
-    rows = labels_of(split, each=form.positions is not None)
-    return label_names((label for row in rows for label in row), form.classes, str(split.path))
+        return array_labels(split, schema.classes)
+    rows = labels_of(split, each=schema.positions is not None)
+    return label_names((label for row in rows for label in row), schema.classes, str(split.path))
 
 
-def encode_split(split: Split, form: Form, tokenizer: Tokenizer | None, labels: Sequence[str] | None) -> Examples:
+def encode_split(
+    split: Split, schema: DataSchema, tokenizer: Tokenizer | None, labels: Sequence[str] | None
+) -> Examples:
     """Make examples of a split. Raises: UserError if it does not fit the spec, or nothing is short enough."""
     if isinstance(split, Arrays):
-        examples = encode_arrays(split, form, labels or ())
+        examples = encode_arrays(split, schema, labels or ())
     else:
         assert tokenizer is not None
-        examples = encode_texts(split, form, tokenizer, labels or ())
+        examples = encode_texts(split, schema, tokenizer, labels or ())
     if not len(examples):
         raise UserError(
-            f"every example is longer than {form.longest} positions",
+            f"every example is longer than {schema.longest} positions",
             place=str(split.path),
             hint="raise train.max_length or train.batch_tokens, or split the data into shorter parts",
         )

@@ -10,29 +10,29 @@ from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.format.tokens import BEGIN, END, IGNORE, PAD
 from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Sequences, Values, pack
-from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.label_names import label_ids, require_one_each
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.data.vocabulary import Tokenizer, load_tokenizer, train_tokenizer
 
 
-def train_on(texts: Texts, form: Form, wanted: TokenizerSection) -> Tokenizer:
+def train_on(texts: Texts, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer:
     """The tokenizer of a text's inputs. Raises: UserError as `train_tokenizer`."""
-    columns = {name: texts.columns[name] for name in form.texts}
-    return train_tokenizer(columns, _sizes(form), kind=wanted.kind, shared=wanted.shared)
+    columns = {name: texts.columns[name] for name in schema.texts}
+    return train_tokenizer(columns, _sizes(schema), kind=wanted.kind, shared=wanted.shared)
 
 
-def load_for(form: Form, wanted: TokenizerSection, run: Path) -> Tokenizer:
+def load_for(schema: DataSchema, wanted: TokenizerSection, run: Path) -> Tokenizer:
     """The tokenizer that a run keeps. Raises: UserError as `load_tokenizer`."""
-    return load_tokenizer(run, _sizes(form), kind=wanted.kind, shared=wanted.shared)
+    return load_tokenizer(run, _sizes(schema), kind=wanted.kind, shared=wanted.shared)
 
 
-def encode_texts(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+def encode_texts(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
     """The examples of the text of one split, without those that are too long.
 
     Raises: UserError if labels and words do not go together, with the line.
     """
-    return _ENCODERS[form.task](texts, form, tokenizer, labels)
+    return _ENCODERS[schema.task](texts, schema, tokenizer, labels)
 
 
 def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
@@ -48,30 +48,30 @@ def text_examples(texts: Sequence[Sequence[int]], longest: int) -> Examples:
     return Examples({"text": given}, labels, PAD, longest)
 
 
-def _translation(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+def _translation(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
     ids = _encode(texts, tokenizer)
-    return pair_examples(ids["source"], ids["target"], form.longest)
+    return pair_examples(ids["source"], ids["target"], schema.longest)
 
 
-def _language_model(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
-    return text_examples(_encode(texts, tokenizer)["text"], form.longest)
+def _language_model(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    return text_examples(_encode(texts, tokenizer)["text"], schema.longest)
 
 
-def _classification(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+def _classification(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
     inputs = {name: pack(ids, after=[END]) for name, ids in _encode(texts, tokenizer).items()}
     ids = [row[0] for row in label_ids(texts, labels, each=False)]
-    return without_long(Examples(inputs, Values(np.array(ids), whole=True), IGNORE, form.longest))
+    return without_long(Examples(inputs, Values(np.array(ids), whole=True), IGNORE, schema.longest))
 
 
-def _tagging(texts: Texts, form: Form, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
-    (name,) = form.texts
+def _tagging(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
+    (name,) = schema.texts
     words = tokenizer.vocabularies[name].encode_words(texts.columns[name])
     tags = label_ids(texts, labels, each=True)
     require_one_each(texts, {"words": list(map(len, words)), "labels": list(map(len, tags))})
-    return without_long(Examples({name: pack(words)}, replace(pack(tags), fill=IGNORE), IGNORE, form.longest))
+    return without_long(Examples({name: pack(words)}, replace(pack(tags), fill=IGNORE), IGNORE, schema.longest))
 
 
-_ENCODERS: Mapping[str, Callable[[Texts, Form, Tokenizer, Sequence[str]], Examples]] = {
+_ENCODERS: Mapping[str, Callable[[Texts, DataSchema, Tokenizer, Sequence[str]], Examples]] = {
     "translation": _translation,
     "language_model": _language_model,
     "tagging": _tagging,
@@ -79,8 +79,8 @@ _ENCODERS: Mapping[str, Callable[[Texts, Form, Tokenizer, Sequence[str]], Exampl
 }
 
 
-def _sizes(form: Form) -> dict[str, int]:
-    return {name: form.inputs[name].vocabulary for name in form.texts}
+def _sizes(schema: DataSchema) -> dict[str, int]:
+    return {name: schema.inputs[name].vocabulary for name in schema.texts}
 
 
 def _encode(texts: Texts, tokenizer: Tokenizer) -> dict[str, list[list[int]]]:

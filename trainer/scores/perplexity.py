@@ -10,7 +10,7 @@ from xformc.compiler.certify import engine_parameters
 from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import load_spec
 from xformc.format.names import MODEL, SPEC
-from xformc.trainer.data.data_form import form_of
+from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.text_examples import encode_texts, load_for
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.hardware import choose_device
@@ -26,8 +26,8 @@ def engine_perplexity(engine: Path, texts: Texts) -> list[Measure]:
     Raises: UserError if the engine has no tokenizer, or its model lacks parameters of its spec.
     """
     spec = load_spec(engine / SPEC)
-    graph, form = compile_training(spec).graph, form_of(spec)
-    examples = encode_texts(texts, form, load_for(form, spec.train.tokenizer, engine), ())
+    graph, schema = compile_training(spec).graph, data_schema(spec)
+    examples = encode_texts(texts, schema, load_for(schema, spec.train.tokenizer, engine), ())
     model = TorchModule(graph)
     model.load_arrays(engine_parameters(graph, engine / MODEL))
     loss = validation_loss(model.to(choose_device()), examples, spec.train.batch_tokens, bfloat16=False)

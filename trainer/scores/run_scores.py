@@ -8,7 +8,7 @@ from xformc.compiler.build import build_program
 from xformc.compiler.program import Program
 from xformc.compiler.weight_files import read_weights
 from xformc.runtime import load
-from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.dataset import Corpus, Split
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.data.vocabulary import tokenizer_files
@@ -18,7 +18,7 @@ from xformc.trainer.scores.perplexity import engine_perplexity
 
 
 def score_run(
-    program: Program, form: Form, run: Path, corpus: Corpus, progress: Callable[[str], None] = lambda _: None
+    program: Program, schema: DataSchema, run: Path, corpus: Corpus, progress: Callable[[str], None] = lambda _: None
 ) -> list[Measure]:
     """Build the engine of a run's averaged weights, certificate included, and score it on the validation data.
 
@@ -26,14 +26,14 @@ def score_run(
 
     Raises: UserError as `build_program`, `read_weights` and the engine; texts that it cannot take whole are cut.
     """
-    files = tokenizer_files(form.texts, shared=program.spec.train.tokenizer.shared)
+    files = tokenizer_files(schema.texts, shared=program.spec.train.tokenizer.shared)
     tokenizers = {name: run / file for name, file in files.items()} if isinstance(corpus.valid, Texts) else None
     with tempfile.TemporaryDirectory(prefix="xformc-") as folder:
         engine = Path(folder) / "engine"
         weights = read_weights(run).arrays
         build_program(program, weights, tokenizers, engine, progress, labels=corpus.labels)
         progress("score")
-        return _SCORES[form.task](engine, corpus.valid)
+        return _SCORES[schema.task](engine, corpus.valid)
 
 
 def _score_translations(engine: Path, valid: Split) -> list[Measure]:

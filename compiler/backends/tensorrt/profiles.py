@@ -22,6 +22,10 @@ LARGEST_TENSOR = 2**31 - 1
 """TensorRT refuses tensors of more numbers."""
 
 
+KEYS = "_keys"
+"""The end of the name of an input's positions as the second axis of its edges."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """An input of a model: the names of its axes or their sizes, and the bytes of one of its numbers."""
@@ -44,7 +48,9 @@ def derive_profile(
         room, new = inputs["text"].longest, defaults.max_new_tokens
         return {"batch": BATCH, "room": _range(OFTEN + new, longest + new, room)}
     long = {name: item.longest for name, item in inputs.items() if item.kind in ("tokens", "vectors")}
-    return {"batch": BATCH, **{name: _range(OFTEN, longest, most) for name, most in long.items()}}
+    lengths = {name: _range(OFTEN, longest, most) for name, most in long.items()}
+    keys = {f"{item.of}{KEYS}": lengths[item.of] for item in inputs.values() if item.of is not None}
+    return {"batch": BATCH, **lengths, **keys}
 
 
 def _of_search(inputs: Mapping[str, Input], defaults: SearchOptions, longest: int) -> dict[str, Range]:
@@ -62,9 +68,12 @@ def _range(often: int, most: int, bound: int | None) -> Range:
 def parse_profile(text: str, derived: Profile) -> dict[str, Range]:
     """The derived profile with the axes that `text` names replaced: `batch=1:32:128,room=64` (64 is 64:64:64).
 
+    The second axis of edges is as long as the first.
+
     Raises: UserError for another axis, or for sizes that are not least:often:most.
     """
-    profile = dict(derived)
+    keys = {f"{axis}{KEYS}": axis for axis in derived if f"{axis}{KEYS}" in derived}
+    profile = {axis: sizes for axis, sizes in derived.items() if axis not in keys}
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\w+)=(\d{1,9})(?::(\d{1,9}):(\d{1,9}))?\s*", part)
         if found is None:
@@ -72,12 +81,12 @@ def parse_profile(text: str, derived: Profile) -> dict[str, Range]:
         axis, first, *others = found.groups()
         sizes = [int(size) for size in (first, *others) if size is not None]
         least, often, most = sizes * 3 if len(sizes) == 1 else sizes
-        if axis not in derived:
-            raise UserError(f"--profile: there is no axis '{axis}'", hint=f"the axes are {', '.join(derived)}")
+        if axis not in profile:
+            raise UserError(f"--profile: there is no axis '{axis}'", hint=f"the axes are {', '.join(profile)}")
         if not 1 <= least <= often <= most:
             raise UserError(f"--profile: '{part.strip()}' does not go up from 1 or more")
         profile[axis] = (least, often, most)
-    return profile
+    return {**profile, **{name: profile[axis] for name, axis in keys.items()}}
 
 
 def fit_batch(profile: Profile, step: Sequence[Tensor], memory: int) -> dict[str, Range]:

@@ -1,1 +1,1 @@
-"""Parameters, operations, memory and paths of a spec, computed and measured."""
+"""What a spec costs, counted from its graph and measured: parameters, operations, memory, path lengths."""

@@ -1,1 +1,1 @@
-"""The architecture of a spec as a picture."""
+"""The architecture of a spec as a picture: an outline of its frames, laid out and drawn."""

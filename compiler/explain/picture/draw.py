@@ -13,7 +13,6 @@ from xformc.compiler.explain.figure import font, save
 from xformc.compiler.explain.picture.marks import Line, Part, Rectangle, Style, Text
 from xformc.compiler.explain.picture.outline import outline
 from xformc.compiler.explain.picture.page import lay_page
-from xformc.compiler.explain.picture.trace import trace_spec
 from xformc.compiler.spec import Spec
 
 FILLS = {
@@ -51,8 +50,7 @@ INK, HEAD = "#3C4047", 3.4
 
 def draw_spec(spec: Spec, path: Path, depth: int) -> None:
     """Write the picture of a spec to `path`, in the format of its name (svg, pdf or png), `depth` levels deep."""
-    trace = trace_spec(spec)
-    sketch = outline(trace, depth)
+    sketch = outline(spec, depth)
     save(render(lay_page(sketch, measure), tuple(sketch.tied)), path)
 
 

@@ -1,7 +1,7 @@
-"""What a picture shows of a trace: boxes, groups of boxes, and sums, each with the values that it takes and gives.
+"""What a picture shows of a spec: boxes, groups of boxes, and sums, each with the values that it takes and gives.
 
-Down to a depth only; blocks that merely wrap what they are given are left out, and so is dropout, which is no part of
-the function that the model computes.
+They are made of the frames of the spec, down to a depth only; blocks that merely wrap what they are given are left out,
+and so is dropout, which is no part of the function that the model computes.
 """
 
 from collections.abc import Iterator
@@ -10,25 +10,30 @@ from itertools import groupby
 
 from xformc.compiler.explain.picture.captions import factor, kind_of, pretty
 from xformc.compiler.explain.picture.items import Box, Group, Item, Outline, Sum, boxes
-from xformc.compiler.explain.picture.trace import Frame, Trace
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Graph, Node, Value
 from xformc.compiler.ops.recurrence import Recurrence
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.frames import Frame
 
 _UNSEEN = frozenset({"padding_mask", "positions"})
 """Ops that read the shape or the padding of a value, not its content."""
 
 
-def outline(trace: Trace, depth: int) -> Outline:
-    """The outline of a trace, `depth` levels deep: 1 has the steps of each stage, 2 what is inside those, ..."""
-    sketch = _Sketch(trace.graph)
-    stages = tuple(sketch.group(frame, depth, pretty(frame.name), None) for frame in trace.stages)
+def outline(spec: Spec, depth: int) -> Outline:
+    """The outline of a spec, `depth` levels deep: 1 has the steps of each stage, 2 what is inside those, ...
+
+    Raises: SpecError, as `Spec.graph` does.
+    """
+    graph = spec.graph()
+    sketch = _Sketch(graph)
+    stages = tuple(sketch.group(frame, depth, pretty(frame.name), None) for frame in spec.frames())
     counts: dict[str, int] = {}
     for box in (box for stage in stages for box in boxes(stage)):
         for name in box.parameters:
             counts[name] = counts.get(name, 0) + 1
-    tied = {one.name: one.type for one in trace.graph.parameters if counts.get(one.name, 0) > 1}
-    return Outline(trace.graph.inputs, stages, tied, sketch.types, frozenset(sketch.states))
+    tied = {one.name: one.type for one in graph.parameters if counts.get(one.name, 0) > 1}
+    return Outline(graph.inputs, stages, tied, sketch.types, frozenset(sketch.states))
 
 
 @dataclass
@@ -78,8 +83,12 @@ class _Sketch:
         return Group(label, times, self.name(frame.x), items, self.inputs(frame), self.value(frame.result))
 
     def inside(self, frame: Frame, depth: int) -> tuple[Item, ...]:
-        items = [item for child in frame.children for item in self.items(child, depth)]
-        return tuple(_with_norms(items))
+        return tuple(_with_norms(self.within(frame, depth)))
+
+    def within(self, frame: Frame, depth: int) -> list[Item]:
+        """What is drawn for the steps in a frame; of a repeat for those of its first iteration."""
+        shown = frame.children[0] if frame.kind == "repeat" and frame.children else frame
+        return [item for child in shown.children for item in self.items(child, depth)]
 
     def items(self, frame: Frame, depth: int) -> list[Item]:
         """What is drawn for a frame: nothing, itself, or what is in it."""
@@ -98,7 +107,7 @@ class _Sketch:
         if frame.kind == "primitive":
             return [self.primitive(frame, depth)]
         if frame.given:
-            return [item for child in frame.children for item in self.items(child, depth)]
+            return self.within(frame, depth)
         inner = [child for child in frame.children if child.made and child.name != "dropout"]
         if len(inner) == 1:
             return self.single(frame, inner[0], depth)

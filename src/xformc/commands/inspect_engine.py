@@ -1,16 +1,15 @@
 """`xformc inspect`: what an engine is, without loading its model."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.certificate_text import certificate_lines
 from xformc.commands.translate import ENGINE_HELP
-from xformc.format.document import Document, read_document
+from xformc.format.certificate import Certificate, read_certificate
+from xformc.format.document import read_document
 from xformc.format.manifest import Input, Manifest, check_files
 from xformc.format.names import CERTIFICATE, MANIFEST
 from xformc.format.plans import Plan
@@ -35,21 +34,17 @@ def inspect(
     """
     manifest = read_manifest(engine)
     check_files(engine, manifest)
-    certificate = read_certificate(engine)
+    document = read_document(engine / CERTIFICATE, limit=CERTIFICATE_BYTES)
+    certificate = read_certificate(document)
     if as_json:
-        document = read_document(engine / MANIFEST, limit=CERTIFICATE_BYTES)
-        print(json.dumps({"engine": document.fields, "certificate": certificate.fields}))
+        fields = read_document(engine / MANIFEST, limit=CERTIFICATE_BYTES).fields
+        print(json.dumps({"engine": fields, "certificate": document.fields}))
         return
-    for line in certificate_lines(certificate) if certificate_only else _summary(manifest, certificate):
+    for line in certificate.lines() if certificate_only else _summary(manifest, certificate):
         print(line)
 
 
-def read_certificate(engine: Path) -> Document:
-    """The engine's certificate.json. Raises: UserError if it is missing or broken."""
-    return read_document(engine / CERTIFICATE, limit=CERTIFICATE_BYTES)
-
-
-def _summary(manifest: Manifest, certificate: Document) -> list[str]:
+def _summary(manifest: Manifest, certificate: Certificate) -> list[str]:
     size = sum(record.bytes for record in manifest.files.values())
     return [
         f"{manifest.name}: {manifest.task}, {manifest.parameters:,} {manifest.weights} parameters",
@@ -60,9 +55,9 @@ def _summary(manifest: Manifest, certificate: Document) -> list[str]:
         *_titled("outputs", OUTPUTS[manifest.task]),
         *_titled("calibration", _calibration(manifest)),
         *_titled("plans", [f"{name}: {_sizes(plan)}" for name, plan in manifest.plans.items()] + refusals(manifest)),
-        f"built by     xformc {manifest.xformc}, {certificate.text('date')}, with {_versions(certificate)}",
-        f"certificate  {'passed' if certificate.boolean('passed') else 'FAILED'}",
-        *(f"  {line}" for line in certificate_lines(certificate)),
+        f"built by     xformc {manifest.xformc}, {certificate.date}, with {_versions(certificate)}",
+        f"certificate  {'passed' if certificate.passed else 'FAILED'}",
+        *(f"  {line}" for line in certificate.lines()),
     ]
 
 
@@ -124,6 +119,5 @@ def _sizes(plan: Plan) -> str:
     return f"{plan.builder} {plan.version}, for {device}; {sizes}"
 
 
-def _versions(certificate: Document) -> str:
-    versions: Mapping[str, object] = certificate.section("versions").fields
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+def _versions(certificate: Certificate) -> str:
+    return ", ".join(f"{name} {version}" for name, version in certificate.versions.items())

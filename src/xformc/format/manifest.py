@@ -20,16 +20,6 @@ MAX_PENALTY, MAX_FACTOR, MAX_OFFSET = 100.0, 100.0, 100_000
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """The ids with a meaning of their own."""
-
-    pad: int
-    unknown: int
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True)
 class SearchOptions:
     """What the search does, complete and checked; the fields are those of `options.SearchArguments`."""
 
@@ -106,7 +96,6 @@ class Manifest:
     task: str
     target: Target
     precision: Precision
-    tokens: Tokens
     inputs: Mapping[str, Input]
     labels: tuple[str, ...] | None
     positions: str | None
@@ -151,7 +140,7 @@ def check_files(directory: Path | str, manifest: Manifest, *, verify_hashes: boo
         found = path.stat().st_size
         if found != record.bytes:
             raise UserError(f"has {found:,} bytes where {record.bytes:,} were written", place=str(path), hint=COPY)
-        if verify_hashes and _sha256(path) != record.sha256:
+        if verify_hashes and record_file(path) != record:
             raise UserError(CHANGED, place=str(path), hint=COPY)
 
 
@@ -161,9 +150,10 @@ def manifest_checksum(fields: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _sha256(path: Path) -> str:
+def record_file(path: Path) -> FileRecord:
+    """What engine.json has of a file."""
     with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+        return FileRecord(path.stat().st_size, hashlib.file_digest(handle, "sha256").hexdigest())
 
 
 CHANGED = "the content is not what was built: its sha256 differs"

@@ -21,13 +21,13 @@ from xformc.format.manifest import (
     Manifest,
     SampleOptions,
     SearchOptions,
-    Tokens,
     manifest_checksum,
 )
 from xformc.format.names import MANIFEST, MODEL
 from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
+from xformc.format.tokens import SPECIAL
 
 TASKS = ("translation", "language_model", "tagging", "classification")
 KINDS = ("tokens", "vectors", "values", "edges")
@@ -55,6 +55,7 @@ def read_manifest(directory: Path | str) -> Manifest:
         )
     if document.text("checksum") != manifest_checksum(document.fields):
         raise UserError(CHANGED, place=document.place, hint=COPY)
+    _check_tokens(document.section("tokens"))
     manifest = _READERS[version](document)
     for name in (MODEL, *manifest.tokenizers.values()):
         if name not in manifest.files:
@@ -81,7 +82,6 @@ def _read_format_1(document: Document) -> Manifest:
         task=document.text("task", ("translation",)),
         target=cast(Target, document.text("target", get_args(Target))),
         precision=cast(Precision, document.text("precision", get_args(Precision))),
-        tokens=_read_tokens(document.section("tokens")),
         inputs=inputs,
         labels=None,
         positions=None,
@@ -107,7 +107,6 @@ def _read_format_2(document: Document) -> Manifest:
         task=task,
         target=cast(Target, document.text("target", get_args(Target))),
         precision=cast(Precision, document.text("precision", get_args(Precision))),
-        tokens=_read_tokens(document.section("tokens")),
         inputs=inputs,
         labels=labels,
         positions=positions,
@@ -153,11 +152,10 @@ _INPUTS = {"translation": {"source", "target"}, "language_model": {"text"}}
 """The inputs of tokens that a task must have; the other tasks may have any."""
 
 
-def _read_tokens(document: Document) -> Tokens:
-    ids = Tokens(*(document.integer(key, 0, 2**31) for key in ("pad", "unknown", "begin", "end")))
-    if ids != Tokens(0, 1, 2, 3):
-        raise UserError("the tokens must be pad 0, unknown 1, begin 2, end 3", place=document.place, hint=COPY)
-    return ids
+def _check_tokens(document: Document) -> None:
+    if {name: document.integer(name, 0, 2**31) for name in SPECIAL} != SPECIAL:
+        ids = ", ".join(f"{name} {number}" for name, number in SPECIAL.items())
+        raise UserError(f"the tokens must be {ids}", place=document.place, hint=COPY)
 
 
 def _read_search(document: Document) -> SearchOptions:

@@ -1,5 +1,5 @@
 """Triton Inference Server: what `xformc export --triton` writes, and the models that the server then runs."""
 
-from xformc.triton.models import Texts, Tokens
+from xformc.triton.python_models import Texts, Tokens
 
 __all__ = ["Texts", "Tokens"]

@@ -25,7 +25,7 @@ from xformc.format.targets import TRAITS
 from xformc.format.tokens import END
 from xformc.runtime.search import length_limit
 from xformc.triton.config import FIRST_LINE, ModelConfig, Tensor
-from xformc.triton.models import ASKED, ENGINE, OPTIONS, TEXT_OUTPUTS
+from xformc.triton.python_models import ASKED, ENGINE, OPTIONS, TEXT_OUTPUTS
 from xformc.triton.served import Served, serve
 
 CONFIG, VERSION, PLAN = "config.pbtxt", "1", "model.plan"

@@ -12,7 +12,7 @@ from steps import assert_steps_are_the_training_form, language_graph
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import RuleError, hidden
 from xformc.compiler.ops.elementwise import Add, Divide, Multiply, Shift, Unary
 from xformc.compiler.ops.layout import union

@@ -12,9 +12,9 @@ from steps import assert_padding_does_not_matter, assert_steps_are_the_training_
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import RuleError
-from xformc.compiler.ops.attention import Attention
+from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.positions import Positions, Sinusoid
 from xformc.compiler.ops.relative import Buckets, Distance, Slopes
 from xformc.compiler.ops.rotary import Rotate

@@ -12,7 +12,7 @@ from steps import assert_padding_does_not_matter, assert_steps_are_the_training_
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.builder import GraphBuilder
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import RuleError, hidden
 from xformc.compiler.ops.reduction import FUNCTIONS, CumulativeSum, Reduce
 from xformc.compiler.passes.step import derive_step

@@ -1,4 +1,4 @@
-"""What a spec's model is trained on: the form that data must have."""
+"""What a spec's model is trained on: the schema that data must have."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from xformc.trainer.data.label_names import COLUMN
 
 
 @dataclass(frozen=True)
-class Form:
+class DataSchema:
     """The task and the inputs of a spec.
 
     `classes` is the size of the result's last axis; where every position of an input has a label, `positions` names
@@ -52,10 +52,10 @@ class Form:
         return ("tsv", "npz") if only_text else ("npz",)
 
 
-def form_of(spec: Spec) -> Form:
-    """The form of a spec's data. Raises: SpecError."""
+def data_schema(spec: Spec) -> DataSchema:
+    """The schema of a spec's data. Raises: SpecError."""
     axes = spec.graph().outputs[0].type.axes
-    return Form(
+    return DataSchema(
         task=spec.task,
         inputs=spec.inputs,
         classes=axes[-1].size or 0,

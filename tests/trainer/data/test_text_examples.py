@@ -10,7 +10,7 @@ from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.errors import UserError
 from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
-from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.dataset import describe_corpus, encode_corpus, find_corpus, read_corpus
 from xformc.trainer.data.text_examples import encode_texts, load_for, pair_examples, text_examples, train_on
 from xformc.trainer.data.text_files import Texts, read_texts
@@ -23,13 +23,13 @@ def tokens(size: int = 50) -> Input:
     return Input("tokens", (Axis("vocabulary", size),), None, None)  # type: ignore[arg-type]
 
 
-def form(task: str, *inputs: str, longest: int = 16, positions: str | None = None) -> Form:
-    return Form(task, {name: tokens() for name in inputs}, 2, positions, longest)
+def schema(task: str, *inputs: str, longest: int = 16, positions: str | None = None) -> DataSchema:
+    return DataSchema(task, {name: tokens() for name in inputs}, 2, positions, longest)
 
 
-def read(tmp_path: Path, content: str, form: Form) -> Texts:
+def read(tmp_path: Path, content: str, schema: DataSchema) -> Texts:
     (tmp_path / "a.tsv").write_text(content, encoding="utf-8")
-    return read_texts((tmp_path / "a.tsv",), form.columns)
+    return read_texts((tmp_path / "a.tsv",), schema.columns)
 
 
 def only(examples: Examples) -> Batch:
@@ -54,7 +54,7 @@ def test_pair_examples_pad_no_further_than_the_longest() -> None:
 
 
 def test_classification_has_one_label_and_ends_its_inputs(tmp_path: Path) -> None:
-    wanted = form("classification", "premise", "hypothesis")
+    wanted = schema("classification", "premise", "hypothesis")
     texts = read(tmp_path, "a b\tc\tyes\nb\tc a b\tno\n\nx\ty\t\n", wanted)
     assert texts.empty == 2
     tokenizer = train_on(texts, wanted, WORDS)
@@ -67,7 +67,7 @@ def test_classification_has_one_label_and_ends_its_inputs(tmp_path: Path) -> Non
 
 
 def test_tagging_has_a_label_for_each_word(tmp_path: Path) -> None:
-    wanted = form("tagging", "text", positions="text")
+    wanted = schema("tagging", "text", positions="text")
     texts = read(tmp_path, "the dog runs\tD N V\nruns\tV\n", wanted)
     tokenizer = train_on(texts, wanted, WORDS)
     examples = encode_texts(texts, wanted, tokenizer, ("D", "N", "V"))
@@ -79,7 +79,7 @@ def test_tagging_has_a_label_for_each_word(tmp_path: Path) -> None:
 
 
 def test_tagging_names_the_line_with_other_numbers_of_words_and_labels(tmp_path: Path) -> None:
-    wanted = form("tagging", "text", positions="text")
+    wanted = schema("tagging", "text", positions="text")
     texts = read(tmp_path, "a\tD\n\na b\tD D D\na\tD D\n", wanted)
     with pytest.raises(UserError, match="2 words and 3 labels, and so 1 more lines") as caught:
         encode_texts(texts, wanted, train_on(texts, wanted, WORDS), ("D",))
@@ -87,7 +87,7 @@ def test_tagging_names_the_line_with_other_numbers_of_words_and_labels(tmp_path:
 
 
 def test_unknown_labels_are_named_with_their_line(tmp_path: Path) -> None:
-    wanted = form("classification", "text")
+    wanted = schema("classification", "text")
     texts = read(tmp_path, "a\tyes\nb\tmaybe\nc\tnever\n", wanted)
     with pytest.raises(UserError, match="the model does not know: maybe, never") as caught:
         encode_texts(texts, wanted, train_on(texts, wanted, WORDS), ("no", "yes"))
@@ -97,12 +97,12 @@ def test_unknown_labels_are_named_with_their_line(tmp_path: Path) -> None:
 
 def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="2 columns, where 3 are required") as caught:
-        read(tmp_path, "a\tyes\n", form("classification", "premise", "hypothesis"))
+        read(tmp_path, "a\tyes\n", schema("classification", "premise", "hypothesis"))
     assert caught.value.hint == "a line is premise, one tab, hypothesis, one tab, labels"
 
 
 def test_language_model_reads_lines_and_keeps_its_tokenizer(tmp_path: Path) -> None:
-    wanted = form("language_model", "text")
+    wanted = schema("language_model", "text")
     texts = read(tmp_path, "one two\nthree\n", wanted)
     tokenizer = train_on(texts, wanted, WORDS)
     save_tokenizer(tokenizer, tmp_path)
@@ -111,7 +111,7 @@ def test_language_model_reads_lines_and_keeps_its_tokenizer(tmp_path: Path) -> N
 
 
 def test_batches_of_every_kind_hold_all_examples(tmp_path: Path) -> None:
-    wanted = form("classification", "premise", "hypothesis", longest=9)
+    wanted = schema("classification", "premise", "hypothesis", longest=9)
     content = "".join(f"{'a ' * (1 + i % 7)}\t{'b ' * (1 + i % 5)}\tyes\n" for i in range(60))
     texts = read(tmp_path, content, wanted)
     examples = encode_texts(texts, wanted, train_on(texts, wanted, WORDS), ("yes",))
@@ -123,7 +123,7 @@ def test_batches_of_every_kind_hold_all_examples(tmp_path: Path) -> None:
 def test_describe_corpus_counts_what_was_left_out(tmp_path: Path) -> None:
     for name, content in (("train.tsv", "a b c d\te\n\nf\tg h\n\t\ni\t\n"), ("valid.tsv", "a\te\n")):
         (tmp_path / name).write_text(content)
-    wanted = form("translation", "source", "target", longest=4)
+    wanted = schema("translation", "source", "target", longest=4)
     corpus = read_corpus(find_corpus(tmp_path, wanted), wanted)
     assert isinstance(corpus.train, Texts)
     encoded = encode_corpus(corpus, wanted, train_on(corpus.train, wanted, WORDS))
@@ -137,7 +137,7 @@ def test_describe_corpus_counts_what_was_left_out(tmp_path: Path) -> None:
     ("name", "line"), [("classification", "a b c d\tno\n"), ("tagging", "a b c d e\tno no no no no\n")]
 )
 def test_long_examples_with_labels_are_counted(tmp_path: Path, name: str, line: str) -> None:
-    wanted = form(name, "text", longest=4, positions="text" if name == "tagging" else None)
+    wanted = schema(name, "text", longest=4, positions="text" if name == "tagging" else None)
     texts = read(tmp_path, line + "a\tno\n", wanted)
     examples = encode_texts(texts, wanted, train_on(texts, wanted, WORDS), ("no",))
     assert (len(examples), examples.too_long) == (1, 1)

@@ -2,7 +2,10 @@
 
 import json
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from pathlib import Path
+
+from xformc.format.document import Document
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,23 @@ class Certificate:
         stages = [{**asdict(stage), "passed": stage.passed} for stage in self.stages]
         content = {**asdict(self), "passed": self.passed, "stages": stages}
         path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def read_certificate(document: Document) -> Certificate:
+    """The certificate that certificate.json holds. Raises: UserError where it is not one."""
+    measured = document.sections("measured") if "measured" in document.fields else []
+    return Certificate(
+        stages=tuple(_read_stage(stage) for stage in document.sections("stages")),
+        date=document.text("date"),
+        versions={name: document.section("versions").text(name) for name in document.section("versions").fields},
+        machine=document.text("machine") if "machine" in document.fields else "",
+        measured=tuple(
+            Measured(item.text("name"), item.text("what"), item.number("value", 0, inf)) for item in measured
+        ),
+    )
+
+
+def _read_stage(stage: Document) -> Stage:
+    value, bound = stage.number("value", 0, inf), stage.number("bound", 0, inf)
+    detail = stage.text("detail") if "detail" in stage.fields else ""
+    return Stage(stage.text("name"), stage.text("what"), value, bound, detail)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from xformc.errors import UserError
-from xformc.trainer.data.text_files import read_lines, read_texts
+from xformc.trainer.data.text_files import read_texts
 
 PAIR = ("source", "target")
 
@@ -58,7 +58,7 @@ def test_read_texts_refuses_unequal_line_counts(
     ("name", "content", "place", "message"),
     [
         ("a.tsv", b"a\tb\nc\xff\td\n", "a.tsv:2", "not UTF-8: byte 0xff at byte column 2"),
-        ("a.tsv", b"a\tb\nc\0\td\n", "a.tsv:2", "NUL byte at column 2"),
+        ("a.tsv", b"a\tb\nc\0\td\n", "a.tsv:2", "NUL byte at byte column 2"),
         ("a.tsv", b"a\tb\nc d\n", "a.tsv:2", "1 column, where 2 are required"),
         ("a.tsv", b"a\tb\tc\n", "a.tsv:1", "3 columns, where 2 are required"),
         ("a.tsv", b"\n \t \n", "a.tsv", "holds no line with source and target"),
@@ -74,9 +74,3 @@ def test_read_texts_names_the_place_of_bad_text(
         read_texts((tmp_path / name,), PAIR)
     assert caught.value.place == str(tmp_path / place)
     assert message in caught.value.message
-
-
-def test_read_lines_names_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read: No such file") as caught:
-        list(read_lines(tmp_path / "absent"))
-    assert caught.value.place == str(tmp_path / "absent")

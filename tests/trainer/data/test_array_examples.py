@@ -12,7 +12,7 @@ from xformc.compiler.spec.model import Input, InputKind
 from xformc.errors import UserError
 from xformc.trainer.data.array_examples import encode_arrays
 from xformc.trainer.data.batches import make_batch, plan_batches
-from xformc.trainer.data.data_form import Form
+from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
 
 
@@ -25,8 +25,8 @@ SPEECH = {"frames": declare("vectors", 2)}
 IMAGE = {"image": declare("values", 4, 3, 2)}
 
 
-def form(inputs: dict[str, Input], *, positions: str | None = None, classes: int = 3, longest: int = 8) -> Form:
-    return Form("classification" if positions is None else "tagging", inputs, classes, positions, longest)
+def schema(inputs: dict[str, Input], *, positions: str | None = None, classes: int = 3, longest: int = 8) -> DataSchema:
+    return DataSchema("classification" if positions is None else "tagging", inputs, classes, positions, longest)
 
 
 def arrays(**named: Any) -> Arrays:
@@ -45,7 +45,7 @@ def graph(**changed: Any) -> Arrays:
     )
 
 
-def mistakes(given: Arrays, wanted: Form, names: tuple[str, ...] = ()) -> list[str]:
+def mistakes(given: Arrays, wanted: DataSchema, names: tuple[str, ...] = ()) -> list[str]:
     with pytest.raises(UserError) as caught:
         encode_arrays(given, wanted, names)
     assert caught.value.place == "a.npz"
@@ -53,7 +53,7 @@ def mistakes(given: Arrays, wanted: Form, names: tuple[str, ...] = ()) -> list[s
 
 
 def test_vectors_become_frames_and_their_mask() -> None:
-    batch = make_batch(encode_arrays(speech(), form(SPEECH), ()), np.array([1, 0]))
+    batch = make_batch(encode_arrays(speech(), schema(SPEECH), ()), np.array([1, 0]))
     assert list(batch.inputs) == ["frames", "frames_mask"]
     assert batch.inputs["frames"].dtype == torch.float32
     assert batch.inputs["frames"].tolist()[0] == [[6, 7], [0, 0], [0, 0], [0, 0]]
@@ -63,7 +63,7 @@ def test_vectors_become_frames_and_their_mask() -> None:
 
 def test_values_become_float32() -> None:
     image = np.arange(48, dtype=np.uint8).reshape(2, 4, 3, 2)
-    examples = encode_arrays(arrays(image=image, labels=[0, 2]), form(IMAGE), ())
+    examples = encode_arrays(arrays(image=image, labels=[0, 2]), schema(IMAGE), ())
     batch = make_batch(examples, np.array([1]))
     assert batch.inputs["image"].dtype == torch.float32
     assert batch.inputs["image"].flatten().tolist() == list(range(24, 48))
@@ -73,7 +73,7 @@ def test_values_become_float32() -> None:
 
 def test_edges_and_labels_are_padded_with_their_tokens() -> None:
     batch = make_batch(
-        encode_arrays(graph(labels=[[0, 1, -100], [2, -100, -100]]), form(GRAPH, positions="nodes"), ()),
+        encode_arrays(graph(labels=[[0, 1, -100], [2, -100, -100]]), schema(GRAPH, positions="nodes"), ()),
         np.array([0, 1]),
     )
     assert batch.inputs["nodes"].tolist() == [[4, 5, 6, 0], [7, 0, 0, 0]]
@@ -88,13 +88,13 @@ def test_labels_may_be_names() -> None:
     given = graph(labels=[["b", "a", ""], ["c", "", ""]])
     names = array_labels(given, 3)
     assert names == ("a", "b", "c")
-    batch = make_batch(encode_arrays(given, form(GRAPH, positions="nodes"), names), np.array([0]))
+    batch = make_batch(encode_arrays(given, schema(GRAPH, positions="nodes"), names), np.array([0]))
     assert batch.labels.tolist() == [[1, 0, -100, -100]]
     assert array_labels(speech(), 3) == ("0", "1", "2")
 
 
 def test_long_examples_are_left_out_and_counted() -> None:
-    examples = encode_arrays(speech(), form(SPEECH, longest=2), ())
+    examples = encode_arrays(speech(), schema(SPEECH, longest=2), ())
     assert (len(examples), examples.too_long) == (1, 1)
 
 
@@ -117,7 +117,7 @@ def test_long_examples_are_left_out_and_counted() -> None:
     ],
 )
 def test_vectors_that_do_not_fit_are_refused(changed: dict[str, Any], message: str) -> None:
-    assert mistakes(speech(**changed), form(SPEECH)) == [message]
+    assert mistakes(speech(**changed), schema(SPEECH)) == [message]
 
 
 @pytest.mark.parametrize(
@@ -149,12 +149,12 @@ def test_vectors_that_do_not_fit_are_refused(changed: dict[str, Any], message: s
 )
 def test_graphs_that_do_not_fit_are_refused(changed: dict[str, Any], message: str) -> None:
     given = graph(**{"labels": [[0, 1, -100], [2, -100, -100]], **changed})
-    assert mistakes(given, form(GRAPH, positions="nodes")) == [message]
+    assert mistakes(given, schema(GRAPH, positions="nodes")) == [message]
 
 
 def test_all_mistakes_are_told_at_once() -> None:
     given = arrays(frames=np.zeros((2, 3, 5)), label=[1, 2])
-    assert mistakes(given, form(SPEECH)) == [
+    assert mistakes(given, schema(SPEECH)) == [
         "'frames' must be float [n, longest, 2], found float64 [2, 3, 5]",
         "'frames_lengths' must be int [n], and is missing",
         "'labels' must be int or text [n], and is missing",
@@ -166,7 +166,7 @@ def test_labels_of_another_number_are_refused() -> None:
     with pytest.raises(UserError, match="has 2 different labels, and the spec's model gives 3: a, b") as caught:
         array_labels(speech(labels=["b", "a"]), 3)
     assert caught.value.hint == "set the size of the result's last axis to 2"
-    assert mistakes(speech(labels=["b", "z"]), form(SPEECH), ("a", "b", "c")) == [
+    assert mistakes(speech(labels=["b", "z"]), schema(SPEECH), ("a", "b", "c")) == [
         "'labels' must be one of a, b, c; row 1 is not"
     ]
 
