@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Console
 from typer import Argument, Option
 
-from xformc.commands.check import SPEC_HELP
 from xformc.commands.inspect_engine import refusals
-from xformc.commands.spec_path import find_spec
+from xformc.commands.spec_path import SpecName, find_spec
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
 from xformc.format.names import LABELS, MANIFEST, TOKENIZER
@@ -59,7 +58,7 @@ COMPARE_HELP = """Translate SOURCE, and require that rounding costs at most 0.3 
 
 
 def build(
-    spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
+    spec: SpecName,
     beside: Annotated[Path | None, Argument(help="The second file of --calibrate.", metavar="REFERENCE")] = None,
     *,
     weights: Annotated[Path | None, Option(help=WEIGHTS_HELP)] = None,

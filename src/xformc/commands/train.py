@@ -5,8 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.check import SPEC_HELP
-from xformc.commands.spec_path import find_spec
+from xformc.commands.spec_path import SpecName, find_spec
 from xformc.errors import UserError
 
 DATA_HELP = """A folder with train.* and valid.*. Translation: .tsv, or a file a language. Language model: .txt.
@@ -15,7 +14,7 @@ AVERAGE_HELP = "The file to write; RUN/average-LAST.safetensors if left out."
 
 
 def train(
-    spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
+    spec: SpecName,
     *,
     data: Annotated[Path, Option(help=DATA_HELP)],
     out: Annotated[Path | None, Option(help="The run's folder; runs/NAME if left out.")] = None,
