@@ -30,6 +30,7 @@ from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.manifest import FORMAT, Calibration, manifest_checksum
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
+from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
 from xformc.format.targets import TRAITS, Target
 from xformc.format.tokens import BEGIN, END, PAD, UNKNOWN
@@ -242,7 +243,7 @@ def _require(certificate: Certificate) -> None:
 
 
 def _manifest(
-    compiled: Compiled, target: str, tokenizers: Mapping[str, str], labels: list[str] | None, *, trained: bool
+    compiled: Compiled, target: Target, tokenizers: Mapping[str, str], labels: list[str] | None, *, trained: bool
 ) -> dict[str, Any]:
     inputs = {name: replace(item, tokenizer=tokenizers.get(name)) for name, item in compiled.inputs.items()}
     return {
@@ -251,6 +252,7 @@ def _manifest(
         "name": compiled.spec.name,
         "task": compiled.task,
         "target": target,
+        **({"operators": OPERATORS} if TRAITS[target].kernels else {}),
         "precision": "float32",
         "tokens": {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END},
         "inputs": {name: asdict(item) for name, item in inputs.items()},

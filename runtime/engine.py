@@ -23,6 +23,7 @@ from xformc.runtime.generate import (
     encode_prompt,
 )
 from xformc.runtime.job import Job, as_it_is
+from xformc.runtime.library import check_operators
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction, encode_example, positions_needed, predict_rows
 from xformc.runtime.rows import Row
@@ -257,6 +258,7 @@ def load(
     folder = Path(directory)
     Batching(workers)
     manifest = read_manifest(folder)
+    check_operators(folder, manifest)
     check_files(folder, manifest, verify_hashes=verify_hashes)
     session = open_session(
         folder,

@@ -53,7 +53,7 @@ def _summary(manifest: Manifest, certificate: Document) -> list[str]:
     size = sum(record.bytes for record in manifest.files.values())
     return [
         f"{manifest.name}: {manifest.task}, {manifest.parameters:,} {manifest.weights} parameters",
-        f"target       {manifest.target}, {manifest.precision}, {size / 1e6:,.1f} MB on disk",
+        f"target       {_target(manifest)}, {manifest.precision}, {size / 1e6:,.1f} MB on disk",
         *_titled("inputs", [f"{name}: {_described(item)}" for name, item in manifest.inputs.items()]),
         *_titled("defaults", _defaults(manifest)),
         *_titled("labels", _labels(manifest)),
@@ -64,6 +64,10 @@ def _summary(manifest: Manifest, certificate: Document) -> list[str]:
         f"certificate  {'passed' if certificate.boolean('passed') else 'FAILED'}",
         *(f"  {line}" for line in certificate_lines(certificate)),
     ]
+
+
+def _target(manifest: Manifest) -> str:
+    return manifest.target if manifest.operators is None else f"{manifest.target}, operators {manifest.operators}"
 
 
 OUTPUTS = {

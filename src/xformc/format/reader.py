@@ -118,6 +118,7 @@ def _read_format_2(document: Document) -> Manifest:
         plans=_read_plans(document.section("plans")) if "plans" in document.fields else {},
         refused=_read_refused(document.section("refused")) if "refused" in document.fields else {},
         calibration=_read_calibration(document.section("calibration")) if "calibration" in document.fields else None,
+        operators=document.integer("operators", 1) if "operators" in document.fields else None,
     )
 
 
