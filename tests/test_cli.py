@@ -74,7 +74,7 @@ def test_translate_json_is_an_object_a_line(xformc: CommandLine, copy_engine: Pa
 
 
 def test_translate_truncates_on_demand_with_a_warning(xformc: CommandLine, copy_engine: Path) -> None:
-    result = xformc("translate", copy_engine, "--truncate", stdin="two dogs " * 2000)
+    result = xformc("translate", copy_engine, "--truncate", stdin="two dogs " * 2400)
     assert result.code == 0
     assert result.out.startswith("two dogs two dogs")
 

@@ -33,7 +33,7 @@ def test_invalid_utf8_is_a_mistake_with_its_line(xformc: CommandLine, copy_engin
 
 
 def test_a_very_long_line_is_a_mistake_with_its_line(xformc: CommandLine, copy_engine: Path) -> None:
-    found = mistake(xformc("translate", copy_engine, stdin="hello\n" + "two dogs " * 2000), out="hello\n")
+    found = mistake(xformc("translate", copy_engine, stdin="hello\n" + "two dogs " * 2400), out="hello\n")
     assert found.startswith("line 2: ")
     assert "--truncate" in found
 
