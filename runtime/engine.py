@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, check_files
 from xformc.format.reader import read_manifest
+from xformc.format.tasks import METHODS
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.generate import (
@@ -242,10 +243,6 @@ class Engine:
                 hint="build it from a trained run: xformc build SPEC --weights RUN",
             )
         return self.tokenizer
-
-
-METHODS = {"translation": "translate", "language_model": "generate", "tagging": "predict", "classification": "predict"}
-"""What an engine of each task is called with, in Python and on the command line."""
 
 
 def load(
