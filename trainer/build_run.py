@@ -1,4 +1,4 @@
-"""From a run, or a spec alone, to an engine: the run's files are found, and the examples that a build needs are read."""
+"""From a run, or a spec alone, to an engine: the files of the run and of the options are found and read."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ from xformc.format.reader import read_manifest
 from xformc.format.targets import Target
 
 WEIGHTS_HELP = "A run, one of its checkpoints, or a .safetensors file; fresh weights if left out."
-
-
 TARGET_HELP = """portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too
 (see xformc kernels); cuda: for a GPU, by ONNX Runtime; tensorrt: for a GPU, by TensorRT."""
 PRECISION_HELP = "In which numbers weights are stored, where the spec says nothing else; fp32 if neither says any."

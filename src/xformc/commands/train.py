@@ -71,16 +71,7 @@ def average(
 
     The average usually translates better than any one of them (section 6.1 of the paper).
     """
-    from xformc.trainer.average import average_checkpoints
-    from xformc.trainer.checkpoint import list_checkpoints
+    from xformc.trainer.average import average_last
 
-    checkpoints = list_checkpoints(run)
-    if len(checkpoints) < last:
-        raise UserError(
-            f"has {len(checkpoints)} checkpoints, and --last asks for {last}",
-            place=str(run),
-            hint="a run is what `xformc train` wrote; its spec says how many checkpoints it keeps",
-        )
-    chosen = checkpoints[-last:]
-    written = average_checkpoints(chosen, out or run / f"average-{last}.safetensors")
-    print(f"{written}: the average of steps {', '.join(path.name.lstrip('0') for path in chosen)}")
+    written, steps = average_last(run, last, out or run / f"average-{last}.safetensors")
+    print(f"{written}: the average of steps {', '.join(map(str, steps))}")

@@ -7,7 +7,7 @@ TaskName = Literal["translation", "language_model", "tagging", "classification"]
 TASK_NAMES: tuple[TaskName, ...] = get_args(TaskName)
 
 WRITTEN: Mapping[str, tuple[str, ...]] = {"translation": ("source", "target"), "language_model": ("text",)}
-"""The inputs, all of tokens, of the tasks whose engines write text. The other tasks give labels, and have any inputs."""
+"""The tasks whose engines write text, with their inputs, all of tokens. The others give labels, from any inputs."""
 
 METHODS: Mapping[str, str] = {
     "translation": "translate",
