@@ -66,9 +66,9 @@ class Engine:
         A text without words has the one hypothesis "". Texts are decoded together by length, `workers` batches at
         once (None: as many as the engine was loaded for). A batch needs `max_batch_tokens` at most: for each
         sentence, the tokens of the longest source, and those of each hypothesis of the beam at its length limit.
-        Both change the speed and the memory, not the result. A text with more tokens than the model's bound, or without
-        one than a quarter of `max_batch_tokens` and 4,096, is an error, or with `truncate` it is cut, and a warning
-        logged. The `options` are described in `SearchArguments`.
+        Both change the speed and the memory, not the result. The most tokens of a text are the model's own bound;
+        without one, a quarter of `max_batch_tokens`, or 4,096 if that is more. A longer text is an error, or with
+        `truncate` it is cut, and a warning logged. The `options` are described in `SearchArguments`.
 
         Raises: UserError for an option out of range, a text that is too long, an engine without a tokenizer.
         """
@@ -123,8 +123,9 @@ class Engine:
         The random numbers of the first prompt are those of `seed`, those of the second of `seed + 1`, and so on: a
         continuation depends on its prompt, its seed and the `options`, which `SampleArguments` describes, not on the
         other prompts. Prompts are run together by length, `workers` batches at once, each of `max_batch_tokens`
-        tokens at most, those to be generated counted. A prompt with more tokens than the model's bound, or without one
-        than `max_batch_tokens` and 16,384, is an error, or with `truncate` only its end is read.
+        tokens at most, those to be generated counted. The most tokens of a prompt are the model's own bound less one;
+        without a bound, `max_batch_tokens`, or 16,384 if that is more. A longer prompt is an error, or with `truncate`
+        only its end is read.
 
         Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer.
         """

@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.format.reader import read_manifest
 from xformc.runtime import load
 from xformc.runtime.devices.device import DeviceName
+from xformc.runtime.translate import Hypothesis
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.npz import Arrays, read_arrays
 from xformc.trainer.data.text_files import Texts, read_texts
@@ -21,7 +22,8 @@ from xformc.trainer.scores.parallel_text import Parallel, read_parallel
 
 Metric = Literal["text", "brackets"]
 Data = Parallel | Texts | Arrays
-Watch = Callable[[Iterable[Any], int], Iterable[Any]]
+Results = Iterable[list[Hypothesis]]
+Watch = Callable[[Results, int], Results]
 """Gives the results that it is given, of which there will be this many."""
 
 
@@ -110,9 +112,10 @@ def _score_translations(engine: Path, data: Data, options: ScoreOptions, watch: 
         data = Parallel(data.columns["source"], [data.columns["target"]], str(data.path))
     assert isinstance(data, Parallel)
     loaded = load(engine, threads=options.threads, device=options.device)
-    search = {"beam_width": options.beam_width, "length_penalty": options.length_penalty}
     start, count = time.perf_counter(), len(data.sources)
-    stream = loaded.translate_stream(data.sources, truncate=options.truncate, **search)
+    stream = loaded.translate_stream(
+        data.sources, truncate=options.truncate, beam_width=options.beam_width, length_penalty=options.length_penalty
+    )
     found = [best for best, *_ in watch(stream, count)]
     seconds = time.perf_counter() - start
     outputs = [best.text for best in found]

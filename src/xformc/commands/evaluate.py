@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeVar
 
 from rich.console import Console
 from rich.progress import track
@@ -13,6 +13,7 @@ from xformc.commands.text_lines import DEVICE_HELP
 from xformc.commands.translate import ENGINE_HELP
 from xformc.runtime.devices.device import DeviceName
 
+Result = TypeVar("Result")
 DATA_HELP = """The test set. Translation: the source, and one reference or more, line by line. Language model: text, a
 text a line. Tagging and classification: .tsv or .npz, as for training. Text may be .gz."""
 METRIC_HELP = "text: chrF, exact matches and BLEU; brackets: F1 of trees."
@@ -50,7 +51,7 @@ def evaluate(
         print(line)
 
 
-def _watched(results: Iterable[Any], total: int) -> Iterable[Any]:
+def _watched(results: Iterable[Result], total: int) -> Iterable[Result]:
     """The results, with a progress bar on a terminal."""
     console = Console(stderr=True)
     return track(results, "translating", total=total, console=console, transient=True, disable=not console.is_terminal)
