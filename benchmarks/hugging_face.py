@@ -24,7 +24,10 @@ from xformc.format.tokens import BEGIN, END, PAD
 from xformc.runtime import Engine
 from xformc.runtime.rows import pad
 from xformc.runtime.search import length_limit
-from xformc.runtime.texts import MAX_TOKENS, encode_line
+from xformc.runtime.texts import Limit, encode_line
+
+LONGEST = 1024
+"""Tokens; longer sources are cut."""
 
 EPSILON = 1e-6
 """Of our layer norms; Marian's have 1e-5, which no field of its configuration changes."""
@@ -61,7 +64,9 @@ class Translator:
         """Seconds and translations of lines, in batches of like length of so many source tokens at most."""
         began = time.perf_counter()
         encode = partial(self._tokenizer.encode, "source")
-        rows = [encode_line(n, line, encode=encode, longest=None, truncate=True) for n, line in enumerate(lines, 1)]
+        rows = [
+            encode_line(n, line, encode=encode, limit=Limit(LONGEST), truncate=True) for n, line in enumerate(lines, 1)
+        ]
         texts = [""] * len(rows)
         for batch in batches([len(row) for row in rows], batch_tokens):
             for index, ids in zip(batch, self._search([rows[index] for index in batch]), strict=True):
@@ -89,7 +94,7 @@ def load_translators(
     The ONNX models are written into the new `folder`. Raises: SystemExit as `marian`, and without transformers.
     """
     torch.set_num_threads(threads)
-    model = marian(spec, weights, positions=max(MAX_TOKENS, length_limit(options, MAX_TOKENS)))
+    model = marian(spec, weights, positions=max(LONGEST, length_limit(options, LONGEST)))
     models = {"transformers": lambda: model, "optimum": lambda: onnx_model(model, threads, folder)}
     return {name: Translator(models[name](), engine, options) for name in installed()}
 

@@ -31,6 +31,7 @@ from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.manifest import FORMAT, Calibration, manifest_checksum, record_file
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
+from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 from xformc.format.tokens import SPECIAL
@@ -269,6 +270,7 @@ def _manifest(
         "name": program.spec.name,
         "task": program.task,
         "target": program.target,
+        **({"operators": OPERATORS} if program.traits.kernels else {}),
         "precision": "float32",
         "tokens": SPECIAL,
         "inputs": {name: asdict(item) for name, item in inputs.items()},

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, check_files
 from xformc.format.reader import read_manifest
+from xformc.format.tasks import METHODS
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.generate import (
@@ -23,6 +24,7 @@ from xformc.runtime.generate import (
     encode_prompt,
 )
 from xformc.runtime.job import Job, as_it_is
+from xformc.runtime.library import check_operators
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction, encode_example, positions_needed, predict_rows
 from xformc.runtime.rows import Row
@@ -31,7 +33,7 @@ from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
-from xformc.runtime.texts import encode_line
+from xformc.runtime.texts import encode_line, prompt_limit, whole_limit
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
 from xformc.runtime.translate import Hypothesis, tokens_needed, translate_ids
 
@@ -64,13 +66,14 @@ class Engine:
         A text without words has the one hypothesis "". Texts are decoded together by length, `workers` batches at
         once (None: as many as the engine was loaded for). A batch needs `max_batch_tokens` at most: for each
         sentence, the tokens of the longest source, and those of each hypothesis of the beam at its length limit.
-        Both change the speed and the memory, not the result. A text with more tokens than the engine takes is an
-        error, or with `truncate` it is cut, and a warning logged. The `options` are described in `SearchArguments`.
+        Both change the speed and the memory, not the result. The most tokens of a text are the model's own bound;
+        without one, a quarter of `max_batch_tokens`, or 4,096 if that is more. A longer text is an error, or with
+        `truncate` it is cut, and a warning logged. The `options` are described in `SearchArguments`.
 
         Raises: UserError for an option out of range, a text that is too long, an engine without a tokenizer.
         """
-        job = self._translation(truncate, options)
-        return job.all(self.session, "translate", texts, Batching(workers, max_batch_tokens))
+        batching = Batching(workers, max_batch_tokens)
+        return self._translation(batching, truncate, options).all(self.session, "translate", texts, batching)
 
     def translate_stream(
         self,
@@ -88,8 +91,8 @@ class Engine:
         together; 1 answers each text before the next is read. What is wrong with a text is raised in its place,
         after the results of those before it.
         """
-        job = self._translation(truncate, options)
-        return job.stream(self.session, texts, Batching(workers, max_batch_tokens, window))
+        batching = Batching(workers, max_batch_tokens, window)
+        return self._translation(batching, truncate, options).stream(self.session, texts, batching)
 
     def search(
         self, source: NDArray[np.int64] | Sequence[Sequence[int]], **options: Unpack[SearchArguments]
@@ -120,13 +123,14 @@ class Engine:
         The random numbers of the first prompt are those of `seed`, those of the second of `seed + 1`, and so on: a
         continuation depends on its prompt, its seed and the `options`, which `SampleArguments` describes, not on the
         other prompts. Prompts are run together by length, `workers` batches at once, each of `max_batch_tokens`
-        tokens at most, those to be generated counted. A prompt with more tokens than the engine takes is an error,
-        or with `truncate` only its end is read.
+        tokens at most, those to be generated counted. The most tokens of a prompt are the model's own bound less one;
+        without a bound, `max_batch_tokens`, or 16,384 if that is more. A longer prompt is an error, or with `truncate`
+        only its end is read.
 
         Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer.
         """
-        job = self._generation(seed, truncate, options)
-        return job.all(self.session, "generate", prompts, Batching(workers, max_batch_tokens))
+        batching = Batching(workers, max_batch_tokens)
+        return self._generation(batching, seed, truncate, options).all(self.session, "generate", prompts, batching)
 
     def generate_stream(
         self,
@@ -140,8 +144,8 @@ class Engine:
         **options: Unpack[SampleArguments],
     ) -> Generator[Continuation]:
         """Continue any number of prompts in constant memory, as `generate` does, yielded in order."""
-        job = self._generation(seed, truncate, options)
-        return job.stream(self.session, prompts, Batching(workers, max_batch_tokens, window))
+        batching = Batching(workers, max_batch_tokens, window)
+        return self._generation(batching, seed, truncate, options).stream(self.session, prompts, batching)
 
     def predict(
         self,
@@ -164,7 +168,7 @@ class Engine:
         if isinstance(examples, Mapping):
             rows = read_rows(self.manifest.inputs, examples)
             return self._labelling(as_it_is).all(self.session, "predict", rows, batching)
-        return self._labelling(self._reader(truncate)).all(self.session, "predict", examples, batching)
+        return self._labelling(self._reader(batching, truncate)).all(self.session, "predict", examples, batching)
 
     def predict_stream(
         self,
@@ -177,26 +181,30 @@ class Engine:
     ) -> Generator[Prediction]:
         """The labels of any number of texts in constant memory, as `predict` gives them, yielded in order."""
         self._check_task("predict", "tagging", "classification")
-        job = self._labelling(self._reader(truncate))
-        return job.stream(self.session, texts, Batching(workers, max_batch_tokens, window))
+        batching = Batching(workers, max_batch_tokens, window)
+        return self._labelling(self._reader(batching, truncate)).stream(self.session, texts, batching)
 
-    def _translation(self, truncate: bool, options: SearchArguments) -> Job[str, list[int], list[Hypothesis]]:
+    def _translation(
+        self, batching: Batching, truncate: bool, options: SearchArguments
+    ) -> Job[str, list[int], list[Hypothesis]]:
         self._check_task("translate", "translation")
         resolved, tokenizer = resolve_options(self.manifest, options), self._tokenizer()
         source, target = self.manifest.inputs["source"], self.manifest.inputs["target"]
-        reads = partial(tokenizer.encode, "source")
+        reads, limit = partial(tokenizer.encode, "source"), whole_limit(source.longest, batching.max_batch_tokens)
         return Job(
-            partial(encode_line, encode=reads, longest=source.longest, truncate=truncate),
+            partial(encode_line, encode=reads, limit=limit, truncate=truncate),
             partial(tokens_needed, options=resolved, longest=target.longest),
             partial(translate_ids, tokenizer=tokenizer, options=resolved),
         )
 
-    def _generation(self, seed: int, truncate: bool, options: SampleArguments) -> Job[str, Prompt, Continuation]:
+    def _generation(
+        self, batching: Batching, seed: int, truncate: bool, options: SampleArguments
+    ) -> Job[str, Prompt, Continuation]:
         self._check_task("generate", "language_model")
         resolved, tokenizer = resolve_sample_options(self.manifest.sampling, options), self._tokenizer()
-        longest, first = self.manifest.inputs["text"].longest, check_seed(seed)
+        limit = prompt_limit(self.manifest.inputs["text"].longest, batching.max_batch_tokens)
         return Job(
-            partial(encode_prompt, tokenizer=tokenizer, seed=first, longest=longest, truncate=truncate),
+            partial(encode_prompt, tokenizer=tokenizer, seed=check_seed(seed), limit=limit, truncate=truncate),
             partial(continuation_needs, options=resolved),
             partial(continue_prompts, tokenizer=tokenizer, options=resolved),
         )
@@ -206,8 +214,14 @@ class Engine:
             encode, partial(positions_needed, manifest=self.manifest), partial(predict_rows, manifest=self.manifest)
         )
 
-    def _reader(self, truncate: bool) -> Callable[[int, str | Sequence[str]], Row]:
-        return partial(encode_example, manifest=self.manifest, tokenizer=self._tokenizer(), truncate=truncate)
+    def _reader(self, batching: Batching, truncate: bool) -> Callable[[int, str | Sequence[str]], Row]:
+        return partial(
+            encode_example,
+            manifest=self.manifest,
+            tokenizer=self._tokenizer(),
+            truncate=truncate,
+            max_batch_tokens=batching.max_batch_tokens,
+        )
 
     def _check_task(self, method: str, *tasks: str) -> None:
         if self.manifest.task not in tasks:
@@ -232,10 +246,6 @@ class Engine:
         return self.tokenizer
 
 
-METHODS = {"translation": "translate", "language_model": "generate", "tagging": "predict", "classification": "predict"}
-"""What an engine of each task is called with, in Python and on the command line."""
-
-
 def load(
     directory: Path | str,
     *,
@@ -257,6 +267,7 @@ def load(
     folder = Path(directory)
     Batching(workers)
     manifest = read_manifest(folder)
+    check_operators(folder, manifest)
     check_files(folder, manifest, verify_hashes=verify_hashes)
     session = open_session(
         folder,

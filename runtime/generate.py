@@ -10,7 +10,7 @@ from xformc.errors import UserError
 from xformc.format.manifest import SampleOptions
 from xformc.format.tokens import END, PAD
 from xformc.runtime.session import Session
-from xformc.runtime.texts import MAX_TOKENS, encode_line
+from xformc.runtime.texts import Limit, encode_line
 from xformc.runtime.tokenizer import Tokenizer
 
 MAX_SEED = 2**62
@@ -77,10 +77,8 @@ def check_seed(seed: object) -> int:
     return seed
 
 
-def encode_prompt(
-    line: int, text: str, *, tokenizer: Tokenizer, seed: int, longest: int | None, truncate: bool
-) -> Prompt:
-    """The prompt of this line of a call; a text that is cut keeps its end. `longest`: the positions of the model.
+def encode_prompt(line: int, text: str, *, tokenizer: Tokenizer, seed: int, limit: Limit, truncate: bool) -> Prompt:
+    """The prompt of this line of a call; a text that is cut keeps its end.
 
     Raises: UserError for a text that is too long, or no Unicode.
     """
@@ -88,8 +86,7 @@ def encode_prompt(
     def encode(text: str) -> list[int]:
         return tokenizer.encode("text", text)[:-1]
 
-    most = MAX_TOKENS if longest is None else longest - 1
-    ids = encode_line(line, text, encode=encode, longest=most, truncate=truncate, tail=most)
+    ids = encode_line(line, text, encode=encode, limit=limit, truncate=truncate, tail=limit.tokens)
     return Prompt(ids, seed + line - 1)
 
 

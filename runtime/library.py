@@ -13,15 +13,15 @@ from pathlib import Path
 
 from xformc import __version__
 from xformc.errors import UserError
+from xformc.format.manifest import Manifest
+from xformc.format.names import MANIFEST
+from xformc.format.operators import OPERATORS
 
 SOURCES = Path(__file__).parent / "kernels"
 """The folder of the library's C++ sources, which come with the package."""
 
 VARIABLE = "XFORMC_KERNELS"
 """The environment variable that names a library to use in place of the one in the cache."""
-
-OPERATORS = "2"
-"""The version of the operators that engines of target native have; docs/kernels.md defines them."""
 
 BUILD = "build the kernels here with `xformc kernels`"
 """The hint where there is no library that can be used."""
@@ -73,6 +73,22 @@ def library_for(model: str) -> Library:
         ) from error
 
 
+def check_operators(engine: Path, manifest: Manifest) -> None:
+    """Raises: UserError if the engine in this folder needs operators of another version than this xformc has.
+
+    An engine that does not record the version may be of this one.
+    """
+    needed = manifest.operators
+    if needed in (None, OPERATORS):
+        return
+    upgrade = "upgrade xformc: pip install --upgrade xformc; then build its kernels with `xformc kernels`"
+    raise UserError(
+        f"this engine needs version {needed} of xformc's operators, and this xformc has version {OPERATORS}",
+        place=str(engine / MANIFEST),
+        hint=upgrade if needed > OPERATORS else "rebuild the engine with `xformc build`",
+    )
+
+
 def open_library(path: Path, *, hint: str = BUILD) -> Library:
     """The library at `path`, loaded into this process.
 
@@ -84,7 +100,7 @@ def open_library(path: Path, *, hint: str = BUILD) -> Library:
     try:
         loaded = ctypes.CDLL(str(path.resolve()))
         version, sources = _text(loaded, "version").split(" ")
-        operators, instructions = _text(loaded, "operators"), _text(loaded, "instructions")
+        operators, instructions = int(_text(loaded, "operators")), _text(loaded, "instructions")
     except (OSError, AttributeError, ValueError) as error:
         raise UserError(f"not a library of xformc's kernels: {error}", place=str(path), hint=hint) from error
     if version != __version__:
@@ -93,7 +109,7 @@ def open_library(path: Path, *, hint: str = BUILD) -> Library:
         )
     if operators != OPERATORS:
         raise UserError(
-            f"these kernels have the operators of version {operators}, and engines need those of version {OPERATORS}",
+            f"these kernels have the operators of version {operators}, and this xformc those of version {OPERATORS}",
             place=str(path),
             hint=hint,
         )

@@ -9,12 +9,17 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from xformc.format.manifest import check_files
+from xformc.format.manifest import Manifest, check_files
 from xformc.format.reader import read_manifest
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.stream import Batching
+from xformc.runtime.predict import MAX_BATCH_POSITIONS
+from xformc.runtime.session import thread_count
+from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.workload import Workload
+
+PARTS = (1 / 16, 1 / 4, 1, 4)
+"""The sizes of batches that are tried, as parts of the usual one."""
 
 FEWEST = 8
 """The examples that a measurement has at least."""
@@ -53,6 +58,29 @@ class Throughput:
     tokens_per_second: float
     count: int
     peak: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that was measured. `memory` is in bytes: before the engine was loaded, and the peak."""
+
+    size: int
+    loading: Loading
+    latency: Latency
+    throughput: Sequence[Throughput]
+    memory: tuple[int, int]
+
+
+def make_plans(
+    manifest: Manifest, workers: Sequence[int] | None, max_batch_tokens: Sequence[int] | None, threads: int | None
+) -> list[Batching]:
+    """Every number of workers with every size of batches; None: 1 and one for each core, PARTS of the usual size."""
+    usual = MAX_BATCH_POSITIONS if manifest.labels else MAX_BATCH_TOKENS
+    return [
+        Batching(number, tokens)
+        for number in workers or sorted({1, thread_count(threads)})
+        for tokens in max_batch_tokens or [int(part * usual) for part in PARTS]
+    ]
 
 
 def timed_load(directory: Path, threads: int | None, device: DeviceName | None = None) -> tuple[Engine, Loading]:

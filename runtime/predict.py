@@ -11,7 +11,8 @@ from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.session import Session
-from xformc.runtime.texts import encode_line
+from xformc.runtime.stream import MAX_BATCH_TOKENS
+from xformc.runtime.texts import encode_line, whole_limit
 from xformc.runtime.tokenizer import Tokenizer
 
 MAX_BATCH_POSITIONS = 2048
@@ -44,7 +45,13 @@ class Prediction:
 
 
 def encode_example(
-    line: int, example: str | Sequence[str], *, manifest: Manifest, tokenizer: Tokenizer, truncate: bool
+    line: int,
+    example: str | Sequence[str],
+    *,
+    manifest: Manifest,
+    tokenizer: Tokenizer,
+    truncate: bool,
+    max_batch_tokens: int = MAX_BATCH_TOKENS,
 ) -> Row:
     """The ids of an example, which is a text for each input (one may stand alone): one id a word for tagging.
 
@@ -60,9 +67,9 @@ def encode_example(
     encode, tail = (tokenizer.encode_words, 0) if manifest.task == "tagging" else (tokenizer.encode, 1)
     row: dict[str, NDArray[np.int64]] = {}
     for name, text in zip(names, texts, strict=True):
-        longest = manifest.inputs[name].longest
+        limit = whole_limit(manifest.inputs[name].longest, max_batch_tokens)
         function = partial(encode, name)
-        ids = encode_line(line, text, encode=function, longest=longest, truncate=truncate, tail=tail)
+        ids = encode_line(line, text, encode=function, limit=limit, truncate=truncate, tail=tail)
         row[name] = np.array(ids, np.int64)
     return row
 

@@ -9,6 +9,7 @@ from xformc.format.interfaces import interface
 from xformc.format.manifest import Input
 from xformc.format.plans import Plan
 from xformc.format.targets import TRAITS, Target
+from xformc.format.tasks import WRITTEN
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.devices.driven import DrivenSearch
 from xformc.runtime.devices.fixed_shapes import fixed_shapes
@@ -17,8 +18,6 @@ from xformc.runtime.devices.onnx import PROCESSOR, OnnxDevice, cuda_providers
 from xformc.runtime.devices.tensorrt import PlanModel, TensorRTDevice
 from xformc.runtime.session import Executor, Session
 from xformc.runtime.whole import whole_session
-
-DECODING = ("translation", "language_model")
 
 
 def open_session(
@@ -44,7 +43,7 @@ def open_session(
     if name == "cuda" and not fixed:
         hint = "build it with --target cuda or --target tensorrt for a GPU"
         raise UserError(f"an engine of target {target} runs on the processor", place=place, hint=hint)
-    shapes = fixed_shapes(task, inputs) if fixed and task in DECODING else None
+    shapes = fixed_shapes(task, inputs) if fixed and task in WRITTEN else None
 
     def shared(executor: Executor) -> Session:
         return Session(lambda _: executor, face.outputs, place, workers)

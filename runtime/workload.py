@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from xformc.format.tokens import END
 from xformc.runtime.engine import Engine
 from xformc.runtime.generate import Prompt, continuation_needs, sample
 from xformc.runtime.job import Job, as_it_is
+from xformc.runtime.lines import read_text_file
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import positions_needed, predict_rows
 from xformc.runtime.rows import Row, pad, row_lengths
@@ -42,6 +44,16 @@ class Workload:
     unit: str
     tokens: str
     run: Run
+
+
+def make_workload(engine: Engine, file: Path | None, options: SearchArguments) -> Workload:
+    """The lines of a file, or without one random examples. Raises: UserError as `text_workload`, at the file."""
+    if file is None:
+        return random_workload(engine, options)
+    try:
+        return text_workload(engine, read_text_file(file), options)
+    except UserError as error:
+        raise error if error.place else UserError(error.message, place=str(file), hint=error.hint) from error
 
 
 def text_workload(engine: Engine, texts: Sequence[str], options: SearchArguments) -> Workload:

@@ -1,0 +1,39 @@
+"""The specs that come with xformc, by name: the path below this folder without `.yaml`, such as `tying/none`."""
+
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+
+from xformc.errors import UserError
+
+SHIPPED = Path(__file__).resolve().parent
+BLOCKS = SHIPPED / "blocks"
+"""The blocks of the spec language, which are no specs."""
+
+
+def shipped_specs() -> dict[str, Path]:
+    """Every shipped spec by its name."""
+    paths = sorted(path for path in SHIPPED.rglob("*.yaml") if path.parent != BLOCKS)
+    return {path.relative_to(SHIPPED).with_suffix("").as_posix(): path for path in paths}
+
+
+def find_shipped(name: str) -> Path:
+    """The shipped spec of this name; its last part is enough where no other spec ends with it.
+
+    Raises: UserError if there is none, or more than one.
+    """
+    specs = shipped_specs()
+    if name in specs:
+        return specs[name]
+    found = [full for full in specs if PurePosixPath(full).name == name]
+    if len(found) == 1:
+        return specs[found[0]]
+    if found:
+        raise UserError(f"'{name}' is the name of {len(found)} shipped specs", hint=f"write {' or '.join(found)}")
+    raise UserError(f"there is no spec '{name}', here or among the shipped ones", hint=_advice(name, specs))
+
+
+def _advice(name: str, specs: dict[str, Path]) -> str:
+    """The spec whose name, or the last part of it, is the most like this one; else all names."""
+    ends = {PurePosixPath(full).name: full for full in reversed(specs)}
+    near = get_close_matches(name, [*specs, *ends], n=1)
+    return f"did you mean '{ends.get(near[0], near[0])}'?" if near else f"shipped are {', '.join(specs)}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from xformc.compiler.spec import Spec, load_spec
-from xformc.compiler.spec.load import SHIPPED, shipped_specs
+from xformc.specs import SHIPPED, shipped_specs
 
 SMALL = {
     "layers": 2,
@@ -42,8 +42,7 @@ KERNELS = {"width": 3}
 
 def names() -> list[str]:
     """The shipped specs but the rows of Table 3, which differ from the base model in sizes only."""
-    paths = (path.relative_to(SHIPPED).with_suffix("") for path in shipped_specs())
-    return [str(path) for path in paths if path.parts[0] != "table3"]
+    return [name for name in shipped_specs() if not name.startswith("table3/")]
 
 
 def small(name: str, folder: Path) -> Spec:

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,9 +74,23 @@ def test_translate_json_is_an_object_a_line(xformc: CommandLine, copy_engine: Pa
 
 
 def test_translate_truncates_on_demand_with_a_warning(xformc: CommandLine, copy_engine: Path) -> None:
-    result = xformc("translate", copy_engine, "--truncate", stdin="two dogs " * 2000)
+    result = xformc("translate", copy_engine, "--truncate", stdin="two dogs " * 2400)
     assert result.code == 0
     assert result.out.startswith("two dogs two dogs")
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"), [("tying/none", "none"), ("positions/sin", "sin"), ("a_1_head", "a_1_head"), ("gpt", "gpt")]
+)
+def test_check_takes_the_name_of_a_shipped_spec(xformc: CommandLine, spec: str, name: str) -> None:
+    assert json.loads(xformc("check", spec, "--json").out)["name"] == name
+
+
+def test_a_shell_completes_the_names_of_shipped_specs() -> None:
+    environment = {"_XFORMC_COMPLETE": "complete_bash", "COMP_WORDS": "xformc check tying/", "COMP_CWORD": "2"}
+    command = [sys.executable, "-c", "from xformc.cli import app; app(prog_name='xformc')"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
+    assert found.stdout.split() == ["tying/decoder_only", "tying/none", "tying/separate_vocabularies"]
 
 
 def test_inspect_shows_the_engine(xformc: CommandLine, copy_engine: Path) -> None:

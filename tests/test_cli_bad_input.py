@@ -33,7 +33,7 @@ def test_invalid_utf8_is_a_mistake_with_its_line(xformc: CommandLine, copy_engin
 
 
 def test_a_very_long_line_is_a_mistake_with_its_line(xformc: CommandLine, copy_engine: Path) -> None:
-    found = mistake(xformc("translate", copy_engine, stdin="hello\n" + "two dogs " * 2000), out="hello\n")
+    found = mistake(xformc("translate", copy_engine, stdin="hello\n" + "two dogs " * 2400), out="hello\n")
     assert found.startswith("line 2: ")
     assert "--truncate" in found
 
@@ -138,9 +138,23 @@ def test_bench_refuses_what_it_cannot_measure(xformc: CommandLine, copy_engine: 
 def test_an_unknown_spec_name_is_a_mistake_with_a_guess(xformc: CommandLine) -> None:
     found = mistake(xformc("check", "transformer_bas"))
     assert found == (
-        "transformer_bas: no such file, and no spec of this name comes with xformc\n"
-        "hint: did you mean transformer_base?"
+        "there is no spec 'transformer_bas', here or among the shipped ones\nhint: did you mean 'transformer_base'?"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("none", "'none' is the name of 2 shipped specs\nhint: write positions/none or tying/none"),
+        ("blocks/attention", "there is no spec 'blocks/attention', here or among the shipped ones\nhint: "),
+        (
+            "a_1_hed",
+            "there is no spec 'a_1_hed', here or among the shipped ones\nhint: did you mean 'table3/a_1_head'?",
+        ),
+    ],
+)
+def test_a_name_that_is_not_one_spec_is_a_mistake(xformc: CommandLine, name: str, found: str) -> None:
+    assert mistake(xformc("check", name)).startswith(found)
 
 
 def test_too_many_numbers_are_a_mistake(xformc: CommandLine, tmp_path: Path) -> None:

@@ -142,6 +142,12 @@ def test_build_replaces_engines_only(xformc: CommandLine, run: Path, tmp_path: P
     assert listing(tmp_path) == ["thesis.txt"]
 
 
+def test_options_of_plans_need_their_target(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
+    for option in (("--profile", "batch=1"), ("--builder", "tensorrt")):
+        found = mistake(xformc("build", run / "spec.yaml", *option, "--out", tmp_path / "engine"))
+        assert found == "--profile and --builder need --target tensorrt"
+
+
 def test_a_full_disk_leaves_no_half_engine(run: Path, tmp_path: Path) -> None:
     arguments = ("build", run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine")
     process = spawn(*arguments, preexec_fn=limit_file_size(10_000))

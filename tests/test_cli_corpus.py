@@ -3,7 +3,7 @@ from pathlib import Path
 
 from command_line import CommandLine
 
-from xformc.commands.corpus import choose_numbers
+from xformc.trainer.data.number_words import choose_numbers
 
 
 def test_corpus_numbers_of_five_digits_are_not_rare() -> None:

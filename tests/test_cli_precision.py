@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from command_line import CommandLine, mistake
@@ -9,13 +10,18 @@ from safetensors.numpy import save_file
 from tiny_engine import train_tokenizer
 
 from tests.task_specs import LANGUAGE_MODEL
-from xformc.commands import compare
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
+from xformc.format.precision import PRECISIONS, WORDS, PrecisionWord
+from xformc.trainer.scores import rounding_cost
 
 SPEC = "extends: transformer_base\nsizes: {layers: 1, d_model: 16, d_ff: 24, heads: 2, vocabulary: 80}\n"
 TEXT = "one two three four five\nsix seven eight nine ten\n"
+
+
+def test_every_precision_has_one_word() -> None:
+    assert (tuple(WORDS), tuple(WORDS.values())) == (get_args(PrecisionWord), PRECISIONS)
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def test_compare_states_what_rounding_costs(xformc: CommandLine, run: Path, tmp_
 def test_compare_refuses_an_engine_that_lost_too_much(
     xformc: CommandLine, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare, "MAX_LOSS", -0.1)
+    monkeypatch.setattr(rounding_cost, "MAX_LOSS", -0.1)
     out, files = tmp_path / "engine", (tmp_path / "source", tmp_path / "reference")
     found = mistake(
         xformc("build", run / "spec.yaml", "--weights", run, "--precision", "int8", "--compare", *files, "--out", out)

@@ -9,7 +9,7 @@ from command_line import CommandLine
 from xformc.cli import app
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import load_spec
-from xformc.compiler.spec.load import shipped_specs
+from xformc.specs import shipped_specs
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_every_row_names_specs_of_its_tasks() -> None:
 
 def test_every_shipped_spec_is_in_the_table() -> None:
     named = set[Path]().union(*(linked(specs) for _, specs, _ in ROWS))
-    assert {path.resolve() for path in shipped_specs()} - {path.resolve() for path in named} == set()
+    assert {path.resolve() for path in shipped_specs().values()} - {path.resolve() for path in named} == set()
 
 
 def test_example_compiles_and_decodes(tmp_path: Path) -> None:

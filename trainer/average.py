@@ -9,7 +9,7 @@ import torch
 from xformc.compiler.weight_files import Weights, check_shapes, read_weights
 from xformc.errors import UserError
 from xformc.files import atomic_write
-from xformc.trainer.checkpoint import writing
+from xformc.trainer.checkpoint import list_checkpoints, writing
 from xformc.trainer.tensors import write_tensors
 
 
@@ -39,6 +39,22 @@ def average_checkpoints(paths: Sequence[Path], out: Path) -> Path:
     with writing(out), atomic_write(out) as part:
         write_tensors(part, means, metadata)
     return out
+
+
+def average_last(run: Path, last: int, out: Path) -> tuple[Path, list[int]]:
+    """Write the mean of the newest checkpoints of a run, `last` of them, to `out`; returns it, and their steps.
+
+    Raises: UserError if the run has fewer, and as `average_checkpoints`.
+    """
+    checkpoints = list_checkpoints(run)
+    if len(checkpoints) < last:
+        raise UserError(
+            f"has {len(checkpoints)} checkpoints, and --last asks for {last}",
+            place=str(run),
+            hint="a run is what `xformc train` wrote; its spec says how many checkpoints it keeps",
+        )
+    chosen = checkpoints[-last:]
+    return average_checkpoints(chosen, out), [int(path.name) for path in chosen]
 
 
 def _check_spec(first: Weights, other: Weights) -> None:

@@ -16,8 +16,8 @@ from xformc.compiler import compile_spec
 from xformc.compiler.graph.cost import total
 from xformc.compiler.graph.rules import cost_of
 from xformc.compiler.spec import Spec, load_spec
-from xformc.compiler.spec.load import SHIPPED
 from xformc.format.tokens import PAD
+from xformc.specs import SHIPPED
 from xformc.trainer.data.batches import Batch
 
 TOKENS = 64

@@ -31,6 +31,7 @@ from xformc.format.manifest import Manifest, check_files
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.precision import Precision
 from xformc.format.reader import read_manifest
+from xformc.runtime.library import check_operators
 
 
 def certify(subject: Subject, progress: Callable[[str], None], original: TorchModule | None = None) -> Certificate:
@@ -75,6 +76,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     Raises: UserError if the folder is no whole engine, or its model does not hold the parameters of its spec.
     """
     manifest = read_manifest(folder)
+    check_operators(folder, manifest)
     check_files(folder, manifest)
     for name in (SPEC, CERTIFICATE):
         if name not in manifest.files:

@@ -10,8 +10,8 @@ from xformc.compiler.graph.rules import OnnxEmitter, infer_types, require, to_on
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.linear import Linear
+from xformc.format.operators import DOMAIN
 
-DOMAIN = "xformc"
 ACTIVATIONS = frozenset({"relu", "gelu", "silu", "tanh", "sigmoid"})
 """The functions of `Unary` that a projection can end with."""
 

@@ -4,12 +4,11 @@ import os
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-import xformc.specs
-from xformc.compiler.spec.problems import Source, Span, SpecError, suggest
+from xformc.compiler.spec.problems import Source, Span, SpecError
 from xformc.compiler.spec.tree import MAX_BYTES, Entry, Tree, parse_yaml
 from xformc.errors import UserError
+from xformc.specs import BLOCKS, SHIPPED, find_shipped
 
-SHIPPED = Path(xformc.specs.__file__).resolve().parent
 MAX_EXTENDS = 16
 _WHOLE = (("blocks",), ("inputs",), ("model", "do"))
 """Where a later file's value replaces the earlier one's whole: a block, an input, and a stage's `do`."""
@@ -24,17 +23,12 @@ def load_tree(path: Path) -> Tree:
 def shipped_blocks() -> dict[str, Entry]:
     """The blocks of specs/blocks, by name."""
     blocks: dict[str, Entry] = {}
-    for path in sorted((SHIPPED / "blocks").glob("*.yaml")):
+    for path in sorted(BLOCKS.glob("*.yaml")):
         tree = _read(path, shipped=True)
         twice = blocks.keys() & tree.entries.keys()
         assert not twice, f"shipped blocks defined twice: {twice}"
         blocks.update(tree.entries)
     return blocks
-
-
-def shipped_specs() -> tuple[Path, ...]:
-    """The shipped specs: what a name after `extends` may mean."""
-    return tuple(sorted(path for path in SHIPPED.rglob("*.yaml") if path.parent != SHIPPED / "blocks"))
 
 
 def merge(base: Tree, over: Tree, keys: tuple[str, ...] = ()) -> Tree:
@@ -84,14 +78,10 @@ def _find(name: str, span: Span, folder: Path) -> Path:
         if not (folder / file).resolve().is_relative_to(folder.resolve()):
             raise outside
         return folder / file
-    if _is_file(SHIPPED / file):
-        return SHIPPED / file
-    names = [str(path.relative_to(SHIPPED).with_suffix("")) for path in shipped_specs()]
-    raise SpecError.at(
-        span,
-        f"there is no spec '{name}', here or among the shipped ones",
-        suggest(name, names) or f"shipped are {', '.join(names)}",
-    )
+    try:
+        return find_shipped(str(file.with_suffix("")))
+    except UserError as error:
+        raise SpecError.at(span, error.message, error.hint) from None
 
 
 def _is_file(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """What a spec may contain: the pydantic model of the whole file, and its mistakes at their places."""
 
 import re
-from typing import Annotated, Literal, get_args
+from typing import Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import ErrorDetails
@@ -9,6 +9,8 @@ from pydantic_core import ErrorDetails
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.sections import Decode, Section, Train
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.format.precision import PrecisionWord
+from xformc.format.tasks import TaskName
 
 NAME = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME)]
@@ -59,7 +61,7 @@ class Document(Section):
 
     extends: str | None = None
     name: Word | None = None
-    task: Literal["translation", "language_model", "tagging", "classification"]
+    task: TaskName
     sizes: dict[Name, Size] = Field(default_factory=dict)
     choices: dict[Name, Word] = Field(default_factory=dict)
     inputs: dict[Name, Input]
@@ -68,7 +70,7 @@ class Document(Section):
     tie: list[Group] = Field(default_factory=list[Group])
     train: Train = Train()
     decode: Decode = Decode()
-    precision: dict[Pattern, Literal["fp32", "fp16", "bf16", "int8", "int4", "fp8"]] = Field(default_factory=dict)
+    precision: dict[Pattern, PrecisionWord] = Field(default_factory=dict)
 
 
 def validate(tree: Tree) -> tuple[Document | None, list[Problem]]:

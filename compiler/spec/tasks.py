@@ -7,6 +7,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.problems import Problem, Span, listed, suggest
 from xformc.compiler.spec.tree import Tree
+from xformc.format.tasks import WRITTEN
 from xformc.format.tokens import IGNORE, PAD
 
 
@@ -52,8 +53,10 @@ class Task:
 
 
 TASKS: dict[str, Task] = {
-    "translation": Task(("source", "target"), "target", True, ("beam_width", "n_best", "length_penalty", "max_length")),
-    "language_model": Task(("text",), "text", True, ("sample",)),
+    "translation": Task(
+        WRITTEN["translation"], "target", True, ("beam_width", "n_best", "length_penalty", "max_length")
+    ),
+    "language_model": Task(WRITTEN["language_model"], "text", True, ("sample",)),
     "tagging": Task(None, None, True, ()),
     "classification": Task(None, None, False, ()),
 }

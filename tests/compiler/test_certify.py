@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.build import build_engine
 from xformc.compiler.certify import Certificate, Stage, verify_engine
 from xformc.compiler.certify.reference_search import log_probabilities, score, search
@@ -15,6 +16,8 @@ from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions, manifest_checksum
+from xformc.format.operators import DOMAIN, OPERATORS
+from xformc.format.reader import read_manifest
 from xformc.runtime.session import Session
 
 STAGES = ["forward", "step", "greedy", "beam", "batch"]
@@ -49,6 +52,16 @@ def test_build_for_portable_uses_standard_operators_only(tiny_spec: Spec, tmp_pa
         build_engine(tiny_spec, None, None, target, tmp_path / target)
         model = onnx.load(tmp_path / target / "model.onnx")
         assert {entry.domain for entry in model.opset_import} == domains
+
+
+def test_a_native_engine_imports_and_records_the_version_of_its_operators(tiny_spec: Spec, tmp_path: Path) -> None:
+    import onnx
+
+    kernel_library()
+    build_engine(tiny_spec, None, None, "native", tmp_path / "engine")
+    imports = {entry.domain: entry.version for entry in onnx.load(tmp_path / "engine" / "model.onnx").opset_import}
+    assert imports[DOMAIN] == read_manifest(tmp_path / "engine").operators == OPERATORS
+    assert verify_engine(tmp_path / "engine").passed
 
 
 @pytest.fixture

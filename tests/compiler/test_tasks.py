@@ -16,9 +16,9 @@ from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.graph.rules import to_onnx
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import load_spec
-from xformc.compiler.spec.load import SHIPPED
 from xformc.errors import UserError
 from xformc.runtime import read_manifest
+from xformc.specs import SHIPPED
 
 LABELS = ["forward", "labels", "batch"]
 STAGES = {

@@ -13,7 +13,7 @@ from xformc.compiler.explain.cost.spec_cost import Report, report
 from xformc.compiler.explain.cost.table import report_text, short
 from xformc.compiler.graph.cost import Reach
 from xformc.compiler.spec import load_spec
-from xformc.compiler.spec.load import SHIPPED
+from xformc.specs import SHIPPED
 
 Load = Callable[[str], Report]
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from task_specs import SPECS
 
 from xformc.compiler.graph.primitives import PRIMITIVES
-from xformc.compiler.spec.load import SHIPPED, shipped_blocks, shipped_specs
+from xformc.compiler.spec.load import shipped_blocks
+from xformc.specs import SHIPPED, shipped_specs
 
 Document = Any
 """What YAML makes of a spec, or of a part of one."""
@@ -37,7 +38,7 @@ def _with_blocks(name: str) -> Document:
     return {**document, "blocks": yaml.safe_load((SHIPPED / "blocks" / f"{name}.yaml").read_text())}
 
 
-DOCUMENTS = [_read(path.read_text()) for path in shipped_specs()]
+DOCUMENTS = [_read(path.read_text()) for path in shipped_specs().values()]
 DOCUMENTS += [_with_blocks("transformer"), _with_blocks("attention")]
 DOCUMENTS += [yaml.safe_load(text) for text in SPECS.values()]
 WORDS = sorted({word for document in DOCUMENTS for word in yaml.safe_dump(document).replace(":", " ").split()})

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from onnx import helper
 
 from xformc.errors import UserError
+from xformc.format.operators import DOMAIN, OPERATORS
 from xformc.runtime.library import VARIABLE, find_library
 
 Array = NDArray[Any]
@@ -34,7 +35,7 @@ def kernel_library() -> Path:
 
 def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> onnx.NodeProto:
     """A node of the domain `xformc`; the empty name stands for an optional input that is left out."""
-    return helper.make_node(operator, list(inputs), list(outputs), domain="xformc", **attributes)
+    return helper.make_node(operator, list(inputs), list(outputs), domain=DOMAIN, **attributes)
 
 
 def kernel_session(
@@ -52,7 +53,7 @@ def kernel_session(
 
     initializers = [onnx.numpy_helper.from_array(value, name) for name, value in (constants or {}).items()]
     graph = helper.make_graph(list(nodes), "kernels", values(inputs), values(outputs), initializers)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("xformc", 1)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, OPERATORS)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     options = cast(Any, onnxruntime).SessionOptions()
     options.intra_op_num_threads = threads

@@ -81,16 +81,21 @@ def test_translate_takes_any_text(engine: Engine, texts: list[str], batch_tokens
 
 def test_translate_refuses_a_long_text_naming_its_line(engine: Engine) -> None:
     with pytest.raises(UserError) as caught:
-        engine.translate(["hello", "two dogs " * 2000])
+        engine.translate(["hello", "two dogs " * 2400])
     assert caught.value.place == "line 2"
-    assert "takes at most 1,024" in caught.value.message
-    assert "--truncate" in str(caught.value.hint)
+    assert "takes at most 4,096" in caught.value.message
+    assert "--truncate" in str(caught.value.hint) and "--max-batch-tokens" in str(caught.value.hint)
+
+
+def test_translate_takes_longer_texts_in_larger_batches(engine: Engine) -> None:
+    [[best]] = engine.translate(["two dogs " * 2400], max_batch_tokens=40_000, beam_width=1)
+    assert best.text == "two dogs " * 2399 + "two dogs"
 
 
 def test_translate_cuts_a_long_text_on_demand_and_warns(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        [_, [best]] = engine.translate(["hello", "two dogs " * 2000], truncate=True)
-    assert len(best.tokens) == 1024
+        [_, [best]] = engine.translate(["hello", "two dogs " * 2400], truncate=True)
+    assert len(best.tokens) == 4096
     assert best.tokens[-1] == 3
     assert "line 2: cut from" in caplog.text
 

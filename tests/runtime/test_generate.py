@@ -78,6 +78,19 @@ def test_generate_refuses_a_prompt_that_leaves_no_room(language_model: Engine) -
     assert caught.value.place == "line 2"
 
 
+def test_generate_reads_prompts_longer_than_those_of_training(tmp_path: Path) -> None:
+    train_tokenizer(tmp_path / "tokenizer.model")
+    (tmp_path / "spec.yaml").write_text(LANGUAGE_MODEL + "train: {max_length: 24}\n", encoding="utf-8")
+    tokenizers = {"text": tmp_path / "tokenizer.model"}
+    build_engine(load_spec(tmp_path / "spec.yaml"), None, tokenizers, "portable", tmp_path / "engine")
+    unbounded = load(tmp_path / "engine", threads=1)
+    assert unbounded.manifest.inputs["text"].longest is None
+    [found] = unbounded.generate(["two dogs " * 700], max_new_tokens=2)
+    assert 1 <= len(found.tokens) <= 2
+    with pytest.raises(UserError, match="this engine takes at most 16,384"):
+        unbounded.generate(["two dogs " * 10_000])
+
+
 def test_generate_can_read_the_end_of_a_long_prompt(language_model: Engine, caplog: pytest.LogCaptureFixture) -> None:
     assert language_model.tokenizer is not None
     with caplog.at_level(logging.WARNING):

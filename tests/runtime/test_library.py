@@ -13,8 +13,9 @@ from tiny_engine import copy_model, write_manifest
 from tests.runtime.kernel_session import kernel_library
 from xformc import __version__
 from xformc.errors import UserError
-from xformc.runtime import load
-from xformc.runtime.library import OPERATORS, SOURCES, VARIABLE, cached_path, find_library, open_library, sources_hash
+from xformc.format.operators import DOMAIN, OPERATORS
+from xformc.runtime import load, read_manifest
+from xformc.runtime.library import SOURCES, VARIABLE, cached_path, find_library, open_library, sources_hash
 
 
 @pytest.fixture
@@ -29,16 +30,23 @@ def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def native_engine(own_engine: Path) -> Path:
     """The engine that copies, with one of xformc's own operators beside the rest, and of target native."""
     model = copy_model()
-    model.graph.node.append(onnx.helper.make_node("Cache", ["one"], ["unused"], domain="xformc", name="cache"))
-    model.opset_import.append(onnx.helper.make_opsetid("xformc", 1))
+    model.graph.node.append(onnx.helper.make_node("Cache", ["one"], ["unused"], domain=DOMAIN, name="cache"))
+    model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, OPERATORS))
     onnx.save(model, own_engine / "model.onnx")
-    manifest = json.loads((own_engine / "engine.json").read_text())
-    del manifest["files"], manifest["checksum"]
-    write_manifest(own_engine, {**manifest, "target": "native"})
+    change_manifest(own_engine, {"target": "native", "operators": OPERATORS})
     return own_engine
 
 
-def fake_library(path: Path, version: str, instructions: str = "abacus, fingers", operators: str = OPERATORS) -> Path:
+def change_manifest(engine: Path, changes: dict[str, object]) -> None:
+    """Change keys of engine.json; one that becomes None is left out."""
+    path = engine / "engine.json"
+    content = {**json.loads(path.read_text()), **changes}
+    path.unlink()
+    dropped = ("files", "checksum", *(key for key, value in changes.items() if value is None))
+    write_manifest(engine, {key: value for key, value in content.items() if key not in dropped})
+
+
+def fake_library(path: Path, version: str, instructions: str = "abacus, fingers", operators: int = OPERATORS) -> Path:
     """A library that says this of itself, and has nothing else."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,10 +102,10 @@ def test_the_variable_goes_before_the_cache_whatever_its_sources(
 
 @pytest.mark.parametrize(
     ("version", "operators", "message"),
-    [("0.0.1", OPERATORS, "are of xformc 0.0.1"), (__version__, "0", "the operators of version 0")],
+    [("0.0.1", OPERATORS, "are of xformc 0.0.1"), (__version__, 0, "the operators of version 0")],
 )
 def test_a_variable_that_names_a_library_of_another_version_is_a_mistake(
-    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, operators: str, message: str
+    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, operators: int, message: str
 ) -> None:
     other = fake_library(tmp_path / "other.so", f"{version} 0123456789ab", operators=operators)
     monkeypatch.setenv(VARIABLE, str(other))
@@ -201,13 +209,30 @@ def test_a_native_engine_runs_with_the_kernels(native_engine: Path) -> None:
     assert best.text == "hello world"
 
 
+def test_an_engine_that_does_not_record_its_operators_runs(native_engine: Path) -> None:
+    kernel_library()
+    change_manifest(native_engine, {"operators": None})
+    assert read_manifest(native_engine).operators is None
+    assert load(native_engine, threads=1).translate(["hello world"])[0][0].text == "hello world"
+
+
+@pytest.mark.parametrize(
+    ("version", "hint"), [(OPERATORS - 1, "rebuild the engine with `xformc build`"), (OPERATORS + 1, "upgrade xformc")]
+)
+def test_an_engine_that_needs_other_operators_is_one_message(
+    native_engine: Path, no_library: Path, xformc: CommandLine, version: int, hint: str
+) -> None:
+    change_manifest(native_engine, {"operators": version})
+    message = mistake(xformc("translate", native_engine, stdin="hello world\n"))
+    needs = f"this engine needs version {version} of xformc's operators, and this xformc has version {OPERATORS}"
+    assert message.startswith(f"{native_engine / 'engine.json'}: {needs}\nhint: {hint}")
+    assert f"target       native, operators {version}, float32" in xformc("inspect", native_engine).out
+
+
 def test_an_engine_of_another_target_does_without_the_kernels(
     no_library: Path, native_engine: Path, copy_engine: Path
 ) -> None:
     assert load(copy_engine, threads=1).translate(["hello world"])[0][0].text == "hello world"
-    manifest = json.loads((native_engine / "engine.json").read_text())
-    del manifest["files"], manifest["checksum"]
-    (native_engine / "engine.json").unlink()
-    write_manifest(native_engine, {**manifest, "target": "cpu"})
+    change_manifest(native_engine, {"target": "cpu"})
     with pytest.raises(UserError, match="cannot be loaded"):
         load(native_engine)

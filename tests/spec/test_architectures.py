@@ -7,7 +7,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.spec import load_spec
-from xformc.compiler.spec.load import SHIPPED
+from xformc.specs import SHIPPED
 
 from .conftest import Build
 

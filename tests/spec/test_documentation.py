@@ -8,11 +8,12 @@ import pytest
 from xformc.compiler import compile_spec
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import elaborate, load_spec, tree
-from xformc.compiler.spec.load import SHIPPED, load_tree
+from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.signature import TAKEN_KINDS
 from xformc.compiler.spec.tasks import TASKS
 from xformc.compiler.spec.writer import MAX_PARAMETERS
 from xformc.errors import UserError
+from xformc.specs import SHIPPED
 
 from .conftest import Build
 

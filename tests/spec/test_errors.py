@@ -9,9 +9,9 @@ import pytest
 
 from xformc.compiler import compile_spec
 from xformc.compiler.spec import SpecError, load_spec
-from xformc.compiler.spec.load import SHIPPED
 from xformc.compiler.spec.tree import MAX_BYTES
 from xformc.errors import UserError
+from xformc.specs import SHIPPED
 
 from .conftest import Build, Problems
 
@@ -92,6 +92,17 @@ def test_extends_of_nothing_suggests_a_shipped_spec(problems: Problems) -> None:
     (problem,) = problems("extends: transformer_bse\n")
     assert problem.message == "there is no spec 'transformer_bse', here or among the shipped ones"
     assert problem.hint == "did you mean 'transformer_base'?"
+
+
+@pytest.mark.parametrize("name", ["positions/rotary", "rotary", "rotary.yaml"])
+def test_extends_takes_the_name_of_a_shipped_spec(build: Build, name: str) -> None:
+    assert build(f"extends: {name}\n").nodes == build("extends: transformer_base\nchoices: {positions: rotary}\n").nodes
+
+
+def test_extends_of_a_name_that_two_specs_have_is_refused(problems: Problems) -> None:
+    (problem,) = problems("extends: none\n")
+    assert problem.message == "'none' is the name of 2 shipped specs"
+    assert problem.hint == "write positions/none or tying/none"
 
 
 def test_extends_in_a_circle_is_refused(problems: Problems, tmp_path: Path) -> None:

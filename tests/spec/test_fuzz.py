@@ -20,8 +20,8 @@ from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import derive_step, with_beam
 from xformc.compiler.spec import SpecError, load_spec
-from xformc.compiler.spec.load import SHIPPED
 from xformc.compiler.spec.tasks import TASKS
+from xformc.specs import SHIPPED
 
 PLACE = re.compile(r".+:\d+:\d+")
 ROUND_TRIPS = 4

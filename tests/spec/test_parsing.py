@@ -4,7 +4,7 @@ import pytest
 
 from xformc.compiler import compile_spec
 from xformc.compiler.spec import load_spec
-from xformc.compiler.spec.load import SHIPPED
+from xformc.specs import SHIPPED
 
 
 @pytest.mark.parametrize(("name", "pieces"), [("parsing", 16_000), ("parsing_semi_supervised", 32_000)])

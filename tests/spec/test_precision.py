@@ -53,7 +53,7 @@ def test_learned_positions_are_not_rounded(tmp_path: Path) -> None:
 
 
 def test_the_weights_of_a_recurrence_are_rounded() -> None:
-    from xformc.compiler.spec.load import SHIPPED
+    from xformc.specs import SHIPPED
 
     chosen = load_spec(SHIPPED / "seq2seq.yaml").precisions("int8")
     assert any("lstm" in name or "gru" in name or "cell" in name for name in chosen), list(chosen)

@@ -11,9 +11,7 @@ import yaml
 from xformc.compiler import compile_spec
 from xformc.compiler.graph import text
 from xformc.compiler.spec import Decode, SpecError, Train, json_schema, load_spec
-from xformc.compiler.spec.load import SHIPPED, shipped_specs
-
-SHIPPED_IDS = [path.stem for path in shipped_specs()]
+from xformc.specs import SHIPPED, shipped_specs
 
 
 def test_base_has_the_recipe_and_the_defaults_of_the_paper() -> None:
@@ -60,7 +58,7 @@ def test_name_is_the_files_unless_the_spec_gives_one(tmp_path: Path) -> None:
     assert compile_spec(load_spec(path)).name == "mine"
 
 
-@pytest.mark.parametrize("path", shipped_specs(), ids=SHIPPED_IDS)
+@pytest.mark.parametrize("path", shipped_specs().values(), ids=shipped_specs())
 def test_resolved_spec_stands_alone_and_is_the_same(path: Path, tmp_path: Path) -> None:
     spec = load_spec(path)
     copy = tmp_path / "spec.yaml"
@@ -124,7 +122,7 @@ def test_graph_of_a_spec_survives_its_text_form() -> None:
     assert text.parse(text.format(graph)) == graph
 
 
-@pytest.mark.parametrize("path", shipped_specs(), ids=SHIPPED_IDS)
+@pytest.mark.parametrize("path", shipped_specs().values(), ids=shipped_specs())
 def test_shipped_specs_and_their_resolved_forms_fit_the_json_schema(path: Path) -> None:
     validator = jsonschema.Draft202012Validator(json_schema())
     validator.validate(yaml.safe_load(path.read_text()))

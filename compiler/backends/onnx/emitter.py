@@ -13,12 +13,14 @@ from xformc.compiler.backends.onnx.initializers import Initializers
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import Operand, to_onnx
+from xformc.format.operators import DOMAIN, OPERATORS
 from xformc.format.precision import Precision
 from xformc.format.targets import TRAITS, Target
 
 assert ops, "importing the ops fills the rule tables"
 
-OPSET = 23
+VERSIONS = {"": 23, "com.microsoft": 1, DOMAIN: OPERATORS}
+"""The version of each domain of operators."""
 DTYPES: dict[DType, int] = {
     "float32": TensorProto.FLOAT,
     "float16": TensorProto.FLOAT16,
@@ -263,8 +265,7 @@ def model(
         [_info(item, type) for item, type in outputs],
         emitter.initializers,
     )
-    others = sorted(emitter.domains - {""})
-    domains = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in others)]
+    domains = [helper.make_opsetid(domain, VERSIONS[domain]) for domain in sorted({"", *emitter.domains})]
     return helper.make_model(graph, opset_imports=domains, ir_version=10, producer_name="xformc")
 
 

@@ -1,8 +1,7 @@
 """`xformc bench`: how fast an engine is on this machine."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -16,35 +15,9 @@ from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import Engine
-from xformc.runtime.lines import read_text_file
-from xformc.runtime.measure import (
-    Latency,
-    Loading,
-    Throughput,
-    measure_latency,
-    measure_throughput,
-    peak_memory,
-    timed_load,
-)
-from xformc.runtime.options import SearchArguments
-from xformc.runtime.predict import MAX_BATCH_POSITIONS
+from xformc.runtime.measure import Report, make_plans, measure_latency, measure_throughput, peak_memory, timed_load
 from xformc.runtime.session import thread_count
-from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
-from xformc.runtime.workload import Workload, random_workload, text_workload
-
-PARTS = (1 / 16, 1 / 4, 1, 4)
-"""The sizes of batches that are tried, as parts of the usual one."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """All that was measured. `memory` is in bytes: before the engine was loaded, and the peak."""
-
-    size: int
-    loading: Loading
-    latency: Latency
-    throughput: Sequence[Throughput]
-    memory: tuple[int, int]
+from xformc.runtime.workload import Workload, make_workload
 
 
 def bench(
@@ -82,13 +55,8 @@ def bench(
     task = loaded.manifest.task
     if beam_width is not None and task != "translation":
         raise UserError(f"--beam-width: an engine of {task} has no beam")
-    work = _workload(loaded, text, {"beam_width": beam_width})
-    usual = MAX_BATCH_POSITIONS if loaded.manifest.labels else MAX_BATCH_TOKENS
-    plans = [
-        Batching(number, tokens)
-        for number in workers or sorted({1, thread_count(threads)})
-        for tokens in max_batch_tokens or [int(part * usual) for part in PARTS]
-    ]
+    work = make_workload(loaded, text, {"beam_width": beam_width})
+    plans = make_plans(loaded.manifest, workers, max_batch_tokens, threads)
     latency = measure_latency(work, seconds)
     size = sum(path.stat().st_size for path in engine.iterdir())
     measured = measure_throughput(work, plans, 1 / latency.p50, seconds)
@@ -100,16 +68,6 @@ def bench(
         print(json.dumps({"engine": loaded.manifest.name, **asdict(report)}))
     else:
         _print(loaded, work, report, threads)
-
-
-def _workload(engine: Engine, text: Path | None, options: SearchArguments) -> Workload:
-    """What is timed. Raises: UserError if the file has no text for the engine."""
-    if text is None:
-        return random_workload(engine, options)
-    try:
-        return text_workload(engine, read_text_file(text), options)
-    except UserError as error:
-        raise error if error.place else UserError(error.message, place=str(text), hint=error.hint) from error
 
 
 def _print(engine: Engine, work: Workload, report: Report, threads: int | None) -> None:

@@ -4,20 +4,15 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
-from xformc.commands.spec_path import find_spec
+from xformc.commands.spec_path import SpecName, find_spec
 
 if TYPE_CHECKING:
     from xformc.compiler.graph.graph import Graph
 
-SPEC_HELP = "A spec's file, or the name of one that comes with xformc."
 
-
-def check(
-    spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
-    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def check(spec: SpecName, as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False) -> None:
     """Check a spec, and print its sizes and parameters.
 
     \b

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from xformc.commands.check import SPEC_HELP
-from xformc.commands.spec_path import find_spec
+from xformc.commands.spec_path import SPEC_HELP, complete_spec, find_spec
 from xformc.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,7 +17,10 @@ DEPTH, LENGTH = 2, 100
 
 
 def draw(
-    specs: Annotated[list[str], Argument(help=f"{SPEC_HELP} Several with --positions.", metavar="SPEC...")],
+    specs: Annotated[
+        list[str],
+        Argument(help=f"{SPEC_HELP} Several with --positions.", metavar="SPEC...", autocompletion=complete_spec),
+    ],
     *,
     out: Annotated[Path | None, Option(help="The picture: .svg, .pdf or .png. NAME.svg if left out.")] = None,
     depth: Annotated[

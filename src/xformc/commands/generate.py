@@ -24,6 +24,8 @@ from xformc.runtime.engine import load
 from xformc.runtime.generate import Continuation
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 
+BATCH_HELP = "Tokens of a batch, with those to be added; more than 16,384 also allow longer prompts."
+
 
 def generate(
     engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
@@ -37,7 +39,7 @@ def generate(
     truncate: Annotated[bool, Option("--truncate", help="Keep the end of lines that are too long.")] = False,
     window: Annotated[int | None, Option(help=WINDOW_HELP)] = None,
     workers: Annotated[int | None, Option(help=WORKERS_HELP)] = None,
-    max_batch_tokens: Annotated[int, Option(help="Tokens of a batch, with those to be added.")] = MAX_BATCH_TOKENS,
+    max_batch_tokens: Annotated[int, Option(help=BATCH_HELP)] = MAX_BATCH_TOKENS,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
     device: Annotated[DeviceName | None, Option(help=DEVICE_HELP)] = None,
 ) -> None:

@@ -4,16 +4,17 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.build import TARGET_HELP, Target
+from xformc.commands.build import TARGET_HELP
 from xformc.commands.check import SPEC_HELP
 from xformc.commands.spec_path import find_spec
+from xformc.format.targets import Target
 
 
 def ir(
     spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
     *,
     after: Annotated[str | None, Option(help="Print the graphs after this pass.", metavar="PASS")] = None,
-    target: Annotated[Target, Option(help=TARGET_HELP)] = Target.portable,
+    target: Annotated[Target, Option(help=TARGET_HELP)] = "portable",
     training: Annotated[bool, Option("--training", help="Compile for training, not for an engine.")] = False,
 ) -> None:
     """List the passes that a spec goes through, or print its graphs after one of them.
@@ -29,7 +30,7 @@ def ir(
     from xformc.compiler.pipeline import applied_passes, print_program
     from xformc.compiler.spec import load_spec
 
-    loaded, goal = load_spec(find_spec(spec)), None if training else target.value
+    loaded, goal = load_spec(find_spec(spec)), None if training else target
     if after is not None:
         print(print_program(loaded, after, goal), end="")
         return

@@ -1,33 +1,22 @@
 """`xformc kernels`: builds the library that engines of target native need, or says which one they use."""
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
 from typer import Option
 
-from xformc.errors import UserError
-from xformc.files import atomic_write
-from xformc.runtime.library import SOURCES, Library, cached_path, find_library, open_library, sources_hash
+from xformc.runtime.kernel_build import HEADER, build_library
+from xformc.runtime.library import Library, find_library, sources_hash
 
-HEADER = "onnxruntime_cxx_api.h"
-OLDEST_API = 23
+HEADERS_HELP = f"The folder with ONNX Runtime's {HEADER}, or one that has it inside."
+CHECK_HELP = "Build nothing; say which library native engines use here, or why none."
 
 
 def kernels(
     *,
-    headers: Annotated[
-        Path | None, Option(help=f"The folder with ONNX Runtime's {HEADER}, or one that has it inside.")
-    ] = None,
-    check: Annotated[
-        bool, Option("--check", help="Build nothing; say which library native engines use here, or why none.")
-    ] = False,
+    headers: Annotated[Path | None, Option(help=HEADERS_HELP)] = None,
+    check: Annotated[bool, Option("--check", help=CHECK_HELP)] = False,
 ) -> None:
     """Build the kernels that engines of target native need, and print where they are.
 
@@ -43,9 +32,8 @@ def kernels(
         for line in _described(find_library()):
             print(line)
         return
-    path = cached_path()
-    if not path.is_file():
-        _build(path, find_headers(headers))
+    with Console(stderr=True).status("compiling the kernels"):
+        path = build_library(headers)
     print(path)
 
 
@@ -56,92 +44,3 @@ def _described(library: Library) -> list[str]:
         f"sources       {library.sources}{others}",
         f"instructions  {library.instructions}",
     ]
-
-
-def find_headers(given: Path | None) -> Path:
-    """The folder with ONNX Runtime's C++ headers: in `given`, however deep, or where systems put them.
-
-    Raises: UserError if there are none, or if they do not fit the ONNX Runtime that is installed.
-    """
-    if given is not None:
-        found = sorted(given.rglob(HEADER))
-        if not found:
-            raise UserError(f"no {HEADER} in this folder", place=str(given), hint=GET_HEADERS)
-    else:
-        found = [folder / HEADER for folder in _system_folders() if (folder / HEADER).is_file()]
-        if not found:
-            raise UserError(f"ONNX Runtime's C++ headers ({HEADER}) are not installed", hint=GET_HEADERS)
-    _check_version(found[0].parent)
-    return found[0].parent
-
-
-def _system_folders() -> list[Path]:
-    roots = (Path(sys.prefix) / "include", *map(Path, ("/usr/include", "/usr/local/include", "/opt/homebrew/include")))
-    return [root / below for root in roots for below in ("onnxruntime", "", "onnxruntime/core/session")]
-
-
-def _check_version(folder: Path) -> None:
-    """Raises: UserError if the headers are newer than the installed package, which could not load what they make."""
-    import onnxruntime
-
-    text = (folder / "onnxruntime_c_api.h").read_text(encoding="utf-8", errors="replace")
-    match = re.search(r"^#define ORT_API_VERSION (\d+)", text, re.MULTILINE)
-    version, installed = int(match[1]) if match else 0, int(onnxruntime.__version__.split(".")[1])
-    if not OLDEST_API <= version <= installed:
-        raise UserError(
-            f"these headers are of ONNX Runtime 1.{version}; the kernels need 1.{OLDEST_API} or newer, and not newer "
-            f"than the installed package, {onnxruntime.__version__}",
-            place=str(folder),
-            hint=GET_HEADERS,
-        )
-
-
-def _build(path: Path, headers: Path) -> None:
-    """Compile the library to `path`, all of it or nothing."""
-    cmake = _tool("cmake")
-    _check_writable(path.parent)
-    with tempfile.TemporaryDirectory(prefix="xformc-kernels-") as folder:
-        with Console(stderr=True).status("compiling the kernels"):
-            _run(cmake, "-S", str(SOURCES), "-B", folder, f"-DONNXRUNTIME_INCLUDE_DIR={headers.resolve()}")
-            _run(cmake, "--build", folder, "--parallel", str(os.cpu_count() or 1))
-        built = next(Path(folder).glob(f"libxformc_kernels{path.suffix}"))
-        open_library(built)
-        with atomic_write(path) as temporary:
-            shutil.copyfile(built, temporary)
-
-
-def _check_writable(folder: Path) -> None:
-    """Raises: UserError if no file can be made in `folder`, which is made if it is not there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise UserError(
-            f"the kernels cannot be kept here: {error.strerror}",
-            place=str(folder),
-            hint="set XDG_CACHE_HOME to a folder that can be written",
-        ) from error
-
-
-def _tool(name: str) -> str:
-    """The path of a program, which may have come with a package into this Python's own environment."""
-    own = str(Path(sys.executable).parent)
-    found = shutil.which(name) or shutil.which(name, path=own)
-    if found is None:
-        raise UserError(f"the kernels are built by {name}, which is not installed", hint=GET_TOOLS)
-    return found
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode:
-        end = "\n  ".join(line for line in done.stdout.splitlines()[-_SHOWN:] if line.strip())
-        raise UserError(f"the kernels could not be built: {' '.join(command)}\n  {end}", hint=GET_TOOLS)
-
-
-_SHOWN = 20
-GET_TOOLS = "it takes CMake 3.18 and a C++17 compiler; on Debian and Ubuntu: apt install cmake g++"
-GET_HEADERS = (
-    "install your system's package of them (Debian and Ubuntu: apt install libonnxruntime-dev), or unpack a release of "
-    "https://github.com/microsoft/onnxruntime/releases and give its folder: xformc kernels --headers DIR"
-)

@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
-from xformc.commands.check import SPEC_HELP
-from xformc.commands.spec_path import find_spec
+from xformc.commands.spec_path import SpecName, find_spec
 from xformc.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ MOST = 100_000
 
 
 def report(
-    spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
+    spec: SpecName,
     *,
     length: Annotated[int | None, Option(help="Positions in every input; 64 if left out.", min=1, max=MOST)] = None,
     depth: Annotated[int, Option(help="Levels of blocks that are told apart.", min=1)] = 2,

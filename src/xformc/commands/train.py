@@ -5,8 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.check import SPEC_HELP
-from xformc.commands.spec_path import find_spec
+from xformc.commands.spec_path import SpecName, find_spec
 from xformc.errors import UserError
 
 DATA_HELP = """A folder with train.* and valid.*. Translation: .tsv, or a file a language. Language model: .txt.
@@ -15,7 +14,7 @@ AVERAGE_HELP = "The file to write; RUN/average-LAST.safetensors if left out."
 
 
 def train(
-    spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
+    spec: SpecName,
     *,
     data: Annotated[Path, Option(help=DATA_HELP)],
     out: Annotated[Path | None, Option(help="The run's folder; runs/NAME if left out.")] = None,
@@ -70,16 +69,7 @@ def average(
 
     The average usually translates better than any one of them (section 6.1 of the paper).
     """
-    from xformc.trainer.average import average_checkpoints
-    from xformc.trainer.checkpoint import list_checkpoints
+    from xformc.trainer.average import average_last
 
-    checkpoints = list_checkpoints(run)
-    if len(checkpoints) < last:
-        raise UserError(
-            f"has {len(checkpoints)} checkpoints, and --last asks for {last}",
-            place=str(run),
-            hint="a run is what `xformc train` wrote; its spec says how many checkpoints it keeps",
-        )
-    chosen = checkpoints[-last:]
-    written = average_checkpoints(chosen, out or run / f"average-{last}.safetensors")
-    print(f"{written}: the average of steps {', '.join(path.name.lstrip('0') for path in chosen)}")
+    written, steps = average_last(run, last, out or run / f"average-{last}.safetensors")
+    print(f"{written}: the average of steps {', '.join(map(str, steps))}")

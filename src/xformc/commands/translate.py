@@ -23,7 +23,8 @@ from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.translate import Hypothesis
 
 ENGINE_HELP = "The engine: a folder made by `xformc build`."
-BATCH_HELP = "Tokens that a batch may hold: of each source, padded, and of its hypotheses at their limit."
+BATCH_HELP = """Tokens that a batch may hold: of each source, padded, and of its hypotheses at their limit. More than
+16,384 also allow longer sources."""
 
 
 def translate(

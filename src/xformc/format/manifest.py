@@ -88,6 +88,7 @@ class Manifest:
     None where the task has none. `files` has every file but engine.json; `plans` those that are TensorRT's plans, and
     `refused` says of plans that were to be there why TensorRT did not build them.
     `calibration` is None where no product rounds what it is given in steps that were found so.
+    `operators` is the version of xformc's own operators in the model; None without such, or where it was not recorded.
     """
 
     format: int
@@ -106,6 +107,7 @@ class Manifest:
     plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     calibration: Calibration | None = None
+    operators: int | None = None
 
     @property
     def search(self) -> SearchOptions:

@@ -27,9 +27,9 @@ from xformc.format.names import MANIFEST, MODEL
 from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
+from xformc.format.tasks import TASK_NAMES, WRITTEN
 from xformc.format.tokens import SPECIAL
 
-TASKS = ("translation", "language_model", "tagging", "classification")
 KINDS = ("tokens", "vectors", "values", "edges")
 MAX_SIZE = 2**31
 
@@ -93,11 +93,11 @@ def _read_format_1(document: Document) -> Manifest:
 
 
 def _read_format_2(document: Document) -> Manifest:
-    task, inputs = document.text("task", TASKS), _read_inputs(document.section("inputs"))
+    task, inputs = document.text("task", TASK_NAMES), _read_inputs(document.section("inputs"))
     reader = _DEFAULTS.get(task)
     labels = document.optional_texts("labels")
     positions = document.optional_text("positions", tuple(inputs))
-    if (labels is None) != (task in _DEFAULTS) or (positions is None) != (task != "tagging"):
+    if (labels is None) != (task in WRITTEN) or (positions is None) != (task != "tagging"):
         raise UserError(f"its labels and positions are not those of {task}", place=document.place, hint=COPY)
     _check_names(task, inputs, document.place)
     return Manifest(
@@ -117,6 +117,7 @@ def _read_format_2(document: Document) -> Manifest:
         plans=_read_plans(document.section("plans")) if "plans" in document.fields else {},
         refused=_read_refused(document.section("refused")) if "refused" in document.fields else {},
         calibration=_read_calibration(document.section("calibration")) if "calibration" in document.fields else None,
+        operators=document.integer("operators", 1) if "operators" in document.fields else None,
     )
 
 
@@ -142,14 +143,10 @@ def _read_input(document: Document, inputs: tuple[str, ...]) -> Input:
 
 def _check_names(task: str, inputs: dict[str, Input], place: str) -> None:
     """Raises: UserError where the inputs are not those that the runtime gives to a model of this task."""
-    wanted = _INPUTS.get(task)
+    wanted = WRITTEN.get(task)
     tokens = all(item.kind == "tokens" for item in inputs.values())
-    if not inputs or (wanted is not None and (inputs.keys() != wanted or not tokens)):
+    if not inputs or (wanted is not None and (inputs.keys() != set(wanted) or not tokens)):
         raise UserError(f"its inputs are not those of {task}: {', '.join(inputs)}", place=place, hint=COPY)
-
-
-_INPUTS = {"translation": {"source", "target"}, "language_model": {"text"}}
-"""The inputs of tokens that a task must have; the other tasks may have any."""
 
 
 def _check_tokens(document: Document) -> None:

@@ -26,7 +26,7 @@ from xformc.runtime.generate import Prompt, check_seed, continue_prompts, encode
 from xformc.runtime.predict import encode_example, predict_rows
 from xformc.runtime.search import check_source, search
 from xformc.runtime.session import Session
-from xformc.runtime.texts import encode_line
+from xformc.runtime.texts import encode_line, prompt_limit, whole_limit
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
 from xformc.runtime.translate import Hypothesis, translate_ids
 
@@ -107,9 +107,9 @@ class Texts:
 
     def _translate(self, requests: list[Arrays]) -> list[Arrays]:
         counts, texts = [len(one["text"]) for one in requests], _texts(requests, "text")
-        longest = self._manifest.inputs["source"].longest
+        limit = whole_limit(self._manifest.inputs["source"].longest)
         encode = partial(self._tokenizer.encode, "source")
-        rows = [encode_line(line, text, encode=encode, longest=longest, truncate=False) for line, text in texts]
+        rows = [encode_line(line, text, encode=encode, limit=limit, truncate=False) for line, text in texts]
         options = self._options
         assert isinstance(options, SearchOptions)
         found = translate_ids(self._session, rows, tokenizer=self._tokenizer, options=options)
@@ -130,8 +130,8 @@ class Texts:
             for one in requests
             for seed in one.get("seed", np.zeros(len(one["text"]), np.int64)).reshape(-1)
         ]
-        longest = self._manifest.inputs["text"].longest
-        encode = partial(encode_prompt, 1, tokenizer=self._tokenizer, longest=longest, truncate=False)
+        limit = prompt_limit(self._manifest.inputs["text"].longest)
+        encode = partial(encode_prompt, 1, tokenizer=self._tokenizer, limit=limit, truncate=False)
         prompts = [encode(text, seed=seed) for (_, text), seed in zip(texts, seeds, strict=True)]
         assert isinstance(self._options, SampleOptions)
         found = continue_prompts(self._session, prompts, tokenizer=self._tokenizer, options=self._options)

@@ -1,33 +1,40 @@
-"""What rounding its weights costs an engine: BLEU beside that of the same engine in float32."""
+"""What quantization costs an engine: its BLEU beside that of the same engine in float32."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from xformc.commands.evaluate import read_parallel
+from xformc.compiler.certify import Stage
+from xformc.compiler.spec import Spec
 from xformc.errors import UserError
+from xformc.format.precision import Precision
 from xformc.runtime import load
-
-if TYPE_CHECKING:
-    from xformc.compiler.certify import Stage
+from xformc.trainer.scores.metrics import make_bleu, translation_measures
+from xformc.trainer.scores.parallel_text import read_parallel
 
 MAX_LOSS = 0.3
 """The most BLEU that rounding may cost."""
 
 
-def bleu_judge(paths: Sequence[Path]) -> "Callable[[Path, Path], Stage]":
+def check_comparable(spec: Spec, precision: Precision | None, *, trained: bool) -> None:
+    """Raises: UserError where there is no BLEU to compare: no trained translations, or no weight that is rounded."""
+    if spec.task != "translation" or not trained:
+        what = "fresh weights translate nothing" if spec.task == "translation" else f"{spec.task} is no translation"
+        raise UserError(f"--compare: BLEU is of trained translations, and {what}")
+    if set(spec.precisions(precision).values()) <= {"float32"}:
+        raise UserError("--compare: no weight is rounded", hint="give --precision, such as int8")
+
+
+def bleu_judge(paths: Sequence[Path]) -> Callable[[Path, Path], Stage]:
     """A judge of two engine folders, one in float32 and one rounded, by a source and its reference, line by line.
 
     The judge gives the stage of the certificate; it raises UserError where rounding costs too much. Raises: UserError
     for files that are not of the same length, or whose BLEU has no meaning.
     """
-    from xformc.compiler.certify import Stage
-    from xformc.trainer.scores.metrics import make_bleu, translation_measures
-
-    texts, references = read_parallel(list(paths))
+    given = read_parallel(paths)
+    texts, references = given.sources, given.references
     metric = make_bleu()
 
-    def score(outputs: list[str]) -> tuple[float, str]:
+    def score(outputs: Sequence[str]) -> tuple[float, str]:
         bleu = translation_measures(outputs, references, metric)[-1]
         if bleu.value is None:
             raise UserError(f"BLEU has no meaning here: {bleu.note}", place=str(paths[1]))

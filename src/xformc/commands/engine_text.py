@@ -1,0 +1,91 @@
+"""An engine as lines of text: what it is, what it takes and gives, and its certificate."""
+
+from dataclasses import asdict
+
+from xformc.format.certificate import Certificate
+from xformc.format.manifest import Input, Manifest
+from xformc.format.plans import Plan
+
+
+def engine_lines(manifest: Manifest, certificate: Certificate) -> list[str]:
+    """What engine.json and certificate.json say, for a reader."""
+    size = sum(record.bytes for record in manifest.files.values())
+    return [
+        f"{manifest.name}: {manifest.task}, {manifest.parameters:,} {manifest.weights} parameters",
+        f"target       {_target(manifest)}, {manifest.precision}, {size / 1e6:,.1f} MB on disk",
+        *_titled("inputs", [f"{name}: {_described(item)}" for name, item in manifest.inputs.items()]),
+        *_titled("defaults", _defaults(manifest)),
+        *_titled("labels", _labels(manifest)),
+        *_titled("outputs", OUTPUTS[manifest.task]),
+        *_titled("calibration", _calibration(manifest)),
+        *_titled("plans", [f"{name}: {_sizes(plan)}" for name, plan in manifest.plans.items()] + refusals(manifest)),
+        f"built by     xformc {manifest.xformc}, {certificate.date}, with {_versions(certificate)}",
+        f"certificate  {'passed' if certificate.passed else 'FAILED'}",
+        *(f"  {line}" for line in certificate.lines()),
+    ]
+
+
+def refusals(manifest: Manifest) -> list[str]:
+    """A line for each plan that TensorRT refused to build."""
+    return [f"{name}: left out, the runtime drives its steps; {reason}" for name, reason in manifest.refused.items()]
+
+
+def _target(manifest: Manifest) -> str:
+    return manifest.target if manifest.operators is None else f"{manifest.target}, operators {manifest.operators}"
+
+
+OUTPUTS = {
+    "translation": [
+        "tokens [batch, n_best, length] int64, lengths [batch, n_best] int64, scores [batch, n_best] float32"
+    ],
+    "language_model": ["tokens [batch, length] int64, lengths [batch] int64, scores [batch] float32"],
+    "tagging": ["probabilities [batch, positions, labels] float32"],
+    "classification": ["probabilities [batch, labels] float32"],
+}
+"""What the model of each task gives."""
+
+SHOWN_LABELS = 20
+
+
+def _titled(title: str, lines: list[str]) -> list[str]:
+    return [f"{title if index == 0 else '':<13}{line}" for index, line in enumerate(lines)]
+
+
+def _described(item: Input) -> str:
+    axes = ", ".join(f"{name} {size:,}" for name, size in item.axes.items())
+    longest = "" if item.longest is None else f", at most {item.longest:,} positions"
+    tokenizer = item.tokenizer or "no tokenizer, so token ids only"
+    return {
+        "tokens": f"tokens of {item.vocabulary or 0:,} pieces ({tokenizer}){longest}",
+        "vectors": f"vectors of {axes}{longest}",
+        "values": f"values, {axes}",
+        "edges": f"edges between the positions of {item.of}",
+    }[item.kind]
+
+
+def _defaults(manifest: Manifest) -> list[str]:
+    if manifest.defaults is None:
+        return []
+    return [", ".join(f"{name} {value:g}" for name, value in asdict(manifest.defaults).items())]
+
+
+def _labels(manifest: Manifest) -> list[str]:
+    labels = manifest.labels or ()
+    more = f" and {len(labels) - SHOWN_LABELS:,} more" if len(labels) > SHOWN_LABELS else ""
+    of = f" for each position of {manifest.positions}" if manifest.positions else ""
+    return [f"{len(labels):,}{of}: {', '.join(labels[:SHOWN_LABELS])}{more}"] if labels else []
+
+
+def _calibration(manifest: Manifest) -> list[str]:
+    found = manifest.calibration
+    return [] if found is None else [f"of what products are given, from {found.examples:,} examples, by {found.rule}"]
+
+
+def _sizes(plan: Plan) -> str:
+    device = plan.device or "any GPU that it knows"
+    sizes = ", ".join(f"{axis} {least}:{often}:{most}" for axis, (least, often, most) in plan.profile.items())
+    return f"{plan.builder} {plan.version}, for {device}; {sizes}"
+
+
+def _versions(certificate: Certificate) -> str:
+    return ", ".join(f"{name} {version}" for name, version in certificate.versions.items())

@@ -1,0 +1,85 @@
+"""From a run, or a spec alone, to an engine: the files of the run and of the options are found and read."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
+from xformc.compiler.build import Rounding, build_engine
+from xformc.compiler.certify import Certificate
+from xformc.compiler.spec import Spec
+from xformc.compiler.weight_files import load_weights
+from xformc.errors import UserError
+from xformc.format.names import MANIFEST
+from xformc.format.precision import Precision
+from xformc.format.targets import TRAITS, Target
+from xformc.trainer.data.calibration import calibration_examples
+from xformc.trainer.run_files import RunFiles, find_run_files
+from xformc.trainer.scores.rounding_cost import bleu_judge, check_comparable
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How an engine is built.
+
+    precision: of the weights for which the spec says nothing else; None takes the spec's own default.
+    calibrate: the files of examples that int8 and float8 products are calibrated with.
+    compare: a source and its reference, by which BLEU is compared with float32.
+    profile, builder: of TensorRT's plans; None for what follows from the spec and what is installed.
+    """
+
+    target: Target = "portable"
+    precision: Precision | None = None
+    calibrate: Sequence[Path] = ()
+    compare: tuple[Path, Path] | None = None
+    profile: str | None = None
+    builder: str | None = None
+
+
+def build_run(
+    spec: Spec, weights: Path | None, out: Path, options: BuildOptions, progress: Callable[[str], None] = lambda _: None
+) -> Certificate:
+    """Build the engine of a run, one of its checkpoints or a file (None: randomly initialized weights) into `out`.
+
+    Raises: UserError if `out` holds anything but an engine, for options that do not fit each other, for files that do
+    not fit the task, and as `build_engine`.
+    """
+    _check_replaceable(out)
+    trained = None if weights is None else load_weights(weights, compile_spec(spec))
+    files = RunFiles() if weights is None else find_run_files(weights, spec)
+    rounding = Rounding(options.precision)
+    if options.calibrate:
+        examples = calibration_examples(options.calibrate, spec, files.tokenizers, files.labels)
+        rounding = Rounding(options.precision, examples)
+    plans = _plan_options(options)
+    if options.compare is not None:
+        check_comparable(spec, options.precision, trained=trained is not None)
+        rounding = Rounding(options.precision, rounding.examples, bleu_judge(options.compare))
+    return build_engine(
+        spec,
+        trained,
+        files.tokenizers,
+        options.target,
+        out,
+        progress,
+        labels=files.labels,
+        rounding=rounding,
+        plans=plans,
+    )
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Raises: UserError if `folder` holds anything but an engine, which a build would then destroy."""
+    if not folder.exists() or (folder / MANIFEST).is_file():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise UserError("exists, and is not an engine", place=str(folder), hint="give --out a new folder")
+
+
+def _plan_options(options: BuildOptions) -> PlanOptions | None:
+    if TRAITS[options.target].plans:
+        return PlanOptions(options.profile, options.builder)
+    if (options.profile, options.builder) != (None, None):
+        raise UserError("--profile and --builder need --target tensorrt")
+    return None

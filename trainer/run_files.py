@@ -1,0 +1,67 @@
+"""What a run keeps beside its weights: the tokenizers of its inputs, and the names of its labels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xformc.compiler.spec import Spec
+from xformc.errors import UserError
+from xformc.format.names import LABELS
+from xformc.format.tasks import WRITTEN
+from xformc.runtime.lines import read_text_file
+from xformc.trainer.data.vocabulary import tokenizer_files
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The SentencePiece model of each input of tokens, and the names of the labels by id.
+
+    Both are None without a run, and the labels where the task has none. A run that was trained on arrays has no
+    tokenizers.
+    """
+
+    tokenizers: Mapping[str, Path] | None = None
+    labels: Sequence[str] | None = None
+
+
+def find_run_files(weights: Path, spec: Spec) -> RunFiles:
+    """The files of the run that `weights` belongs to: the run's folder, one of its checkpoints, or a file.
+
+    Raises: UserError if they are not in the folder of the weights, nor in the three above it.
+    """
+    near = weights.resolve()
+    folders = (near, *list(near.parents)[:3])
+    if spec.task in WRITTEN:
+        return RunFiles(_find_tokenizers(folders, spec) or _no_tokenizers(weights, spec))
+    return RunFiles(_find_tokenizers(folders, spec) or {}, _find_labels(folders, weights))
+
+
+def _find_tokenizers(folders: Sequence[Path], spec: Spec) -> dict[str, Path] | None:
+    for folder in folders:
+        for shared in (True, False):
+            files = {name: folder / file for name, file in tokenizer_files(_texts(spec), shared=shared).items()}
+            if files and all(path.is_file() for path in files.values()):
+                return files
+    return None
+
+
+def _no_tokenizers(weights: Path, spec: Spec) -> dict[str, Path]:
+    (shared, *_), own = (tuple(tokenizer_files(_texts(spec), shared=one).values()) for one in (True, False))
+    several = f", or {' and '.join(own)}," if len(own) > 1 else ""
+    raise UserError(
+        f"no {shared}{several} beside these weights",
+        place=str(weights),
+        hint="give --weights the run's folder, or copy the run's tokenizer beside the file",
+    )
+
+
+def _find_labels(folders: Sequence[Path], weights: Path) -> list[str]:
+    path = next((folder / LABELS for folder in folders if (folder / LABELS).is_file()), None)
+    if path is None:
+        hint = f"give --weights the run's folder, or copy its {LABELS} beside the file"
+        raise UserError(f"no {LABELS} beside these weights", place=str(weights), hint=hint)
+    return read_text_file(path)
+
+
+def _texts(spec: Spec) -> tuple[str, ...]:
+    return tuple(name for name, item in spec.inputs.items() if item.kind == "tokens")

@@ -1,0 +1,168 @@
+"""The scores of an engine on a test set: for each task how its files are read, and what is measured."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from xformc.errors import UserError
+from xformc.format.manifest import Manifest
+from xformc.format.reader import read_manifest
+from xformc.runtime import load
+from xformc.runtime.devices.device import DeviceName
+from xformc.runtime.translate import Hypothesis
+from xformc.trainer.data.label_names import COLUMN
+from xformc.trainer.data.npz import Arrays, read_arrays
+from xformc.trainer.data.text_files import Texts, read_texts
+from xformc.trainer.scores.brackets import bracket_measures
+from xformc.trainer.scores.label_scores import score_labels
+from xformc.trainer.scores.metrics import Measure, make_bleu, translation_measures
+from xformc.trainer.scores.parallel_text import Parallel, read_parallel
+
+Metric = Literal["text", "brackets"]
+Data = Parallel | Texts | Arrays
+Results = Iterable[list[Hypothesis]]
+Watch = Callable[[Results, int], Results]
+"""Gives the results that it is given, of which there will be this many."""
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How an engine is run and scored; None is the engine's own default.
+
+    metric: what translations are scored by. tokenize: sacreBLEU's tokenizer. truncate: cut texts that are too long.
+    """
+
+    metric: Metric = "text"
+    tokenize: str = "13a"
+    beam_width: int | None = None
+    length_penalty: float | None = None
+    truncate: bool = False
+    threads: int | None = None
+    device: DeviceName | None = None
+
+    def require(self, task: str, used: Sequence[str]) -> None:
+        """Raises: UserError for options that were given although the task does not use them."""
+        given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        idle = [f"--{name.replace('_', '-')}" for name in given if name not in used]
+        if idle:
+            raise UserError(f"{', '.join(idle)}: nothing of the kind is done for an engine of {task}")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The measures, how many things of each name were done, and in how many seconds."""
+
+    measures: Sequence[Measure]
+    counts: Mapping[str, int]
+    seconds: float
+
+    def lines(self) -> list[str]:
+        """The scores for a reader."""
+        rates = (f"{count / self.seconds:,.1f} {name}/s" for name, count in self.counts.items())
+        return [*(measure.line() for measure in self.measures), f"{'speed':<12} {', '.join(rates)}"]
+
+    def json(self) -> dict[str, object]:
+        """The scores for a program."""
+        rates = {f"{name}_per_second": count / self.seconds for name, count in self.counts.items()}
+        measures = {measure.key: measure.json() for measure in self.measures}
+        return {**measures, **self.counts, "seconds": self.seconds, **rates}
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """How engines of a task are scored.
+
+    read: the test set in the files that a user names; raises UserError for files that do not fit.
+    score: the scores of the engine in a folder on such a set, or on the validation data of a run.
+    used: the options that this uses.
+    """
+
+    read: Callable[[Sequence[Path], Manifest, ScoreOptions], Data]
+    score: Callable[[Path, Data, ScoreOptions, Watch], Scores]
+    used: Sequence[str]
+
+
+def evaluate_engine(engine: Path, files: Sequence[Path], options: ScoreOptions, watch: Watch) -> Scores:
+    """Score the engine in this folder on the test set in these files. Raises: UserError for what does not fit it."""
+    make_bleu(options.tokenize)
+    manifest = read_manifest(engine)
+    scorer = SCORERS[manifest.task]
+    options.require(manifest.task, scorer.used)
+    return scorer.score(engine, scorer.read(files, manifest, options), options, watch)
+
+
+def evaluate_split(engine: Path, task: str, data: Texts | Arrays) -> Sequence[Measure]:
+    """The measures of the engine in this folder on the data of a run; texts that it cannot take whole are cut."""
+    return SCORERS[task].score(engine, data, ScoreOptions(truncate=True), lambda results, _: results).measures
+
+
+def _read_translations(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Parallel:
+    trees = options.metric == "brackets"
+    if len(files) < 2 or (trees and len(files) > 2):
+        wanted = "one reference" if trees else "a reference or more"
+        message = f"this engine is evaluated on a source and {wanted}, not on {len(files)} files"
+        raise UserError(message, hint="xformc evaluate ENGINE test.en test.de")
+    return read_parallel(files)
+
+
+def _score_translations(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
+    if isinstance(data, Texts):
+        data = Parallel(data.columns["source"], [data.columns["target"]], str(data.path))
+    assert isinstance(data, Parallel)
+    loaded = load(engine, threads=options.threads, device=options.device)
+    start, count = time.perf_counter(), len(data.sources)
+    stream = loaded.translate_stream(
+        data.sources, truncate=options.truncate, beam_width=options.beam_width, length_penalty=options.length_penalty
+    )
+    found = [best for best, *_ in watch(stream, count)]
+    seconds = time.perf_counter() - start
+    outputs = [best.text for best in found]
+    if options.metric == "brackets":
+        measures = bracket_measures(outputs, data.references[0], data.place)
+    else:
+        measures = translation_measures(outputs, data.references, make_bleu(options.tokenize))
+    return Scores(measures, {"tokens": sum(len(best.tokens) for best in found), "sentences": count}, seconds)
+
+
+def _read_labels(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Texts | Arrays:
+    path = _only(files, "test.tsv")
+    return read_arrays(path) if path.suffix == ".npz" else read_texts((path,), (*manifest.inputs, COLUMN))
+
+
+def _score_labels(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
+    assert not isinstance(data, Parallel)
+    loaded = load(engine, threads=options.threads, device=options.device)
+    start = time.perf_counter()
+    measures = score_labels(loaded, data, truncate=options.truncate)
+    return Scores(measures, {"examples": len(data)}, time.perf_counter() - start)
+
+
+def _read_text(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Texts:
+    return read_texts((_only(files, "test.txt"),), ("text",))
+
+
+def _score_continuations(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
+    from xformc.trainer.scores.perplexity import engine_perplexity  # noqa: PLC0415 (it brings PyTorch)
+
+    assert isinstance(data, Texts)
+    start = time.perf_counter()
+    return Scores(engine_perplexity(engine, data), {"texts": len(data)}, time.perf_counter() - start)
+
+
+def _only(files: Sequence[Path], example: str) -> Path:
+    if len(files) != 1:
+        message = f"this engine is evaluated on one file, not on {len(files)}"
+        raise UserError(message, hint=f"xformc evaluate ENGINE {example}")
+    return files[0]
+
+
+_LABELS = Scorer(_read_labels, _score_labels, ("truncate", "threads", "device"))
+SCORERS: Mapping[str, Scorer] = {
+    "translation": Scorer(_read_translations, _score_translations, tuple(field.name for field in fields(ScoreOptions))),
+    "language_model": Scorer(_read_text, _score_continuations, ()),
+    "tagging": _LABELS,
+    "classification": _LABELS,
+}
+"""How engines of each task are scored."""
