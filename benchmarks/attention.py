@@ -102,7 +102,7 @@ def decoding(graph: Graph, folder: Path) -> Callable[[], None]:
     """The derived step over all positions of a batch, in ONNX Runtime."""
     folder.mkdir()
     graph = inference(graph)
-    weights = Initializers({name: value.numpy() for name, value in TorchModule(graph).state_dict().items()})
+    weights = Initializers(TorchModule(graph).arrays())
     save_model(stepwise_model(derive_step(graph), weights, target="cpu"), weights, folder)
     session, random = open_model(folder / "model.onnx"), np.random.default_rng(0)
     feeds = {

@@ -80,7 +80,7 @@ def compile_once(path: Path) -> tuple[dict[str, float], int]:
     decoder = clock.run("step", lambda: derive_step(plain))
     beam = clock.run("beam", lambda: with_beam(decoder))
     module = clock.run("torch", lambda: TorchModule(plain))
-    weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
+    weights = Initializers(module.arrays())
     clock.run("onnx", lambda: engine_model(beam, weights, OPTIONS, None, target="cpu"))
     clock.run("report", lambda: report(spec, 64, 2))
     return clock.seconds, len(written.nodes)

@@ -114,8 +114,8 @@ def make(tmp_path: Path) -> Make:
         graph = inference(compile_spec(load_spec(path), arranged=target != "native"))
         module = TorchModule(graph, seed=seed).eval()
         with torch.no_grad():
-            dict(module.named_parameters())["logits/bias"][END] = 1.0
-        weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
+            module.get_parameter("logits.bias")[END] = 1.0
+        weights = Initializers(module.arrays())
         engine = sampling_model(derive_step(graph, "text"), weights, ALL, longest, target=target)
         save_model(engine, weights, tmp_path)
         onnx.checker.check_model(str(tmp_path / MODEL), full_check=True)

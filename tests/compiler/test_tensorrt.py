@@ -46,7 +46,7 @@ def networks(
     """The models of a spec with fresh weights, parsed."""
     compiled = compile_engine(spec, "tensorrt")
     module, precisions = TorchModule(compiled.graph), spec.precisions(precision)
-    arrays = {name: value.numpy() for name, value in module.state_dict().items()}
+    arrays = module.arrays()
     maps = linear_weights(compiled.graph) if calibrated else frozenset[str]()
     scales = calibrate(module, calibrated_weights(precisions, maps, examples=calibrated), probe_examples(spec))
     weights = Initializers(arrays, precisions, input_scales=scales)

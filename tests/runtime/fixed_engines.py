@@ -50,7 +50,7 @@ def write_engines(name: str, folder: Path) -> Engines:
     targets: tuple[Target, ...] = ("portable", "cuda")
     for target in targets:
         compiled = compile_engine(spec, target)
-        weights = {key: value.numpy() for key, value in TorchModule(compiled.graph, seed=3).state_dict().items()}
+        weights = TorchModule(compiled.graph, seed=3).arrays()
         (folder / target).mkdir()
         initializers = Initializers(weights, {})
         save_models(emit_engine(compiled, initializers, target), initializers, folder / target)

@@ -151,7 +151,7 @@ def _step_session(decoder: Decoder | None, module: TorchModule) -> Generator[Any
     if decoder is None:
         yield None
         return
-    weights = Initializers({name: value.detach().numpy() for name, value in module.state_dict().items()})
+    weights = Initializers(module.arrays())
     with tempfile.TemporaryDirectory(prefix="xformc-measure-") as folder:
         save_model(step_model(decoder, weights, target="cpu"), weights, Path(folder))
         yield open_model(Path(folder) / MODEL)
