@@ -29,11 +29,11 @@ class Block(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Any:
         """The plan's outputs for its inputs, given in order: a tuple unless there is one."""
-        values: dict[str, Any] = dict(zip(self._plan.inputs, inputs, strict=True))
+        values: dict[str, Any] = dict(zip(self._inputs, inputs, strict=True))
         self._read(values)
         run_steps(self._steps, values)
-        results = tuple([values[name] for name in self._plan.outputs])
-        return results[0] if len(results) == 1 else results
+        outputs = self._plan.outputs
+        return values[outputs[0]] if len(outputs) == 1 else tuple(values[name] for name in outputs)
 
     def add_block(self, part: str, block: "Block") -> None:
         """Register an inner block by the last part of its path."""
@@ -107,23 +107,30 @@ class Block(nn.Module):
         return [name for name in self._modules if name.isdigit()]
 
     def _read(self, values: dict[str, Any]) -> None:
-        for name, attributes in self._reads:
+        held = self._parameters
+        for name, attribute in self._own:
+            values[name] = held[attribute] if attribute in held else getattr(self, attribute)
+        for name, attributes in self._inner:
             values[name] = reduce(getattr, attributes, self)
 
     def _compile(self) -> None:
         start = len(self._plan.path) + 1 if self._plan.path else 0
-        self._reads = [(name, tuple(map(attribute_of, name[start:].split("/")))) for name in self._plan.parameters]
-        operators = Operators(self, self._maps)
+        read = [(name, [attribute_of(part) for part in name[start:].split("/")]) for name in self._plan.parameters]
+        self._own = [(name, attributes[0]) for name, attributes in read if len(attributes) == 1]
+        self._inner = [(name, attributes) for name, attributes in read if len(attributes) > 1]
+        self._inputs, operators = self._plan.inputs, Operators(self, self._maps)
         self._steps: list[Step] = [
             operators.step(step) if isinstance(step, Node) else (self._calling(step), step.inputs, step.outputs)
             for step in self._plan.steps
         ]
 
     def _calling(self, plan: BlockPlan) -> Callable[..., Any]:
-        attribute = _attribute(plan)
+        modules, attribute = self._modules, _attribute(plan)
 
         def call(*inputs: Tensor) -> Any:
-            return getattr(self, attribute)(*inputs)
+            module = modules[attribute]
+            assert module is not None
+            return module(*inputs)
 
         return call
 
