@@ -30,7 +30,8 @@ class State:
     """How far a run has come.
 
     `step` counts updates, `epoch` and `batch` say which batch of the data is next, `seconds` is the time
-    spent, `tokens` the labels learnt from, `best_loss` the lowest validation loss in nats a token.
+    spent, `tokens` the labels learnt from, `best_loss` the lowest validation loss in nats a token, and
+    `best_step` the step that had it.
     """
 
     step: int = 0
