@@ -100,7 +100,7 @@ def decoding(program: Program, folder: Path) -> Callable[[], None]:
     """The derived step over all positions of a batch, in ONNX Runtime."""
     folder.mkdir()
     engine = run_passes(program.for_engine("cpu"), after=DERIVED, without=("share", "fuse", "hoist"))
-    weights = Initializers({name: value.numpy() for name, value in TorchModule(engine.graph).state_dict().items()})
+    weights = Initializers(TorchModule(engine.graph).arrays())
     save_model(stepwise_model(engine, weights), weights, folder)
     session, random = open_model(folder / "model.onnx"), np.random.default_rng(0)
     feeds = {

@@ -76,7 +76,7 @@ def compile_once(path: Path) -> tuple[dict[str, float], int]:
     compiled = program
     clock.run("verify", lambda: verify(compiled.graph))
     module = clock.run("torch", lambda: TorchModule(compiled.graph))
-    weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
+    weights = Initializers(module.arrays())
     clock.run("onnx", lambda: emit_engine(compiled, weights))
     clock.run("report", lambda: report(spec, 64, 2))
     return clock.seconds, len(written.nodes)

@@ -57,7 +57,7 @@ def open_onnx(
     graph: Graph, module: TorchModule, folder: Path, *, target: Target
 ) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
     """The outputs of a graph for its inputs in ONNX Runtime, with the parameters of the module."""
-    initializers = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
+    initializers = Initializers(module.arrays())
     save_model(forward_model(graph, initializers, target=target), initializers, folder)
     session = open_model(folder / "model.onnx", target=target)
     return lambda inputs: session.run(

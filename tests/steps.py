@@ -120,7 +120,7 @@ def _initial(state: State, known: dict[str, np.ndarray], shape: tuple[int, ...],
 def torch_run(graph: Graph, module: TorchModule, folder: Path) -> Run:
     """The graph's outputs for its inputs in PyTorch, with the parameters of the module."""
     compiled = TorchModule(graph).eval()
-    compiled.load_arrays(module.state_dict())
+    compiled.load_arrays(module.arrays())
 
     def run(inputs: list[np.ndarray]) -> list[np.ndarray]:
         with torch.no_grad():

@@ -29,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "spec.yaml").write_text(SPEC)
     train_tokenizer(folder / "tokenizer.model")
     module = TorchModule(compile_spec(load_spec(folder / "spec.yaml")), seed=1)
-    weights = {name: value.detach().numpy() for name, value in module.state_dict().items()}
+    weights = module.arrays()
     save_file(weights, folder / "weights.safetensors")
     return folder
 

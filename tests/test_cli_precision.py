@@ -32,9 +32,7 @@ def run(tmp_path: Path) -> Path:
     (folder / "spec.yaml").write_text(SPEC)
     train_tokenizer(folder / "tokenizer.model")
     module = TorchModule(compile_spec(load_spec(folder / "spec.yaml")), seed=1)
-    save_file(
-        {name: value.detach().numpy() for name, value in module.state_dict().items()}, folder / "weights.safetensors"
-    )
+    save_file(module.arrays(), folder / "weights.safetensors")
     for name in ("source", "reference"):
         (tmp_path / name).write_text(TEXT)
     return folder

@@ -33,9 +33,7 @@ def write_run(folder: Path, text: str, labels: str | None, *, tokenizer: bool = 
     if labels is not None:
         (folder / "labels.txt").write_text("".join(f"{label}\n" for label in labels.split()))
     module = TorchModule(compile_spec(load_spec(folder / "spec.yaml")), seed=1)
-    save_file(
-        {name: value.detach().numpy() for name, value in module.state_dict().items()}, folder / "weights.safetensors"
-    )
+    save_file(module.arrays(), folder / "weights.safetensors")
     return folder
 
 

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]
 
+from xformc.compiler.backends.torch.paths import parameters_by_path
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.names import WEIGHTS
@@ -29,7 +30,8 @@ class State:
     """How far a run has come.
 
     `step` counts updates, `epoch` and `batch` say which batch of the data is next, `seconds` is the time
-    spent, `tokens` the labels learnt from, `best_loss` the lowest validation loss in nats a token.
+    spent, `tokens` the labels learnt from, `best_loss` the lowest validation loss in nats a token, and
+    `best_step` the step that had it.
     """
 
     step: int = 0
@@ -49,7 +51,7 @@ def save_checkpoint(
     if folder.exists():
         return folder
     with writing(folder), atomic_directory(folder) as part:
-        weights = dict(model.named_parameters())
+        weights = parameters_by_path(model)
         write_tensors(part / WEIGHTS, weights, {**metadata, "steps": str(state.step)})
         write_tensors(part / OPTIMIZER, _optimizer_tensors(model, optimizer), {})
         sizes = {name: (part / name).stat().st_size for name in (WEIGHTS, OPTIMIZER)}
@@ -60,7 +62,7 @@ def save_checkpoint(
 def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State:
     """Put a checkpoint's numbers into `model` and `optimizer`. Raises: UserError if they do not fit them."""
     weights, moments = _read_tensors(folder / WEIGHTS), _read_tensors(folder / OPTIMIZER)
-    parameters = dict(model.named_parameters())
+    parameters = parameters_by_path(model)
     fits = weights.keys() == parameters.keys() and all(
         weights[name].shape == parameter.shape for name, parameter in parameters.items()
     )
@@ -136,7 +138,7 @@ _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 def _optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     return {
         f"{kind}/{name}": optimizer.state[parameter][kind]
-        for name, parameter in model.named_parameters()
+        for name, parameter in parameters_by_path(model).items()
         if parameter.requires_grad
         for kind in _MOMENTS
     }

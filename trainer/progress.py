@@ -93,7 +93,7 @@ def check_finite(state: State, loss: float) -> None:
     if not loss < float("inf"):
         raise UserError(
             f"training diverged: the loss was {loss} at step {state.step}",
-            hint="lower train.schedule.scale, raise warmup_steps or set clip_norm; then train into a new folder",
+            hint="lower the learning rate in train.schedule, raise warmup_steps or set clip_norm; use a new folder",
         )
 
 

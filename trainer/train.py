@@ -40,7 +40,7 @@ from xformc.trainer.run import (
     recorded_precision,
     reopen_run,
 )
-from xformc.trainer.schedule import learning_rate
+from xformc.trainer.schedule import learning_rate, rate_factor
 from xformc.trainer.scores.metrics import Measure
 from xformc.trainer.scores.run_scores import score_run
 
@@ -155,6 +155,8 @@ def _run(job: _Job, state: State, report: Report) -> State:
     averaged = list_checkpoints(job.out)[-job.spec.train.average :]
     average_checkpoints(averaged, job.out / WEIGHTS)
     steps = ", ".join(f"{int(folder.name):,}" for folder in averaged)
+    if state.best_loss is not None:
+        report.note(f"lowest validation loss: {state.best_loss:.4f} at step {state.best_step:,}")
     report.note(f"{job.out / WEIGHTS}: the average of steps {steps}")
     return state
 
@@ -227,9 +229,8 @@ def make_recipe(spec: Spec, identity: Identity, minutes: float | None) -> Recipe
     return Recipe(
         learning_rate=partial(
             learning_rate,
-            d_model=int(spec.sizes["d_model"]),
+            factor=rate_factor(schedule, spec.sizes),
             warmup_steps=schedule.warmup_steps,
-            scale=schedule.scale,
             decay_steps=section.steps if schedule.decay == "linear" else None,
         ),
         batch_tokens=section.batch_tokens,

@@ -28,7 +28,7 @@ def make_spec(model: str, folder: Path, vocabulary: int = VOCABULARY) -> Spec:
 def fresh_weights(spec: Spec, target: Target) -> dict[str, np.ndarray]:
     """Fresh weights by path, the same for each seed."""
     module = TorchModule(compile_engine(spec, target).graph, seed=0)
-    return {name: value.numpy() for name, value in module.state_dict().items()}
+    return module.arrays()
 
 
 def write_engine(

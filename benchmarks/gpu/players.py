@@ -63,7 +63,7 @@ class Setting:
     def weights(self) -> Mapping[str, np.ndarray]:
         """The weights by path, the same for each player."""
         module = TorchModule(self.program("portable").graph, seed=0)
-        return {name: value.numpy() for name, value in module.state_dict().items()}
+        return module.arrays()
 
     @property
     def dtype(self) -> torch.dtype:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from xformc.compiler.backends.onnx.initializers import Initializers, save_model, save_models
 from xformc.compiler.backends.onnx.models import emit_engine, forward_model, stepwise_model
-from xformc.compiler.backends.torch.module import LinearMap, TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.backends.torch.operators import LinearMap
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.pipeline import run_passes
 from xformc.compiler.program import Program
@@ -153,7 +154,7 @@ class Subject:
     def training_values(self, feeds: Feeds) -> dict[str, Any]:
         """Every value of the training form by name, as numpy arrays."""
         with torch.inference_mode():
-            values = self.module.values(*self._tensors(feeds))
+            values = self.module.all_values(*self._tensors(feeds))
         return {name: value.detach().numpy() for name, value in values.items()}
 
     def forward(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
@@ -175,7 +176,7 @@ class Subject:
 
     def initializers(self) -> Initializers:
         """The module's parameters, for another model."""
-        arrays = {name: value.numpy() for name, value in self.module.state_dict().items()}
+        arrays = self.module.arrays()
         return Initializers(arrays, self.precision, input_scales=self.input_scales, emulated=self.emulated)
 
     def _tensors(self, feeds: Feeds) -> list[torch.Tensor]:

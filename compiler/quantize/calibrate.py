@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
-from xformc.compiler.backends.torch.module import LinearMap, TorchModule
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.backends.torch.operators import LinearMap
 from xformc.compiler.quantize.rounded_linear import ROUND
 from xformc.compiler.quantize.rounding import LARGEST_FLOAT8
 from xformc.errors import UserError

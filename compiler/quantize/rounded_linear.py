@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from xformc.compiler.backends.torch.module import LinearMap
+from xformc.compiler.backends.torch.operators import LinearMap
 from xformc.compiler.quantize.rounding import LARGEST_FLOAT8
 from xformc.format.precision import Precision
 

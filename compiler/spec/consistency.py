@@ -8,13 +8,10 @@ from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import Input, Model
-from xformc.compiler.spec.problems import Problem, suggest
+from xformc.compiler.spec.problems import Problem, Source, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.tree import Entry, Tree
-
-WIDTH = "d_model"
-"""The size that the schedule of the learning rate uses, whether the model does or not."""
 
 
 def unused(tree: Tree, kind: str, section: str, used: frozenset[str]) -> list[Problem]:
@@ -64,13 +61,27 @@ def wide_beam(tree: Tree, task: str, decode: Decode, inputs: Mapping[str, Input]
     return [Problem(place.span, message, f"set decode.beam_width to {most} or less, or enlarge the vocabulary")]
 
 
-def schedule_width(tree: Tree, sizes: Mapping[str, Number]) -> list[Problem]:
-    """The learning rate needs the width of the model."""
-    if sizes.get(WIDTH, 0) > 0:
+def schedule_rate(tree: Tree, train: Train, sizes: Mapping[str, Number]) -> list[Problem]:
+    """The learning rate follows from a positive size of the model, or from its peak alone."""
+    schedule, section = train.schedule, tree.get("train", "schedule") or tree
+    if schedule.peak is not None:
+        return _beside_peak(section, tree.span.source)
+    if sizes.get(schedule.width, 0) > 0:
         return []
-    place = tree.get("sizes", WIDTH) or tree.get("train", "schedule") or tree
-    message = f"the learning rate goes with {WIDTH}^-0.5, so {WIDTH} must be a positive size"
-    return [Problem(place.span, message, f"call the width of the model {WIDTH}")]
+    place = section.get("width") or tree.get("sizes", schedule.width) or section
+    message = f"the learning rate goes with {schedule.width}^-0.5, so {schedule.width} must be a positive size"
+    similar = suggest(schedule.width, sizes) if section.get("width") else None
+    return [Problem(place.span, message, similar or "set schedule.width to a size of the model, or schedule.peak")]
+
+
+def _beside_peak(section: Tree, file: Source) -> list[Problem]:
+    """What peak makes idle; a file may set peak where the one that it extends sets a scale or a width."""
+    files = (file, section.entries["peak"].key.source)
+    return [
+        Problem(entry.key, f"{name} does nothing where peak sets the learning rate", f"remove {name} or peak")
+        for name, entry in section.entries.items()
+        if name in ("scale", "width") and entry.key.source in files
+    ]
 
 
 def learned_limits(model: Model, train: Train, graph: Graph) -> list[Problem]:

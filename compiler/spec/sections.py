@@ -2,7 +2,15 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
 
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -37,14 +45,26 @@ class Optimizer(Section):
 
 
 class Schedule(Section):
-    """`scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)` (Vaswani et al. 2017, equation 3).
+    """`scale * width^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)` (Vaswani et al. 2017, equation 3).
 
-    `decay: linear` multiplies that by `1 - step / steps`, so that it ends at 0.
+    `width` names a size of the model. `peak` takes the place of `scale` and `width`: the learning rate at the end of
+    the warm-up. `decay: linear` multiplies the rate by `1 - step / steps`, so that it ends at 0.
     """
 
     warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 4000
     scale: Positive = 1.0
+    width: str = "d_model"
+    peak: Positive | None = None
     decay: Literal["none", "linear"] = "none"
+
+    @model_serializer(mode="wrap")
+    def _used(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Without the settings that do nothing, and without a default width."""
+        idle = {"peak"} if self.peak is None else {"scale", "width"}
+        if self.width == "d_model":
+            idle.add("width")
+        written: dict[str, object] = handler(self)
+        return {name: value for name, value in written.items() if name not in idle}
 
 
 class Checkpoint(Section):

@@ -9,9 +9,8 @@ from pathlib import Path
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.roundable import roundable
 from xformc.compiler.spec.consistency import (
-    WIDTH,
     learned_limits,
-    schedule_width,
+    schedule_rate,
     shared_vocabulary,
     unused,
     unused_blocks,
@@ -96,7 +95,8 @@ class Spec:
     @cached_property
     def _elaborated(self) -> Elaborated:
         done = elaborate(self.name, self.task, self.model)
-        sizes = with_dependencies(self.tree.get("sizes"), {WIDTH, *done.sizes})
+        width = {self.train.schedule.width} if self.train.schedule.peak is None else set[str]()
+        sizes = with_dependencies(self.tree.get("sizes"), width | done.sizes)
         done = replace(done, sizes=frozenset(sizes))
         raise_problems(
             [
@@ -129,7 +129,7 @@ def load_spec(path: Path) -> Spec:
     problems += unused_blocks(tree)
     if document is not None and not problems:
         problems += shared_vocabulary(tree, document.train, model.inputs)
-        problems += schedule_width(tree, model.sizes)
+        problems += schedule_rate(tree, document.train, model.sizes)
         problems += wide_beam(tree, document.task, document.decode, model.inputs)
         problems += word_pieces(tree, document.task, document.train, model.inputs)
     raise_problems(problems)

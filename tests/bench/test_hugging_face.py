@@ -34,7 +34,7 @@ def make_spec(folder: Path, text: str) -> Spec:
 def make_weights(spec: Spec) -> dict[str, np.ndarray]:
     """Fresh weights, with gains and biases that are not all alike, so that none can take another's place."""
     generator = np.random.default_rng(7)
-    weights = {name: value.numpy() for name, value in TorchModule(compile_spec(spec), seed=3).state_dict().items()}
+    weights = TorchModule(compile_spec(spec), seed=3).arrays()
     return {
         name: value + (generator.normal(0, 0.2, value.shape).astype(np.float32) if value.ndim < 3 else 0)
         for name, value in weights.items()

@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     size = train_tokenizer(path / "tokenizer.model")
     (path / "tiny.yaml").write_text(SPEC.format(size=size))
     spec = load_spec(path / "tiny.yaml")
-    weights = {name: value.numpy() for name, value in TorchModule(compile_spec(spec), seed=3).state_dict().items()}
+    weights = TorchModule(compile_spec(spec), seed=3).arrays()
     save_file(weights, path / "model.safetensors")
     tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), path / "tokenizer.model")
     build_engine(spec, weights, tokenizers, "portable", path / "engine")

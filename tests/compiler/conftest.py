@@ -42,7 +42,7 @@ def eager_to_end(module: TorchModule, rank: int) -> TorchModule:
         logits = module(torch.tensor([[7, 8, 9, 3]]), torch.tensor([[2, 10]]))[0, -1]
         chosen = logits.argsort(descending=True)[rank]
         for name, parameter in module.named_parameters():
-            if name.endswith("embedding/weight"):
+            if name.endswith("embedding.weight"):
                 parameter[3] = 1.02 * parameter[chosen]
     return module
 

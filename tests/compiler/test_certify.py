@@ -121,13 +121,13 @@ def test_search_that_does_not_end_where_it_should_fails_the_build(
 
 
 def test_weights_that_are_all_zero_decide_nothing_and_fail(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
-    arrays = {name: value.numpy() * 0 for name, value in make_subject().module.state_dict().items()}
+    arrays = {name: value * 0 for name, value in make_subject().module.arrays().items()}
     with pytest.raises(UserError, match="FAIL greedy"):
         build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine")
 
 
 def test_weights_that_are_not_finite_fail_the_build(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
-    arrays = {name: value.numpy().copy() for name, value in make_subject().module.state_dict().items()}
+    arrays = {name: value.copy() for name, value in make_subject().module.arrays().items()}
     arrays["encoder/0/feed_forward/inner/weight"][0, 0] = np.nan
     with pytest.raises(UserError, match="FAIL forward"):
         build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine")

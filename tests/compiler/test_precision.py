@@ -223,14 +223,14 @@ def test_a_judge_that_refuses_leaves_nothing(tiny_spec: Spec, tmp_path: Path) ->
 
 
 def test_a_weight_that_fp16_cannot_hold_is_named(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
-    arrays = {name: value.numpy().copy() for name, value in make_subject().module.state_dict().items()}
+    arrays = {name: value.copy() for name, value in make_subject().module.arrays().items()}
     arrays["encoder/0/feed_forward/inner/weight"][0, 0] = 1e6
     with pytest.raises(UserError, match="encoder/0/feed_forward/inner/weight: a weight is 1e\\+06, and fp16 ends"):
         build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine", rounding=Rounding("float16"))
 
 
 def test_weights_that_are_not_finite_fail_in_every_precision(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
-    arrays = {name: value.numpy().copy() for name, value in make_subject().module.state_dict().items()}
+    arrays = {name: value.copy() for name, value in make_subject().module.arrays().items()}
     arrays["encoder/0/feed_forward/inner/weight"][0, 0] = np.nan
     for precision in LOSSY:
         with pytest.raises(UserError, match="not finite"):

@@ -49,7 +49,7 @@ def test_steps_are_the_training_form(tmp_path: Path, name: str) -> None:
 def test_a_sum_is_the_sum(tmp_path: Path) -> None:
     graph = language_graph(tmp_path, CELLS["a sum"])
     (node,) = (node for node in graph.nodes if isinstance(node.op, Recurrence))
-    values = TorchModule(graph).values(torch.tensor([[4, 5, 6, 7]]))
+    values = TorchModule(graph).all_values(torch.tensor([[4, 5, 6, 7]]))
     torch.testing.assert_close(values[node.outputs[0].name], values[node.inputs[0].name].cumsum(1))
 
 

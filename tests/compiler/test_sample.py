@@ -114,8 +114,8 @@ def make(tmp_path: Path) -> Make:
         program = with_inputs(program, {"text": replace(program.inputs["text"], longest=longest)})
         module = TorchModule(program.graph, seed=seed).eval()
         with torch.no_grad():
-            dict(module.named_parameters())["logits/bias"][END] = 1.0
-        weights = Initializers({name: value.numpy() for name, value in module.state_dict().items()})
+            module.get_parameter("logits.bias")[END] = 1.0
+        weights = Initializers(module.arrays())
         save_models(emit_engine(program, weights), weights, tmp_path)
         onnx.checker.check_model(str(tmp_path / MODEL), full_check=True)
         return LanguageModel(module, open_model(tmp_path / MODEL, target=target))

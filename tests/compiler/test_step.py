@@ -57,7 +57,7 @@ def test_prepare_and_steps_are_the_training_form(tmp_path: Path, name: str) -> N
     parts = []
     for part in (decoder.prepare, decoder.step):
         compiled = TorchModule(verify(part)).eval()
-        compiled.load_arrays(module.state_dict())
+        compiled.load_arrays(module.arrays())
         parts.append(compiled)
     random = np.random.default_rng(0)
     source = torch.from_numpy(random.integers(4, 20, (3, 6)))

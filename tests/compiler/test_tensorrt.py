@@ -48,7 +48,7 @@ def networks(
     precisions = spec.precisions(precision)
     program = compile_engine(spec, "tensorrt", precisions)
     module = TorchModule(program.graph)
-    arrays = {name: value.numpy() for name, value in module.state_dict().items()}
+    arrays = module.arrays()
     maps = linear_weights(program.graph) if calibrated else frozenset[str]()
     scales = calibrate(module, calibrated_weights(precisions, maps, examples=calibrated), probe_examples(spec))
     weights = Initializers(arrays, precisions, input_scales=scales)

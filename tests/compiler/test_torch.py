@@ -9,16 +9,18 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph
 
 
-def test_state_dict_has_the_parameters_under_their_paths(tiny_graph: Graph) -> None:
-    state = TorchModule(tiny_graph).state_dict()
-    assert list(state) == [parameter.name for parameter in tiny_graph.parameters]
+def test_parameters_have_their_paths(tiny_graph: Graph) -> None:
+    module = TorchModule(tiny_graph)
+    arrays = module.arrays()
+    assert list(arrays) == [parameter.name for parameter in tiny_graph.parameters]
+    assert list(module.state_dict()) == [path.replace("/", ".") for path in arrays]
     for parameter in tiny_graph.parameters:
-        assert tuple(state[parameter.name].shape) == parameter.type.sizes()
+        assert arrays[parameter.name].shape == parameter.type.sizes()
 
 
 def test_fresh_parameters_depend_on_the_seed_only(tiny_graph: Graph) -> None:
     first, again, other = (TorchModule(tiny_graph, seed=seed).state_dict() for seed in (1, 1, 2))
-    name = "encoder/0/self_attention/query/weight"
+    name = "encoder.0.self_attention.query.weight"
     assert torch.equal(first[name], again[name])
     assert not torch.equal(first[name], other[name])
 

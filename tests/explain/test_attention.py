@@ -33,7 +33,7 @@ def write(folder: Path, text: str) -> Path:
 
 def maps_of(path: Path, *inputs: Sequence[int]) -> list[AttentionMap]:
     graph = load_spec(path).graph()
-    arrays = {name: value.detach().numpy() for name, value in TorchModule(graph, seed=3).named_parameters()}
+    arrays = TorchModule(graph, seed=3).arrays()
     return attention_maps(graph, arrays, [torch.tensor([row]) for row in inputs])
 
 
@@ -67,7 +67,7 @@ def test_weights_are_the_softmax_of_scaled_dot_products(tmp_path: Path) -> None:
     graph = inference(load_spec(write(tmp_path, f"extends: transformer_base\n{SMALL}\n")).graph())
     module = TorchModule(graph, seed=3).eval()
     with torch.no_grad():
-        values = module.values(torch.tensor([SOURCE]), torch.tensor([TARGET]))
+        values = module.all_values(torch.tensor([SOURCE]), torch.tensor([TARGET]))
     query, key = values["encoder/1/self_attention/query"][0], values["encoder/1/self_attention/key"][0]
     wanted = torch.softmax(torch.einsum("qhd,khd->hqk", query, key) / 8**0.5, -1)
     found = maps_of(tmp_path / "small.yaml", SOURCE, TARGET)[1]
@@ -84,7 +84,7 @@ def test_maps_inside_a_recurrence_have_a_row_for_each_position(tmp_path: Path) -
 
 def test_maps_of_every_model_with_weights_sum_to_one(tmp_path: Path) -> None:
     graph = small("memory_network", tmp_path).graph()
-    arrays = {name: value.detach().numpy() for name, value in TorchModule(graph, seed=3).named_parameters()}
+    arrays = TorchModule(graph, seed=3).arrays()
     maps = attention_maps(graph, arrays, [torch.tensor([row]) for row in (SOURCE, TARGET)])
     assert {(one.rows, one.columns, one.weights.shape) for one in maps} == {(None, "story", (1, 1, 5))}
     np.testing.assert_allclose([one.weights.sum() for one in maps], 1, atol=1e-5)

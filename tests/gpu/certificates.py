@@ -89,7 +89,7 @@ def _certified(name: str, target: Target, kind: str, device: torch.device) -> di
         spec = small(name, Path(folder))
         program, engine = compile_engine(spec, target), Path(folder) / "engine"
         module = TorchModule(program.graph, seed=spec.train.seed).eval()
-        weights = {key: value.numpy() for key, value in module.state_dict().items()}
+        weights = module.arrays()
         on_gpu = device.type == "cuda"
         plans = PlanOptions() if on_gpu else None
         maps = linear_weights(program.graph)

@@ -72,7 +72,7 @@ class Model:
         """The same with weights that differ in their last bits."""
         random = np.random.default_rng(1)
         module = TorchModule(self.graph).eval()
-        arrays = {name: value.numpy() for name, value in self.module.state_dict().items()}
+        arrays = self.module.arrays()
         module.load_arrays(
             {name: value * (1 + 1e-7 * random.standard_normal(value.shape)) for name, value in arrays.items()}
         )
@@ -97,7 +97,7 @@ def random_module(graph: Graph, seed: int = 3) -> TorchModule:
     """A module of which weights that begin as constants are random, too."""
     module = TorchModule(graph, seed).eval()
     random = np.random.default_rng(seed)
-    arrays = {name: value.numpy() for name, value in module.state_dict().items()}
+    arrays = module.arrays()
     module.load_arrays(
         {name: value + 0.1 * random.standard_normal(value.shape).astype(np.float32) for name, value in arrays.items()}
     )

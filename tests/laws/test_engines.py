@@ -27,7 +27,7 @@ def engines(made: Sample, folder: Path, interface: Interface) -> list[Session]:
     """The engines for both targets, certified."""
     model = make_model(made, folder)
     assume(model.known(model.inputs())[1] < 2 * TOLERANCE)
-    weights = {name: value.numpy() for name, value in model.module.state_dict().items()}
+    weights = model.module.arrays()
     sessions: list[Session] = []
     for target in ("portable", "cpu"):
         shutil.rmtree(folder / target, ignore_errors=True)

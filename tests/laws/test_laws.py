@@ -104,7 +104,7 @@ def test_fusing_and_hoisting_change_no_value(tmp_path: Path, sample: Sample) -> 
     raw = inference(model.spec.graph())
     for graph in (raw, fuse_attention(raw), hoist(raw)):
         module = random_module(graph)
-        module.load_arrays(model.module.state_dict())
+        module.load_arrays(model.module.arrays())
         with_torch = torch_run(graph, module, tmp_path)(inputs)
         assert_close(with_torch[0], expected, tolerance)
 

@@ -52,7 +52,7 @@ def write_engines(name: str, folder: Path) -> Engines:
     targets: tuple[Target, ...] = ("portable", "cuda")
     for target in targets:
         program = compile_engine(spec, target)
-        weights = {key: value.numpy() for key, value in TorchModule(program.graph, seed=3).state_dict().items()}
+        weights = TorchModule(program.graph, seed=3).arrays()
         (folder / target).mkdir()
         initializers = Initializers(weights, {})
         save_models(emit_engine(program, initializers), initializers, folder / target)

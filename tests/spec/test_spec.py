@@ -114,7 +114,38 @@ def test_schedule_needs_the_width_of_the_model(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as error:
         load_spec(path)
     assert error.value.message == "the learning rate goes with d_model^-0.5, so d_model must be a positive size"
-    assert error.value.hint == "call the width of the model d_model"
+    assert error.value.hint == "set schedule.width to a size of the model, or schedule.peak"
+
+
+NO_WIDTH = """\
+task: classification
+sizes: {width: 8, vocabulary: 20, labels: 3}
+inputs: {text: {tokens: vocabulary}}
+model: {label: {from: text, do: [{embedding: width}, {mean: positions}, {linear: {to: labels}}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("schedule", "written"), [("width: width", {"scale": 1.0, "width": "width"}), ("peak: 7.0e-4", {"peak": 7e-4})]
+)
+def test_schedule_says_where_its_rate_comes_from(tmp_path: Path, schedule: str, written: dict[str, object]) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text(NO_WIDTH)
+    with pytest.raises(SpecError, match="d_model must be a positive size"):
+        load_spec(path)
+    path.write_text(f"{NO_WIDTH}train: {{schedule: {{{schedule}}}}}\n")
+    resolved = load_spec(path).resolved_yaml()
+    assert yaml.safe_load(resolved)["train"]["schedule"] == {"warmup_steps": 4000, "decay": "none", **written}
+    path.write_text(resolved)
+    assert load_spec(path).resolved_yaml() == resolved
+
+
+def test_peak_takes_the_place_of_an_inherited_scale(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text("extends: multi30k\ntrain: {schedule: {peak: 0.002}}\n")
+    spec = load_spec(path)
+    assert spec.train.schedule.peak == 0.002
+    assert "scale" not in yaml.safe_load(spec.resolved_yaml())["train"]["schedule"]
 
 
 def test_graph_of_a_spec_survives_its_text_form() -> None:

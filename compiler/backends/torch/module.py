@@ -1,119 +1,91 @@
-"""The PyTorch backend: a graph becomes an `nn.Module` whose state_dict keys are the graph's parameter paths."""
+"""The PyTorch backend: a graph becomes an `nn.Module` whose submodules are the blocks of the spec."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xformc.compiler import ops
-from xformc.compiler.backends.torch.chunked_loss import linear_cross_entropy
-from xformc.compiler.backends.torch.dropout import dropout
+from xformc.compiler.backends.torch.block import Block
+from xformc.compiler.backends.torch.operators import LinearMap
+from xformc.compiler.backends.torch.paths import attribute_of, parameters_by_path
+from xformc.compiler.backends.torch.plan import BlockPlan, parents, plan_blocks
 from xformc.compiler.graph.graph import Graph, Parameter
-from xformc.compiler.graph.rules import to_torch
-
-assert ops, "importing the ops fills the rule tables"
-
-
-LinearMap = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""Of (rows [.., width], matrix [new, width], bias [new] or None): [.., new]."""
 
 _NOTHING: Mapping[str, LinearMap] = {}
 
 
-class TorchModule(nn.Module):
+class TorchModule(Block):
     """A graph as a module. `forward` takes the graph's inputs in order and returns its output (a tuple if several).
 
-    `state_dict` has one entry for each parameter, under its path and with its axes' sizes.
+    The parameter `encoder/3/query/weight` is `model.encoder[3].query.weight`, and `encoder.3.query.weight` in
+    `state_dict`, with its axes' sizes. A tied parameter is registered once, under its path; the other blocks that use
+    it are given it as their last inputs. Blocks may be wrapped, hooked and replaced like any modules; those that only
+    hold parameters, for a recurrence's cell or for the projection of a loss, are never called.
     """
 
     def __init__(self, graph: Graph, seed: int = 0, maps: Mapping[str, LinearMap] = _NOTHING) -> None:
-        """Draw fresh parameters; the same graph and seed give the same numbers on every machine.
+        """Draw the initial parameters; the same graph and seed give the same numbers on every machine.
 
         `maps` says for some weights, by their names, what takes the place of their linear maps.
         """
-        super().__init__()
+        plan = plan_blocks(graph)
+        super().__init__(plan, dict(maps))
         self.graph = graph
-        self._maps = dict(maps)
+        self._add_blocks(plan)
         generator = torch.Generator().manual_seed(seed)
         for parameter in graph.parameters:
-            self.register_parameter(parameter.name, nn.Parameter(_draw(parameter, generator), parameter.trained))
-        self._steps = _compile(graph, self)
+            path, _, part = parameter.name.rpartition("/")
+            drawn = nn.Parameter(_draw(parameter, generator), parameter.trained)
+            self._block(path).add_parameter(part, drawn, parameter)
 
-    torch = torch
-    functional = nn.functional
-    linear_cross_entropy = staticmethod(linear_cross_entropy)
-    dropout = staticmethod(dropout)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but the compiled steps, which refer to this very module."""
-        return {name: value for name, value in self.__dict__.items() if name != "_steps"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the state of a copied or unpickled module and compile the steps for this one."""
-        parent: Any = super()
-        parent.__setstate__(state)
-        self._steps = _compile(self.graph, self)
-
-    def forward(self, *inputs: Tensor) -> Any:
-        """The graph's outputs for its inputs, given in order. Tensors have the axes that the graph names."""
-        values = self.values(*inputs)
-        first, *others = (values[value.name] for value in self.graph.outputs)
-        return (first, *others) if others else first
-
-    def values(self, *inputs: Tensor) -> dict[str, Tensor]:
+    def all_values(self, *inputs: Tensor) -> dict[str, Tensor]:
         """Every value of the graph by its name, parameters included."""
-        values: dict[str, Any] = dict(self._parameters)
+        values: dict[str, Any] = dict(parameters_by_path(self))
         values.update(zip((value.name for value in self.graph.inputs), inputs, strict=True))
-        _run(self._steps, values)
+        self.enter_values(values)
         return values
 
-    def linear(self, weight: str) -> LinearMap:
-        """The linear map of the parameter of this name."""
-        return self._maps.get(weight, nn.functional.linear)
-
-    def function(self, graph: Graph) -> Callable[..., Any]:
-        """The graph as a function of its inputs in order, to a tuple of its outputs; it has no parameters."""
-        steps = _compile(graph, self)
-        inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
-
-        def run(*arguments: Tensor) -> tuple[Tensor, ...]:
-            values = dict(zip(inputs, arguments, strict=True))
-            _run(steps, values)
-            return tuple(values[name] for name in outputs)
-
-        return run
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The parameters by path; on a processor the arrays share their memory."""
+        return {path: parameter.detach().cpu().numpy() for path, parameter in parameters_by_path(self).items()}
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Take parameter values from arrays named by path. Raises: KeyError or RuntimeError where one does not fit."""
         with torch.no_grad():
-            for name, parameter in self._parameters.items():
-                assert parameter is not None
-                parameter.copy_(torch.tensor(np.asarray(arrays[name], np.float32)))
+            for path, parameter in parameters_by_path(self).items():
+                parameter.copy_(torch.tensor(np.asarray(arrays[path], np.float32)))
+
+    def _add_blocks(self, plan: BlockPlan) -> None:
+        plans = {inner.path: inner for inner in _inner_plans(plan)}
+        for path in _in_order(plans, self.graph):
+            around, _, part = path.rpartition("/")
+            self._block(around).add_block(part, Block(plans.get(path, BlockPlan(path)), self._maps))
+
+    def _block(self, path: str) -> Block:
+        module = self.get_submodule(".".join(map(attribute_of, path.split("/")))) if path else self
+        assert isinstance(module, Block)
+        return module
 
 
-_Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]
+def _inner_plans(plan: BlockPlan) -> Iterator[BlockPlan]:
+    for inner in plan.blocks:
+        yield inner
+        yield from _inner_plans(inner)
 
 
-def _run(steps: list[_Step], values: dict[str, Any]) -> None:
-    for function, arguments, results in steps:
-        result = function(*[values[name] for name in arguments])
-        if len(results) == 1:
-            values[results[0]] = result
-        else:
-            values.update(zip(results, result, strict=True))
-
-
-def _compile(graph: Graph, module: TorchModule) -> list[_Step]:
-    return [
-        (
-            to_torch.of(node.op, node.place)(node.op, node, module),
-            tuple(value.name for value in node.inputs),
-            tuple(value.name for value in node.outputs),
-        )
-        for node in graph.nodes
-    ]
+def _in_order(running: Iterable[str], graph: Graph) -> Iterable[str]:
+    """All blocks in the order in which they run, but none before one whose parameters are declared earlier."""
+    names = (parameter.name for parameter in graph.parameters)
+    declared = list(dict.fromkeys(path for name in names for path in parents(name)))
+    ordered, start = list[str](), 0
+    for path in running:
+        end = declared.index(path) + 1 if path in declared else start
+        ordered += [*declared[start:end], path]
+        start = max(start, end)
+    return dict.fromkeys((*ordered, *declared[start:]))
 
 
 def _draw(parameter: Parameter, generator: torch.Generator) -> Tensor:

@@ -63,7 +63,7 @@ def attention_maps(graph: Graph, weights: Mapping[str, Any], inputs: Sequence[to
     module = TorchModule(exposed).eval()
     module.load_arrays(weights)
     with torch.no_grad():
-        values = module.values(*inputs)
+        values = module.all_values(*inputs)
     positions = _positions_of_keys(exposed)
     names = short_names([one.value.name for one in found])
     return [

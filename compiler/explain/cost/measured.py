@@ -151,7 +151,7 @@ def _step_session(program: Program | None, module: TorchModule) -> Generator[Any
     if program is None:
         yield None
         return
-    weights = Initializers({name: value.detach().numpy() for name, value in module.state_dict().items()})
+    weights = Initializers(module.arrays())
     with tempfile.TemporaryDirectory(prefix="xformc-measure-") as folder:
         save_model(step_model(program, weights), weights, Path(folder))
         yield open_model(Path(folder) / MODEL)

@@ -145,4 +145,4 @@ def _evaluate(
     if weights is not None:
         module.load_arrays(weights)
     with torch.no_grad():
-        return module.values(*(torch.arange(value.type.axes[0].size or length) for value in positions))
+        return module.all_values(*(torch.arange(value.type.axes[0].size or length) for value in positions))

@@ -5,8 +5,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from xformc.commands.build import TARGET_HELP
-from xformc.commands.check import SPEC_HELP
-from xformc.commands.spec_path import find_spec
+from xformc.commands.spec_path import SPEC_HELP, find_spec
 from xformc.format.targets import Target
 
 

@@ -80,7 +80,7 @@ def test_patches_of_an_image_are_positions(tmp_path: Path) -> None:
     module = TorchModule(graph)
     image = np.random.default_rng(0).standard_normal((1, 4, 6, 2)).astype(np.float32)
     merged = next(node for node in graph.nodes if isinstance(node.op, Merge))
-    patches = module.values(torch.from_numpy(image))[merged.outputs[0].name].detach().numpy()
+    patches = module.all_values(torch.from_numpy(image))[merged.outputs[0].name].detach().numpy()
     assert str(merged.outputs[0].type) == "float32[batch, patches=6, patch=2, patch_width=2, channels=2]"
     np.testing.assert_array_equal(patches[0, 4], image[0, 2:4, 2:4])
 

@@ -35,7 +35,7 @@ class Stored:
     ) -> None:
         graph = one_op(case, SIZES)
         module = TorchModule(graph, seed=3)
-        arrays = {name: value.numpy() for name, value in module.state_dict().items()}
+        arrays = module.arrays()
         weights = Initializers(arrays, {"p/0": precision}, input_scales={} if step is None else {"p/0": step})
         save_model(forward_model(graph, weights, target=target), weights, folder)
         self.parameters = read_parameters(folder / MODEL, {item.name: item.type.sizes() for item in graph.parameters})

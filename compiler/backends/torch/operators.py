@@ -1,0 +1,76 @@
+"""What `to_torch` rules are given, and nodes as steps that run on a mapping of values."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xformc.compiler import ops
+from xformc.compiler.backends.torch.chunked_loss import linear_cross_entropy
+from xformc.compiler.backends.torch.dropout import dropout
+from xformc.compiler.graph.graph import Graph, Node
+from xformc.compiler.graph.rules import to_torch
+
+assert ops, "importing the ops fills the rule tables"
+
+LinearMap = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""Of (rows [.., width], matrix [new, width], bias [new] or None): [.., new]."""
+
+Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]
+"""A function, the names of its arguments and the names of its results."""
+
+
+class Operators:
+    """The `TorchNamespace` of the nodes that `module` runs: its mode decides whether dropout acts.
+
+    `maps` says for some weights, by their names, what takes the place of their linear maps.
+    """
+
+    torch = torch
+    functional = nn.functional
+    linear_cross_entropy = staticmethod(linear_cross_entropy)
+    dropout = staticmethod(dropout)
+
+    def __init__(self, module: nn.Module, maps: Mapping[str, LinearMap]) -> None:
+        self._module = module
+        self._maps = maps
+
+    @property
+    def training(self) -> bool:
+        """Whether the module is training."""
+        return self._module.training
+
+    def linear(self, weight: str) -> LinearMap:
+        """The linear map of the parameter of this name."""
+        return self._maps.get(weight, nn.functional.linear)
+
+    def function(self, graph: Graph) -> Callable[..., tuple[Tensor, ...]]:
+        """The graph as a function of its inputs in order, to a tuple of its outputs; it has no parameters."""
+        steps = [self.step(node) for node in graph.nodes]
+        inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
+
+        def run(*arguments: Tensor) -> tuple[Tensor, ...]:
+            values: dict[str, Any] = dict(zip(inputs, arguments, strict=True))
+            run_steps(steps, values)
+            return tuple(values[name] for name in outputs)
+
+        return run
+
+    def step(self, node: Node) -> Step:
+        """The node as a step. Raises: RuleError where its op has no rule."""
+        return (
+            to_torch.of(node.op, node.place)(node.op, node, self),
+            tuple(value.name for value in node.inputs),
+            tuple(value.name for value in node.outputs),
+        )
+
+
+def run_steps(steps: Iterable[Step], values: dict[str, Any]) -> None:
+    """Run the steps in order; each takes its arguments from `values` and enters its results there."""
+    for function, arguments, results in steps:
+        result = function(*[values[name] for name in arguments])
+        if len(results) == 1:
+            values[results[0]] = result
+        else:
+            values.update(zip(results, result, strict=True))
