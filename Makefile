@@ -52,6 +52,12 @@ check: setup  ## ruff, pyright and pytest
 test: setup  ## pytest
 	$(PYTEST)
 
+# Training and kernels choose by the processor; these two say what, and the choice of this one is in `test`.
+test-matrix: setup  ## the tests that depend on the processor, as if on others: their precisions and instructions
+	XFORMC_TRAIN_PRECISION=float32 XFORMC_KERNELS_ISA=portable $(PYTEST) -m processor
+	@grep -qw avx2 /proc/cpuinfo || echo "WARNING: no AVX2 here: the kernels for it are NOT TESTED in this run" >&2
+	XFORMC_TRAIN_PRECISION=bfloat16 XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) $(PYTEST) -m processor
+
 demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
 	$(XFORMC) corpus numbers $(DEMO)/data
 	rm -rf $(DEMO)/run

@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 PAGE = (Path(__file__).parents[1] / "docs" / "ten_minutes.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"(?:`(\w+\.yaml)`:\n\n)?```(yaml|sh|python)\n(.*?)```\n(?:```text\n(.*?)```\n)?", re.DOTALL)
 RUNNERS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
@@ -57,6 +59,7 @@ def test_only_what_is_of_the_machine_may_differ() -> None:
     assert missing("41 42 43\n", "41 42 44\n") == ["41 42 43"]
 
 
+@pytest.mark.processor
 def test_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
     for part in parts():
         if part.language == "yaml":

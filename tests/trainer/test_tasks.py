@@ -15,6 +15,8 @@ from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
 from xformc.trainer.train import TrainResult, train
 
+pytestmark = pytest.mark.processor
+
 RECIPE = """
 train:
   label_smoothing: 0.0

@@ -13,6 +13,8 @@ from xformc.errors import UserError
 from xformc.trainer.checkpoint import list_checkpoints, newest_checkpoint
 from xformc.trainer.train import Options, train
 
+pytestmark = pytest.mark.processor
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
