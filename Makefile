@@ -12,12 +12,15 @@ ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/
 # A process on each core, of one thread: the models of tests are too small for more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup kernels check test demo zoo bench test-gpu bench-gpu docs clean
+.PHONY: help setup kernels check test test-matrix demo zoo bench test-gpu bench-gpu docs clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
-setup: $(VENV)/.ready  ## make .venv with everything; quick when that is done
+setup: $(VENV)/.ready  ## make .venv with everything, and the kernels; quick when that is done
+	@$(XFORMC) kernels --check >/dev/null 2>&1 || $(MAKE) --no-print-directory kernels || \
+		echo "WARNING: there are no kernels, so tests of target native will be skipped. Mend the error above," \
+			"then run: make kernels" >&2
 
 # PyTorch comes first, so that the choice in TORCH (CPU or CUDA) is not overruled by the other packages.
 $(VENV)/.ready: pyproject.toml
@@ -32,7 +35,8 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 # Where the system has no headers of ONNX Runtime's, they are fetched into a folder here; nothing is installed.
-kernels: setup  ## build what engines of target native need; takes CMake and a C++ compiler
+kernels: $(VENV)/.ready  ## build what engines of target native need, or say why not
+	@echo "building the kernels: once for each version of their sources, a minute or two" >&2
 	@$(XFORMC) kernels 2>/dev/null || \
 		{ $(MAKE) --no-print-directory $(HEADERS) && $(XFORMC) kernels --headers $(HEADERS); }
 
@@ -47,6 +51,12 @@ check: setup  ## ruff, pyright and pytest
 
 test: setup  ## pytest
 	$(PYTEST)
+
+# Training and kernels choose by the processor; these two say what, and the choice of this one is in `test`.
+test-matrix: setup  ## the tests that depend on the processor, as if on others: their precisions and instructions
+	XFORMC_TRAIN_PRECISION=float32 XFORMC_KERNELS_ISA=portable $(PYTEST) -m processor
+	@grep -qw avx2 /proc/cpuinfo || echo "WARNING: no AVX2 here: the kernels for it are NOT TESTED in this run" >&2
+	XFORMC_TRAIN_PRECISION=bfloat16 XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) $(PYTEST) -m processor
 
 demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
 	$(XFORMC) corpus numbers $(DEMO)/data

@@ -9,6 +9,7 @@ import pytest
 from command_line import CommandLine
 from tiny_engine import endless_model, make_engine
 
+from tests.runtime.kernel_session import NO_KERNELS
 from xformc.runtime import Engine, load
 
 os.environ["XFORMC_CHECK_PASSES"] = "1"  # every graph is verified after every pass
@@ -23,6 +24,16 @@ def pytest_configure() -> None:
     if worker is not None and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says what was skipped because there are no kernels, which are most of what the README promises."""
+    reports = terminalreporter.getreports("skipped")
+    reasons = [str(report.longrepr[2]) for report in reports if isinstance(report.longrepr, tuple)]
+    missing = [reason.partition(NO_KERNELS)[2] for reason in reasons if NO_KERNELS in reason]
+    if missing:
+        line = f"kernels: NOT BUILT, {len(missing)} tests of target native skipped: {missing[0]}; run `make kernels`"
+        terminalreporter.write_line(line, red=True, bold=True)
 
 
 @pytest.fixture(scope="session")

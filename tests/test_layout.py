@@ -172,7 +172,7 @@ def test_the_version_is_said_once() -> None:
     assert pyproject()["version"] == __version__  # type: ignore[comparison-overlap]
 
 
-@pytest.mark.parametrize("target", ["setup", "kernels", "check", "test", "demo", "zoo", "bench", "docs"])
+@pytest.mark.parametrize("target", ["setup", "kernels", "check", "test", "test-matrix", "demo", "zoo", "bench", "docs"])
 def test_make_lists_its_targets(target: str) -> None:
     found = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True)
     assert re.search(rf"^{target} +\S", found.stdout, re.MULTILINE)

@@ -18,6 +18,7 @@ def test_shipped_spec_is_certified(name: str, tmp_path: Path) -> None:
     build(name, ("cpu", "portable")[NAMES.index(name) % 2], tmp_path)
 
 
+@pytest.mark.processor
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_spec_is_certified_with_kernels(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second one as if its vocabulary were large."""

@@ -1,10 +1,17 @@
 """Where to train, and in which precision."""
 
-from typing import Literal
+import os
+from typing import Literal, cast, get_args
 
 import torch
 
-Precision = Literal["auto", "float32", "bfloat16"]
+from xformc.errors import UserError
+
+Trained = Literal["float32", "bfloat16"]
+Precision = Literal["auto", Trained]
+
+VARIABLE = "XFORMC_TRAIN_PRECISION"
+"""The environment variable that says what `auto` is on this machine."""
 
 
 def choose_device() -> torch.device:
@@ -12,11 +19,19 @@ def choose_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def choose_precision(wanted: Precision, device: torch.device) -> Literal["float32", "bfloat16"]:
-    """`wanted`, where `auto` is bfloat16 if the device multiplies it in hardware."""
+def choose_precision(wanted: Precision, device: torch.device) -> Trained:
+    """`wanted`, where `auto` is what `VARIABLE` says, else bfloat16 if the device multiplies it in hardware.
+
+    Raises: UserError if the variable is set to anything else.
+    """
     if wanted != "auto":
         return wanted
-    return "bfloat16" if _multiplies_bfloat16(device) else "float32"
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return "bfloat16" if _multiplies_bfloat16(device) else "float32"
+    if named not in get_args(Trained):
+        raise UserError(f"{VARIABLE} is {named!r}", hint=f"set it to {' or '.join(get_args(Trained))}, or unset it")
+    return cast(Trained, named)
 
 
 def _multiplies_bfloat16(device: torch.device) -> bool:

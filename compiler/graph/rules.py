@@ -129,6 +129,12 @@ class OnnxEmitter(Protocol):
         """What `make` writes into the outermost scope, once for this key: what no turn of a loop needs to repeat."""
         ...
 
+    def either(
+        self, condition: str, then: Callable[["OnnxEmitter"], str], otherwise: Callable[["OnnxEmitter"], str]
+    ) -> str:
+        """Write an If: the float32 value that one of the two writes, each into a scope of its own."""
+        ...
+
     def shape(self, axes: Sequence[Axis]) -> str:
         """The run-time sizes of the axes as an int64 vector."""
         ...

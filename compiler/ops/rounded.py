@@ -13,7 +13,7 @@ from collections.abc import Callable
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.format.precision import Precision
 
-FLOAT, UINT8, INT8, FLOAT16, BFLOAT16, FLOAT8 = 1, 2, 3, 10, 16, 17
+FLOAT, UINT8, INT8, INT64, FLOAT16, BFLOAT16, FLOAT8 = 1, 2, 3, 7, 10, 16, 17
 """ONNX's numbers for these types."""
 
 BLOCK = 32
@@ -55,9 +55,33 @@ def _bytes(onnx: OnnxEmitter, rows: str, weight: str, new: int, width: int, bias
     columns = onnx.once(f"columns {name}", lambda: onnx.op("Transpose", name, perm=[1, 0]))
     step = onnx.once(f"step of {rows}", lambda: _step(onnx, rows))
     rounded = onnx.once(f"int8 {rows}", lambda: _round(onnx, rows, step))
-    total = onnx.op("MatMulInteger", rounded, columns, _constant(onnx, _ZERO))
-    product = onnx.op("Mul", onnx.op("Mul", onnx.op("Cast", total, to=FLOAT), scale), step)
+    total = onnx.either(
+        onnx.outermost("signed products are exact", _signed_products_are_exact),
+        lambda branch: _sum(branch, rounded, columns, []),
+        lambda branch: _sum(branch, rounded, _without_sign(branch, columns), [_constant(branch, _ZERO)]),
+    )
+    product = onnx.op("Mul", onnx.op("Mul", total, scale), step)
     return onnx.op("Add", product, *bias) if bias else product
+
+
+def _sum(onnx: OnnxEmitter, rounded: str, columns: str, zero: list[str]) -> str:
+    total = onnx.op("MatMulInteger", rounded, columns, _constant(onnx, _ZERO), *zero)
+    return onnx.op("Cast", total, to=FLOAT)
+
+
+def _signed_products_are_exact(onnx: OnnxEmitter) -> str:
+    """Whether MatMulInteger is exact for uint8 and int8: on x86 without VNNI, ONNX Runtime adds them up in 16 bits.
+
+    ONNX Runtime computes this when it loads the model, and keeps the one branch of each If that this processor needs.
+    """
+    largest = onnx.op("Cast", [255, 255], to=UINT8), onnx.op("Cast", [127, 127], to=INT8)
+    total = onnx.op("Cast", onnx.op("MatMulInteger", *largest), to=INT64)
+    return onnx.op("Equal", total, 2 * 255 * 127)
+
+
+def _without_sign(onnx: OnnxEmitter, columns: str) -> str:
+    """int8 as uint8 around 128: slower to multiply where both are exact."""
+    return onnx.op("Cast", onnx.op("Add", onnx.op("Cast", columns, to=FLOAT), float(_ZERO)), to=UINT8)
 
 
 def _step(onnx: OnnxEmitter, rows: str) -> str:

@@ -17,7 +17,7 @@ apt() {
     -o Dir::State::lists="$work/lists" -o Dir::Cache="$work/cache" \
     -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=- -o Dir::Etc::preferencesparts="$work" \
     -o Acquire::Languages=none -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false \
-    -o APT::Sandbox::User="$(id -un)" "$@"
+    -o Acquire::http::Timeout=20 -o Acquire::Retries=1 -o APT::Sandbox::User="$(id -un)" "$@"
 }
 apt update
 (cd "$work" && apt download libonnxruntime-dev)

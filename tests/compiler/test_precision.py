@@ -39,6 +39,7 @@ def test_the_runtime_knows_the_same_precisions() -> None:
     assert ManifestPrecision == Precision
 
 
+@pytest.mark.processor
 @pytest.mark.parametrize("target", ["portable", "cpu", "native"])
 @pytest.mark.parametrize("precision", LOSSY)
 def test_each_precision_builds_and_verify_repeats_it(

@@ -28,6 +28,8 @@ from xformc.format.names import MODEL
 from xformc.format.targets import Target
 from xformc.runtime.session import open_model
 
+pytestmark = pytest.mark.processor
+
 ALL = SampleOptions(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=12)
 OPTIONS = {
     "greedy": replace(ALL, temperature=0.0),

@@ -22,6 +22,8 @@ from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult
 from xformc.runtime.session import open_model
 
+pytestmark = pytest.mark.processor
+
 MakeSubject = Callable[..., Subject]
 
 

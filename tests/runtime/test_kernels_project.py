@@ -392,8 +392,3 @@ def test_int4_takes_a_scale_for_each_group() -> None:
         arguments: list[Array | None] = [np.zeros(2, np.int64), problem.inputs[4], inputs[5]]
         with pytest.raises(Exception, match="Embed: scale does not have one number for each row"):
             run_node("Embed", arguments, [np.float32], precision="int4", width=40, factor=1.0)
-
-
-def test_an_unknown_kind_of_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XFORMC_KERNELS_ISA", "sse9")
-    refused(make(Case(1, 1, ((1,),))), "XFORMC_KERNELS_ISA must be portable or avx2")

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import onnx
@@ -158,6 +159,14 @@ def test_a_native_engine_without_kernels_is_one_message(
     message = mistake(xformc("translate", native_engine, stdin="hello world\n"))
     assert "this engine is of target native and needs xformc's kernels" in message
     assert "`xformc kernels` or rebuild the engine with --target cpu" in message
+
+
+def test_skipping_for_want_of_kernels_is_said_at_the_end_of_the_tests(no_library: Path) -> None:
+    test = f"{__file__}::{test_a_native_engine_runs_with_the_kernels.__name__}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    found = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert "kernels: NOT BUILT, 1 tests of target native skipped: no kernels of xformc" in found.stdout
+    assert "run `make kernels`" in found.stdout
 
 
 def test_kernels_check_says_why_there_are_none(no_library: Path, xformc: CommandLine) -> None:

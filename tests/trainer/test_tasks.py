@@ -15,6 +15,8 @@ from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
 from xformc.trainer.train import TrainResult, train
 
+pytestmark = pytest.mark.processor
+
 RECIPE = """
 train:
   label_smoothing: 0.0
@@ -120,14 +122,14 @@ def write_data(folder: Path, name: str) -> Path:
     return folder
 
 
-def write_spec(folder: Path, name: str) -> Spec:
-    (folder / f"{name}.yaml").write_text(SPECS[name], encoding="utf-8")
+def write_spec(folder: Path, name: str, precision: str = "auto") -> Spec:
+    (folder / f"{name}.yaml").write_text(f"{SPECS[name]}  precision: {precision}\n", encoding="utf-8")
     return load_spec(folder / f"{name}.yaml")
 
 
-def run(folder: Path, name: str) -> TrainResult:
+def run(folder: Path, name: str, precision: str = "auto") -> TrainResult:
     torch.set_num_threads(1)
-    return train(write_spec(folder, name), write_data(folder, name), folder / "run")
+    return train(write_spec(folder, name, precision), write_data(folder, name), folder / "run")
 
 
 def build(folder: Path, name: str) -> Path:
@@ -152,13 +154,17 @@ def test_labels_are_learnt_and_evaluated(name: str, tmp_path: Path, xformc: Comm
     assert found["examples"] == 40
 
 
-def test_language_model_is_learnt_and_evaluated(tmp_path: Path, xformc: CommandLine) -> None:
-    result = run(tmp_path, "language_model")
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bfloat16", 1e-2)])
+def test_language_model_is_learnt_and_evaluated(
+    precision: str, tolerance: float, tmp_path: Path, xformc: CommandLine
+) -> None:
+    """The validation loss is of the precision of training, the perplexity of float32."""
+    result = run(tmp_path, "language_model", precision)
     perplexity = result.scores["perplexity"].value
     assert perplexity is not None
     assert perplexity < 2.5
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert np.log(perplexity) == pytest.approx(lines[-1]["valid_loss"], rel=1e-4)
+    assert np.log(perplexity) == pytest.approx(lines[-1]["valid_loss"], rel=tolerance)
     engine = build(tmp_path, "language_model")
     found = json.loads(xformc("evaluate", engine, tmp_path / "valid.txt", "--json").out)
     assert found["perplexity"] == pytest.approx(perplexity)

@@ -165,6 +165,16 @@ class Emitter:
         count = len(carried) + len(collected)
         return self.ops("Loop", count, trips, True, *(value for _, value in carried), body=graph)
 
+    def either(self, condition: str, then: Callable[["Emitter"], str], otherwise: Callable[["Emitter"], str]) -> str:
+        """Write an If: the float32 value that one of the two writes, each into a scope of its own."""
+        return self.op("If", condition, then_branch=self._branch(then), else_branch=self._branch(otherwise))
+
+    def _branch(self, write: Callable[["Emitter"], str]) -> onnx.GraphProto:
+        scope = Emitter(self.weights, target=self.target, parent=self)
+        [result] = scope.own([write(scope)])
+        info = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
+        return helper.make_graph(scope.nodes, "branch", [], [info])
+
     def own(self, names: Sequence[str]) -> list[str]:
         """The same values under names that nodes of this scope make, each once: what a body may give as results."""
         made = {output for node in self.nodes for output in node.output}

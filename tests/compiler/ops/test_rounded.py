@@ -5,6 +5,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from tests.one_op import Case, one_op
 from xformc.compiler.backends.onnx.initializers import Initializers, read_parameters, save_model
 from xformc.compiler.backends.onnx.models import forward_model
 from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.ops import rounded
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.linear import Linear
 from xformc.format.names import MODEL
@@ -84,6 +86,27 @@ def test_int8_rounds_each_row_by_its_own_largest_number(target: Target, tmp_path
     weight, bias = (stored.parameters[name].astype(np.float64) for name in ("p/0", "p/1"))
     expected = (rounded @ weight.reshape(33, 70).T + bias.reshape(-1)).reshape(3, 4, 3, 11)
     np.testing.assert_allclose(stored.run(x), expected, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+def test_int8_is_the_same_to_the_bit_where_signed_products_are_not_exact(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both branches are exact on a processor with VNNI, and the second one is on every processor."""
+    expected = Stored(LINEAR, "int8", tmp_path, target).run(inputs())
+    monkeypatch.setattr(rounded, "_signed_products_are_exact", lambda onnx: onnx.op("Cast", 0, to=TensorProto.BOOL))
+    (tmp_path / "unsigned").mkdir()
+    assert np.array_equal(Stored(LINEAR, "int8", tmp_path / "unsigned", target).run(inputs()), expected)
+
+
+def test_a_loaded_model_keeps_one_integer_product_of_two(tmp_path: Path) -> None:
+    """ONNX Runtime decides when it loads the model, so the choice takes no time afterwards."""
+    Stored(LINEAR, "int8", tmp_path, "portable")
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "loaded.onnx")
+    onnxruntime.InferenceSession(str(tmp_path / MODEL), options, providers=["CPUExecutionProvider"])
+    kinds = [node.op_type for node in onnx.load(tmp_path / "loaded.onnx", load_external_data=False).graph.node]
+    assert (kinds.count("MatMulInteger"), kinds.count("If")) == (1, 0)
 
 
 ROUND = {
