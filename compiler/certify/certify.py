@@ -23,7 +23,7 @@ from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import Compiled, compile_engine
-from xformc.compiler.quantize.calibrate import calibrated_weights
+from xformc.compiler.quantize.calibration import calibrated_weights
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, check_files

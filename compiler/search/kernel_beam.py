@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Value
+from xformc.compiler.graph.graph import Node, Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand, Turn
 from xformc.compiler.ops.native import DOMAIN, emit_project_candidates
-from xformc.compiler.passes.lower import split_vocabulary
 from xformc.compiler.passes.step import Decoder, Resident
 from xformc.compiler.search.beam import BeamSearch, Live, SearchInputs
 
@@ -20,9 +19,11 @@ class KernelSearch(BeamSearch):
     its past is which beam it was in at each position, and the states that are not caches.
     """
 
-    def __init__(self, onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
-        """As for BeamSearch, of a lowered decoder."""
-        decoder, self.vocabulary = split_vocabulary(decoder, onnx.precision_of)
+    def __init__(
+        self, onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None, vocabulary: Node | None
+    ) -> None:
+        """As for BeamSearch, of a lowered decoder and what `split_vocabulary` took from it."""
+        self.vocabulary = vocabulary
         super().__init__(onnx, decoder, inputs, longest)
 
     def _state_types(self) -> list[Type]:

@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.sections import Decode, Section, Train
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.format.precision import Word as PrecisionWord
 
 NAME = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME)]
@@ -68,7 +69,7 @@ class Document(Section):
     tie: list[Group] = Field(default_factory=list[Group])
     train: Train = Train()
     decode: Decode = Decode()
-    precision: dict[Pattern, Literal["fp32", "fp16", "bf16", "int8", "int4", "fp8"]] = Field(default_factory=dict)
+    precision: dict[Pattern, PrecisionWord] = Field(default_factory=dict)
 
 
 def validate(tree: Tree) -> tuple[Document | None, list[Problem]]:

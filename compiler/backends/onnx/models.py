@@ -10,7 +10,7 @@ from xformc.compiler.backends.onnx.initializers import Initializers, taken_names
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.keys import ROOM
-from xformc.compiler.passes.lower import lower_decoder, lower_graph
+from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.beam import BeamSearch, SearchInputs
 from xformc.compiler.search.fixed import FixedSearch, bind_fields, emit_whole
@@ -43,8 +43,12 @@ def engine_model(
         "max_length_offset": emitter.default("max_length_offset", defaults.max_length_offset),
         "end_token": emitter.default("end_token", END),
     }
-    search = KernelSearch if TRAITS[target].kernels else BeamSearch
-    result = search(emitter, decoder, SearchInputs(source.name, *options), longest).emit()
+    given = SearchInputs(source.name, *options)
+    if TRAITS[target].kernels:
+        decoder, vocabulary = split_vocabulary(decoder, weights.precision_of)
+        result = KernelSearch(emitter, decoder, given, longest, vocabulary).emit()
+    else:
+        result = BeamSearch(emitter, decoder, given, longest).emit()
     names = ("tokens", "lengths", "scores")
     found = (result.tokens, result.lengths, result.scores)
     for name, value in zip(names, found, strict=True):

@@ -12,12 +12,10 @@ from xformc.compiler.backends.torch.chunked_loss import linear_cross_entropy
 from xformc.compiler.backends.torch.dropout import dropout
 from xformc.compiler.graph.graph import Graph, Parameter
 from xformc.compiler.graph.rules import to_torch
+from xformc.compiler.quantize.number_format import LinearMap
 
 assert ops, "importing the ops fills the rule tables"
 
-
-LinearMap = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""Of (rows [.., width], matrix [new, width], bias [new] or None): [.., new]."""
 
 _NOTHING: Mapping[str, LinearMap] = {}
 
@@ -72,6 +70,12 @@ class TorchModule(nn.Module):
     def linear(self, weight: str) -> LinearMap:
         """The linear map of the parameter of this name."""
         return self._maps.get(weight, nn.functional.linear)
+
+    def with_maps(self, maps: Mapping[str, LinearMap]) -> "TorchModule":
+        """The module, not training, with its parameters, and with these in place of its linear maps."""
+        module = TorchModule(self.graph, maps=maps).eval()
+        module.load_state_dict(self.state_dict())
+        return module
 
     def function(self, graph: Graph) -> Callable[..., Any]:
         """The graph as a function of its inputs in order, to a tuple of its outputs; it has no parameters."""

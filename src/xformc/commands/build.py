@@ -15,6 +15,7 @@ from xformc.commands.spec_path import find_spec
 from xformc.commands.translate import ENGINE_HELP
 from xformc.errors import UserError
 from xformc.format.names import LABELS, MANIFEST, TOKENIZER
+from xformc.format.precision import WORDS, Word
 from xformc.format.reader import read_manifest
 from xformc.runtime.lines import read_text_file
 
@@ -36,17 +37,6 @@ class Target(StrEnum):
     tensorrt = "tensorrt"
 
 
-class Precision(StrEnum):
-    """In which numbers an engine stores its weights."""
-
-    fp32 = "fp32"
-    fp16 = "fp16"
-    bf16 = "bf16"
-    int8 = "int8"
-    int4 = "int4"
-    fp8 = "fp8"
-
-
 TARGET_HELP = """portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too
 (see xformc kernels); cuda: for a GPU, by ONNX Runtime; tensorrt: for a GPU, by TensorRT."""
 PRECISION_HELP = "In which numbers weights are stored, where the spec says nothing else; fp32 if neither says any."
@@ -64,7 +54,7 @@ def build(
     *,
     weights: Annotated[Path | None, Option(help=WEIGHTS_HELP)] = None,
     target: Annotated[Target, Option(help=TARGET_HELP)] = Target.portable,
-    precision: Annotated[Precision | None, Option(help=PRECISION_HELP)] = None,
+    precision: Annotated[Word | None, Option(help=PRECISION_HELP)] = None,
     calibrate: Annotated[Path | None, Option(help=CALIBRATE_HELP, metavar="SOURCE [REFERENCE]")] = None,
     compare: Annotated[tuple[Path, Path] | None, Option(help=COMPARE_HELP, metavar="SOURCE REFERENCE")] = None,
     profile: Annotated[str | None, Option(help=PROFILE_HELP, metavar="AXIS=SIZES,..")] = None,
@@ -94,7 +84,6 @@ def build(
     from xformc.compiler.spec import load_spec
     from xformc.compiler.spec.tasks import TASKS
     from xformc.compiler.weight_files import load_weights
-    from xformc.format.precision import WORDS
 
     loaded = load_spec(find_spec(spec))
     if stop_after is not None:
@@ -106,7 +95,7 @@ def build(
     labelled = TASKS[loaded.task].time is None
     tokenizers = None if weights is None else _find_tokenizers(weights, loaded, labelled=labelled)
     labels = _find_labels(weights) if labelled and weights is not None else None
-    rounding = Rounding(None if precision is None else WORDS[precision.value])
+    rounding = Rounding(None if precision is None else WORDS[precision])
     if calibrate is not None:
         from xformc.trainer.data.calibration import calibration_examples
 
