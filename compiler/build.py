@@ -43,8 +43,7 @@ class Rounding:
     """In which numbers an engine stores its weights.
 
     precision: of the weights for which the spec says nothing else; None takes the spec's own default.
-    examples: of target tensorrt, what int8 and float8 products are calibrated with; float8 needs some, and without them
-    the products of int8 weights are in float32.
+    examples: what products are calibrated with, of a target and of number formats that can be.
     judge: compares two engine folders, one in float32 and the one that is built, when all other stages have passed.
     """
 

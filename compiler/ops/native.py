@@ -7,7 +7,7 @@ from typing import ClassVar
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op
 from xformc.compiler.graph.rules import OnnxEmitter, infer_types, require, to_onnx, types
-from xformc.compiler.graph.weight import LayoutName
+from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.linear import Linear
@@ -117,15 +117,14 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
     )
     arguments = [emit_aligned(onnx, inputs[0], x, ordered)]
     arguments += [next(extra) if op.residual else "", next(extra, ""), next(extra, "")]
-    stride, new, precision = 1 + op.biased, list[tuple[Axis, ...]](), ""
+    stride, new, matrices = 1 + op.biased, list[tuple[Axis, ...]](), list[Weight]()
     for start in range(op.before, len(inputs), stride):
         weight = node.inputs[start]
         new.append(_new(op, weight.type))
         width = prod(weight.type.sizes()[len(new[-1]) :])
         count = prod(axis.size or 1 for axis in new[-1])
-        matrix = onnx.weight(weight.name, "panels", count, width)
-        precision = matrix.precision
-        arguments += [*matrix.tensors, *([onnx.flat(inputs[start + 1], count)] if op.biased else [])]
+        matrices.append(onnx.weight(weight.name, "panels", count, width))
+        arguments += [*matrices[-1].tensors, *([onnx.flat(inputs[start + 1], count)] if op.biased else [])]
     return onnx.ops(
         "Project",
         op.parts,
@@ -136,7 +135,7 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
         ranks=[len(axes) for axes in new],
         sizes=[axis.size for axes in new for axis in axes],
         bias=int(op.biased),
-        precision=precision,
+        precision=matrices[0].precision,
         activation=op.activation,
         norm=op.norm,
         epsilon=op.epsilon,

@@ -61,10 +61,11 @@ class Refusal:
 class NumberFormat(ABC):
     """A number format of weights. One file has all of it; `formats.FORMATS` lists them.
 
-    precision: its name in engine.json. layouts: how a matrix may be stored; all but float8 have panels. grid: what
-    calibrated products round to, if they can be calibrated; `calibrated_only` if there are no others. emulated: a
-    processor has no such products, so a certificate runs them emulated. coarse: products round so much more than
-    float16 does that what attention keeps of them may be float16.
+    precision: its name in engine.json. layouts: how a matrix may be stored; rows at least, and without panels target
+    native multiplies it by standard operators. grid: what calibrated products round to, if they can be calibrated;
+    `calibrated_only` if all must be. emulated: ONNX Runtime has no such products on a processor, so a certificate runs
+    them emulated where they round. coarse: its products round much more than float16 does, so the keys and values that
+    attention keeps of them may be float16.
     """
 
     precision: ClassVar[Precision]
