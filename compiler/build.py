@@ -24,7 +24,9 @@ from xformc.compiler.certify.subject import Subject
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.program import Program
-from xformc.compiler.quantize.calibrate import RULE, Example, calibrate, calibrated_weights
+from xformc.compiler.quantize.calibration import RULE, Example, calibrate, calibrated_weights
+from xformc.compiler.quantize.formats import FORMATS
+from xformc.compiler.quantize.number_format import Refusal
 from xformc.compiler.spec import Spec, SpecError
 from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
@@ -32,8 +34,8 @@ from xformc.files import atomic_directory
 from xformc.format.manifest import FORMAT, Calibration, manifest_checksum, record_file
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
-from xformc.format.precision import Precision
-from xformc.format.targets import Target
+from xformc.format.precision import WORDS, Precision
+from xformc.format.targets import TRAITS, Target
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
 
@@ -43,8 +45,7 @@ class Rounding:
     """In which numbers an engine stores its weights.
 
     precision: of the weights for which the spec says nothing else; None takes the spec's own default.
-    examples: of target tensorrt, what int8 and float8 products are calibrated with; float8 needs some, and without them
-    the products of int8 weights are in float32.
+    examples: what products are calibrated with, of a target and of number formats that can be.
     judge: compares two engine folders, one in float32 and the one that is built, when all other stages have passed.
     """
 
@@ -133,32 +134,29 @@ def _products_to_calibrate(
 ) -> dict[str, Precision]:
     """The weights whose products are calibrated, with their precisions; `default` is that of the command line.
 
-    Raises: UserError, at its place in the spec, for float8 that the target does not multiply or that lacks examples;
-    for examples that no product takes.
+    Raises: UserError, at its place in the spec, for a number format that the target refuses or that lacks examples; for
+    examples that no product takes.
     """
     precision = spec.precisions(default)
     products = calibrated_weights(precision, linear_weights(spec.graph()), examples=examples)
-    refused = precision if target != "tensorrt" else products if not examples else {}
-    if "float8" in refused.values():
-        raise _float8_refused(spec, default, target)
-    if examples and (target != "tensorrt" or not products):
-        what = "the products of --target tensorrt with int8 or fp8 weights are calibrated, and here are none"
-        raise UserError(f"--calibrate: {what}", hint="build with --target tensorrt --precision int8, or fp8")
+    for name, format in FORMATS.items():
+        uncalibrated = not examples and name in products.values()
+        refusal = format.refusal(target, uncalibrated=uncalibrated) if name in precision.values() else None
+        if refusal is not None:
+            raise _refused(spec, name, default, refusal)
+    if examples and not (TRAITS[target].calibrated and products):
+        words = " or ".join(word for word, name in WORDS.items() if FORMATS[name].grid is not None)
+        what = f"the products of --target tensorrt with {words} weights are calibrated, and here are none"
+        raise UserError(f"--calibrate: {what}", hint=f"build with --target tensorrt --precision {words}")
     return products
 
 
-def _float8_refused(spec: Spec, default: Precision | None, target: Target) -> UserError:
-    message = f"fp8 is multiplied by TensorRT alone, not by an engine of target {target}"
-    hint = "build with --target tensorrt, or with --precision int8"
-    if target == "tensorrt":
-        message, hint = "fp8 needs to know how large the numbers are that it is multiplied with", _CALIBRATE
-    span = None if default == "float8" else spec.place_of_precision("fp8", default=default is None)
+def _refused(spec: Spec, precision: Precision, default: Precision | None, refusal: Refusal) -> UserError:
+    (word,) = (word for word, name in WORDS.items() if name == precision)
+    span = None if default == precision else spec.place_of_precision(word, default=default is None)
     if span is not None:
-        return SpecError([Problem(span, message, hint)])
-    return UserError(f"--precision fp8: {message}", hint=hint)
-
-
-_CALIBRATE = "give examples: --calibrate valid.en valid.de; one file where that is what the task is trained on"
+        return SpecError([Problem(span, refusal.message, refusal.hint)])
+    return UserError(f"--precision {word}: {refusal.message}", hint=refusal.hint)
 
 
 def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precision]) -> Subject:

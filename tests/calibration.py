@@ -2,7 +2,7 @@
 
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.pipeline import compile_engine
-from xformc.compiler.quantize.calibrate import Example
+from xformc.compiler.quantize.calibration import Example
 from xformc.compiler.spec import Spec
 from xformc.runtime.rows import stack
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from xformc.compiler.quantize import rounding
+from xformc.compiler.quantize.layouts import PANEL, panels
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
 from xformc.runtime.session import open_model
@@ -88,15 +88,12 @@ def _logits(node: Any, model: onnx.ModelProto, folder: Path) -> Iterator[tuple[A
     }
     given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
     screens = node.op_type == "ScreenCandidates"
-    panels = constants[node.input[3]]
-    panels = rounding.panels(panels) if screens else panels
+    weight = constants[node.input[3]]
+    weight = panels(weight) if screens else weight
     by_token = [constants[name] for name in (node.input[7:] if screens else node.input[4:]) if name]
     for first in range(0, given["vocabulary"], _TOKENS):
         last = min(first + _TOKENS, given["vocabulary"])
-        parts = [
-            panels[first // rounding.PANEL : -(-last // rounding.PANEL)],
-            *(array[first:last] for array in by_token),
-        ]
+        parts = [weight[first // PANEL : -(-last // PANEL)], *(array[first:last] for array in by_token)]
         tensors = [numpy_helper.from_array(part, f"logits_{first}_{place}") for place, part in enumerate(parts)]
         project = helper.make_node(
             "Project",

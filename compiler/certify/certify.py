@@ -23,7 +23,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.program import Program
-from xformc.compiler.quantize.calibrate import calibrated_weights
+from xformc.compiler.quantize.calibration import calibrated_weights
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.format.certificate import Certificate, Stage

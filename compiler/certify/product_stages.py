@@ -5,6 +5,7 @@ carries that on. So nothing is compared through the whole model as closely as fl
 compared alone, and what the engine finds may be off by as much as rounding itself moves it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from xformc.compiler.graph.graph import Graph, Initial, Node, Value
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.recurrence import Recurrence
+from xformc.compiler.quantize.formats import FORMATS
+from xformc.compiler.quantize.number_format import ProductStage
 from xformc.format.certificate import Measured, Stage
 
 BOUND = 1e-4
@@ -32,9 +35,6 @@ NOISE = 4.0
 ROWS = 48
 """The most rows that a product is tried on."""
 
-SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
-"""How far neighbouring numbers of 16 bits are apart, relative to them."""
-
 _ANY = Initial("constant", 0.0)
 
 
@@ -44,25 +44,16 @@ def noise_bound(rounded: NDArray[Any], exact: NDArray[Any]) -> float:
 
 
 def product_stages(subject: Subject) -> Iterator[Stage]:
-    """Every product that rounds, alone: against its definition.
-
-    Where ONNX Runtime computes int4, it rounds as its own code says: against the farthest that this may be off.
-    """
-    found = list(_products(subject))
-    defined = ("int8", "float8", "int4") if subject.target == "native" else ("int8", "float8")
-    for precision in defined:
-        eights = [difference(item.found, item.rounded) for item in found if item.precision == precision]
-        if eights:
-            what = f"{len(eights)} products with {precision} and their definition"
-            yield Stage(precision, what, max(eights), BOUND)
-    int4 = [_part(item, item.exact) for item in found if item.precision == "int4" and "int4" not in defined]
-    if int4:
-        what = f"{len(int4)} products with int4, as a part of how far 8-bit steps may move them"
-        yield Stage("int4", what, max(int4), 1.0)
-    halves = [item for item in found if item.precision in SPACING]
-    if halves:
-        what = f"{len(halves)} products in 16 bits, as a part of a unit in the last place of the definition's"
-        yield Stage("half", what, max(_part(item, item.rounded) for item in halves), 1.0)
+    """Every product that rounds, alone: compared as its number format says."""
+    found = defaultdict[str, list[_Product]](list)
+    for product in _products(subject):
+        found[product.stage.name].append(product)
+    order = dict.fromkeys(format.product_stage(subject.program.traits).name for format in FORMATS.values())
+    for name in order:
+        if products := found[name]:
+            stage = products[0].stage
+            bound = BOUND if stage.reach is None else 1.0
+            yield Stage(name, f"{len(products)} {stage.what}", max(_error(item) for item in products), bound)
 
 
 def agreement(subject: Subject, original: Any) -> Measured:
@@ -80,19 +71,21 @@ def agreement(subject: Subject, original: Any) -> Measured:
 class _Product:
     """The product with one weight: what the engine's operators give [rows, new] and what it should be.
 
-    `reach`: how far rounding each factor by half a step of 1 / 127 of its row's largest number may move each result; in
-    16 bits, how far the next number is.
+    `reach`: how far each result may be off, where its stage says.
     """
 
-    precision: str
+    stage: ProductStage
     found: NDArray[np.float32]
     rounded: NDArray[np.float32]
     exact: NDArray[np.float32]
-    reach: NDArray[np.float32]
+    reach: NDArray[np.float32] | None
 
 
-def _part(item: _Product, wanted: NDArray[np.float32]) -> float:
-    """How far the product is from what is wanted, as a part of its reach and of what float32 rounds."""
+def _error(item: _Product) -> float:
+    """How far the product is from what is wanted; as a part of its reach, and of what float32 rounds, if it has one."""
+    wanted = item.exact if item.stage.exact else item.rounded
+    if item.reach is None:
+        return difference(item.found, wanted)
     rounding = BOUND * max(1.0, float(np.abs(item.exact).max(initial=0)))
     return float((np.abs(item.found - wanted) / (item.reach + rounding)).max(initial=0))
 
@@ -111,17 +104,13 @@ def _products(subject: Subject) -> Iterator[_Product]:
         weight, *bias = (torch.tensor(values[value.name]) for value in _parameters(subject.program.graph, node))
         matrix = weight.reshape(-1, x.shape[1])
         offset = bias[0].flatten() if bias else None
-        precision = subject.approximate[node.inputs[1].name]
-        if precision in SPACING:
-            reach = torch.nn.functional.linear(x, matrix).abs() * SPACING[precision]
-        else:
-            reach = torch.nn.functional.linear(x.abs().amax(1, keepdim=True).expand_as(x), matrix.abs()) / 254
+        stage = FORMATS[subject.approximate[node.inputs[1].name]].product_stage(subject.program.traits)
         yield _Product(
-            precision,
+            stage,
             found.reshape(len(x), -1),
             subject.rounding_map(node.inputs[1].name)(x, matrix, offset).numpy(),
             torch.nn.functional.linear(x, matrix, offset).numpy(),
-            reach.numpy(),
+            None if stage.reach is None else stage.reach(torch, x, matrix).numpy(),
         )
 
 

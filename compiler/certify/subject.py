@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from xformc.compiler.backends.onnx.initializers import Initializers, save_model, save_models
 from xformc.compiler.backends.onnx.models import emit_engine, forward_model, stepwise_model
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.backends.torch.operators import LinearMap
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.pipeline import run_passes
 from xformc.compiler.program import Program
-from xformc.compiler.quantize.rounded_linear import rounding_map
+from xformc.compiler.quantize.formats import FORMATS
+from xformc.compiler.quantize.number_format import LinearMap
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import MODEL
@@ -36,15 +36,6 @@ from xformc.runtime.whole import WholeSearch
 Ids = NDArray[np.int64]
 Feeds = Mapping[str, NDArray[Any]]
 """The inputs of a graph by name: batch first, padded."""
-
-
-HALVES: tuple[Precision, ...] = ("float16", "bfloat16")
-"""The numbers of 16 bits."""
-
-_ROUNDING: Mapping[Target, Sequence[Precision]] = {"portable": ("int8",), "cuda": HALVES, "tensorrt": HALVES}
-"""Of which weights the products round what they are given, by target; of others those of integers.
-
-So do those that are calibrated."""
 
 
 @dataclass(frozen=True)
@@ -75,24 +66,21 @@ class Subject:
     @property
     def approximate(self) -> dict[str, Precision]:
         """The weights whose products round what they are given, too."""
-        rounding = _ROUNDING.get(self.target, ("int8", "int4"))
         return {
             name: precision
             for name, precision in self.precision.items()
-            if precision in rounding or name in self.input_scales
+            if FORMATS[precision].rounds(self.program.traits) or name in self.input_scales
         }
 
     def rounding_map(self, weight: str) -> LinearMap:
         """The linear map of one of these weights, by its definition."""
-        return rounding_map(self.approximate[weight], self.input_scales.get(weight))
+        return FORMATS[self.approximate[weight]].linear_map(torch, self.input_scales.get(weight))
 
     @cached_property
     def rounding(self) -> "Subject":
         """The same, with a training form whose products round what they are given, by their definitions."""
         maps = {weight: self.rounding_map(weight) for weight in self.approximate}
-        module = TorchModule(self.program.graph, maps=maps).eval()
-        module.load_state_dict(self.module.state_dict())
-        return replace(self, module=module)
+        return replace(self, module=self.module.with_maps(maps))
 
     @contextmanager
     def exact(self) -> Generator["Subject"]:
@@ -106,11 +94,12 @@ class Subject:
 
         On a processor ONNX Runtime has no such products in bfloat16, and in float16 it adds up in float16, too.
         """
-        if not self.program.traits.fixed or not set(HALVES) & set(self.approximate.values()):
+        emulated = any(FORMATS[precision].emulated for precision in self.approximate.values())
+        if not self.program.traits.fixed or not emulated:
             yield self
             return
-        with self._written(emulated=True) as emulated:
-            yield emulated
+        with self._written(emulated=True) as subject:
+            yield subject
 
     @contextmanager
     def _written(self, **changes: Any) -> Generator["Subject"]:

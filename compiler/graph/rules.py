@@ -6,8 +6,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import Cost
 from xformc.compiler.graph.graph import Graph, Node, Op, Value
+from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.errors import UserError
-from xformc.format.precision import Precision
 
 R = TypeVar("R", bound=Callable[..., object])
 
@@ -101,28 +101,9 @@ class OnnxEmitter(Protocol):
         """A parameter as a matrix or vector of this shape."""
         ...
 
-    def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """A parameter [new, width] in the panels of docs/kernels.md: the names of it and of its scale, if any."""
-        ...
-
-    def stored(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """A parameter [new, width] as standard operators take it: the names of it and of its scale, if it has one."""
-        ...
-
-    def screened(self, name: str, new: int, width: int) -> tuple[str, str, str]:
-        """What screens products with a float32 parameter [new, width]: 16-bit integers, their scale, their errors."""
-        ...
-
-    def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """An int4 parameter [new, width] as MatMulNBits takes it: the names of it and of its scale."""
-        ...
-
-    def input_scale(self, name: str) -> str | None:
-        """The step in which products with a parameter round what they are given, where a calibration found one."""
-        ...
-
-    def precision_of(self, name: str) -> Precision:
-        """In which numbers a parameter is stored, by its name in the graph."""
+    def weight(self, name: str, layout: LayoutName, new: int, width: int) -> Weight:
+        """A parameter as a matrix [new, width] in its number format and this layout: rows become blocks if it has some
+        and the model may have ONNX Runtime's own operators."""
         ...
 
     def outermost(self, key: str, make: Callable[["OnnxEmitter"], str]) -> str:

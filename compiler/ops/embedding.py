@@ -20,7 +20,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
-from xformc.compiler.ops.rounded import emit_rows
+from xformc.compiler.quantize.formats import FORMATS
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,9 @@ def _embedding_torch(op: Embedding, node: Node, torch: TorchNamespace) -> Callab
 def _embedding_onnx(op: Embedding, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     ids, table = inputs
     new, *rest = node.inputs[1].type.sizes()
-    rows = emit_rows(onnx, ids, table, new, prod(rest))
-    if onnx.precision_of(table) == "float32" or len(rest) == 1:
+    matrix = onnx.weight(table, "rows", new, prod(rest))
+    rows = FORMATS[matrix.precision].emit_rows(onnx, ids, matrix)
+    if len(rest) == 1:
         return (rows,)
     return (onnx.op("Reshape", rows, onnx.shape(node.outputs[0].type.axes)),)
 

@@ -11,7 +11,7 @@ from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
 from xformc.compiler.ops.layout import aligner, emit_aligned
-from xformc.compiler.ops.rounded import emit_product
+from xformc.compiler.quantize.formats import FORMATS
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     key = f"rows of {inputs[0]} over {' '.join(op.over)}"  # several maps of a value round it once
     rows = onnx.once(key, lambda: onnx.op("Reshape", emit_aligned(onnx, inputs[0], x, ordered), [-1, width]))
     bias = [onnx.flat(name, new) for name in inputs[2:]]
-    product = emit_product(onnx, rows, inputs[1], new, width, bias)
+    matrix = onnx.weight(inputs[1], "rows", new, width)
+    product = FORMATS[matrix.precision].emit_product(onnx, rows, matrix, bias)
     return (onnx.op("Reshape", product, onnx.shape(node.outputs[0].type.axes)),)
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op
 from xformc.compiler.graph.rules import OnnxEmitter, infer_types, require, to_onnx, types
+from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.linear import Linear
@@ -116,18 +117,14 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
     )
     arguments = [emit_aligned(onnx, inputs[0], x, ordered)]
     arguments += [next(extra) if op.residual else "", next(extra, ""), next(extra, "")]
-    stride, new = 1 + op.biased, list[tuple[Axis, ...]]()
+    stride, new, matrices = 1 + op.biased, list[tuple[Axis, ...]](), list[Weight]()
     for start in range(op.before, len(inputs), stride):
         weight = node.inputs[start]
         new.append(_new(op, weight.type))
         width = prod(weight.type.sizes()[len(new[-1]) :])
         count = prod(axis.size or 1 for axis in new[-1])
-        packed, scale = onnx.packed(weight.name, count, width)
-        arguments += [
-            packed,
-            *([scale] if scale else []),
-            *([onnx.flat(inputs[start + 1], count)] if op.biased else []),
-        ]
+        matrices.append(onnx.weight(weight.name, "panels", count, width))
+        arguments += [*matrices[-1].tensors, *([onnx.flat(inputs[start + 1], count)] if op.biased else [])]
     return onnx.ops(
         "Project",
         op.parts,
@@ -138,7 +135,7 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
         ranks=[len(axes) for axes in new],
         sizes=[axis.size for axes in new for axis in axes],
         bias=int(op.biased),
-        precision=onnx.precision_of(node.inputs[op.before].name),
+        precision=matrices[0].precision,
         activation=op.activation,
         norm=op.norm,
         epsilon=op.epsilon,
@@ -156,18 +153,21 @@ def emit_project_candidates(onnx: OnnxEmitter, project: Node, x: str, scores: st
     given = (emit_aligned(onnx, x, value.type, ordered), scores, width)
     biases = [onnx.flat(item.name, vocabulary) for item in bias]
     if isinstance(op, Linear):
-        rows, _ = onnx.stored(weight.name, vocabulary, depth)
-        screen = onnx.screened(weight.name, vocabulary, depth)
-        return onnx.ops("ScreenCandidates", 3, *given, rows, *screen, *biases, domain=DOMAIN, vocabulary=vocabulary)
-    packed, scale = onnx.packed(weight.name, vocabulary, depth)
+        rows, screen = (onnx.weight(weight.name, layout, vocabulary, depth).tensors for layout in _SCREENED)
+        return onnx.ops("ScreenCandidates", 3, *given, *rows, *screen, *biases, domain=DOMAIN, vocabulary=vocabulary)
+    matrix = onnx.weight(weight.name, "panels", vocabulary, depth)
+    numbers, *scale = matrix.tensors
     return onnx.ops(
         "ProjectCandidates",
         3,
-        *(*given, packed, scale or "", *biases),
+        *(*given, numbers, *(scale or [""]), *biases),
         domain=DOMAIN,
-        precision=onnx.precision_of(weight.name),
+        precision=matrix.precision,
         vocabulary=vocabulary,
     )
+
+
+_SCREENED: tuple[LayoutName, ...] = ("rows", "screen")
 
 
 @types.rule(Embed)
@@ -179,10 +179,9 @@ def _embed_types(op: Embed, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 def _embed_onnx(op: Embed, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     table = node.inputs[1]
     rows, width = table.type.sizes()
-    packed, scale = (onnx.packed if op.packed else onnx.stored)(table.name, rows, width)
-    arguments = [inputs[0], packed, *([scale] if scale else [])]
-    precision = onnx.precision_of(table.name)
-    return (onnx.op("Embed", *arguments, domain=DOMAIN, precision=precision, width=width, factor=op.factor),)
+    matrix = onnx.weight(table.name, "panels" if op.packed else "rows", rows, width)
+    arguments = [inputs[0], *matrix.tensors]
+    return (onnx.op("Embed", *arguments, domain=DOMAIN, precision=matrix.precision, width=width, factor=op.factor),)
 
 
 @types.rule(Narrow)

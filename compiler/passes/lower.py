@@ -21,8 +21,10 @@ from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.native import ACTIVATIONS, Attend, AttendCached, Embed, Narrow, Project
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
 from xformc.compiler.passes.step import Decoder, Resident
+from xformc.compiler.quantize.formats import FORMATS
+from xformc.format.precision import Precision
 
-PrecisionOf = Callable[[str], str]
+PrecisionOf = Callable[[str], Precision]
 """The precision in which a parameter is stored, by its name."""
 
 LARGE_VOCABULARY = 16384
@@ -79,7 +81,7 @@ def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
 
 
 def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
-    """The weight of a large vocabulary whose logits only a beam search takes, of which it computes a few in float32."""
+    """The weight of a large vocabulary whose logits only a beam search takes, if its number format can be screened."""
     last = decoder.step.producers().get(decoder.logits.name)
     if last is None or not isinstance(last.op, Linear) or "beam" not in decoder.logits.type.names:
         return frozenset()
@@ -87,7 +89,8 @@ def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
     nodes = [node for graph in (decoder.prepare, decoder.step) for node in graph.nodes]
     alone = sum(isinstance(node.op, Linear) and weight in node.inputs for node in nodes) == 1
     large = prod(weight.type.sizes()[: -len(last.op.over)]) >= LARGE_VOCABULARY
-    return frozenset({weight.name} if alone and large and precision_of(weight.name) == "float32" else ())
+    screens = "screen" in FORMATS[precision_of(weight.name)].layouts
+    return frozenset({weight.name} if alone and large and screens else ())
 
 
 def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[str]:
@@ -107,7 +110,8 @@ def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[s
                 else:
                     others.add(value.name)
     rounded = {name for name in looked_up if precision_of(name) != "float32"}
-    return frozenset((projected | rounded) - others)
+    packed = (projected | rounded) - others
+    return frozenset(name for name in packed if "panels" in FORMATS[precision_of(name)].layouts)
 
 
 @dataclass(frozen=True)
@@ -231,11 +235,11 @@ def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: Precision
 
 
 def _rounded(value: Value, producers: Mapping[str, Node], precision_of: PrecisionOf) -> bool:
-    """Whether it comes from a product of integers, which round much more than float16 does."""
+    """Whether it comes from a product that rounds much more than float16 does."""
     node = producers.get(value.name)
     while node is not None and not isinstance(node.op, Linear):
         node = producers.get(node.inputs[0].name)
-    return node is not None and precision_of(node.inputs[1].name) in ("int8", "int4")
+    return node is not None and FORMATS[precision_of(node.inputs[1].name)].coarse
 
 
 def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

@@ -1,11 +1,14 @@
 """A vocabulary's weights in 16-bit integers, by which most of its logits are known well enough (docs/kernels.md)."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.quantize.rounding import PANEL, Floats
+from xformc.compiler.quantize.elements import Element
+from xformc.compiler.quantize.layouts import PANEL
+from xformc.compiler.quantize.stored import Floats, Layout, Matrix, StoredTensor
 
 PAIR = 2
 """Neighbours of a row that panels of 16-bit integers keep together."""
@@ -55,3 +58,17 @@ def screen(matrix: Floats) -> Screen:
     panels = padded.reshape(count, PANEL, pairs, PAIR).transpose(0, 2, 1, 3)
     largest = np.nextafter(np.array([error, norm], np.float32), np.float32(np.inf))
     return Screen(np.ascontiguousarray(panels), scale, largest)
+
+
+def _store(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
+    made = cache(lambda: screen(matrix()))
+    panels = (-(-new // PANEL), -(-width // PAIR), PANEL, PAIR)
+    return {
+        ".screen": StoredTensor(Element.INT16, panels, lambda: made().panels),
+        ".screen_scale": StoredTensor(Element.FLOAT, (new,), lambda: made().scale),
+        ".screen_largest": StoredTensor(Element.FLOAT, (2,), lambda: made().largest),
+    }
+
+
+SCREEN = Layout(".screen", Element.INT16, _store)
+"""What ScreenCandidates takes beside a matrix in float32."""

@@ -20,7 +20,7 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
-from xformc.compiler.quantize.calibrate import calibrate, calibrated_weights
+from xformc.compiler.quantize.calibration import calibrate, calibrated_weights
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.format.manifest import Input, SampleOptions, SearchOptions

@@ -23,7 +23,7 @@ from xformc.compiler.certify import certify, engine_parameters
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
-from xformc.compiler.quantize.calibrate import calibrate, calibrated_weights
+from xformc.compiler.quantize.calibration import calibrate, calibrated_weights
 from xformc.format.names import MODEL
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.runtime.kernel_session import Array, check_refused, kernel_session, node, run_node
-from xformc.compiler.quantize.forms import panels
+from xformc.compiler.quantize.formats import FORMATS
 from xformc.format.precision import Precision
 
 RESULTS = {"totals": np.float32, "tokens": np.int64, "parents": np.int64}
@@ -36,7 +36,8 @@ class Vocabulary:
 
 def random_vocabulary(rng: np.random.Generator, precision: Precision, size: int, depth: int) -> Vocabulary:
     matrix = rng.normal(size=(size, depth)).astype(np.float32)
-    weight, *scale = [form.make() for form in panels("w", lambda: matrix, size, depth, precision).values()]
+    tensors = FORMATS[precision].layouts["panels"].tensors("w", lambda: matrix, size, depth)
+    weight, *scale = [tensor.make() for tensor in tensors.values()]
     weight = weight.view(np.uint16) if weight.itemsize == 2 else weight
     bias = rng.normal(size=size).astype(np.float32) if rng.random() < 0.5 else None
     return Vocabulary(precision, size, weight, scale[0] if scale else None, bias)

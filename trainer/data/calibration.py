@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.quantize.calibrate import EXAMPLES, Example
+from xformc.compiler.quantize.calibration import EXAMPLES, Example
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.trainer.data.batches import Examples

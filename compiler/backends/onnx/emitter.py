@@ -13,8 +13,8 @@ from xformc.compiler.backends.onnx.initializers import Initializers
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import Operand, to_onnx
+from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.format.operators import DOMAIN, OPERATORS
-from xformc.format.precision import Precision
 from xformc.format.targets import TRAITS, Target
 
 assert ops, "importing the ops fills the rule tables"
@@ -187,29 +187,11 @@ class Emitter:
         """A parameter as a matrix or vector of this shape: stored so if it can be, else reshaped by a node."""
         return name if self.weights.flatten(name, shape) else self.op("Reshape", name, shape)
 
-    def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """A parameter [new, width] in the panels of docs/kernels.md: the names of it and of its scale, if any."""
-        return self.weights.packed(name, new, width)
-
-    def stored(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """A parameter [new, width] as standard operators take it: the names of it and of its scale, if it has one."""
-        return self.weights.rows(name, new, width)
-
-    def screened(self, name: str, new: int, width: int) -> tuple[str, str, str]:
-        """What screens products with a float32 parameter [new, width]: 16-bit integers, their scale, their errors."""
-        return self.weights.screened(name, new, width)
-
-    def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """An int4 parameter [new, width] as MatMulNBits takes it: the names of it and of its scale."""
-        return self.weights.blocks(name, new, width)
-
-    def input_scale(self, name: str) -> str | None:
-        """The step in which products with a parameter round what they are given, where a calibration found one."""
-        return self.weights.input_scale(name)
-
-    def precision_of(self, name: str) -> Precision:
-        """In which numbers a parameter is stored, by its name in the graph."""
-        return self.weights.precision_of(name)
+    def weight(self, name: str, layout: LayoutName, new: int, width: int) -> Weight:
+        """A parameter as a matrix [new, width] in its number format and this layout: rows become blocks if it has some
+        and the model may have ONNX Runtime's own operators."""
+        blocks = layout == "rows" and self.fused and "blocks" in self.weights.format_of(name).layouts
+        return self.weights.weight(name, "blocks" if blocks else layout, new, width)
 
     def outermost(self, key: str, make: Callable[["Emitter"], str]) -> str:
         """What `make` writes into the outermost scope, once for this key: what no turn of a loop needs to repeat."""

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from xformc.compiler.graph.graph import Parameter
+from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.compiler.ops.native import DOMAIN
-from xformc.compiler.quantize import forms
-from xformc.compiler.quantize.forms import BITS, FORMS, INPUT_SCALE, SCALE, Form
-from xformc.errors import UserError
+from xformc.compiler.quantize import formats
+from xformc.compiler.quantize.elements import Element, from_bytes, size_in_bytes
+from xformc.compiler.quantize.formats import FORMATS
+from xformc.compiler.quantize.number_format import NumberFormat
+from xformc.compiler.quantize.stored import INPUT_SCALE, SCALE, StoredTensor, input_scale, plain
 from xformc.format.names import DATA, MODEL
 from xformc.format.precision import Precision
 
@@ -34,9 +37,9 @@ OWN_DATA = "model.onnx.own"
 
 
 class Initializers:
-    """The values by path, and the forms in which a model's nodes take them (docs/precision.md).
+    """The values by path, and the layouts in which a model's nodes take them (docs/precision.md).
 
-    A model stores the forms that its nodes use: a parameter that is asked for in two forms is there twice.
+    A model stores the layouts that its nodes use: a parameter that is asked for in two of them is there twice.
     """
 
     def __init__(
@@ -59,109 +62,91 @@ class Initializers:
         self._input_scales = input_scales
         self._named_scales: dict[float, str] = {}
         self._parameters: set[str] = set()
-        self._forms: dict[str, Form] = {}
+        self._stored: dict[str, StoredTensor] = {}
 
     def precision_of(self, name: str) -> Precision:
-        """In which numbers the parameter is stored where a rule asks for it in a form that can be rounded."""
+        """The number format of the parameter where a rule asks for it as a weight."""
         return self._precision.get(name, "float32")
+
+    def format_of(self, name: str) -> NumberFormat:
+        """The same as an object."""
+        return FORMATS[self.precision_of(name)]
 
     def use(self, parameter: Parameter) -> None:
         """Say that the model has this parameter."""
         if parameter.name not in self._parameters:
             self._parameters.add(parameter.name)
-            self._forms[parameter.name] = self._plain(parameter.name, parameter.type.sizes())
+            self._stored[parameter.name] = self._plain(parameter.name, parameter.type.sizes())
 
     def flatten(self, name: str, shape: tuple[int, ...]) -> bool:
         """Store the parameter in float32 in this shape. False if there is no such parameter, or another was wanted."""
-        if name not in self._forms or self._forms[name].dtype != TensorProto.FLOAT:
+        if name not in self._stored or self._stored[name].element != Element.FLOAT:
             return False
-        if self._forms[name].shape not in (self.arrays[name].shape, shape):
+        if self._stored[name].shape not in (self.arrays[name].shape, shape):
             return False
-        self._forms[name] = self._plain(name, shape)
+        self._stored[name] = self._plain(name, shape)
         return True
 
-    def packed(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """Store the parameter, a matrix [new, width], in panels; the names of the weight and of its scale (integers).
+    def weight(self, name: str, layout: LayoutName, new: int, width: int) -> Weight:
+        """Store the parameter, a matrix [new, width], in this layout of its number format, which must have it.
 
-        Its precision may not be float8, which has no panels.
+        A parameter in plain float32 that is wanted in two shapes keeps the first; see `flatten`.
         """
-        made = forms.panels(name, lambda: self._matrix(name, new, width), new, width, self.precision_of(name))
-        return self._add(made)
-
-    def rows(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """Store the parameter as a matrix [new, width] in its precision; the names of it and its scale (integers)."""
-        made = forms.rows(name, lambda: self._matrix(name, new, width), new, width, self.precision_of(name))
-        return self._add(made)
-
-    def screened(self, name: str, new: int, width: int) -> tuple[str, str, str]:
-        """Store the float32 parameter, a matrix [new, width], also as ScreenCandidates takes it: the names of its
-        16-bit integers, of their scale, and of how far they are from it."""
-        made = forms.screened(name, lambda: self._matrix(name, new, width), new, width)
-        self._forms |= made
-        words, scale, largest = made
-        return words, scale, largest
-
-    def blocks(self, name: str, new: int, width: int) -> tuple[str, str | None]:
-        """Store the int4 parameter, a matrix [new, width], as pairs in bytes; the names of it and of its scale."""
-        assert self.precision_of(name) == "int4", f"{name} is {self.precision_of(name)}"
-        return self._add(forms.blocks(name, lambda: self._matrix(name, new, width), new, width))
-
-    def input_scale(self, name: str) -> str | None:
-        """Store the step in which products with the parameter round what they are given, or None where they do not.
-
-        The name is that of the first parameter whose step is the same: what several products take is rounded once.
-        """
-        if name not in self._input_scales:
-            return None
-        value = self._input_scales[name]
-        self._forms |= forms.input_scale(name, value)
-        return self._named_scales.setdefault(value, name + INPUT_SCALE)
+        format = self.format_of(name)
+        made = format.layouts[layout].tensors(name, lambda: self._matrix(name, new, width), new, width)
+        for key, tensor in made.items():
+            if tensor.element != Element.FLOAT or key not in self._parameters:
+                self._stored[key] = tensor
+            else:
+                self.flatten(key, tensor.shape)
+        return Weight(name, format.precision, layout, new, width, tuple(made), self._input_scale(name))
 
     def attach(self, models: Sequence[onnx.ModelProto], folder: Path, beside: Path | None = None) -> None:
         """Add the parameters that the models' nodes use; where they are large, they go to one data file in `folder`.
 
-        What the engine in the folder `beside` has in the same form is not written again but linked.
+        What the engine in the folder `beside` has as the same tensor is not written again but linked.
         """
         taken = [_users(model.graph) for model in models]
         used = self._used(set[str]().union(*taken))
-        external = sum(form.size for form in used.values()) > INLINE_BYTES
+        external = sum(tensor.size for tensor in used.values()) > INLINE_BYTES
         shared = _linked(beside, folder) if external and beside is not None else {}
-        ready = {name: _shaped(shared[name], form) for name, form in used.items() if _same(shared.get(name), form)}
+        ready = {name: _shaped(shared[name], item) for name, item in used.items() if _same(shared.get(name), item)}
         if external:
             location = DATA if beside is None else OWN_DATA
-            written = {name: form for name, form in used.items() if name not in ready}
+            written = {name: item for name, item in used.items() if name not in ready}
             offsets = _write(folder / location, written)
-            ready |= {name: _external(name, form, location, offsets[name]) for name, form in written.items()}
+            ready |= {name: _external(name, item, location, offsets[name]) for name, item in written.items()}
         idle = set(used).difference(*taken)
         for index, (model, users) in enumerate(zip(models, taken, strict=True)):
-            for name, form in used.items():
+            for name, item in used.items():
                 if name in users or (index == 0 and name in idle):
-                    tensor = ready[name] if external else _inline(name, form)
+                    tensor = ready[name] if external else _inline(name, item)
                     _place(model.graph, name, tensor, users.get(name, ()))
 
-    def _used(self, names: set[str]) -> dict[str, Form]:
-        """The forms of these names; a parameter that is used in none is there as it is, and all input scales are."""
-        idle = {name for name in self._parameters if not any(name + suffix in names for suffix in FORMS)}
-        idle |= {name for name in self._forms if name.endswith(INPUT_SCALE)}
-        return {name: self._forms[name] for name in sorted(self._forms) if name in names or name in idle}
+    def _used(self, names: set[str]) -> dict[str, StoredTensor]:
+        """The tensors of these names; a parameter of which none is used is there as it is, and all input scales are."""
+        idle = {name for name in self._parameters if not any(name + suffix in names for suffix in formats.suffixes())}
+        idle |= {name for name in self._stored if name.endswith(INPUT_SCALE)}
+        return {name: self._stored[name] for name in sorted(self._stored) if name in names or name in idle}
 
-    def _add(self, made: Mapping[str, Form]) -> tuple[str, str | None]:
-        self._forms.update(made)
-        weight, *scale = made
-        return weight, scale[0] if scale else None
+    def _input_scale(self, name: str) -> str | None:
+        """Store the scale by which products with the parameter round what they are given, if there is one.
 
-    def _plain(self, name: str, shape: tuple[int, ...]) -> Form:
-        return forms.plain(lambda: np.asarray(self.arrays[name], np.float32), shape)
+        The name is that of the first parameter with the same scale: what several products take is rounded once.
+        """
+        if name not in self._input_scales:
+            return None
+        value = self._input_scales[name]
+        self._stored |= input_scale(name, value)
+        return self._named_scales.setdefault(value, name + INPUT_SCALE)
+
+    def _plain(self, name: str, shape: tuple[int, ...]) -> StoredTensor:
+        return plain(lambda: np.asarray(self.arrays[name], np.float32), shape)
 
     def _matrix(self, name: str, new: int, width: int) -> NDArray[np.float32]:
-        """The parameter's numbers. Raises: UserError where its precision cannot hold them."""
+        """The parameter's numbers. Raises: UserError where its number format cannot hold them."""
         matrix = np.asarray(self.arrays[name], np.float32).reshape(new, width)
-        precision, largest = self.precision_of(name), float(np.abs(matrix).max(initial=0))
-        if precision != "float32" and not np.isfinite(largest):
-            raise UserError("has values that are not finite, which cannot be rounded", place=name)
-        if precision == "float16" and largest > float(np.finfo(np.float16).max):
-            hint = "use bf16, which reaches as far as float32"
-            raise UserError(f"a weight is {largest:.3g}, and fp16 ends at 65,504", place=name, hint=hint)
+        self.format_of(name).check(matrix, name)
         return matrix
 
 
@@ -180,14 +165,14 @@ def save_models(
 
 
 def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """The parameters with these names and sizes that a model holds in any form, restored to float32.
+    """The parameters with these names and sizes that a model holds in any number format, restored to float32.
 
     Large ones in plain float32 are mapped from the data file, not read. One that the model lacks is left out.
 
     Raises: OSError, ValueError, and onnx's own errors, for a file that is not such a model.
     """
     model = onnx.ModelProto.FromString(path.read_bytes())
-    wanted = {name + suffix for name in sizes for suffix in (*FORMS, SCALE)}
+    wanted = {name + suffix for name in sizes for suffix in (*formats.suffixes(), SCALE)}
     stored = {
         tensor.name: (tensor.data_type, _read(tensor, path.parent))
         for tensor in _tensors(model.graph)
@@ -196,7 +181,7 @@ def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[st
     found: dict[str, Any] = {}
     for name, shape in sizes.items():
         with suppress(KeyError):
-            found[name] = forms.restore(name, shape, stored)
+            found[name] = formats.restore(name, shape, stored)
     return found
 
 
@@ -204,7 +189,7 @@ def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
     """In which numbers a model holds these parameters; one that it lacks is left out. Raises: as `read_parameters`."""
     model = onnx.ModelProto.FromString(path.read_bytes())
     kinds = {tensor.name: tensor.data_type for tensor in _tensors(model.graph)}
-    return {name: found for name in names if (found := forms.precision_of(name, kinds)) is not None}
+    return {name: found for name in names if (found := formats.precision_of(name, kinds)) is not None}
 
 
 def read_input_scales(path: Path, names: Iterable[str]) -> dict[str, float]:
@@ -283,9 +268,9 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
                 node.input[index] = new
 
 
-def _inline(name: str, form: Form) -> TensorProto:
+def _inline(name: str, tensor: StoredTensor) -> TensorProto:
     return TensorProto(
-        name=name, data_type=form.dtype, dims=form.shape, raw_data=np.ascontiguousarray(form.make()).tobytes()
+        name=name, data_type=tensor.element, dims=tensor.shape, raw_data=np.ascontiguousarray(tensor.make()).tobytes()
     )
 
 
@@ -295,26 +280,26 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
         yield from inner.initializer
 
 
-def _write(path: Path, written: Mapping[str, Form]) -> dict[str, int]:
+def _write(path: Path, written: Mapping[str, StoredTensor]) -> dict[str, int]:
     """Write the tensors one after the other, each at a multiple of ALIGNMENT, and say where each begins."""
     offsets, position = dict[str, int](), 0
     path.unlink(missing_ok=True)
     with path.open("wb") as file:
-        for name, form in written.items():
+        for name, tensor in written.items():
             offsets[name] = position
             file.seek(position)
-            np.ascontiguousarray(form.make()).tofile(file)
-            position += -(-form.size // ALIGNMENT) * ALIGNMENT
+            np.ascontiguousarray(tensor.make()).tofile(file)
+            position += -(-tensor.size // ALIGNMENT) * ALIGNMENT
     return offsets
 
 
-def _external(name: str, form: Form, location: str, offset: int) -> TensorProto:
-    tensor = TensorProto(name=name, data_type=form.dtype, dims=form.shape)
-    tensor.data_location = TensorProto.EXTERNAL
-    entries = {"location": location, "offset": str(offset), "length": str(form.size)}
+def _external(name: str, tensor: StoredTensor, location: str, offset: int) -> TensorProto:
+    proto = TensorProto(name=name, data_type=tensor.element, dims=tensor.shape)
+    proto.data_location = TensorProto.EXTERNAL
+    entries = {"location": location, "offset": str(offset), "length": str(tensor.size)}
     for key, value in entries.items():
-        tensor.external_data.append(onnx.StringStringEntryProto(key=key, value=value))
-    return tensor
+        proto.external_data.append(onnx.StringStringEntryProto(key=key, value=value))
+    return proto
 
 
 def _linked(engine: Path, folder: Path) -> dict[str, TensorProto]:
@@ -327,48 +312,34 @@ def _linked(engine: Path, folder: Path) -> dict[str, TensorProto]:
     return {tensor.name: tensor for tensor in _tensors(model.graph) if tensor.data_location == TensorProto.EXTERNAL}
 
 
-def _same(stored: TensorProto | None, form: Form) -> bool:
-    """Whether a stored tensor has the form's bytes; plain float32 may have been stored in another shape."""
-    if stored is None or stored.data_type != form.dtype:
+def _same(stored: TensorProto | None, tensor: StoredTensor) -> bool:
+    """Whether a stored tensor has the same bytes; plain float32 may have been stored in another shape."""
+    if stored is None or stored.data_type != tensor.element:
         return False
-    return tuple(stored.dims) == form.shape or (
-        form.dtype == TensorProto.FLOAT and prod(stored.dims) == prod(form.shape)
+    return tuple(stored.dims) == tensor.shape or (
+        tensor.element == TensorProto.FLOAT and prod(stored.dims) == prod(tensor.shape)
     )
 
 
-def _shaped(stored: TensorProto, form: Form) -> TensorProto:
-    """The same bytes in the form's shape."""
-    tensor = TensorProto()
-    tensor.CopyFrom(stored)
-    tensor.dims[:] = form.shape
-    return tensor
+def _shaped(stored: TensorProto, tensor: StoredTensor) -> TensorProto:
+    """The same bytes in the wanted shape."""
+    proto = TensorProto()
+    proto.CopyFrom(stored)
+    proto.dims[:] = tensor.shape
+    return proto
 
 
 def _read(tensor: TensorProto, folder: Path) -> NDArray[Any]:
     """A tensor of a file that somebody sent. Raises: ValueError where it says what cannot be."""
-    kind = _ARRAYS.get(tensor.data_type)
-    if kind is None or any(size < 0 for size in tensor.dims):
+    if tensor.data_type not in set(Element) or any(size < 0 for size in tensor.dims):
         raise ValueError(f"{tensor.name} is of type {tensor.data_type}, which no parameter is")
-    size = (prod(tensor.dims) * BITS[tensor.data_type] + 7) // 8
+    element = Element(tensor.data_type)
+    size = size_in_bytes(element, tensor.dims)
     external = tensor.data_location == TensorProto.EXTERNAL
     if not external and len(tensor.raw_data) != size:
         raise ValueError(f"{tensor.name} has {len(tensor.raw_data)} bytes, not {size}")
     flat = _mapped(tensor, folder, size) if external else np.frombuffer(tensor.raw_data, np.uint8)
-    if tensor.data_type == TensorProto.INT4:
-        return forms.from_nibbles(flat)[: prod(tensor.dims)].reshape(tuple(tensor.dims))
-    return flat.view(kind).reshape(tuple(tensor.dims))
-
-
-_ARRAYS: dict[int, Any] = {
-    TensorProto.FLOAT: np.float32,
-    TensorProto.FLOAT16: np.float16,
-    TensorProto.BFLOAT16: np.uint16,
-    TensorProto.UINT16: np.uint16,
-    TensorProto.INT8: np.int8,
-    TensorProto.UINT8: np.uint8,
-    TensorProto.INT4: np.uint8,
-    TensorProto.FLOAT8E4M3FN: np.uint8,
-}
+    return from_bytes(element, flat, tuple(tensor.dims))
 
 
 def _mapped(tensor: TensorProto, folder: Path, size: int) -> NDArray[np.uint8]:

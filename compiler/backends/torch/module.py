@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xformc.compiler.backends.torch.block import Block
-from xformc.compiler.backends.torch.operators import LinearMap
 from xformc.compiler.backends.torch.paths import attribute_of, parameters_by_path
 from xformc.compiler.backends.torch.plan import BlockPlan, parents, plan_blocks
 from xformc.compiler.graph.graph import Graph, Parameter
+from xformc.compiler.quantize.number_format import LinearMap
 
 _NOTHING: Mapping[str, LinearMap] = {}
 
@@ -51,6 +51,12 @@ class TorchModule(Block):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The parameters by path; on a processor the arrays share their memory."""
         return {path: parameter.detach().cpu().numpy() for path, parameter in parameters_by_path(self).items()}
+
+    def with_maps(self, maps: Mapping[str, LinearMap]) -> "TorchModule":
+        """The module, not training, with its parameters, and with these in place of its linear maps."""
+        module = TorchModule(self.graph, maps=maps).eval()
+        module.load_state_dict(self.state_dict())
+        return module
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Take parameter values from arrays named by path. Raises: KeyError or RuntimeError where one does not fit."""

@@ -11,11 +11,9 @@ from xformc.compiler.backends.torch.chunked_loss import linear_cross_entropy
 from xformc.compiler.backends.torch.dropout import dropout
 from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.graph.rules import to_torch
+from xformc.compiler.quantize.number_format import LinearMap
 
 assert ops, "importing the ops fills the rule tables"
-
-LinearMap = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""Of (rows [.., width], matrix [new, width], bias [new] or None): [.., new]."""
 
 Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]
 """A function, the names of its arguments and the names of its results."""

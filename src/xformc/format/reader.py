@@ -25,7 +25,7 @@ from xformc.format.manifest import (
 )
 from xformc.format.names import MANIFEST, MODEL
 from xformc.format.plans import Plan, read_plan
-from xformc.format.precision import Precision
+from xformc.format.precision import WORDS, Precision
 from xformc.format.targets import Target
 from xformc.format.tasks import TASK_NAMES, WRITTEN
 from xformc.format.tokens import SPECIAL
@@ -81,7 +81,7 @@ def _read_format_1(document: Document) -> Manifest:
         name=document.text("name"),
         task=document.text("task", ("translation",)),
         target=cast(Target, document.text("target", get_args(Target))),
-        precision=cast(Precision, document.text("precision", get_args(Precision))),
+        precision=cast(Precision, document.text("precision", tuple(WORDS.values()))),
         inputs=inputs,
         labels=None,
         positions=None,
@@ -106,7 +106,7 @@ def _read_format_2(document: Document) -> Manifest:
         name=document.text("name"),
         task=task,
         target=cast(Target, document.text("target", get_args(Target))),
-        precision=cast(Precision, document.text("precision", get_args(Precision))),
+        precision=cast(Precision, document.text("precision", tuple(WORDS.values()))),
         inputs=inputs,
         labels=labels,
         positions=positions,

@@ -10,7 +10,7 @@ from tests.task_specs import write_task
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
-from xformc.compiler.quantize.calibrate import EXAMPLES, calibrate, calibrated_weights
+from xformc.compiler.quantize.calibration import EXAMPLES, calibrate, calibrated_weights
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.format.tokens import BEGIN, END

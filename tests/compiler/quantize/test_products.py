@@ -15,7 +15,7 @@ from tests.one_op import Case, one_op
 from xformc.compiler.backends.onnx.initializers import Initializers, read_parameters, save_model
 from xformc.compiler.backends.onnx.models import forward_model
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.ops import rounded
+from xformc.compiler.quantize import int8
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.linear import Linear
 from xformc.format.names import MODEL
@@ -94,7 +94,7 @@ def test_int8_is_the_same_to_the_bit_where_signed_products_are_not_exact(
 ) -> None:
     """Both branches are exact on a processor with VNNI, and the second one is on every processor."""
     expected = Stored(LINEAR, "int8", tmp_path, target).run(inputs())
-    monkeypatch.setattr(rounded, "_signed_products_are_exact", lambda onnx: onnx.op("Cast", 0, to=TensorProto.BOOL))
+    monkeypatch.setattr(int8, "emit_signed_products_are_exact", lambda onnx: onnx.op("Cast", 0, to=TensorProto.BOOL))
     (tmp_path / "unsigned").mkdir()
     assert np.array_equal(Stored(LINEAR, "int8", tmp_path / "unsigned", target).run(inputs()), expected)
 

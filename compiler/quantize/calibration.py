@@ -1,4 +1,4 @@
-"""Calibration: in which steps the products of 8-bit weights round what they are given, from examples.
+"""Calibration: in which steps products round what they are given, from examples.
 
 The training form is run on the examples, and what goes into each product is counted in a histogram; of steps between
 that for the largest number and far smaller ones, the one with the least mean squared error is taken (Nagel et al. 2021,
@@ -8,17 +8,16 @@ uses it: in every turn of a recurrence, in every layer that shares it.
 
 from collections.abc import Callable, Mapping, Sequence
 from math import frexp
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
-from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.backends.torch.operators import LinearMap
-from xformc.compiler.quantize.rounded_linear import ROUND
-from xformc.compiler.quantize.rounding import LARGEST_FLOAT8
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.quantize.formats import FORMATS
+from xformc.compiler.quantize.number_format import Grid, LinearMap
 from xformc.errors import UserError
 from xformc.format.precision import Precision
 
@@ -29,8 +28,6 @@ EXAMPLES = 512
 """The most examples that a calibration takes; more change steps little."""
 
 BINS = 8192
-LARGEST: Mapping[Precision, int] = {"int8": 127, "float8": LARGEST_FLOAT8}
-"""The number that the largest of a symmetric range becomes."""
 
 _CANDIDATES = 2.0 ** -(torch.arange(64, dtype=torch.float64) / 8)
 """The largest numbers that are not cut off, as parts of the largest number: down to about a 235th."""
@@ -44,24 +41,37 @@ Example = Mapping[str, NDArray[Any]]
 """The inputs of the training graph by name; none of the positions is padding."""
 
 
+class TrainingForm(Protocol):
+    """A graph as a PyTorch module."""
+
+    @property
+    def graph(self) -> Graph:
+        """What it computes."""
+        ...
+
+    def with_maps(self, maps: Mapping[str, LinearMap]) -> Callable[..., Any]:
+        """The same with these in place of the linear maps of some weights, by their names."""
+        ...
+
+
 def calibrated_weights(
     weights: Mapping[str, Precision], maps: frozenset[str], *, examples: bool
 ) -> dict[str, Precision]:
-    """Of these weights those whose products take a calibrated step: float8, and with `examples` int8.
+    """Of these weights those whose products take a calibrated step: with `examples` all that can, else all that must.
 
     `maps` are the weights of linear maps.
     """
-    wanted = LARGEST if examples else ("float8",)
+    wanted = {name for name, format in FORMATS.items() if format.calibrated_only or (examples and format.grid)}
     return {name: precision for name, precision in weights.items() if precision in wanted and name in maps}
 
 
 def calibrate(
-    module: TorchModule,
+    module: TrainingForm,
     weights: Mapping[str, Precision],
     examples: Sequence[Example],
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, float]:
-    """The step for each of these weights, int8 or float8, of the products with it.
+    """The step for each of these weights, of the products with it.
 
     Raises: UserError where the model computes numbers that are not finite.
     """
@@ -69,13 +79,12 @@ def calibrate(
         return {}
     histograms = {name: Histogram() for name in weights}
     maps = {name: _counting(histogram) for name, histogram in histograms.items()}
-    counted = TorchModule(module.graph, maps=maps).eval()
-    counted.load_state_dict(module.state_dict())
+    counted = module.with_maps(maps)
     with torch.inference_mode():
         for index, example in enumerate(examples, start=1):
             progress(f"calibrate: {index} of {len(examples)}")
             counted(*(torch.tensor(example[value.name]) for value in module.graph.inputs))
-    return {name: step_of(histograms[name], precision) for name, precision in weights.items()}
+    return {name: step_of(histograms[name], _grid(precision)) for name, precision in weights.items()}
 
 
 class Histogram:
@@ -109,19 +118,25 @@ class Histogram:
         self._end = end
 
 
-def step_of(histogram: Histogram, precision: Precision) -> float:
-    """The step, a positive float32, of least mean squared error when such numbers are rounded to this precision."""
+def step_of(histogram: Histogram, grid: Grid) -> float:
+    """The step, a positive float32, of least mean squared error when such numbers are rounded to this grid."""
     if not histogram.largest:
         return 1.0
     seen = histogram.counts > 0
     counts, sizes = histogram.counts[seen].double(), histogram.middles()[seen]
-    steps = (histogram.largest * _CANDIDATES / LARGEST[precision]).float().clamp_min(_LEAST)
-    errors = [_error(sizes, counts, float(step), precision) for step in steps]
+    steps = (histogram.largest * _CANDIDATES / grid.largest).float().clamp_min(_LEAST)
+    errors = [_error(sizes, counts, float(step), grid) for step in steps]
     return float(steps[int(torch.tensor(errors).argmin())])
 
 
-def _error(sizes: Tensor, counts: Tensor, step: float, precision: Precision) -> float:
-    rounded = ROUND[precision](sizes / step).double() * step
+def _grid(precision: Precision) -> Grid:
+    grid = FORMATS[precision].grid
+    assert grid is not None, f"products with {precision} are not calibrated"
+    return grid
+
+
+def _error(sizes: Tensor, counts: Tensor, step: float, grid: Grid) -> float:
+    rounded = grid.nearest(torch, sizes / step).double() * step
     return float(((rounded - sizes) ** 2 * counts).sum())
 
 

@@ -1,8 +1,7 @@
-"""Every form in which a model's file holds a parameter is read back as the same numbers, or refused."""
+"""Every layout in which a model's file holds a parameter is read back as the same numbers, or refused."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import ml_dtypes
 import numpy as np
@@ -22,17 +21,25 @@ from xformc.compiler.backends.onnx.initializers import (
 )
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Initial, Parameter, Value
-from xformc.compiler.quantize import forms, rounding
+from xformc.compiler.graph.weight import LayoutName
+from xformc.compiler.quantize import formats
+from xformc.compiler.quantize.elements import pair, unpair
+from xformc.compiler.quantize.float8 import LARGEST, restore_float8, round_float8
+from xformc.compiler.quantize.formats import FORMATS
+from xformc.compiler.quantize.halves import from_bfloat16, to_bfloat16
+from xformc.compiler.quantize.int4 import from_nibble_panels, nibble_panels, restore_blocks, round_blocks
+from xformc.compiler.quantize.int8 import byte_panels, from_byte_panels, restore_rows, round_rows
+from xformc.compiler.quantize.layouts import PANELS, from_panels, panels
 from xformc.format.names import DATA, MODEL
-from xformc.format.precision import Precision
+from xformc.format.precision import WORDS, Precision
 
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 SIZES = (5, 9, 7)
 NEW, WIDTH = 5, 63
-ASKED = {
-    **{f"{precision} rows": (precision, Initializers.rows) for precision in PRECISIONS},
-    **{f"{precision} panels": (precision, Initializers.packed) for precision in PRECISIONS if precision != "float8"},
-    "int4 blocks": ("int4", Initializers.blocks),
+ASKED: dict[str, tuple[Precision, LayoutName]] = {
+    f"{precision} {name}": (precision, name)
+    for precision, format in FORMATS.items()
+    for name in format.layouts
+    if name != "screen"
 }
 EXACT = {"float32": 0.0, "float16": 2**-11, "bfloat16": 2**-8}
 
@@ -47,13 +54,20 @@ def model_of(*names: str) -> onnx.ModelProto:
 
 
 def save(folder: Path, form: str, beside: Path | None = None) -> None:
-    precision, ask = ASKED[form]
+    precision, layout = ASKED[form]
     stored = Initializers({"a/weight": matrix().reshape(SIZES)}, {"a/weight": precision})
     axes = tuple(Axis(f"a{index}", size) for index, size in enumerate(SIZES))
     stored.use(Parameter(Value("a/weight", Type("float32", axes)), Initial("normal", 1.0)))
-    weight, scale = ask(stored, "a/weight", NEW, WIDTH)
-    assert (scale is not None) == (precision in ("int8", "int4", "float8"))
-    save_model(model_of(weight, *([scale] if scale else [])), stored, folder, beside)
+    weight = stored.weight("a/weight", layout, NEW, WIDTH)
+    assert (len(weight.tensors) == 2) == (precision in ("int8", "int4", "float8"))
+    save_model(model_of(*weight.tensors), stored, folder, beside)
+
+
+def test_every_word_is_of_a_number_format() -> None:
+    assert set(WORDS.values()) == set(FORMATS)
+    assert set(ASKED) == {f"{name} rows" for name in FORMATS} | {"int4 blocks"} | {
+        f"{name} panels" for name in FORMATS if name != "float8"
+    }
 
 
 @pytest.mark.parametrize("inline", [True, False])
@@ -115,27 +129,27 @@ def test_a_parameter_that_no_node_uses_is_there_as_it_is(tmp_path: Path) -> None
 def test_rounding_what_was_restored_changes_nothing(new: int, width: int, seed: int, magnitude: int) -> None:
     wanted = np.ldexp(matrix(new, width, seed), magnitude * 3)
     wanted[seed % new] *= seed % 2
-    rounded, scale = rounding.round_rows(wanted)
-    restored = rounding.restore_rows(rounded, scale)
-    again, scale_again = rounding.round_rows(restored)
+    rounded, scale = round_rows(wanted)
+    restored = restore_rows(rounded, scale)
+    again, scale_again = round_rows(restored)
     assert np.array_equal(again, rounded) and np.array_equal(scale_again, scale)
-    bits, one_scale = rounding.round_float8(wanted)
-    again, scale_again = rounding.round_float8(rounding.restore_float8(bits, one_scale))
+    bits, one_scale = round_float8(wanted)
+    again, scale_again = round_float8(restore_float8(bits, one_scale))
     assert np.array_equal(again, bits) and np.array_equal(scale_again, one_scale)
-    packed = rounding.byte_panels(rounded)
-    assert np.array_equal(rounding.from_byte_panels(packed, new, width), rounded)
-    parts, scales = rounding.round_blocks(wanted)
-    restored = rounding.restore_blocks(parts, scales, width)
-    assert np.array_equal(rounding.restore_blocks(*rounding.round_blocks(restored), width), restored)
-    assert np.array_equal(rounding.unpair(rounding.pair(parts)), parts)
-    found = rounding.from_nibble_panels(*rounding.nibble_panels(parts, scales))
+    packed = byte_panels(rounded)
+    assert np.array_equal(from_byte_panels(packed, new, width), rounded)
+    parts, scales = round_blocks(wanted)
+    restored = restore_blocks(parts, scales, width)
+    assert np.array_equal(restore_blocks(*round_blocks(restored), width), restored)
+    assert np.array_equal(unpair(pair(parts)), parts)
+    found = from_nibble_panels(*nibble_panels(parts, scales))
     assert np.array_equal(found[0], parts) and np.array_equal(found[1], scales)
-    assert np.array_equal(rounding.from_panels(rounding.panels(wanted), new), wanted)
+    assert np.array_equal(from_panels(panels(wanted), new), wanted)
 
 
 def test_panels_are_those_of_the_kernels_page() -> None:
-    wanted, rounded = matrix(40, 6), rounding.round_rows(matrix(40, 6))[0]
-    packed, bytes_ = rounding.panels(wanted), rounding.byte_panels(rounded)
+    wanted, rounded = matrix(40, 6), round_rows(matrix(40, 6))[0]
+    packed, bytes_ = panels(wanted), byte_panels(rounded)
     assert packed.shape == (2, 6, 32) and bytes_.shape == (2, 2, 32, 4) and bytes_.dtype == np.uint8
     for row, column in ((0, 0), (31, 5), (32, 1), (39, 3)):
         assert packed[row // 32, column, row % 32] == wanted[row, column]
@@ -147,10 +161,10 @@ def test_panels_are_those_of_the_kernels_page() -> None:
 def test_float8_is_the_nearest_one_of_its_253() -> None:
     numbers = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
     numbers = np.unique(numbers[np.isfinite(numbers)])
-    assert len(numbers) == 253 and numbers.max() == rounding.LARGEST_FLOAT8
+    assert len(numbers) == 253 and numbers.max() == LARGEST
     wanted = matrix(64, 64) * np.float32(3)
-    bits, scale = rounding.round_float8(wanted)
-    found = rounding.restore_float8(bits, scale)
+    bits, scale = round_float8(wanted)
+    found = restore_float8(bits, scale)
     nearest = np.abs(wanted[..., None] / scale - numbers).min(-1)
     np.testing.assert_allclose(np.abs(found - wanted) / scale, nearest, rtol=1e-3, atol=1e-4)
 
@@ -158,8 +172,8 @@ def test_float8_is_the_nearest_one_of_its_253() -> None:
 def test_bfloat16_is_the_nearest_one() -> None:
     wanted = matrix(64, 64)
     nearest = wanted.astype(ml_dtypes.bfloat16)
-    assert np.array_equal(rounding.to_bfloat16(wanted), nearest.view(np.uint16))
-    assert np.array_equal(rounding.from_bfloat16(rounding.to_bfloat16(wanted)), nearest.astype(np.float32))
+    assert np.array_equal(to_bfloat16(wanted), nearest.view(np.uint16))
+    assert np.array_equal(from_bfloat16(to_bfloat16(wanted)), nearest.astype(np.float32))
 
 
 @pytest.mark.parametrize("form", ASKED)
@@ -213,7 +227,7 @@ def test_a_file_that_says_what_cannot_be_is_refused(
     monkeypatch.setattr(initializers, "INLINE_BYTES", 0)
     save(tmp_path, "int8 panels")
     model = onnx.ModelProto.FromString((tmp_path / MODEL).read_bytes())
-    change(next(tensor for tensor in model.graph.initializer if tensor.name.endswith(forms.PANELS)))
+    change(next(tensor for tensor in model.graph.initializer if tensor.name.endswith(PANELS)))
     (tmp_path / MODEL).write_bytes(model.SerializeToString())
     with pytest.raises(ValueError):
         read_parameters(tmp_path / MODEL, {"a/weight": SIZES})
@@ -225,13 +239,13 @@ def test_any_shapes_are_restored_or_refused(form: str, data: st.DataObject) -> N
     kinds = {TensorProto.FLOAT: np.float32, TensorProto.UINT8: np.uint8, TensorProto.INT8: np.int8}
     kinds |= {TensorProto.UINT16: np.uint16, TensorProto.FLOAT16: np.float16, TensorProto.INT4: np.int8}
     shapes = st.lists(st.sampled_from([0, 1, 2, 4, 5, 16, 32, 63]), max_size=5)
-    suffix, kind = data.draw(st.sampled_from(forms.FORMS)), data.draw(st.sampled_from(list(kinds)))
+    suffix, kind = data.draw(st.sampled_from(formats.suffixes())), data.draw(st.sampled_from(list(kinds)))
     stored = {
         f"w{suffix}": (int(kind), np.zeros(data.draw(shapes), kinds[kind])),
         "w.scale": (int(TensorProto.FLOAT), np.zeros(data.draw(shapes), np.float32)),
     }
     try:
-        assert forms.restore("w", SIZES, stored).shape == SIZES
+        assert formats.restore("w", SIZES, stored).shape == SIZES
     except ValueError as error:
         assert "which is no form of [5, 9, 7]" in str(error)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ from tests.task_specs import LANGUAGE_MODEL, write_task
 from xformc.compiler.backends.onnx.initializers import _tensors, read_input_scales
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.certify import Certificate, verify_engine
-from xformc.compiler.ops import rounded
-from xformc.compiler.quantize import rounded_linear
-from xformc.compiler.quantize.forms import INPUT_SCALE
+from xformc.compiler.quantize.formats import FORMATS
+from xformc.compiler.quantize.int8 import Int8
+from xformc.compiler.quantize.number_format import Grid
+from xformc.compiler.quantize.stored import INPUT_SCALE
 from xformc.compiler.spec import Spec, SpecError, load_spec
 from xformc.errors import UserError
 from xformc.format.manifest import Calibration, manifest_checksum
@@ -147,16 +149,16 @@ def test_examples_that_nothing_needs_are_refused(tiny_spec: Spec, tmp_path: Path
 def test_a_wrong_product_fails_the_build(
     tiny_spec: Spec, tmp_path: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = rounded._TYPED_PRODUCTS[precision]
-    monkeypatch.setitem(
-        rounded._TYPED_PRODUCTS, precision, lambda onnx, *rest: onnx.op("Mul", right(onnx, *rest), 1.001)
-    )
+    number_format = type(FORMATS[precision])
+    right = number_format.emit_product
+    wrong: Callable = lambda self, onnx, *rest: onnx.op("Mul", right(self, onnx, *rest), 1.001)  # noqa: E731
+    monkeypatch.setattr(number_format, "emit_product", wrong)
     with pytest.raises(UserError, match=f"FAIL {precision}"):
         build(tiny_spec, precision, tmp_path / "engine")
 
 
 def test_a_wrong_definition_fails_the_build(tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(rounded_linear.ROUND, "int8", lambda x: x.floor().clamp(-128, 127))
+    monkeypatch.setattr(Int8, "grid", Grid(127, lambda torch, x: x.floor().clamp(-128, 127)))
     with pytest.raises(UserError, match="FAIL int8"):
         build(tiny_spec, "int8", tmp_path / "engine")
 

@@ -13,7 +13,9 @@ from tests.small_specs import small
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
-from xformc.compiler.quantize.calibrate import BINS, LARGEST, Histogram, calibrate, calibrated_weights, step_of
+from xformc.compiler.quantize.calibration import BINS, Histogram, calibrate, calibrated_weights, step_of
+from xformc.compiler.quantize.formats import FORMATS
+from xformc.compiler.quantize.number_format import Grid
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.format.precision import Precision
@@ -26,6 +28,12 @@ def histogram(*numbers: torch.Tensor) -> Histogram:
     for part in numbers:
         counted.add(part)
     return counted
+
+
+def grid(precision: Precision) -> Grid:
+    found = FORMATS[precision].grid
+    assert found is not None
+    return found
 
 
 def steps(spec: Spec, precision: Precision = "int8", *, seed: int = 0) -> dict[str, float]:
@@ -57,25 +65,25 @@ def test_a_number_is_in_the_bin_that_it_is_near() -> None:
 def test_the_step_of_normal_numbers_is_the_known_one() -> None:
     """Banner et al. 2019, Post training 4-bit quantization: at 8 bits, 3.92 deviations of a normal are not cut off."""
     numbers = torch.randn(200_000, generator=torch.Generator().manual_seed(0))
-    assert step_of(histogram(numbers), "int8") * 127 == pytest.approx(3.92, rel=0.06)
+    assert step_of(histogram(numbers), grid("int8")) * 127 == pytest.approx(3.92, rel=0.06)
 
 
 @pytest.mark.parametrize("precision", EIGHTS)
 @pytest.mark.parametrize("size", [1e-20, 1e-3, 1.0, 1e12])
 def test_a_step_has_the_size_of_what_is_rounded(precision: Precision, size: float) -> None:
     numbers = torch.randn(5_000, generator=torch.Generator().manual_seed(0))
-    step, unit = (step_of(histogram(numbers * factor), precision) for factor in (size, 1.0))
-    assert step == pytest.approx(unit * size, rel=0.1) and 0 < step * LARGEST[precision] <= 1.001 * size * 5
+    step, unit = (step_of(histogram(numbers * factor), grid(precision)) for factor in (size, 1.0))
+    assert step == pytest.approx(unit * size, rel=0.1) and 0 < step * grid(precision).largest <= 1.001 * size * 5
     assert step == float(np.float32(step))
 
 
 def test_a_step_takes_the_largest_number_where_all_are_equal() -> None:
-    assert step_of(histogram(torch.full((99,), 5.08)), "int8") * 127 == pytest.approx(5.08, rel=1e-4)
+    assert step_of(histogram(torch.full((99,), 5.08)), grid("int8")) * 127 == pytest.approx(5.08, rel=1e-4)
 
 
 @pytest.mark.parametrize("numbers", [torch.zeros(7), torch.zeros(0)])
 def test_where_there_is_nothing_to_round_the_step_is_1(numbers: torch.Tensor) -> None:
-    assert step_of(histogram(numbers), "int8") == 1.0
+    assert step_of(histogram(numbers), grid("int8")) == 1.0
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])

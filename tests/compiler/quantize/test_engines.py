@@ -16,14 +16,15 @@ from xformc.compiler.backends.onnx import initializers
 from xformc.compiler.backends.onnx.initializers import _tensors
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.certify import Stage, engine_parameters, verify_engine
-from xformc.compiler.ops import rounded
 from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.quantize import int8
+from xformc.compiler.quantize.halves import Float16
+from xformc.compiler.quantize.int8 import Int8
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.format.manifest import manifest_checksum
 from xformc.format.names import MODEL
 from xformc.format.precision import Precision
-from xformc.format.precision import Precision as ManifestPrecision
 from xformc.format.targets import Target
 
 SEARCH = ["forward", "step", "greedy", "beam", "batch"]
@@ -35,11 +36,6 @@ def build(spec: Spec, target: Target, precision: Precision | None, out: Path, **
     return build_engine(spec, None, None, target, out, rounding=Rounding(precision, **more))
 
 
-def test_the_runtime_knows_the_same_precisions() -> None:
-    assert ManifestPrecision == Precision
-
-
-@pytest.mark.processor
 @pytest.mark.parametrize("target", ["portable", "cpu", "native"])
 @pytest.mark.parametrize("precision", LOSSY)
 def test_each_precision_builds_and_verify_repeats_it(
@@ -71,9 +67,9 @@ def test_engines_for_gpus_are_certified_in_their_own_numbers(
 def test_a_wrong_product_in_16_bits_fails_the_build(
     tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = rounded._TYPED_PRODUCTS["float16"]
-    wrong: Callable = lambda onnx, *rest: onnx.op("Mul", right(onnx, *rest), 1.01)  # noqa: E731
-    monkeypatch.setitem(rounded._TYPED_PRODUCTS, "float16", wrong)
+    right = Float16.emit_product
+    wrong: Callable = lambda self, onnx, *rest: onnx.op("Mul", right(self, onnx, *rest), 1.01)  # noqa: E731
+    monkeypatch.setattr(Float16, "emit_product", wrong)
     with pytest.raises(UserError, match="FAIL half"):
         build(tiny_spec, "cuda", "float16", tmp_path / "engine")
 
@@ -175,16 +171,16 @@ def test_engine_parameters_are_the_rounded_ones(tiny_spec: Spec, tmp_path: Path)
 
 
 def test_a_wrong_rounding_fails_the_build(tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = rounded._step
-    monkeypatch.setattr(rounded, "_step", lambda onnx, rows: onnx.op("Mul", right(onnx, rows), 1.02))
+    right = int8._emit_scale
+    monkeypatch.setattr(int8, "_emit_scale", lambda onnx, rows: onnx.op("Mul", right(onnx, rows), 1.02))
     with pytest.raises(UserError, match="FAIL int8"):
         build(tiny_spec, "portable", "int8", tmp_path / "engine")
 
 
 def test_a_wrong_table_fails_the_build(tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = rounded._ROWS["int8"]
-    wrong: Callable = lambda onnx, *rest: onnx.op("Mul", right(onnx, *rest), 1.5)  # noqa: E731
-    monkeypatch.setitem(rounded._ROWS, "int8", wrong)
+    right = Int8.emit_rows
+    wrong: Callable = lambda self, onnx, *rest: onnx.op("Mul", right(self, onnx, *rest), 1.5)  # noqa: E731
+    monkeypatch.setattr(Int8, "emit_rows", wrong)
     with pytest.raises(UserError, match="FAIL results"):
         build(tiny_spec, "portable", "int8", tmp_path / "engine")
 

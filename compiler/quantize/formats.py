@@ -1,0 +1,67 @@
+"""The one table of number formats, and reading a parameter in any of them from the tensors of a file."""
+
+from collections.abc import Container, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.compiler.quantize.elements import Element
+from xformc.compiler.quantize.float8 import Float8
+from xformc.compiler.quantize.float32 import Float32
+from xformc.compiler.quantize.halves import BFloat16, Float16
+from xformc.compiler.quantize.int4 import Int4
+from xformc.compiler.quantize.int8 import Int8
+from xformc.compiler.quantize.number_format import NumberFormat
+from xformc.compiler.quantize.stored import SCALE, Restore
+from xformc.format.precision import Precision
+
+FORMATS: dict[Precision, NumberFormat] = {
+    format.precision: format for format in (Float32(), Int8(), Float8(), Int4(), Float16(), BFloat16())
+}
+"""By their names in engine.json, in the order of the certificate's stages."""
+
+
+def suffixes() -> tuple[str, ...]:
+    """What the names of a parameter's numbers end with, behind its path."""
+    return tuple(dict.fromkeys(suffix for suffix, _ in _readable()))
+
+
+def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, NDArray[Any]]]) -> NDArray[np.float32]:
+    """The parameter in float32, in its natural shape, from the tensors of a file: (ONNX's type, array) by name.
+
+    Raises: KeyError where there is none of it; ValueError where it is in no layout of a number format.
+    """
+    suffix = _suffix(path, stored)
+    if suffix is None:
+        raise KeyError(path)
+    element, array = stored[path + suffix]
+    _, scale = stored.get(path + SCALE, (None, None))
+    known = _readable().get((suffix, element))
+    found = None if known is None else known[1](array, scale, prod(sizes))
+    if found is None or found.size != prod(sizes):
+        what = f"{Element(element).name} {list(array.shape)}"
+        raise ValueError(f"{path + suffix} is {what}, which is no form of {list(sizes)}")
+    return np.ascontiguousarray(found, np.float32).reshape(sizes)
+
+
+def precision_of(path: str, elements: Mapping[str, int]) -> Precision | None:
+    """The format in which a file holds the parameter, by ONNX's types of its tensors; None where it is in none."""
+    suffix = _suffix(path, elements)
+    known = None if suffix is None else _readable().get((suffix, elements[path + suffix]))
+    return None if known is None else known[0]
+
+
+def _suffix(path: str, names: Container[str]) -> str | None:
+    return next((suffix for suffix in suffixes() if path + suffix in names), None)
+
+
+def _readable() -> dict[tuple[str, int], tuple[Precision, Restore]]:
+    """The format of each layout that a parameter can be read back from, by the name and type of its numbers."""
+    return {
+        (layout.suffix, layout.element): (format.precision, layout.restore)
+        for format in FORMATS.values()
+        for layout in format.layouts.values()
+        if layout.restore is not None
+    }

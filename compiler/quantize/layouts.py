@@ -1,0 +1,61 @@
+"""Layouts that several number formats share: rows, and the panels of 32 rows of docs/kernels.md."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.compiler.quantize.elements import Element
+from xformc.compiler.quantize.stored import Floats, Layout, Matrix, StoredTensor
+
+PANELS = ".panels"
+
+PANEL = 32
+"""Rows of a panel."""
+
+QUAD = 4
+"""Neighbours of a row that panels of integers keep together."""
+
+Encode = Callable[[Floats], NDArray[Any]]
+Decode = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def row_layout(element: Element, encode: Encode, decode: Decode) -> Layout:
+    """Numbers without a scale, row after row."""
+
+    def store(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
+        return {"": StoredTensor(element, (new, width), lambda: encode(matrix()))}
+
+    return Layout("", element, store, lambda array, scale, count: decode(array))
+
+
+def panel_layout(suffix: str, element: Element, encode: Encode, decode: Decode) -> Layout:
+    """Numbers without a scale, in panels [ceil(new / 32), width, 32]."""
+
+    def store(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
+        shape = (-(-new // PANEL), width, PANEL)
+        return {suffix: StoredTensor(element, shape, lambda: panels(encode(matrix())))}
+
+    def restore(array: NDArray[Any], scale: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+        if array.ndim != 3 or not array.shape[1] or count % array.shape[1]:
+            return None
+        new = count // array.shape[1]
+        if array.shape[0] != -(-new // PANEL) or array.shape[2] != PANEL:
+            return None
+        return decode(np.ascontiguousarray(from_panels(array, new)))
+
+    return Layout(suffix, element, store, restore)
+
+
+def panels(matrix: NDArray[Any]) -> NDArray[Any]:
+    """[new, width] -> [ceil(new / 32), width, 32], with zeros after the last row."""
+    new, width = matrix.shape
+    count = -(-new // PANEL)
+    padded = np.pad(matrix, ((0, count * PANEL - new), (0, 0)))
+    return np.ascontiguousarray(padded.reshape(count, PANEL, width).transpose(0, 2, 1))
+
+
+def from_panels(stored: NDArray[Any], new: int) -> NDArray[Any]:
+    """The matrix [new, width] of `panels`."""
+    return stored.transpose(0, 2, 1).reshape(-1, stored.shape[1])[:new]
