@@ -53,16 +53,17 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
         replace(item, narrow=all(_rounded(node.inputs[1], producers, precision_of) for node in item.appends))
         for item in _cached(decoder)
     ]
-    lowering = _Lowering(decoder.step, packable, precision_of, screened, cached, slotted, narrowed)
+    lowering = _Lowering(decoder.step, packable, precision_of, screened, cached, slotted, narrowed, decoder.position)
     step = lowering.run()
     kept = {value.name: value for value in step.inputs}
+    constants = tuple(kept[value.name] for value in decoder.constants)
     moving = [state for state in decoder.states if state.past.name not in lowering.in_place]
     states = tuple(
         replace(state, past=kept[state.past.name], new=new) for state, new in zip(moving, step.outputs[1:], strict=True)
     )
     slots = lowering.slots
     resident = None if slots is None else Resident(slots, lowering.ancestors, tuple(lowering.caches))
-    return replace(decoder, prepare=prepare, step=step, states=states, resident=resident)
+    return replace(decoder, prepare=prepare, step=step, constants=constants, states=states, resident=resident)
 
 
 def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> tuple[Decoder, Node | None]:
@@ -281,6 +282,7 @@ class _Lowering:
     cached: list[_Cached] = field(default_factory=list[_Cached])
     slotted: frozenset[str] = frozenset()
     narrowed: frozenset[str] = frozenset()
+    position: Value | None = None
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.graph.name)
@@ -420,14 +422,14 @@ class _Lowering:
 
     def _attend_cached(self, item: _Cached) -> None:
         op, query = item.node.op, item.node.inputs[0]
-        assert isinstance(op, Attention) and self.slots is not None
+        assert isinstance(op, Attention) and self.position is not None and self.slots is not None
         biases = item.node.inputs[3:]
         inputs = (
             query,
             item.keys.inputs[1],
             item.values.inputs[1],
             *item.caches,
-            self.graph.inputs[1],
+            self.position,
             self.slots,
             *([self.ancestors] if self.ancestors is not None else []),
             *biases,

@@ -239,7 +239,7 @@ class BeamSearch:
         self, onnx: OnnxEmitter, newest: str, position: str, live: Live, extra: Mapping[str, str]
     ) -> tuple[str, list[str]]:
         constants = {value.name: self.constants[value.name] for value in self.decoder.constants}
-        names = {**constants, self.decoder.token.name: newest, "position": position}
+        names = {**constants, self.decoder.token.name: newest, self.decoder.position.name: position}
         names |= {value.name: onnx.name_of(value) for value in self.row_constants}
         names |= {value.name: name for value, name in zip(self.states, live.rows, strict=True)}
         names |= extra

@@ -91,7 +91,7 @@ class FixedDecoder:
         own = [value for value in decoder.constants if value.name not in places]
         values |= {value.name: names[f"constant_{index}"] for index, value in enumerate(own)}
         values |= {state.past.name: names[f"state_{index}"] for index, state in enumerate(decoder.states)}
-        values |= {decoder.token.name: token, "position": names["position"]}
+        values |= {decoder.token.name: token, decoder.position.name: names["position"]}
         logits, *states = onnx.graph(decoder.step, values)
         return logits, states
 

@@ -150,7 +150,8 @@ class _Sampling:
 
     def _step(self, onnx: OnnxEmitter, step: Graph, token: str, position: str, states: list[str]) -> list[str]:
         names = {value.name: self.constants[value.name] for value in self.decoder.constants}
-        names |= {self.decoder.token.name: onnx.op("Unsqueeze", token, [1]), "position": position, **self.resident}
+        names |= {self.decoder.token.name: onnx.op("Unsqueeze", token, [1]), self.decoder.position.name: position}
+        names |= self.resident
         names |= {state.past.name: name for state, name in zip(self.decoder.states, states, strict=True)}
         return list(onnx.graph(step, names))
 

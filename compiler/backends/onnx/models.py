@@ -170,7 +170,7 @@ def stepwise_model(
     def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
         newest = scope.op("Gather", given.name, scope.op("Unsqueeze", iteration, [0]), axis=1)
         names = {value.name: scope.name_of(value) for value in decoder.constants}
-        names |= {token.name: newest, "position": iteration, **resident}
+        names |= {token.name: newest, decoder.position.name: iteration, **resident}
         names |= {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
         _, *new = scope.graph(decoder.step, names)
         collected = [(value.type, scope.name_of(value)) for value in shown]
