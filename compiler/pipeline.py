@@ -15,9 +15,9 @@ from xformc.compiler.ops.positions import Positions
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.lower import lower_decoder
 from xformc.compiler.passes.step import Decoder, derive_step, with_beam
-from xformc.compiler.search.fixed import FixedSearch
-from xformc.compiler.search.fixed_beam import FixedBeamSearch
-from xformc.compiler.search.fixed_sample import FixedSampling
+from xformc.compiler.search.fixed_beam import fixed_beam_search
+from xformc.compiler.search.fixed_sample import fixed_sampling
+from xformc.compiler.search.fixed_search import FixedSearch
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
@@ -110,8 +110,8 @@ def emit_engine(compiled: Compiled, weights: Initializers, target: Target) -> di
 
 def _fixed_search(compiled: Compiled) -> FixedSearch:
     if compiled.task == "translation":
-        return FixedBeamSearch(with_beam(compiled.decoder))
-    return FixedSampling(compiled.decoder)
+        return fixed_beam_search(with_beam(compiled.decoder))
+    return fixed_sampling(compiled.decoder)
 
 
 def print_stage(spec: Spec, stage: str) -> str:

@@ -32,6 +32,9 @@ LARGE_VOCABULARY = 16384
 SLOTS = "slots"
 """The axis of what is prepared or cached for each sentence of a batch, which a row of the batch finds by its slot."""
 
+ANCESTORS = Value("ancestors", Type("int64", (Axis("batch"), Axis("beam"), Axis("past"))))
+"""Which beam each hypothesis was in at each earlier position."""
+
 
 def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
     """The graph with kernels where there are some."""
@@ -338,8 +341,7 @@ class _Lowering:
             self.slots = self.builder.input(SLOTS, Type("int64", (Axis("batch"),)))
         beam = any("beam" in item.rows for item in self.cached)
         if beam:
-            ancestors = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
-            self.ancestors = self.builder.input("ancestors", ancestors)
+            self.ancestors = self.builder.input(ANCESTORS.name, ANCESTORS.type)
         for item in self.cached:
             for cache in item.caches:
                 width = prod(axis.size or 1 for axis in cache.type.axes)
