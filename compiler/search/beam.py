@@ -17,15 +17,15 @@ from xformc.compiler.search.candidates import (
     BeamOptions,
     Candidates,
     Pool,
+    choose_open,
     count_found,
-    done_with,
     ending,
-    go_on_with,
     keep_best,
     leading,
     reorder,
     rows_of,
     select,
+    update_done,
 )
 from xformc.compiler.search.decoder_step import emit_states, emit_step
 from xformc.compiler.search.loops import Names
@@ -67,8 +67,8 @@ def advance(
     offered = Pool(sequences, onnx.op("Expand", length, onnx.op("Shape", scores)), scores)
     pool = keep_best(onnx, _longer(onnx, beam.pool), offered, options.width)
     found = count_found(onnx, beam.found, ends)
-    done = done_with(onnx, now.done, last, found, options.width)
-    chosen = go_on_with(onnx, candidates, options.width)
+    done = update_done(onnx, now.done, last, found, options.width)
+    chosen = choose_open(onnx, candidates, options.width)
     tokens = _continued(onnx, beam, chosen.rows, chosen.tokens)
     moved = {name: reorder(onnx, value, chosen.rows) for name, value in state.items()}
     return _go_on(onnx, done), Decoding(length, done, Beam(tokens, chosen.scores, pool, found), moved)

@@ -99,7 +99,7 @@ def keep_best(onnx: OnnxEmitter, pool: Pool, offered: Pool, width: str) -> Pool:
     )
 
 
-def go_on_with(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Chosen:
+def choose_open(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Chosen:
     """The `width` best candidates that do not end with the end token."""
     scores = onnx.op("Where", candidates.ended, NEVER, candidates.scores)
     scores, chosen = onnx.ops("TopK", 2, scores, width, axis=-1)
@@ -112,7 +112,7 @@ def count_found(onnx: OnnxEmitter, found: str, ends: str) -> str:
     return onnx.op("Add", found, onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), [1], keepdims=0))
 
 
-def done_with(onnx: OnnxEmitter, done: str, last: str, found: str, width: str) -> str:
+def update_done(onnx: OnnxEmitter, done: str, last: str, found: str, width: str) -> str:
     """Which sentences are done after a step, [batch]."""
     return onnx.op("Or", onnx.op("Or", done, last), onnx.op("GreaterOrEqual", found, width))
 

@@ -53,7 +53,7 @@ def weigh(onnx: OnnxEmitter, below: str, temperature: Temperature) -> str:
     return onnx.op("Exp", onnx.op("Div", below, temperature.divisor))
 
 
-def add_up(onnx: OnnxEmitter, weights: str, below: str, threshold: str) -> str:
+def cumulate(onnx: OnnxEmitter, weights: str, below: str, threshold: str) -> str:
     """The sums of the weights of what is not below the threshold, in the order of the tokens [batch, vocabulary]."""
     return onnx.op("CumSum", onnx.op("Where", onnx.op("GreaterOrEqual", below, threshold), weights, 0.0), 1)
 
@@ -70,7 +70,7 @@ def real(onnx: OnnxEmitter, tokens: str) -> str:
     return onnx.op("Not", onnx.op("Equal", tokens, PAD))
 
 
-def go_on_by(onnx: OnnxEmitter, text: Text, given: str, drawn: str, below: str) -> tuple[str, Text]:
+def append_token(onnx: OnnxEmitter, text: Text, given: str, drawn: str, below: str) -> tuple[str, Text]:
     """Which texts [batch] were sampled, and all of them with another token: that of the prompt where one is given.
 
     `done` stays as it is.
@@ -84,7 +84,7 @@ def go_on_by(onnx: OnnxEmitter, text: Text, given: str, drawn: str, below: str) 
     return sampled, Text(token, text.done, lengths, scores)
 
 
-def done_with(onnx: OnnxEmitter, text: Text, sampled: str, end_token: str, max_new_tokens: str) -> str:
+def ended_texts(onnx: OnnxEmitter, text: Text, sampled: str, end_token: str, max_new_tokens: str) -> str:
     """Which texts have ended, [batch]."""
     ended = onnx.op("And", sampled, onnx.op("Equal", text.newest, end_token))
     full = onnx.op("GreaterOrEqual", text.lengths, max_new_tokens)

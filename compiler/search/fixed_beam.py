@@ -8,16 +8,16 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.candidates import (
     BeamOptions,
     Pool,
+    choose_open,
     count_found,
-    done_with,
     emit_limit,
     ending,
-    go_on_with,
     keep_best,
     leading,
     reorder,
     rows_of,
     select,
+    update_done,
 )
 from xformc.compiler.search.carried import (
     NEVER,
@@ -136,8 +136,8 @@ def _advance(
     offered = Pool(sequences, onnx.op("Expand", length, onnx.op("Shape", scores)), scores)
     pool = _blanked(onnx, keep_best(onnx, Pool(now.tokens, now.lengths, now.scores), offered, width))
     found = count_found(onnx, now.found, ends)
-    done = done_with(onnx, now.done, last, found, width)
-    chosen = go_on_with(onnx, candidates, width)
+    done = update_done(onnx, now.done, last, found, width)
+    chosen = choose_open(onnx, candidates, width)
     return some_open(onnx, done), _Carried(
         position=following(onnx, given.places, now.position),
         done=done,

@@ -13,13 +13,13 @@ from xformc.compiler.search.carried import Flags, Float, Integer, Integers, Plac
 from xformc.compiler.search.draw_token import (
     Temperature,
     Text,
-    add_up,
+    append_token,
     below_highest,
     count,
-    done_with,
+    cumulate,
     draw,
     emit_temperature,
-    go_on_by,
+    ended_texts,
     vocabulary_of,
     weigh,
 )
@@ -98,12 +98,12 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> Names:
 def _advance(onnx: OnnxEmitter, given: _Inputs, now: _Carried, below: str, drawn: str, state: Names) -> _Carried:
     """Write what follows of the tokens that are drawn: what is carried to the next step."""
     before = Text(now.newest, now.done, now.lengths, now.scores)
-    sampled, text = go_on_by(onnx, before, _here(onnx, given.prompt, now.position), drawn, below)
+    sampled, text = append_token(onnx, before, _here(onnx, given.prompt, now.position), drawn, below)
     place, column = onnx.op("Unsqueeze", now.lengths, [1]), onnx.op("Unsqueeze", text.newest, [1])
     tokens = written(onnx, given.places, place, column, now.tokens)
     room = onnx.op("Squeeze", onnx.op("Shape", given.places))
     last = onnx.op("GreaterOrEqual", onnx.op("Add", now.position, 1), room)
-    done = onnx.op("Or", done_with(onnx, text, sampled, given.end_token, given.max_new_tokens), last)
+    done = onnx.op("Or", ended_texts(onnx, text, sampled, given.end_token, given.max_new_tokens), last)
     return _Carried(
         position=following(onnx, given.places, now.position),
         newest=text.newest,
@@ -120,7 +120,7 @@ def _draw(onnx: OnnxEmitter, given: _Inputs, vocabulary: int, below: str, unifor
     temperature = emit_temperature(onnx, given.temperature)
     weights = weigh(onnx, below, temperature)
     threshold = _threshold(onnx, given, vocabulary, below, weights, temperature)
-    reached = add_up(onnx, weights, below, onnx.op("Where", temperature.greedy, 0.0, threshold))
+    reached = cumulate(onnx, weights, below, onnx.op("Where", temperature.greedy, 0.0, threshold))
     return draw(onnx, reached, onnx.op("ReduceMax", reached, [1], keepdims=1), uniform, temperature)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Value
@@ -34,10 +34,11 @@ def fields_of(kind: type[Record], **groups: Fields) -> dict[str, Type]:
     """The names and types of a record's values, in order; `groups` has those of each field that is a mapping."""
     found: dict[str, Type] = {}
     for name, annotation in _annotations(kind).items():
-        if (inner := _record(annotation)) is not None or name in groups:
-            found |= _outer(name, groups[name] if inner is None else fields_of(inner, **groups))
-        else:
+        if get_origin(annotation) is Annotated:
             found[name] = get_args(annotation)[1]
+        else:
+            inner = _record(annotation)
+            found |= _outer(name, groups[name] if inner is None else fields_of(inner, **groups))
     return found
 
 
@@ -57,10 +58,10 @@ def record_of(kind: type[R], names: Names) -> R:
     """The record of these values, of which there may be more: `names_of` backwards."""
     values: dict[str, Any] = {}
     for name, annotation in _annotations(kind).items():
-        inner = _record(annotation)
-        if name in names:
+        if get_origin(annotation) is Annotated:
             values[name] = names[name]
         else:
+            inner = _record(annotation)
             own = {key.removeprefix(f"{name}_"): value for key, value in names.items() if key.startswith(f"{name}_")}
             values[name] = own if inner is None else record_of(inner, own)
     return kind(**values)

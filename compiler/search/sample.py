@@ -23,13 +23,13 @@ from xformc.compiler.search.decoder_step import (
 from xformc.compiler.search.draw_token import (
     Temperature,
     Text,
-    add_up,
+    append_token,
     below_highest,
     count,
-    done_with,
+    cumulate,
     draw,
     emit_temperature,
-    go_on_by,
+    ended_texts,
     real,
     vocabulary_of,
     weigh,
@@ -121,8 +121,8 @@ def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, lon
         logits, state = _step(scope, decoder, now.text.newest, position, {**known, **now.state})
         below, place = below_highest(scope, logits), scope.op("Add", position, 1)
         drawn = _draw(scope, below, emit_uniform(scope, stream, place), filters)
-        sampled, text = go_on_by(scope, now.text, _given(scope, prompts, place), drawn, below)
-        text = replace(text, done=done_with(scope, text, sampled, inputs.end_token, inputs.max_new_tokens))
+        sampled, text = append_token(scope, now.text, _given(scope, prompts, place), drawn, below)
+        text = replace(text, done=ended_texts(scope, text, sampled, inputs.end_token, inputs.max_new_tokens))
         return some_open(scope, text.done), _Sampling(text, state), [(types["text_newest"], text.newest)]
 
     entering = _Sampling(_first_text(onnx, prompts, start), states)
@@ -199,7 +199,7 @@ def _given(onnx: OnnxEmitter, prompts: _Prompts, place: str) -> str:
 def _draw(onnx: OnnxEmitter, below: str, uniform: str, filters: _Filters) -> str:
     """The token drawn for each text, [batch]."""
     threshold = onnx.op("Where", filters.filtered, _threshold(onnx, below, filters), NEVER)
-    reached = add_up(onnx, weigh(onnx, below, filters.temperature), below, threshold)
+    reached = cumulate(onnx, weigh(onnx, below, filters.temperature), below, threshold)
     total = onnx.op("Slice", reached, [-1], [2**31], [1])
     return draw(onnx, reached, total, uniform, filters.temperature)
 
