@@ -27,7 +27,7 @@ from xformc.compiler.search.candidates import (
     select,
     update_done,
 )
-from xformc.compiler.search.decoder_step import emit_states, emit_step
+from xformc.compiler.search.decoder_step import emit_states, emit_step, state_types
 from xformc.compiler.search.loops import Names
 
 FINISHED_SHARE = 8
@@ -40,7 +40,6 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
     `decoder` has the axis `beam` (see `with_beam`); `longest` is the most tokens that it can decode, or None.
     """
     begun = begin(onnx, decoder, inputs, longest)
-    types = {state.past.name: state.past.type for state in decoder.states}
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
@@ -49,7 +48,7 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         candidates = select(scope, logits, now.beam.scores, begun.options)
         return advance(scope, begun.options, live.limit, now, candidates, state)
 
-    return best(onnx, decode_batch(onnx, decoder, begun, states, types, step), inputs.n_best)
+    return best(onnx, decode_batch(onnx, decoder, begun, states, state_types(decoder), step), inputs.n_best)
 
 
 def advance(

@@ -5,7 +5,7 @@ Values of the decoder are named by their names in it.
 
 from collections.abc import Mapping
 
-from xformc.compiler.graph.axes import DType
+from xformc.compiler.graph.axes import DType, Type
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.ops.keys import PAST
 from xformc.compiler.ops.native import DOMAIN
@@ -23,6 +23,11 @@ def emit_prepare(onnx: OnnxEmitter, decoder: Decoder, given: Names) -> dict[str,
 def emit_positions(onnx: OnnxEmitter, decoder: Decoder, count: Operand) -> dict[str, str]:
     """Write the positions before `count`, a number, if `prepare` needs them, and name them by its input."""
     return {} if decoder.positions is None else {decoder.positions.name: onnx.op("Range", 0, count, 1)}
+
+
+def state_types(decoder: Decoder) -> dict[str, Type]:
+    """The types of the states, in their order."""
+    return {state.past.name: state.past.type for state in decoder.states}
 
 
 def emit_states(onnx: OnnxEmitter, decoder: Decoder, sizes: Mapping[str, Operand], prepared: Names) -> dict[str, str]:

@@ -23,7 +23,7 @@ from xformc.compiler.search.batch_loop import (
     newest,
 )
 from xformc.compiler.search.candidates import BeamOptions, Pool, reorder, rows_of
-from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step
+from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step, state_types
 from xformc.compiler.search.loops import Names
 
 Offered = tuple[str, ...]
@@ -48,7 +48,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         moved = _moved(scope, states, following.state[ANCESTORS.name], width)
         return go_on, replace(following, state={**following.state, **moved})
 
-    types = {value.name: value.type for value in (ANCESTORS, *(state.past for state in decoder.states))}
+    types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
     states = {ANCESTORS.name: ancestors, **states}
     return best(onnx, decode_batch(onnx, decoder, begun, states, types, step), inputs.n_best)
 

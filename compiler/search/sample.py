@@ -18,6 +18,7 @@ from xformc.compiler.search.decoder_step import (
     emit_resident,
     emit_states,
     emit_step,
+    state_types,
     step_inputs,
 )
 from xformc.compiler.search.draw_token import (
@@ -114,7 +115,7 @@ def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, lon
     states = emit_states(onnx, decoder, {"batch": batch}, known)
     shortest = onnx.op("Sub", onnx.op("ReduceMin", prompts.lengths, keepdims=0), 1)
     start, states = _read(onnx, decoder, known, states, prompts, onnx.op("Min", shortest, positions))
-    types = fields_of(_Sampling, state=_state_types(decoder))
+    types = fields_of(_Sampling, state=state_types(decoder))
 
     def body(scope: OnnxEmitter, iteration: str, now: _Sampling) -> tuple[str, _Sampling, Collected]:
         position = scope.op("Add", iteration, start)
@@ -155,10 +156,6 @@ def _count_positions(onnx: OnnxEmitter, prompts: _Prompts, max_new_tokens: str, 
     return positions if longest is None else onnx.op("Min", positions, longest)
 
 
-def _state_types(decoder: Decoder) -> dict[str, Type]:
-    return {state.past.name: state.past.type for state in decoder.states}
-
-
 def _step(onnx: OnnxEmitter, decoder: Decoder, token: str, position: str, known: Names) -> tuple[str, dict[str, str]]:
     return emit_step(onnx, decoder, onnx.op("Unsqueeze", token, [1]), position, known)
 
@@ -179,7 +176,7 @@ def _read(
         state = dict(zip(pasts, results, strict=False))
         return scope.op("Identity", True), _Reading(scope.op("Add", iteration, 1), state), []
 
-    types = fields_of(_Reading, state=_state_types(decoder))
+    types = fields_of(_Reading, state=state_types(decoder))
     last, _ = emit_loop(onnx, trips, types, _Reading(onnx.operand(0), states), body, _KEPT)
     return last.position, last.state
 

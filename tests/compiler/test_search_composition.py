@@ -26,7 +26,7 @@ from xformc.compiler.search.batch_loop import (
 from xformc.compiler.search.beam import advance
 from xformc.compiler.search.candidates import BeamOptions, Candidates, select
 from xformc.compiler.search.carried import NEVER
-from xformc.compiler.search.decoder_step import emit_states, emit_step
+from xformc.compiler.search.decoder_step import emit_states, emit_step, state_types
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import END
 from xformc.runtime.rows import pad
@@ -43,7 +43,6 @@ def select_later(onnx: OnnxEmitter, logits: str, now: Decoding, options: BeamOpt
 
 def emit_long_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
     begun = begin(onnx, decoder, inputs, longest)
-    types = {state.past.name: state.past.type for state in decoder.states}
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
@@ -52,7 +51,7 @@ def emit_long_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         candidates = select_later(scope, logits, now, begun.options)
         return advance(scope, begun.options, live.limit, now, candidates, state)
 
-    return best(onnx, decode_batch(onnx, decoder, begun, states, types, step), inputs.n_best)
+    return best(onnx, decode_batch(onnx, decoder, begun, states, state_types(decoder), step), inputs.n_best)
 
 
 def test_a_search_with_a_minimum_length_finds_what_the_reference_finds(
