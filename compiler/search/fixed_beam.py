@@ -97,11 +97,8 @@ def fixed_beam_search(decoder: Decoder) -> FixedSearch:
 
 def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder, source: str) -> Names:
     given = inputs_of(_Inputs)
-    batch, width, room = (
-        onnx.op("Shape", source, start=0, end=1),
-        onnx.op("Shape", given.ranks),
-        onnx.op("Shape", given.places),
-    )
+    batch = onnx.op("Shape", source, start=0, end=1)
+    width, room = onnx.op("Shape", given.ranks), onnx.op("Shape", given.places)
     limit = emit_limit(onnx, source, given.max_length_factor, given.max_length_offset, room)
     constants, state = fixed.prepare(onnx, given.places, {"batch": batch, "beam": width, ROOM: room})
     shape = onnx.op("Concat", batch, width, axis=0)

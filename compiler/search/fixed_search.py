@@ -58,7 +58,7 @@ class FixedDecoder:
     @property
     def states(self) -> dict[str, Type]:
         """The types of the states that a step carries to the next."""
-        return {name: value.type for name, value in self._pasts().items()}
+        return {name: value.type for name, value in self._states().items()}
 
     def prepare(self, onnx: OnnxEmitter, places: str, sizes: Mapping[str, str]) -> tuple[dict[str, str], Names]:
         """Write `prepare`: the constants and the first states.
@@ -69,22 +69,22 @@ class FixedDecoder:
         made = emit_prepare(onnx, self.decoder, given)
         states = emit_states(onnx, self.decoder, sizes, made)
         constants = {name: made[value.name] for name, value in self._constants().items()}
-        return constants, {name: states[value.name] for name, value in self._pasts().items()}
+        return constants, {name: states[value.name] for name, value in self._states().items()}
 
     def step(
         self, onnx: OnnxEmitter, names: Names, token: str, position: str, places: str, state: Names
     ) -> tuple[str, Names]:
         """Write a step for these tokens: the logits, and the new states. The constants are among `names`."""
         known = {value.name: names[name] for name, value in self._constants().items()} | self._given(places)
-        known |= {value.name: state[name] for name, value in self._pasts().items()}
+        known |= {value.name: state[name] for name, value in self._states().items()}
         logits, states = emit_step(onnx, self.decoder, token, position, known)
-        return logits, {name: states[value.name] for name, value in self._pasts().items()}
+        return logits, {name: states[value.name] for name, value in self._states().items()}
 
     def _constants(self) -> dict[str, Value]:
         values = (value for value in self.decoder.constants if value != self.decoder.positions)
         return {f"constant_{index}": value for index, value in enumerate(values)}
 
-    def _pasts(self) -> dict[str, Value]:
+    def _states(self) -> dict[str, Value]:
         return {str(index): state.past for index, state in enumerate(self.decoder.states)}
 
     def _named(self, type: Type) -> Type:
