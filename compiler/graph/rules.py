@@ -97,6 +97,10 @@ class OnnxEmitter(Protocol):
         """Write one node with `count` outputs."""
         ...
 
+    def operand(self, value: Operand) -> str:
+        """The name of an input: itself, or that of the constant."""
+        ...
+
     def flat(self, name: str, *shape: int) -> str:
         """A parameter as a matrix or vector of this shape."""
         ...

@@ -33,6 +33,9 @@ LARGE_VOCABULARY = 16384
 SLOTS = "slots"
 """The axis of what is prepared or cached for each sentence of a batch, which a row of the batch finds by its slot."""
 
+ANCESTORS = Value("ancestors", Type("int64", (Axis("batch"), Axis("beam"), Axis("past"))))
+"""Which beam each hypothesis was in at each earlier position."""
+
 
 def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
     """The graph with kernels where there are some."""
@@ -53,16 +56,17 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
         replace(item, narrow=all(_rounded(node.inputs[1], producers, precision_of) for node in item.appends))
         for item in _cached(decoder)
     ]
-    lowering = _Lowering(decoder.step, packable, precision_of, screened, cached, slotted, narrowed)
+    lowering = _Lowering(decoder.step, packable, precision_of, screened, cached, slotted, narrowed, decoder.position)
     step = lowering.run()
     kept = {value.name: value for value in step.inputs}
+    constants = tuple(kept[value.name] for value in decoder.constants)
     moving = [state for state in decoder.states if state.past.name not in lowering.in_place]
     states = tuple(
         replace(state, past=kept[state.past.name], new=new) for state, new in zip(moving, step.outputs[1:], strict=True)
     )
     slots = lowering.slots
     resident = None if slots is None else Resident(slots, lowering.ancestors, tuple(lowering.caches))
-    return replace(decoder, prepare=prepare, step=step, states=states, resident=resident)
+    return replace(decoder, prepare=prepare, step=step, constants=constants, states=states, resident=resident)
 
 
 def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
@@ -283,6 +287,7 @@ class _Lowering:
     cached: list[_Cached] = field(default_factory=list[_Cached])
     slotted: frozenset[str] = frozenset()
     narrowed: frozenset[str] = frozenset()
+    position: Value | None = None
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.graph.name)
@@ -338,8 +343,7 @@ class _Lowering:
             self.slots = self.builder.input(SLOTS, Type("int64", (Axis("batch"),)))
         beam = any("beam" in item.rows for item in self.cached)
         if beam:
-            ancestors = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
-            self.ancestors = self.builder.input("ancestors", ancestors)
+            self.ancestors = self.builder.input(ANCESTORS.name, ANCESTORS.type)
         for item in self.cached:
             for cache in item.caches:
                 width = prod(axis.size or 1 for axis in cache.type.axes)
@@ -422,14 +426,14 @@ class _Lowering:
 
     def _attend_cached(self, item: _Cached) -> None:
         op, query = item.node.op, item.node.inputs[0]
-        assert isinstance(op, Attention) and self.slots is not None
+        assert isinstance(op, Attention) and self.position is not None and self.slots is not None
         biases = item.node.inputs[3:]
         inputs = (
             query,
             item.keys.inputs[1],
             item.values.inputs[1],
             *item.caches,
-            self.graph.inputs[1],
+            self.position,
             self.slots,
             *([self.ancestors] if self.ancestors is not None else []),
             *biases,

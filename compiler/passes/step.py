@@ -30,7 +30,7 @@ class State:
 
 @dataclass(frozen=True)
 class Resident:
-    """What the kernels of a native step read and write in place (docs/kernels.md): the last inputs of the step.
+    """What the kernels of a native step read and write in place (docs/kernels.md), inputs of the step.
 
     `slots` [batch] tells which row of the batch at the start each row is; `ancestors` [batch, beam, past] which beam
     each hypothesis was in at each earlier position, if there is a beam; `caches` are [slots, capacity, beam, width].
@@ -40,35 +40,30 @@ class Resident:
     ancestors: Value | None
     caches: tuple[Value, ...]
 
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        """All of them, in the order of the step's inputs."""
-        return (self.slots, *([self.ancestors] if self.ancestors is not None else []), *self.caches)
-
 
 @dataclass(frozen=True)
 class Decoder:
-    """`prepare` makes the constants; `step(token, position, *constants, *pasts)` gives logits and the new states.
+    """`prepare` makes the constants; `step` makes the logits and the new states of one token.
 
-    The token is int64 [batch, time=1]; position is int64 without axes. The outputs of `step` are the logits and then
-    the new states; the outputs of `prepare` are the constants, and then the initial states that are not zero. Its
-    input `positions`, if it has one, is 0, 1, 2, .. up to the last position that will be decoded. Where caches have
-    room for all positions, it is also a constant, as it is. Where there is a `projection`, the step's first output is
-    what that takes, and the logits are its result.
+    The inputs of `step` are `token`, int64 [batch, time=1], or [batch, beam, time=1] of a decoder with a beam;
+    `position`, its index, int64 without axes; the `constants`; the `past` of each of the `states`; and those of
+    `resident`, if there is one: in this order. The outputs of `step` are the logits and then the new states. The
+    outputs of `prepare` are the constants, and then the initial states that are not zero (`prepared`). Its input
+    `positions`, if it has one, is 0, 1, 2, .. up to the last position that will be decoded. Where caches have room for
+    all positions, it is also a constant, as it is. Where there is a `projection`, the step's first output is what that
+    takes, and the logits are its result.
     """
 
     time: str
     prepare: Graph
     step: Graph
+    token: Value
+    position: Value
+    constants: tuple[Value, ...]
     states: tuple[State, ...]
     resident: Resident | None = None
     positions: Value | None = None
     projection: Node | None = None
-
-    @property
-    def token(self) -> Value:
-        """The step's input for the newest token."""
-        return self.step.inputs[0]
 
     @property
     def given(self) -> tuple[Value, ...]:
@@ -76,15 +71,14 @@ class Decoder:
         return tuple(value for value in self.prepare.inputs if value != self.positions)
 
     @property
-    def constants(self) -> tuple[Value, ...]:
-        """The step's inputs that are the first outputs of `prepare`, in its order."""
-        last = len(self.states) + (len(self.resident.inputs) if self.resident else 0)
-        return self.step.inputs[2 : len(self.step.inputs) - last]
+    def initial(self) -> tuple[Value, ...]:
+        """The initial states that are not zero."""
+        return tuple(state.initial for state in self.states if state.initial is not None)
 
     @property
     def prepared(self) -> tuple[Value, ...]:
         """What the outputs of `prepare` are: the constants, then the initial states."""
-        return (*self.constants, *(state.initial for state in self.states if state.initial is not None))
+        return (*self.constants, *self.initial)
 
     @property
     def logits(self) -> Value:
@@ -104,7 +98,7 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
     derivation = _Derivation(graph, time, timed, fixed)
     for node in steps:
         derivation.add(node)
-    step, states = derivation.finish()
+    step, constants = derivation.finish()
     prepare, values = rebuild(graph, f"{graph.name} prepare", {})
     prepare.inputs = [value for value in prepare.inputs if value.name != time]
     for node in once:
@@ -112,7 +106,16 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
     places = derivation.used_places
     if places is not None:
         values[places.name] = prepare.input(places.name, places.type)
-    decoder = Decoder(time, prepare.finish(()), step, states, positions=places)
+    decoder = Decoder(
+        time=time,
+        prepare=prepare.finish(()),
+        step=step,
+        token=derivation.token,
+        position=derivation.position(),
+        constants=constants,
+        states=tuple(derivation.states),
+        positions=places,
+    )
     return replace(decoder, prepare=pruned(prepare.finish(values[value.name] for value in decoder.prepared)))
 
 
@@ -130,7 +133,7 @@ def with_beam(decoder: Decoder) -> Decoder:
         copy_node(builder, values, node)
     step = builder.finish(values[value.name] for value in decoder.step.outputs)
     states = (replace(state, past=values[state.past.name], new=values[state.new.name]) for state in decoder.states)
-    return replace(decoder, step=step, states=tuple(states))
+    return replace(decoder, step=step, token=values[decoder.token.name], states=tuple(states))
 
 
 def _timed_values(graph: Graph, time: str) -> frozenset[str]:
@@ -156,9 +159,9 @@ class _Derivation:
         self.timed = timed
         self.builder = GraphBuilder(f"{graph.name} step")
         token = next(value for value in graph.inputs if value.name == time)
-        self.values = {time: self.builder.input(time, self._narrow(token.type))}
+        self.token = self.builder.input(time, self._narrow(token.type))
         self._position = self.builder.input("position", Type("int64"))
-        self.values |= self.builder.take_parameters(graph)
+        self.values = {time: self.token, **self.builder.take_parameters(graph)}
         self.states: list[State] = []
         self._pending: dict[str, tuple[Value, Value | None]] = {}
         self.keys: set[str] = set()
@@ -184,12 +187,13 @@ class _Derivation:
         outputs = to_step.of(node.op)(node.op, node, self)
         self.values.update({old.name: new for old, new in zip(node.outputs, outputs, strict=True)})
 
-    def finish(self) -> tuple[Graph, tuple[State, ...]]:
+    def finish(self) -> tuple[Graph, tuple[Value, ...]]:
+        """The step, and those of its inputs that are constants."""
         results = [self.values[value.name] for value in self.graph.outputs]
-        inputs, states = self.builder.inputs, [state.past for state in self.states]
-        constants = [value for value in inputs[2:] if value not in states]
-        self.builder.inputs = [*inputs[:2], *constants, *states]
-        return pruned(self.builder.finish([*results, *(state.new for state in self.states)])), tuple(self.states)
+        changing, states = (self.token, self._position), [state.past for state in self.states]
+        constants = tuple(value for value in self.builder.inputs if value not in (*changing, *states))
+        self.builder.inputs = [*changing, *constants, *states]
+        return pruned(self.builder.finish([*results, *(state.new for state in self.states)])), constants
 
     def value(self, value: Value) -> Value:
         if value.name not in self.values:

@@ -18,21 +18,18 @@ def tabulate(decoder: Decoder) -> Decoder:
     made = [value for node in alone for value in node.outputs if value.name in used]
     if not made:
         return decoder
-    prepare, positions = _tables(decoder, alone, made)
-    tables = prepare.outputs[-len(made) :]
-    initial = len(decoder.prepared) - len(decoder.constants)
-    order = (*prepare.outputs[: len(decoder.constants)], *tables, *prepare.outputs[len(decoder.constants) :][:initial])
-    step = _looked_up(decoder, alone, made, tables)
-    return replace(decoder, prepare=replace(prepare, outputs=order), step=step, positions=positions)
+    prepare, positions, tables = _tables(decoder, alone, made)
+    step, rows = _looked_up(decoder, alone, made, tables)
+    constants = (*decoder.constants, *rows)
+    return replace(decoder, prepare=prepare, step=step, constants=constants, positions=positions)
 
 
 def _of_position(decoder: Decoder) -> list[Node]:
     """The nodes of the step that need nothing but its position and parameters, and whose sizes are known."""
-    position = decoder.step.inputs[1].name
     parameters = {parameter.name for parameter in decoder.step.parameters}
     known, alone = set[str](), list[Node]()
     for node in decoder.step.nodes:
-        first = isinstance(node.op, Expand) and node.op.axis == decoder.time and node.inputs[0].name == position
+        first = isinstance(node.op, Expand) and node.op.axis == decoder.time and node.inputs[0] == decoder.position
         inner = any(value.name in known for value in node.inputs) and all(
             value.name in known | parameters for value in node.inputs
         )
@@ -44,32 +41,36 @@ def _of_position(decoder: Decoder) -> list[Node]:
     return alone
 
 
-def _tables(decoder: Decoder, alone: list[Node], made: list[Value]) -> tuple[Graph, Value]:
-    """`prepare` with these nodes for all positions, their results last, and its new input."""
+def _tables(decoder: Decoder, alone: list[Node], made: list[Value]) -> tuple[Graph, Value, list[Value]]:
+    """`prepare` with these nodes for all positions, its new input, and their results, which follow its constants."""
     builder, values = rebuild(decoder.prepare, decoder.prepare.name, {})
     for node in decoder.prepare.nodes:
         copy_node(builder, values, node)
-    results = [values[value.name] for value in decoder.prepare.outputs]
+    outputs = (values[value.name] for value in decoder.prepare.outputs)
+    known = dict(zip(decoder.prepared, outputs, strict=True))
     values |= builder.take_parameters(decoder.step)
     positions = builder.input("positions", Type("int64", (Axis(decoder.time),)), renamed=True)
     for node in alone:
-        if isinstance(node.op, Expand) and node.inputs[0] == decoder.step.inputs[1]:
+        if isinstance(node.op, Expand) and node.inputs[0] == decoder.position:
             values[node.outputs[0].name] = positions
         else:
             copy_node(builder, values, node)
-    return pruned(builder.finish([*results, *(values[value.name] for value in made)])), positions
+    tables = [values[value.name] for value in made]
+    constants, initial = ([known[value] for value in group] for group in (decoder.constants, decoder.initial))
+    return pruned(builder.finish([*constants, *tables, *initial])), positions, tables
 
 
-def _looked_up(decoder: Decoder, alone: list[Node], made: list[Value], tables: tuple[Value, ...]) -> Graph:
-    """The step with rows of the tables in the place of these nodes; the tables come after its constants."""
+def _looked_up(
+    decoder: Decoder, alone: list[Node], made: list[Value], tables: list[Value]
+) -> tuple[Graph, tuple[Value, ...]]:
+    """The step with rows of the tables in the place of these nodes, and the tables, which come after its constants."""
     builder, values = rebuild(decoder.step, decoder.step.name, {})
-    inputs = list(builder.inputs)
-    first = 2 + len(decoder.constants)
-    rows = [builder.input(f"{value.name}/table", table.type) for value, table in zip(made, tables, strict=True)]
-    builder.inputs = [*inputs[:first], *rows, *inputs[first:]]
+    rows = tuple(builder.input(f"{value.name}/table", table.type) for value, table in zip(made, tables, strict=True))
+    pasts = (state.past for state in decoder.states)
+    builder.inputs = [decoder.token, decoder.position, *decoder.constants, *rows, *pasts]
     for value, row in zip(made, rows, strict=True):
-        values[value.name] = builder.emit(At(decoder.time), (row, inputs[1]), value.name)
+        values[value.name] = builder.emit(At(decoder.time), (row, decoder.position), value.name)
     for node in decoder.step.nodes:
         if node not in alone:
             copy_node(builder, values, node)
-    return pruned(builder.finish(values[value.name] for value in decoder.step.outputs))
+    return pruned(builder.finish(values[value.name] for value in decoder.step.outputs)), rows

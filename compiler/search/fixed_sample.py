@@ -4,116 +4,148 @@ Of the filters that choose what may be drawn only their threshold is computed, b
 list of the best tokens, whose length would depend on data.
 """
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
-from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.keys import ROOM
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.fixed import PLACES, POSITION, FixedDecoder, Names, following, written
+from xformc.compiler.search.carried import Flags, Float, Integer, Integers, Places, RoomFloats, RoomTokens, Sums
+from xformc.compiler.search.draw_token import (
+    Temperature,
+    Text,
+    append_token,
+    below_highest,
+    count,
+    cumulate,
+    draw,
+    emit_temperature,
+    ended_texts,
+    vocabulary_of,
+    weigh,
+)
+from xformc.compiler.search.fixed_search import FixedDecoder, FixedSearch, following, inputs_of, written
+from xformc.compiler.search.loops import Names, Record, fields_of, names_of, record_of, some_open
 from xformc.format.tokens import BEGIN, PAD
 
-_B, _R = Axis("batch"), Axis(ROOM)
-_ROWS, _FLAGS, _SUMS = Type("int64", (_B,)), Type("bool", (_B,)), Type("float32", (_B,))
-_TOKENS = Type("int64", (_B, _R))
-_OPTIONS: Mapping[str, Type] = {
-    "max_new_tokens": Type("int64"),
-    "temperature": Type("float32"),
-    "top_k": Type("int64"),
-    "top_p": Type("float32"),
-    "end_token": Type("int64"),
-}
-_FLOAT, _INT64 = 1, 7
-NEVER = float("-inf")
+_FLOAT = 1
 PARTS, ROUNDS = 16, 9
 """An interval of logits is cut into so many parts, so often: 2^8 wide at first, it is 2^-28 wide at the end. Two logits
 that near to each other count as equal."""
 
 
-class FixedSampling:
-    """Sampling from a decoder that has fixed caches; a `FixedSearch`.
+@dataclass(frozen=True)
+class _Inputs(Record):
+    """What a runtime gives: `prompt` is padded to the room, `draws` has the random number of each row at each place."""
 
-    Its input `prompt` is padded to the room, and `draws` has the random number of each row at each place. The carried
-    `newest` is the token to feed, `done` whether the text has ended; `tokens`, `lengths` and `scores` are what was
-    sampled.
+    prompt: RoomTokens
+    draws: RoomFloats
+    places: Places
+    max_new_tokens: Integer
+    temperature: Float
+    top_k: Integer
+    top_p: Float
+    end_token: Integer
+
+
+@dataclass(frozen=True)
+class _Carried(Record):
+    """`newest` is the token to feed, `done` whether the text has ended; `tokens`, `lengths` and `scores` are what was
+    sampled."""
+
+    position: Integer
+    newest: Integers
+    done: Flags
+    tokens: RoomTokens
+    lengths: Integers
+    scores: Sums
+    state: Names
+
+
+def fixed_sampling(decoder: Decoder) -> FixedSearch:
+    """Sampling from a decoder that has fixed caches."""
+    fixed, vocabulary = FixedDecoder(decoder), vocabulary_of(decoder)
+    carried = fields_of(_Carried, state=fixed.states)
+
+    def step(onnx: OnnxEmitter, names: Names) -> tuple[str, Names]:
+        now, given = record_of(_Carried, {name: names[name] for name in carried}), record_of(_Inputs, names)
+        token = onnx.op("Unsqueeze", now.newest, [1])
+        logits, state = fixed.step(onnx, names, token, now.position, given.places, now.state)
+        below = below_highest(onnx, logits)
+        drawn = _draw(onnx, given, vocabulary, below, _here(onnx, given.draws, now.position))
+        new = _advance(onnx, given, now, below, drawn, state)
+        return some_open(onnx, new.done), names_of(new)
+
+    return FixedSearch(fields_of(_Inputs), fixed.constants, carried, lambda onnx: _prepare(onnx, fixed), step)
+
+
+def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> Names:
+    given = inputs_of(_Inputs)
+    batch, room = onnx.op("Shape", given.prompt, start=0, end=1), onnx.op("Shape", given.places)
+    constants, state = fixed.prepare(onnx, given.places, {"batch": batch, ROOM: room})
+    zeros = onnx.op("Expand", 0, batch)
+    carried = _Carried(
+        position=onnx.op("Squeeze", [0]),
+        newest=onnx.op("Expand", BEGIN, batch),
+        done=onnx.op("Less", zeros, 0),
+        tokens=onnx.op("Expand", PAD, onnx.op("Concat", batch, room, axis=0)),
+        lengths=zeros,
+        scores=onnx.op("Expand", 0.0, batch),
+        state=state,
+    )
+    return {**constants, **names_of(carried)}
+
+
+def _advance(onnx: OnnxEmitter, given: _Inputs, now: _Carried, below: str, drawn: str, state: Names) -> _Carried:
+    """Write what follows of the tokens that are drawn: what is carried to the next step."""
+    before = Text(now.newest, now.done, now.lengths, now.scores)
+    sampled, text = append_token(onnx, before, _here(onnx, given.prompt, now.position), drawn, below)
+    place, column = onnx.op("Unsqueeze", now.lengths, [1]), onnx.op("Unsqueeze", text.newest, [1])
+    tokens = written(onnx, given.places, place, column, now.tokens)
+    room = onnx.op("Squeeze", onnx.op("Shape", given.places))
+    last = onnx.op("GreaterOrEqual", onnx.op("Add", now.position, 1), room)
+    done = onnx.op("Or", ended_texts(onnx, text, sampled, given.end_token, given.max_new_tokens), last)
+    return _Carried(
+        position=following(onnx, given.places, now.position),
+        newest=text.newest,
+        done=done,
+        tokens=onnx.op("Where", onnx.op("Unsqueeze", sampled, [1]), tokens, now.tokens),
+        lengths=text.lengths,
+        scores=text.scores,
+        state=state,
+    )
+
+
+def _draw(onnx: OnnxEmitter, given: _Inputs, vocabulary: int, below: str, uniform: str) -> str:
+    """The token drawn for each text, [batch]."""
+    temperature = emit_temperature(onnx, given.temperature)
+    weights = weigh(onnx, below, temperature)
+    threshold = _threshold(onnx, given, vocabulary, below, weights, temperature)
+    reached = cumulate(onnx, weights, below, onnx.op("Where", temperature.greedy, 0.0, threshold))
+    return draw(onnx, reached, onnx.op("ReduceMax", reached, [1], keepdims=1), uniform, temperature)
+
+
+def _threshold(
+    onnx: OnnxEmitter, given: _Inputs, vocabulary: int, below: str, weights: str, temperature: Temperature
+) -> str:
+    """The lowest of the values that may be drawn, [batch, 1].
+
+    First the `top_k`-th highest; then the one at which the best reach the share `top_p` of the weight that the
+    `top_k` highest have.
     """
+    ones = onnx.op("Cast", onnx.op("LessOrEqual", below, 0.0), to=_FLOAT)
+    wanted = _wanted(onnx, given.top_k, vocabulary)
+    best = _highest(onnx, below, ones, wanted)
+    above = onnx.op("Greater", below, best)
+    alike = onnx.op("Mul", onnx.op("Sub", wanted, count(onnx, above, keepdims=1)), weigh(onnx, best, temperature))
+    whole = onnx.op("Add", onnx.op("ReduceSum", onnx.op("Where", above, weights, 0.0), [1], keepdims=1), alike)
+    nucleus = _highest(onnx, below, weights, onnx.op("Mul", whole, given.top_p))
+    return onnx.op("Where", onnx.op("Less", given.top_p, 1.0), onnx.op("Max", best, nucleus), best)
 
-    def __init__(self, decoder: Decoder) -> None:
-        self.decoder = FixedDecoder(decoder)
-        self.inputs = {"prompt": _TOKENS, "draws": Type("float32", (_B, _R)), "places": PLACES, **_OPTIONS}
-        self.constants = self.decoder.constants
-        self.results = {"tokens": _TOKENS, "lengths": _ROWS, "scores": _SUMS}
-        self.carried = {
-            **{"position": POSITION, "newest": _ROWS, "done": _FLAGS},
-            **self.results,
-            **self.decoder.states,
-        }
 
-    def prepare(self, onnx: OnnxEmitter) -> list[str]:
-        """See `FixedSearch`."""
-        batch, room = onnx.op("Shape", "prompt", start=0, end=1), onnx.op("Shape", "places")
-        constants, states = self.decoder.prepare(onnx, {"batch": batch, ROOM: room})
-        zeros, begin = onnx.op("Expand", 0, batch), onnx.op("Expand", BEGIN, batch)
-        empty = onnx.op("Expand", PAD, onnx.op("Concat", batch, room, axis=0))
-        done, nothing = onnx.op("Less", zeros, 0), onnx.op("Expand", 0.0, batch)
-        return [*constants, onnx.op("Squeeze", [0]), begin, done, empty, zeros, nothing, *states]
-
-    def step(self, onnx: OnnxEmitter, names: Names) -> tuple[str, list[str]]:
-        """See `FixedSearch`."""
-        position, places = names["position"], names["places"]
-        logits, states = self.decoder.step(onnx, names, onnx.op("Unsqueeze", names["newest"], [1]))
-        logits = onnx.op("Squeeze", logits, [1])
-        below = onnx.op("Sub", logits, onnx.op("ReduceMax", logits, [1], keepdims=1))
-        drawn = self._draw(onnx, names, below, _here(onnx, names["draws"], position))
-        given = _here(onnx, names["prompt"], position)
-        reading = onnx.op("Not", onnx.op("Equal", given, PAD))
-        sampled = onnx.op("Not", onnx.op("Or", reading, names["done"]))
-        token = onnx.op("Where", sampled, drawn, given)
-        total = onnx.op("ReduceSum", onnx.op("Exp", below), [1], keepdims=0)
-        gain = onnx.op("Sub", _at(onnx, below, drawn), onnx.op("Log", total))
-        scores = onnx.op("Add", names["scores"], onnx.op("Where", sampled, gain, 0.0))
-        before = onnx.op("Unsqueeze", names["lengths"], [1])
-        column, old = onnx.op("Unsqueeze", token, [1]), names["tokens"]
-        tokens = onnx.op("Where", onnx.op("Unsqueeze", sampled, [1]), written(onnx, places, before, column, old), old)
-        lengths = onnx.op("Add", names["lengths"], onnx.op("Cast", sampled, to=_INT64))
-        ended = onnx.op("And", sampled, onnx.op("Equal", token, names["end_token"]))
-        full = onnx.op("GreaterOrEqual", lengths, names["max_new_tokens"])
-        last = onnx.op("GreaterOrEqual", onnx.op("Add", position, 1), onnx.op("Squeeze", onnx.op("Shape", places)))
-        done = onnx.op("Or", onnx.op("Or", names["done"], last), onnx.op("Or", ended, full))
-        waiting = onnx.op("ReduceMax", onnx.op("Cast", onnx.op("Not", done), to=_INT64), keepdims=0)
-        new = [following(onnx, places, position), token, done, tokens, lengths, scores, *states]
-        return onnx.op("Greater", waiting, 0), new
-
-    def _draw(self, onnx: OnnxEmitter, names: Names, below: str, uniform: str) -> str:
-        """The token drawn for each text, [batch]; `below` is how far each logit is below the highest of its text."""
-        greedy = onnx.op("Equal", names["temperature"], 0.0)
-        temperature = onnx.op("Where", greedy, 1.0, names["temperature"])
-        weights = onnx.op("Exp", onnx.op("Div", below, temperature))
-        threshold = onnx.op("Where", greedy, 0.0, self._threshold(onnx, names, below, weights, temperature))
-        weights = onnx.op("Where", onnx.op("GreaterOrEqual", below, threshold), weights, 0.0)
-        reached = onnx.op("CumSum", weights, 1)
-        goal = onnx.op("Mul", onnx.op("Unsqueeze", uniform, [1]), onnx.op("ReduceMax", reached, [1], keepdims=1))
-        goal = onnx.op("Where", greedy, 0.0, goal)
-        return onnx.op("Cast", _sum(onnx, onnx.op("LessOrEqual", reached, goal), keepdims=0), to=_INT64)
-
-    def _threshold(self, onnx: OnnxEmitter, names: Names, below: str, weights: str, temperature: str) -> str:
-        """The lowest of the values that may be drawn, [batch, 1].
-
-        First the `top_k`-th highest; then the one at which the best reach the share `top_p` of the weight that the
-        `top_k` highest have.
-        """
-        (vocabulary,) = Type("float32", self.decoder.decoder.logits.type.axes[-1:]).sizes()
-        all_of_them = onnx.op("Equal", names["top_k"], 0)
-        wanted = onnx.op("Where", all_of_them, vocabulary, onnx.op("Min", names["top_k"], vocabulary))
-        wanted = onnx.op("Cast", wanted, to=_FLOAT)
-        ones = onnx.op("Cast", onnx.op("LessOrEqual", below, 0.0), to=_FLOAT)
-        best = _highest(onnx, below, ones, wanted)
-        above = onnx.op("Greater", below, best)
-        alike = onnx.op("Sub", wanted, _sum(onnx, above, keepdims=1))
-        alike = onnx.op("Mul", alike, onnx.op("Exp", onnx.op("Div", best, temperature)))
-        whole = onnx.op("Add", onnx.op("ReduceSum", onnx.op("Where", above, weights, 0.0), [1], keepdims=1), alike)
-        nucleus = _highest(onnx, below, weights, onnx.op("Mul", whole, names["top_p"]))
-        return onnx.op("Where", onnx.op("Less", names["top_p"], 1.0), onnx.op("Max", best, nucleus), best)
+def _wanted(onnx: OnnxEmitter, top_k: str, vocabulary: int) -> str:
+    """How many tokens may be drawn by `top_k`, as a float."""
+    wanted = onnx.op("Where", onnx.op("Equal", top_k, 0), vocabulary, onnx.op("Min", top_k, vocabulary))
+    return onnx.op("Cast", wanted, to=_FLOAT)
 
 
 def _highest(onnx: OnnxEmitter, values: str, weights: str, wanted: str) -> str:
@@ -138,12 +170,3 @@ def _highest(onnx: OnnxEmitter, values: str, weights: str, wanted: str) -> str:
 def _here(onnx: OnnxEmitter, values: str, position: str) -> str:
     """The numbers [batch] of [batch, room] at the position."""
     return onnx.op("Gather", values, position, axis=1)
-
-
-def _at(onnx: OnnxEmitter, values: str, tokens: str) -> str:
-    """The value of each text's token: of [batch, vocabulary] by [batch], [batch]."""
-    return onnx.op("Squeeze", onnx.op("GatherElements", values, onnx.op("Unsqueeze", tokens, [1]), axis=1), [1])
-
-
-def _sum(onnx: OnnxEmitter, flags: str, *, keepdims: int) -> str:
-    return onnx.op("ReduceSum", onnx.op("Cast", flags, to=_FLOAT), [1], keepdims=keepdims)

@@ -1,94 +1,92 @@
-"""The same search with the kernels of docs/kernels.md: two nodes a step beside the decoder's own, no cache moved."""
+"""The same search with the kernels of docs/kernels.md: two nodes a step beside the decoder's own, no cache moved.
+
+What a hypothesis carries of its past is which beam it was in at each position, and the states that are not caches.
+"""
 
 from dataclasses import replace
 
-from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Value
-from xformc.compiler.graph.rules import OnnxEmitter, Operand, Turn
+from xformc.compiler.graph.graph import Node
+from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.native import DOMAIN, emit_project_candidates
+from xformc.compiler.passes.lower import ANCESTORS
 from xformc.compiler.passes.step import Decoder, Resident
-from xformc.compiler.search.beam import BeamSearch, Live, SearchInputs
+from xformc.compiler.search.batch_loop import (
+    Beam,
+    Begun,
+    Decoding,
+    Live,
+    SearchInputs,
+    SearchResult,
+    begin,
+    best,
+    decode_batch,
+    newest,
+)
+from xformc.compiler.search.candidates import BeamOptions, Pool, reorder, rows_of
+from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step, state_types
+from xformc.compiler.search.loops import Names
 
-_ANCESTORS = Type("int64", (Axis("batch"), Axis("beam"), Axis("past")))
-
-
-class KernelSearch(BeamSearch):
-    """Beam search by the operators Candidates and Advance, over caches that are written in place.
-
-    Where logits are a projection, ProjectCandidates or ScreenCandidates makes them, too. What a hypothesis carries of
-    its past is which beam it was in at each position, and the states that are not caches.
-    """
-
-    def __init__(self, onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> None:
-        """As for BeamSearch, of a lowered decoder."""
-        self.vocabulary = decoder.projection
-        super().__init__(onnx, decoder, inputs, longest)
-
-    def _state_types(self) -> list[Type]:
-        return [_ANCESTORS, *super()._state_types()]
-
-    def _initial_states(self, onnx: OnnxEmitter, batch: str) -> list[str]:
-        states = super()._initial_states(onnx, batch)
-        nothing = onnx.op("Expand", 0, onnx.op("Concat", batch, self.width, [0], axis=0))
-        resident = self.decoder.resident
-        if resident is not None:
-            capacity = onnx.op("Unsqueeze", self.longest_limit, [0])
-            self.caches = _emit_caches(onnx, resident.caches, batch, capacity, self.width)
-        return [nothing, *states]
-
-    def _step(self, onnx: OnnxEmitter, position: str, done: str, live: Live) -> Turn:
-        ancestors, *rows = live.rows
-        newest = onnx.op("Slice", live.tokens, [-1], [2**31], [2])
-        resident, extra = self.decoder.resident, dict[str, str]()
-        if resident is not None:
-            extra = {value.name: name for value, name in zip(resident.caches, self.caches, strict=True)}
-            extra[resident.slots.name] = self.sentences
-            if resident.ancestors is not None:
-                extra[resident.ancestors.name] = ancestors
-        result, states = self._decode(onnx, newest, position, replace(live, rows=rows), extra)
-        if self.vocabulary is None:
-            offered = onnx.ops("Candidates", 3, result, live.scores, self.width, domain=DOMAIN)
-        else:
-            offered = emit_project_candidates(onnx, self.vocabulary, result, live.scores, self.width)
-        penalty, pool = self.inputs.length_penalty, (live.pool_tokens, live.pool_lengths, live.pool_scores)
-        sentence = (position, done, live.limit)
-        results = onnx.ops(
-            "Advance",
-            10,
-            *(self.width, self.inputs.end_token, penalty, *sentence, *offered, live.tokens, ancestors),
-            *(*pool, live.found),
-            domain=DOMAIN,
-        )
-        go_on, ancestors = results[0], results[-1]
-        if states:
-            parents = onnx.op("Squeeze", onnx.op("Slice", ancestors, [-1], [2**31], [2]), [2])
-            rows = self.rows_of(onnx, parents)
-            states = [self.reorder(onnx, name, rows) for name in states]
-        return go_on, [*results[1:-1], ancestors, *states], []
+Offered = tuple[str, ...]
+"""What the operators that make candidates give: scores, tokens and parents, [batch, 2 * width]."""
 
 
-def emit_resident(onnx: OnnxEmitter, resident: Resident | None, batch: str, capacity: Operand) -> dict[str, str]:
-    """Write what the kernels of a step without a beam keep in place, and name it by the step's inputs.
+def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
+    """Write what `emit_beam_search` does, of a lowered decoder, with caches that are written in place."""
+    begun = begin(onnx, decoder, inputs, longest)
+    width = begun.options.width
+    states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": width}, begun.prepared)
+    ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, width, [0], axis=0))
+    caches = _emit_caches(onnx, decoder.resident, begun)
 
-    `batch` and `capacity`, the most positions, are vectors of one number.
-    """
+    def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
+        slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
+        known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
+        result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
+        offered = _candidates(scope, decoder.projection, result, now.beam.scores, width)
+        go_on, following = _advance(scope, begun.options, live.limit, now, offered)
+        moved = _moved(scope, states, following.state[ANCESTORS.name], width)
+        return go_on, replace(following, state={**following.state, **moved})
+
+    types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
+    states = {ANCESTORS.name: ancestors, **states}
+    return best(onnx, decode_batch(onnx, decoder, begun, states, types, step), inputs.n_best)
+
+
+def _emit_caches(onnx: OnnxEmitter, resident: Resident | None, begun: Begun) -> dict[str, str]:
     if resident is None:
         return {}
-    names = zip(resident.caches, _emit_caches(onnx, resident.caches, batch, capacity, [1]), strict=True)
-    found = {value.name: name for value, name in names}
-    return {**found, resident.slots.name: onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)}
+    capacity = onnx.op("Unsqueeze", begun.longest, [0])
+    return emit_caches(onnx, resident, begun.batch, capacity, begun.options.width)
 
 
-def _emit_caches(
-    onnx: OnnxEmitter, caches: tuple[Value, ...], slots: Operand, capacity: Operand, beam: Operand
-) -> list[str]:
-    """Write the buffers of a step's caches, for so many slots, positions and hypotheses (vectors of one number)."""
-    return [
-        onnx.op(
-            "CacheNarrow" if value.type.dtype == "float16" else "Cache",
-            onnx.op("Concat", slots, capacity, beam, [value.type.axes[-1].size or 1], axis=0),
-            domain=DOMAIN,
-            label=value.name,
-        )
-        for value in caches
-    ]
+def _candidates(onnx: OnnxEmitter, vocabulary: Node | None, result: str, scores: str, width: str) -> Offered:
+    """The candidates, of logits or of what the projection onto the vocabulary, if it is split off, makes logits of."""
+    if vocabulary is None:
+        return onnx.ops("Candidates", 3, result, scores, width, domain=DOMAIN)
+    return emit_project_candidates(onnx, vocabulary, result, scores, width)
+
+
+def _advance(
+    onnx: OnnxEmitter, options: BeamOptions, limit: str, now: Decoding, offered: Offered
+) -> tuple[str, Decoding]:
+    """Write what `advance` of beam.py does; of the states it makes the ancestors alone."""
+    beam, pool = now.beam, now.beam.pool
+    go_on, position, done, tokens, scores, pool_tokens, pool_lengths, pool_scores, found, ancestors = onnx.ops(
+        "Advance",
+        10,
+        *(options.width, options.end_token, options.length_penalty, now.position, now.done, limit),
+        *(*offered, beam.tokens, now.state[ANCESTORS.name]),
+        *(pool.tokens, pool.lengths, pool.scores, beam.found),
+        domain=DOMAIN,
+    )
+    beam = Beam(tokens, scores, Pool(pool_tokens, pool_lengths, pool_scores), found)
+    return go_on, Decoding(position, done, beam, {ANCESTORS.name: ancestors})
+
+
+def _moved(onnx: OnnxEmitter, states: Names, ancestors: str, width: str) -> dict[str, str]:
+    """The states, each with its hypothesis: its parent is the newest of its ancestors."""
+    if not states:
+        return {}
+    parents = onnx.op("Squeeze", onnx.op("Slice", ancestors, [-1], [2**31], [2]), [2])
+    rows = rows_of(onnx, parents, width)
+    return {name: reorder(onnx, value, rows) for name, value in states.items()}

@@ -102,7 +102,7 @@ def test_wrong_step_fails_the_build_and_is_named(tiny_spec: Spec, tmp_path: Path
 
 
 def test_wrong_search_fails_the_build(tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xformc.compiler.search.beam.BEGIN", 5)
+    monkeypatch.setattr("xformc.compiler.search.batch_loop.BEGIN", 5)
     with pytest.raises(UserError, match="FAIL greedy"):
         build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
 

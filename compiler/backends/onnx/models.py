@@ -13,13 +13,15 @@ from xformc.compiler.ops.keys import ROOM
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.pipeline import run_passes
 from xformc.compiler.program import Program
-from xformc.compiler.search.beam import BeamSearch, SearchInputs
-from xformc.compiler.search.fixed import FixedSearch, bind_fields, emit_whole
-from xformc.compiler.search.fixed_beam import FixedBeamSearch
-from xformc.compiler.search.fixed_sample import FixedSampling
-from xformc.compiler.search.kernel_beam import KernelSearch, emit_resident
+from xformc.compiler.search.batch_loop import SearchInputs
+from xformc.compiler.search.beam import emit_beam_search
+from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, emit_resident, emit_states, step_inputs
+from xformc.compiler.search.fixed_beam import fixed_beam_search
+from xformc.compiler.search.fixed_sample import fixed_sampling
+from xformc.compiler.search.fixed_search import FixedSearch, emit_whole
+from xformc.compiler.search.kernel_beam import emit_kernel_search
+from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
-from xformc.compiler.search.states import emit_positions, emit_states
 from xformc.format.names import GO_ON, MODEL, NEXT, PREPARE, STEP
 from xformc.format.targets import Target
 from xformc.format.tokens import END
@@ -49,11 +51,13 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
         "max_length_offset": emitter.default("max_length_offset", defaults.max_length_offset),
         "end_token": emitter.default("end_token", END),
     }
-    search, longest = KernelSearch if program.traits.kernels else BeamSearch, program.inputs["target"].longest
-    result = search(emitter, decoder, SearchInputs(source.name, *options), longest).emit()
+    emit_search, longest = (
+        emit_kernel_search if program.traits.kernels else emit_beam_search,
+        program.inputs["target"].longest,
+    )
+    result = emit_search(emitter, decoder, SearchInputs(source.name, **{name: name for name in options}), longest)
     names = ("tokens", "lengths", "scores")
-    found = (result.tokens, result.lengths, result.scores)
-    for name, value in zip(names, found, strict=True):
+    for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
     n_best, length = Axis("n_best"), Axis("length")
     batch = source.type.axes[0]
@@ -82,13 +86,12 @@ def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.Mode
     """A search in fixed shapes as one model, and in the two parts that a runtime drives, by their files' names."""
     search = _FIXED[program.task](program.decoder)
     whole = _emitter(program, weights)
-    names = emit_whole(whole, search)
-    for name, result in zip(search.results, names, strict=True):
+    for name, result in emit_whole(whole, search).items():
         whole.op("Identity", result, name=name)
     prepare = _emitter(program, weights)
     bind_fields(prepare, search.inputs, {name: name for name in search.inputs})
     made = {**search.constants, **search.carried}
-    for name, result in zip(made, search.prepare(prepare), strict=True):
+    for name, result in search.prepare(prepare).items():
         prepare.op("Identity", result, name=name)
     step = _emitter(program, weights)
     given = {**search.inputs, **made}
@@ -97,8 +100,8 @@ def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.Mode
     go_on, leaving = search.step(step, names)
     step.op("Identity", go_on, name=GO_ON)
     following = {f"{name}{NEXT}": type for name, type in search.carried.items()}
-    for name, result in zip(following, leaving, strict=True):
-        step.op("Identity", result, name=name)
+    for name, result in leaving.items():
+        step.op("Identity", result, name=f"{name}{NEXT}")
     return {
         MODEL: _needing(model(whole, "engine", list(search.inputs.items()), list(search.results.items()))),
         PREPARE: _needing(model(prepare, "prepare", list(search.inputs.items()), list(made.items()))),
@@ -148,26 +151,22 @@ def stepwise_model(program: Program, weights: Initializers, *, show: Sequence[Va
     emitter.bind(given, given.name)
     steps = emitter.op("Squeeze", emitter.shape(given.type.axes[1:]))
     names = {value.name: value.name for value in fixed} | emit_positions(emitter, decoder, steps)
-    constants = emitter.graph(decoder.prepare, names)
-    for value, name in zip(decoder.prepared, constants, strict=True):
-        emitter.bind(value, name)
+    known = emit_prepare(emitter, decoder, names)
+    bind_fields(emitter, {value.name: value.type for value in decoder.prepared}, known)
     batch = emitter.merged(token.type.axes[:1])
-    prepared = dict(zip((value.name for value in decoder.prepared), constants, strict=True))
     room = emitter.shape(given.type.axes[1:])
-    states = emit_states(emitter, decoder, {"batch": batch, ROOM: room}, prepared)
-    resident = emit_resident(emitter, decoder.resident, batch, room)
+    states = emit_states(emitter, decoder, {"batch": batch, ROOM: room}, known)
+    known |= emit_resident(emitter, decoder.resident, batch, room)
     shown = [decoder.logits, *show]
 
     def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
         newest = scope.op("Gather", given.name, scope.op("Unsqueeze", iteration, [0]), axis=1)
-        names = {value.name: scope.name_of(value) for value in decoder.constants}
-        names |= {token.name: newest, "position": iteration, **resident}
-        names |= {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
-        _, *new = scope.graph(decoder.step, names)
+        now = {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
+        _, *new = scope.graph(decoder.step, step_inputs(decoder, newest, iteration, {**known, **now}))
         collected = [(value.type, scope.name_of(value)) for value in shown]
         return scope.op("Identity", True), new, collected
 
-    carried = [(state.past.type, name) for state, name in zip(decoder.states, states, strict=True)]
+    carried = [(state.past.type, states[state.past.name]) for state in decoder.states]
     kept = {"batch", ROOM, *(axis.name for value in fixed for axis in value.type.axes)}
     results = emitter.loop(steps, carried, body, frozenset(kept))
     stacked = results[len(carried) :]
@@ -205,7 +204,7 @@ _MODELS: Mapping[str, Callable[[Program, Initializers], onnx.ModelProto]] = {
 """The model of an engine of each task."""
 
 _FIXED: Mapping[str, Callable[[Decoder], FixedSearch]] = {
-    "translation": FixedBeamSearch,
-    "language_model": FixedSampling,
+    "translation": fixed_beam_search,
+    "language_model": fixed_sampling,
 }
 """The search in fixed shapes of each task that decodes."""

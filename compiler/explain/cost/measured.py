@@ -140,7 +140,7 @@ def _step(program: Program | None, session: Any, length: int, fill: _Fill) -> tu
     decoder = program.decoder
     sizes = step_sizes(decoder, length)
     feeds = {value.name: fill(value, sizes) for value in decoder.step.inputs}
-    feeds["position"] = np.array(length - 1)
+    feeds[decoder.position.name] = np.array(length - 1)
     kept = (*decoder.constants, *(state.past for state in decoder.states))
     return _seconds(lambda: session.run(None, feeds)), sum(feeds[value.name].nbytes for value in kept)
 

@@ -15,9 +15,9 @@ from tests.one_op import Case, one_op
 from xformc.compiler.backends.onnx.initializers import Initializers, read_parameters, save_model
 from xformc.compiler.backends.onnx.models import forward_model
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.quantize import int8
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.linear import Linear
+from xformc.compiler.quantize import int8
 from xformc.format.names import MODEL
 from xformc.format.precision import Precision
 from xformc.format.targets import Target

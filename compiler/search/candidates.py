@@ -1,0 +1,136 @@
+"""The choices of a step of beam search, each a function of what it is given: docs/search.md has their definition."""
+
+from dataclasses import dataclass
+
+from xformc.compiler.graph.rules import OnnxEmitter, Operand
+from xformc.compiler.search.carried import NEVER, BeamIntegers, BeamScores, BeamTokens
+from xformc.compiler.search.loops import Record
+from xformc.format.tokens import PAD
+
+
+@dataclass(frozen=True)
+class BeamOptions:
+    """What is the same in every step; `width` and `candidates`, twice as many, are vectors of one number."""
+
+    width: str
+    candidates: str
+    end_token: str
+    length_penalty: str
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Continuations of the hypotheses of each sentence, best first, [batch, candidates]."""
+
+    scores: str
+    tokens: str
+    parents: str
+    ended: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The continuations that are the next hypotheses, [batch, beam]; `rows` are those of their parents."""
+
+    scores: str
+    tokens: str
+    rows: str
+
+
+@dataclass(frozen=True)
+class Pool(Record):
+    """Finished hypotheses, best first; the score of one that is not there is NEVER."""
+
+    tokens: BeamTokens
+    lengths: BeamIntegers
+    scores: BeamScores
+
+
+def emit_limit(onnx: OnnxEmitter, source: str, factor: str, offset: str, longest: Operand | None) -> str:
+    """The most tokens that each sentence may have, [batch]; no more than `longest`, if there is a bound."""
+    real = onnx.op("Not", onnx.op("Equal", source, PAD))
+    count = onnx.op("ReduceSum", onnx.op("Cast", real, to=1), [1], keepdims=0)
+    scaled = onnx.op("Floor", onnx.op("Mul", count, factor))
+    limit = onnx.op("Max", onnx.op("Add", onnx.op("Cast", scaled, to=7), offset), 1)
+    return limit if longest is None else onnx.op("Min", limit, longest)
+
+
+def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions) -> Candidates:
+    """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam]."""
+    best, ids = onnx.ops("TopK", 2, logits, options.candidates, axis=-1)
+    first = onnx.op("GatherElements", onnx.op("LogSoftmax", logits, axis=-1), _leading(onnx, ids), axis=-1)
+    normalizer = onnx.op("Sub", _leading(onnx, best), first)  # ten times as fast as ReduceLogSumExp
+    total = onnx.op("Add", onnx.op("Sub", best, normalizer), onnx.op("Unsqueeze", before, [2, 3]))
+    flat = onnx.op("Concat", onnx.op("Shape", before, end=1), [-1], axis=0)
+    scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), options.candidates, axis=-1)
+    tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
+    ended = onnx.op("Equal", tokens, options.end_token)
+    return Candidates(scores, tokens, onnx.op("Div", chosen, options.candidates), ended)
+
+
+def leading(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Candidates:
+    """The first `width` of the candidates."""
+    names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
+    return Candidates(*(onnx.op("Slice", name, [0], width, [1]) for name in names))
+
+
+def ending(
+    onnx: OnnxEmitter, top: Candidates, last: str, done: str, length: str, options: BeamOptions
+) -> tuple[str, str]:
+    """Which of the candidates end here, and the scores of those with their penalty; NEVER of the others.
+
+    All of them do at the `last` length of a sentence, and none in one that is `done` [batch].
+    """
+    ends = onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, [1]))
+    ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", done, [1])))
+    penalised = onnx.op("Div", onnx.op("Add", onnx.op("Cast", length, to=1), 5.0), 6.0)
+    penalty = onnx.op("Pow", penalised, options.length_penalty)
+    return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, penalty), NEVER)
+
+
+def keep_best(onnx: OnnxEmitter, pool: Pool, offered: Pool, width: str) -> Pool:
+    """The `width` best of the pool and of what is offered, of tokens of one length; of equal ones those of the pool."""
+    scores, chosen = onnx.ops("TopK", 2, onnx.op("Concat", pool.scores, offered.scores, axis=-1), width, axis=-1)
+    lengths = onnx.op("Concat", pool.lengths, offered.lengths, axis=-1)
+    tokens = onnx.op("Concat", pool.tokens, offered.tokens, axis=1)
+    index = onnx.op("Expand", onnx.op("Unsqueeze", chosen, [2]), onnx.op("Shape", pool.tokens))
+    return Pool(
+        onnx.op("GatherElements", tokens, index, axis=1), onnx.op("GatherElements", lengths, chosen, axis=-1), scores
+    )
+
+
+def choose_open(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Chosen:
+    """The `width` best candidates that do not end with the end token."""
+    scores = onnx.op("Where", candidates.ended, NEVER, candidates.scores)
+    scores, chosen = onnx.ops("TopK", 2, scores, width, axis=-1)
+    rows = rows_of(onnx, onnx.op("GatherElements", candidates.parents, chosen, axis=-1), width)
+    return Chosen(scores, onnx.op("GatherElements", candidates.tokens, chosen, axis=-1), rows)
+
+
+def count_found(onnx: OnnxEmitter, found: str, ends: str) -> str:
+    """How many hypotheses of each sentence have been finished, with those that end now, [batch]."""
+    return onnx.op("Add", found, onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), [1], keepdims=0))
+
+
+def update_done(onnx: OnnxEmitter, done: str, last: str, found: str, width: str) -> str:
+    """Which sentences are done after a step, [batch]."""
+    return onnx.op("Or", onnx.op("Or", done, last), onnx.op("GreaterOrEqual", found, width))
+
+
+def rows_of(onnx: OnnxEmitter, parents: str, width: str) -> str:
+    """Parents [batch, beam] as numbers of rows of a value whose batch and beam are one axis."""
+    rows = onnx.op("Squeeze", onnx.op("Shape", parents, end=1))
+    starts = onnx.op("Mul", onnx.op("Range", 0, rows, 1), width)
+    return onnx.op("Add", parents, onnx.op("Unsqueeze", starts, [1]))
+
+
+def reorder(onnx: OnnxEmitter, name: str, rows: str) -> str:
+    """A value [batch, beam, ..] with its hypotheses taken from these rows [batch, beam]."""
+    tail = onnx.op("Shape", name, start=2)
+    flat = onnx.op("Reshape", name, onnx.op("Concat", [-1], tail, axis=0))
+    return onnx.op("Gather", flat, rows, axis=0)
+
+
+def _leading(onnx: OnnxEmitter, name: str) -> str:
+    """The first along the last axis of a value with four axes, which stays."""
+    return onnx.op("Slice", name, [0], [1], [3])

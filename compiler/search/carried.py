@@ -1,0 +1,28 @@
+"""The types of what searches carry from step to step, as annotations of the fields of records."""
+
+from typing import Annotated
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.ops.keys import ROOM
+
+NEVER = float("-inf")
+"""The score of what is not there, or may not be chosen."""
+
+_BATCH, _BEAM, _LENGTH, _ROOM = Axis("batch"), Axis("beam"), Axis("length"), Axis(ROOM)
+
+Integer = Annotated[str, Type("int64")]
+Float = Annotated[str, Type("float32")]
+
+Flags = Annotated[str, Type("bool", (_BATCH,))]
+Integers = Annotated[str, Type("int64", (_BATCH,))]
+Sums = Annotated[str, Type("float32", (_BATCH,))]
+
+BeamIntegers = Annotated[str, Type("int64", (_BATCH, _BEAM))]
+BeamScores = Annotated[str, Type("float32", (_BATCH, _BEAM))]
+BeamTokens = Annotated[str, Type("int64", (_BATCH, _BEAM, _LENGTH))]
+
+Places = Annotated[str, Type("int64", (_ROOM,))]
+Ranks = Annotated[str, Type("int64", (_BEAM,))]
+RoomTokens = Annotated[str, Type("int64", (_BATCH, _ROOM))]
+RoomFloats = Annotated[str, Type("float32", (_BATCH, _ROOM))]
+BeamRoomTokens = Annotated[str, Type("int64", (_BATCH, _BEAM, _ROOM))]

@@ -1,0 +1,94 @@
+"""A decoder in a search, as ONNX operators: what it prepares, its states before the first step, and a step.
+
+Values of the decoder are named by their names in it.
+"""
+
+from collections.abc import Mapping
+
+from xformc.compiler.graph.axes import DType, Type
+from xformc.compiler.graph.rules import OnnxEmitter, Operand
+from xformc.compiler.ops.keys import PAST
+from xformc.compiler.ops.native import DOMAIN
+from xformc.compiler.passes.step import Decoder, Resident, State
+from xformc.compiler.search.loops import Names
+
+_ZERO: dict[DType, bool | int | float] = {"float32": 0.0, "int64": 0, "bool": False}
+
+
+def emit_prepare(onnx: OnnxEmitter, decoder: Decoder, given: Names) -> dict[str, str]:
+    """Write `prepare` of these inputs: the names of `Decoder.prepared`."""
+    return dict(zip((value.name for value in decoder.prepared), onnx.graph(decoder.prepare, given), strict=True))
+
+
+def emit_positions(onnx: OnnxEmitter, decoder: Decoder, count: Operand) -> dict[str, str]:
+    """Write the positions before `count`, a number, if `prepare` needs them, and name them by its input."""
+    return {} if decoder.positions is None else {decoder.positions.name: onnx.op("Range", 0, count, 1)}
+
+
+def state_types(decoder: Decoder) -> dict[str, Type]:
+    """The types of the states, in their order."""
+    return {state.past.name: state.past.type for state in decoder.states}
+
+
+def emit_states(onnx: OnnxEmitter, decoder: Decoder, sizes: Mapping[str, Operand], prepared: Names) -> dict[str, str]:
+    """Write the states before the first step, in their order.
+
+    `sizes` has a vector with the size of each axis that only the run knows (`batch`, and `beam` if there is one).
+    """
+    return {state.past.name: _emit_state(onnx, state, sizes, prepared) for state in decoder.states}
+
+
+def step_inputs(decoder: Decoder, token: str, position: str, known: Names) -> dict[str, str]:
+    """The inputs of a step; `known` are its constants, states and what is resident."""
+    return {**known, decoder.token.name: token, decoder.position.name: position}
+
+
+def emit_step(
+    onnx: OnnxEmitter, decoder: Decoder, token: str, position: str, known: Names
+) -> tuple[str, dict[str, str]]:
+    """Write a step: its logits, and the states of the next one. For `known` see `step_inputs`."""
+    logits, *states = onnx.graph(decoder.step, step_inputs(decoder, token, position, known))
+    return logits, {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
+
+
+def emit_resident(onnx: OnnxEmitter, resident: Resident | None, batch: str, capacity: Operand) -> dict[str, str]:
+    """Write what the kernels of a step without a beam keep in place.
+
+    `batch` and `capacity`, the most positions, are vectors of one number.
+    """
+    if resident is None:
+        return {}
+    caches = emit_caches(onnx, resident, batch, capacity, [1])
+    return {**caches, resident.slots.name: onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)}
+
+
+def emit_caches(
+    onnx: OnnxEmitter, resident: Resident, slots: Operand, capacity: Operand, beam: Operand
+) -> dict[str, str]:
+    """Write the buffers of a step's caches, for so many slots, positions and hypotheses (vectors of one number)."""
+    return {
+        value.name: onnx.op(
+            "CacheNarrow" if value.type.dtype == "float16" else "Cache",
+            onnx.op("Concat", slots, capacity, beam, [value.type.axes[-1].size or 1], axis=0),
+            domain=DOMAIN,
+            label=value.name,
+        )
+        for value in resident.caches
+    }
+
+
+def _emit_state(onnx: OnnxEmitter, state: State, sizes: Mapping[str, Operand], prepared: Names) -> str:
+    type = state.past.type
+    parts = [_size(axis.name, axis.size, sizes) for axis in type.axes]
+    shape = onnx.op("Concat", *parts, axis=0)
+    if state.initial is None:
+        return onnx.op("Expand", _ZERO[type.dtype], shape)
+    initial = prepared[state.initial.name]
+    new = [index for index, name in enumerate(type.names) if name not in state.initial.type.names]
+    return onnx.op("Expand", onnx.op("Unsqueeze", initial, new) if new else initial, shape)
+
+
+def _size(name: str, size: int | None, sizes: Mapping[str, Operand]) -> Operand:
+    if size is not None:
+        return [size]
+    return [0] if name.startswith(PAST) else sizes[name]

@@ -1,0 +1,133 @@
+"""Searches whose values keep their shapes: every size is that of an input's axis, and none depends on data.
+
+Such a search is a `prepare` and a `step` that may be one model, with a loop around the step, or two that a runtime
+drives: docs/engine.md has their interface.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Value
+from xformc.compiler.graph.rules import OnnxEmitter, Turn
+from xformc.compiler.ops.keys import AsKeys
+from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.decoder_step import emit_prepare, emit_states, emit_step
+from xformc.compiler.search.loops import Fields, Names, Record, bind_fields, fields_of, record_of
+
+RESULTS = ("tokens", "lengths", "scores")
+"""Those of the carried that are a search's results at the end."""
+
+
+@dataclass(frozen=True)
+class FixedSearch:
+    """A search in parts: a runtime gives the `inputs`, `prepare` makes the `constants` once and the `carried` first,
+    and a step makes the carried anew.
+
+    `prepare` writes what comes before the first step, of the inputs by their own names. `step` writes a step, given
+    inputs, constants and carried: whether another one is wanted, and the new carried.
+    """
+
+    inputs: Fields
+    constants: Fields
+    carried: Fields
+    prepare: Callable[[OnnxEmitter], Names]
+    step: Callable[[OnnxEmitter, Names], tuple[str, Names]]
+
+    @property
+    def results(self) -> Fields:
+        """The types of the results."""
+        return {name: self.carried[name] for name in RESULTS}
+
+
+@dataclass(frozen=True)
+class FixedDecoder:
+    """A decoder whose caches are fixed, with the names that its values have in a search.
+
+    Constants are `constant_0`, `constant_1`, ..; states `0`, `1`, ..: they are in a field `state` of a record.
+    """
+
+    decoder: Decoder
+
+    @property
+    def constants(self) -> dict[str, Type]:
+        """The types of the constants but the places, which are an input."""
+        return {name: self._named(value.type) for name, value in self._constants().items()}
+
+    @property
+    def states(self) -> dict[str, Type]:
+        """The types of the states that a step carries to the next."""
+        return {name: value.type for name, value in self._states().items()}
+
+    def prepare(self, onnx: OnnxEmitter, places: str, sizes: Mapping[str, str]) -> tuple[dict[str, str], Names]:
+        """Write `prepare`: the constants and the first states.
+
+        Its inputs have their own names but the places; `sizes` has the sizes of `batch`, `beam` and `room` as vectors.
+        """
+        given = {value.name: value.name for value in self.decoder.given} | self._given(places)
+        made = emit_prepare(onnx, self.decoder, given)
+        states = emit_states(onnx, self.decoder, sizes, made)
+        constants = {name: made[value.name] for name, value in self._constants().items()}
+        return constants, {name: states[value.name] for name, value in self._states().items()}
+
+    def step(
+        self, onnx: OnnxEmitter, names: Names, token: str, position: str, places: str, state: Names
+    ) -> tuple[str, Names]:
+        """Write a step for these tokens: the logits, and the new states. The constants are among `names`."""
+        known = {value.name: names[name] for name, value in self._constants().items()} | self._given(places)
+        known |= {value.name: state[name] for name, value in self._states().items()}
+        logits, states = emit_step(onnx, self.decoder, token, position, known)
+        return logits, {name: states[value.name] for name, value in self._states().items()}
+
+    def _constants(self) -> dict[str, Value]:
+        values = (value for value in self.decoder.constants if value != self.decoder.positions)
+        return {f"constant_{index}": value for index, value in enumerate(values)}
+
+    def _states(self) -> dict[str, Value]:
+        return {str(index): state.past for index, state in enumerate(self.decoder.states)}
+
+    def _named(self, type: Type) -> Type:
+        """The type with its axes called as those of the inputs: keys are positions."""
+        nodes = (*self.decoder.prepare.nodes, *self.decoder.step.nodes)
+        positions = {node.op.keys: node.op.positions for node in nodes if isinstance(node.op, AsKeys)}
+        return Type(type.dtype, tuple(Axis(positions.get(axis.name, axis.name), axis.size) for axis in type.axes))
+
+    def _given(self, places: str) -> dict[str, str]:
+        return {} if self.decoder.positions is None else {self.decoder.positions.name: places}
+
+
+R = TypeVar("R", bound=Record)
+
+
+def inputs_of(kind: type[R]) -> R:
+    """The record whose values are inputs of the model, called as its fields."""
+    return record_of(kind, {name: name for name in fields_of(kind)})
+
+
+def emit_whole(onnx: OnnxEmitter, search: FixedSearch) -> Names:
+    """Write the search as one model: its results. A loop carries what a step makes."""
+    inputs = {name: name for name in search.inputs}
+    bind_fields(onnx, search.inputs, inputs)
+    made = search.prepare(onnx)
+    carried = [(type, made[name]) for name, type in search.carried.items()]
+    axes = {axis.name for type in (*search.constants.values(), *search.carried.values()) for axis in type.axes}
+
+    def body(scope: OnnxEmitter, _: str, entering: list[str]) -> Turn:
+        go_on, leaving = search.step(scope, {**inputs, **made, **dict(zip(search.carried, entering, strict=True))})
+        return go_on, [leaving[name] for name in search.carried], []
+
+    trips = onnx.op("Squeeze", onnx.op("Shape", "places"))
+    results = dict(zip(search.carried, onnx.loop(trips, carried, body, frozenset(axes)), strict=True))
+    return {name: results[name] for name in search.results}
+
+
+def written(onnx: OnnxEmitter, places: str, position: str, new: str, old: str) -> str:
+    """Write values [.., room] that are `new` [.., 1] at the position, `old` elsewhere."""
+    return onnx.op("Where", onnx.op("Equal", places, position), new, old)
+
+
+def following(onnx: OnnxEmitter, places: str, position: str) -> str:
+    """Write the next position; after the last place it stays there, for a step too many."""
+    last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", places)), 1)
+    return onnx.op("Min", onnx.op("Add", position, 1), last)

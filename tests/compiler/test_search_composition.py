@@ -1,0 +1,82 @@
+"""Another search is another composition: here one whose hypotheses have a minimum length."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.compiler.conftest import random_sources
+from tests.compiler.test_search import tokens_of, write_engine
+from xformc.compiler.backends.onnx import models
+from xformc.compiler.certify.reference_search import search
+from xformc.compiler.certify.subject import Subject
+from xformc.compiler.graph.rules import OnnxEmitter
+from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.batch_loop import (
+    Decoding,
+    Live,
+    SearchInputs,
+    SearchResult,
+    begin,
+    best,
+    decode_batch,
+    newest,
+)
+from xformc.compiler.search.beam import advance
+from xformc.compiler.search.candidates import BeamOptions, Candidates, select
+from xformc.compiler.search.carried import NEVER
+from xformc.compiler.search.decoder_step import emit_states, emit_step, state_types
+from xformc.format.manifest import SearchOptions
+from xformc.format.tokens import END
+from xformc.runtime.rows import pad
+
+MINIMUM, VOCABULARY = 4, 40
+
+
+def select_later(onnx: OnnxEmitter, logits: str, now: Decoding, options: BeamOptions) -> Candidates:
+    """The candidates, of which none ends among the first MINIMUM tokens."""
+    ends = onnx.op("Equal", onnx.op("Range", 0, VOCABULARY, 1), options.end_token)
+    forbidden = onnx.op("And", ends, onnx.op("Less", now.position, MINIMUM))
+    return select(onnx, onnx.op("Where", forbidden, NEVER, logits), now.beam.scores, options)
+
+
+def emit_long_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
+    begun = begin(onnx, decoder, inputs, longest)
+    states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
+
+    def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
+        known = {**begun.prepared, **live.constant, **now.state}
+        logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
+        candidates = select_later(scope, logits, now, begun.options)
+        return advance(scope, begun.options, live.limit, now, candidates, state)
+
+    return best(onnx, decode_batch(onnx, decoder, begun, states, state_types(decoder), step), inputs.n_best)
+
+
+def test_a_search_with_a_minimum_length_finds_what_the_reference_finds(
+    make_subject: Callable[..., Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = write_engine(make_subject(1))
+    sources, options = random_sources(1, 8, 9), SearchOptions(4, 4, 0.6, 1.0, 6)
+    assert (plain.search(pad(sources), options).lengths <= MINIMUM).any()
+
+    monkeypatch.setattr(models, "emit_beam_search", emit_long_search)
+    subject = write_engine(make_subject(1))
+
+    def scorer(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float32]:
+        logits = subject.translation_logits(source, target).copy()
+        logits[:, :MINIMUM, END] = NEVER
+        return logits
+
+    result, ended = subject.search(pad(sources), options), 0
+    assert (result.lengths > MINIMUM).all()
+    for row, source in enumerate(sources):
+        found = search(scorer, source, options)
+        if found.margin < 1e-5:
+            continue
+        for rank, hypothesis in enumerate(found.hypotheses):
+            assert tokens_of(result, row, rank) == hypothesis.tokens
+            assert result.scores[row, rank] == pytest.approx(hypothesis.score, abs=1e-4)
+            ended += hypothesis.tokens[-1] == END
+    assert ended > 0, "no hypothesis ended by itself, so the test shows little"
