@@ -90,7 +90,7 @@ def test_engines_are_built_verified_and_read_back(tiny_spec: Spec, tmp_path: Pat
 
 
 def test_numbers_that_it_cannot_hold_are_named(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
-    arrays = {name: value.numpy().copy() for name, value in make_subject().module.state_dict().items()}
+    arrays = {name: value.copy() for name, value in make_subject().module.arrays().items()}
     arrays["encoder/0/feed_forward/inner/weight"][0, 0] = 2
     with pytest.raises(UserError, match="encoder/0/feed_forward/inner/weight: a weight is beyond 127 / 64"):
         build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine", rounding=Rounding(FIXED))
