@@ -18,7 +18,8 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 setup: $(VENV)/.ready  ## make .venv with everything, and the kernels; quick when that is done
-	@$(XFORMC) kernels --check >/dev/null 2>&1 || $(MAKE) --no-print-directory kernels || \
+	@$(XFORMC) kernels --check >/dev/null 2>&1 || \
+		{ echo "building the kernels: once for each version of their sources, a minute or two"; $(MAKE) --silent kernels; } || \
 		echo "WARNING: there are no kernels, so tests of target native will be skipped. Mend the error above," \
 			"then run: make kernels" >&2
 
@@ -36,9 +37,8 @@ $(VENV)/.ready: pyproject.toml
 
 # Where the system has no headers of ONNX Runtime's, they are fetched into a folder here; nothing is installed.
 kernels: $(VENV)/.ready  ## build what engines of target native need, or say why not
-	@echo "building the kernels: once for each version of their sources, a minute or two" >&2
 	@$(XFORMC) kernels 2>/dev/null || \
-		{ $(MAKE) --no-print-directory $(HEADERS) && $(XFORMC) kernels --headers $(HEADERS); }
+		{ $(MAKE) --silent $(HEADERS) && $(XFORMC) kernels --headers $(HEADERS); }
 
 $(HEADERS):
 	runtime/kernels/fetch_headers.sh $@
