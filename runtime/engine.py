@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, check_files
 from xformc.format.reader import read_manifest
-from xformc.format.tasks import METHODS
+from xformc.format.task_names import METHODS
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.generate import (

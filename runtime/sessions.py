@@ -9,7 +9,7 @@ from xformc.format.interfaces import interface
 from xformc.format.manifest import Input
 from xformc.format.plans import Plan
 from xformc.format.targets import TRAITS, Target
-from xformc.format.tasks import WRITTEN
+from xformc.format.task_names import WRITTEN
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.devices.driven import DrivenSearch
 from xformc.runtime.devices.fixed_shapes import fixed_shapes

@@ -132,7 +132,7 @@ def test_calibrate_takes_texts_like_those_of_training(xformc: CommandLine, run: 
 
 
 def test_fresh_weights_are_calibrated_with_the_words_of_the_texts(tmp_path: Path) -> None:
-    from xformc.trainer.data.calibration import calibration_examples
+    from xformc.trainer.data.calibration_examples import calibration_examples
 
     path = tmp_path / "spec.yaml"
     path.write_text(SPEC)

@@ -14,7 +14,7 @@ from xformc.errors import UserError
 from xformc.format.names import MANIFEST
 from xformc.format.precision import Precision
 from xformc.format.targets import TRAITS, Target
-from xformc.trainer.data.calibration import calibration_examples
+from xformc.trainer.data.calibration_examples import calibration_examples
 from xformc.trainer.run_files import RunFiles, find_run_files
 from xformc.trainer.scores.rounding_cost import bleu_judge, check_comparable
 

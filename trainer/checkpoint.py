@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]
 
-from xformc.compiler.backends.torch.paths import parameters_by_path
+from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.names import WEIGHTS

@@ -7,7 +7,7 @@ from pathlib import Path
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.format.names import LABELS
-from xformc.format.tasks import WRITTEN
+from xformc.format.task_names import WRITTEN
 from xformc.runtime.lines import read_text_file
 from xformc.trainer.data.vocabulary import tokenizer_files
 

@@ -10,7 +10,7 @@ from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.sections import Decode, Section, Train
 from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.precision import PrecisionWord
-from xformc.format.tasks import TaskName
+from xformc.format.task_names import TaskName
 
 NAME = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME)]

@@ -7,7 +7,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.problems import Problem, Span, listed, suggest
 from xformc.compiler.spec.tree import Tree
-from xformc.format.tasks import WRITTEN
+from xformc.format.task_names import WRITTEN
 from xformc.format.tokens import IGNORE, PAD
 
 

@@ -15,8 +15,8 @@ from xformc.compiler.graph.builder import GraphBuilder
 from tests.small_specs import names, small
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.backends.torch.operators import Operators
-from xformc.compiler.backends.torch.paths import attribute_of, parameters_by_path, path_of
+from xformc.compiler.backends.torch.node_steps import Operators
+from xformc.compiler.backends.torch.parameter_paths import attribute_of, parameters_by_path, path_of
 from xformc.compiler.backends.torch.plan import BlockPlan, plan_blocks
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Initial

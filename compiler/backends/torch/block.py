@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from xformc.compiler.backends.torch.operators import LinearMap, Operators, Step, run_steps
-from xformc.compiler.backends.torch.paths import attribute_of
+from xformc.compiler.backends.torch.node_steps import LinearMap, Operators, Step, run_steps
+from xformc.compiler.backends.torch.parameter_paths import attribute_of
 from xformc.compiler.backends.torch.plan import BlockPlan
 from xformc.compiler.graph.graph import Node, Parameter
 

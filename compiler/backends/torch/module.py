@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xformc.compiler.backends.torch.block import Block
-from xformc.compiler.backends.torch.paths import attribute_of, parameters_by_path
+from xformc.compiler.backends.torch.parameter_paths import attribute_of, parameters_by_path
 from xformc.compiler.backends.torch.plan import BlockPlan, parents, plan_blocks
 from xformc.compiler.graph.graph import Graph, Parameter
 from xformc.compiler.quantize.number_format import LinearMap

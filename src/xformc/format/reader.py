@@ -27,7 +27,7 @@ from xformc.format.names import MANIFEST, MODEL
 from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
 from xformc.format.targets import Target
-from xformc.format.tasks import TASK_NAMES, WRITTEN
+from xformc.format.task_names import TASK_NAMES, WRITTEN
 from xformc.format.tokens import SPECIAL
 
 KINDS = ("tokens", "vectors", "values", "edges")

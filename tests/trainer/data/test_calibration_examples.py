@@ -14,7 +14,7 @@ from xformc.compiler.quantize.calibration import EXAMPLES, calibrate, calibrated
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.format.tokens import BEGIN, END
-from xformc.trainer.data.calibration import calibration_examples
+from xformc.trainer.data.calibration_examples import calibration_examples
 
 TRANSLATION = "extends: transformer_base\nsizes: {layers: 1, d_model: 8, d_ff: 8, heads: 1, vocabulary: 80}\n"
 
