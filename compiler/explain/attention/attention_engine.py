@@ -19,7 +19,7 @@ from xformc.runtime import Engine, load
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.predict import encode_example
 from xformc.runtime.rows import stack
-from xformc.runtime.texts import encode_line
+from xformc.runtime.texts import encode_line, whole_limit
 from xformc.runtime.tokenizer import Tokenizer
 
 WRITERS = {"translation": "target", "language_model": "text"}
@@ -96,8 +96,8 @@ def _tokenizer(engine: Engine) -> Tokenizer:
 
 def _ids(engine: Engine, tokenizer: Tokenizer, name: str, text: str) -> list[int]:
     """The ids of a text, with the end token. Raises: UserError where it is empty, or too long for the model."""
-    longest = engine.manifest.inputs[name].longest
-    ids = encode_line(1, text, encode=partial(tokenizer.encode, name), longest=longest, truncate=False)
+    limit = whole_limit(engine.manifest.inputs[name].longest)
+    ids = encode_line(1, text, encode=partial(tokenizer.encode, name), limit=limit, truncate=False)
     if len(ids) == 1:
         raise UserError(f"the {name} has no words")
     return ids
