@@ -11,7 +11,7 @@ from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
 from xformc.trainer.checkpoint import list_checkpoints, newest_checkpoint
-from xformc.trainer.train import Options, train
+from xformc.trainer.train import Options, train, train_weights
 
 pytestmark = pytest.mark.processor
 
@@ -45,6 +45,7 @@ def test_train_writes_the_run(folder: Path) -> None:
     }
     assert [path.name for path in list_checkpoints(run)] == ["00000050", "00000055", "00000060"]
     assert read_weights(run).metadata["steps"] == "50,55,60"
+    assert "encoder/0/self_attention/query/weight" in read_weights(run).arrays
     assert load_spec(run / "spec.yaml").resolved_yaml() == load_spec(folder / "tiny.yaml").resolved_yaml()
 
 
@@ -53,6 +54,13 @@ def test_train_lowers_the_validation_loss(folder: Path) -> None:
     losses = [line["valid_loss"] for line in lines if "valid_loss" in line]
     assert len(losses) == 12
     assert losses[-1] < 0.9 * losses[0]
+
+
+def test_train_ends_with_the_lowest_validation_loss(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lines = [json.loads(line) for line in (folder / "whole" / "metrics.jsonl").read_text().splitlines()]
+    best = min((line["valid_loss"], line["step"]) for line in lines if "valid_loss" in line)
+    train_weights(load_spec(folder / "tiny.yaml"), folder / "data", folder / "whole", Options(resume=True))
+    assert f"lowest validation loss: {best[0]:.4f} at step {best[1]}\n" in capfd.readouterr().err
 
 
 def test_train_gives_the_same_bytes_again(folder: Path) -> None:
