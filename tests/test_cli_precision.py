@@ -13,7 +13,7 @@ from tests.task_specs import LANGUAGE_MODEL
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
-from xformc.format.precision import PRECISIONS, WORDS, PrecisionWord
+from xformc.format.precision import WORDS, Precision, PrecisionWord
 from xformc.trainer.scores import rounding_cost
 
 SPEC = "extends: transformer_base\nsizes: {layers: 1, d_model: 16, d_ff: 24, heads: 2, vocabulary: 80}\n"
@@ -21,7 +21,7 @@ TEXT = "one two three four five\nsix seven eight nine ten\n"
 
 
 def test_every_precision_has_one_word() -> None:
-    assert (tuple(WORDS), tuple(WORDS.values())) == (get_args(PrecisionWord), PRECISIONS)
+    assert (tuple(WORDS), tuple(WORDS.values())) == (get_args(PrecisionWord), get_args(Precision))
 
 
 @pytest.fixture

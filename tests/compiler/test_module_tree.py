@@ -10,7 +10,6 @@ from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
-from xformc.compiler.graph.builder import GraphBuilder
 
 from tests.small_specs import names, small
 from xformc.compiler import compile_spec
@@ -20,6 +19,7 @@ from xformc.compiler.backends.torch.parameter_paths import attribute_of, paramet
 from xformc.compiler.backends.torch.plan import BlockPlan, plan_blocks
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Initial
+from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.elementwise import Unary
 from xformc.compiler.ops.linear import Linear
@@ -293,3 +293,14 @@ def test_blocks_that_alternate_are_run_by_the_block_around_them() -> None:
     module, x = TorchModule(graph, seed=1), torch.randn(2, 3, 4)
     expected = (x.relu() @ module.b.linear.weight.T).tanh().exp()
     torch.testing.assert_close(module(torch.ones(2, 3, dtype=torch.int64), x), expected)
+
+
+def test_operations_of_a_model_with_tied_parameters_are_counted_without_gradients(tmp_path: Path) -> None:
+    """PyTorch's counter hooks every module, and asks those of its inputs that require gradients for their graph."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    module = TorchModule(compile_spec(small("transformer_base", tmp_path))).eval()
+    source, target = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7]])
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(source, target)
+    assert counter.get_total_flops() > 0

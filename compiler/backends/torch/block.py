@@ -6,6 +6,7 @@ from itertools import groupby
 from textwrap import indent
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from xformc.compiler.backends.torch.node_steps import LinearMap, Operators, Step, run_steps
@@ -125,11 +126,14 @@ class Block(nn.Module):
         ]
 
     def _calling(self, plan: BlockPlan) -> Callable[..., Any]:
-        modules, attribute = self._modules, _attribute(plan)
+        modules, attribute, first = self._modules, _attribute(plan), len(plan.values)
 
         def call(*inputs: Tensor) -> Any:
             module = modules[attribute]
             assert module is not None
+            if plan.tied and not torch.is_grad_enabled():
+                # Hooks of PyTorch's own ask an input that requires gradients for its graph, and there is none.
+                inputs = (*inputs[:first], *(parameter.detach() for parameter in inputs[first:]))
             return module(*inputs)
 
         return call
