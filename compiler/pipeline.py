@@ -26,7 +26,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
 from xformc.format.precision import Precision
-from xformc.format.targets import Target
+from xformc.format.targets import TARGETS, Target
 
 CHECK = "XFORMC_CHECK_PASSES"
 """The environment variable that, set to 1, has every graph verified after every pass."""
@@ -109,11 +109,20 @@ def applied_passes(spec: Spec, target: Target | None) -> Iterator[tuple[Pass, Pr
 def print_program(spec: Spec, after: str, target: Target | None) -> str:
     """The text of what is computed after this pass. Raises: UserError for a pass that is not run for this program."""
     programs = {item.name: program for item, program in applied_passes(spec, target)}
-    if after not in programs:
-        goal = "training" if target is None else f"target {target}"
-        known = f"it is not run for {spec.task} and {goal}" if after in NAMES else f"no pass is called '{after}'"
-        raise UserError(f"--after {after}: {known}", hint=f"those that are run: {', '.join(programs)}")
-    return "\n".join(text.format(graph) for graph in programs[after].graphs)
+    if after in programs:
+        return "\n".join(text.format(graph) for graph in programs[after].graphs)
+    if after not in NAMES:
+        raise UserError(f"no pass is called '{after}'", hint=f"the passes here are {', '.join(programs)}")
+    goal = "training" if target is None else f"target {target}"
+    raise UserError(f"the pass {after} is not run for {spec.task} and {goal}", hint=_where(spec, after))
+
+
+def _where(spec: Spec, name: str) -> str:
+    """For what else a spec is compiled with this pass."""
+    for target in (None, *TARGETS):
+        if any(item.name == name for item, _ in applied_passes(spec, target)):
+            return "add --training" if target is None else f"add --target {target}"
+    return f"nothing that is made of a {spec.task} model needs it"
 
 
 def _run(item: Pass, program: Program, *, checked: bool) -> Program:
