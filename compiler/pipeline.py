@@ -13,6 +13,7 @@ from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import GraphError, verify
 from xformc.compiler.ops.elementwise import Dropout
+from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
@@ -34,9 +35,11 @@ CHECK = "XFORMC_CHECK_PASSES"
 FACTS: Mapping[str, Callable[[Program], bool]] = {
     "graph": lambda program: bool(program.graph.outputs),
     "loss": lambda program: [value.name for value in program.graph.outputs[:1]] == ["loss"],
-    "inference": lambda program: not any(isinstance(node.op, Dropout) for node in program.graph.nodes),
+    "no dropout": lambda program: not any(_has_dropout(graph) for graph in program.graphs),
     "decoder": lambda program: program.steps is not None,
     "beam": lambda program: program.steps is not None and "beam" in program.steps.token.type.names,
+    "tabulated": lambda program: program.steps is None or "tabulate" in program.passed,
+    "lowered": lambda program: "lower" in program.passed,
 }
 """What a pass may require or ensure, and how that is checked."""
 
@@ -61,14 +64,16 @@ def begin(
 
 
 def run_passes(program: Program, *, after: str | None = None, without: Collection[str] = ()) -> Program:
-    """Run the passes that apply and have not been run, in their order, up to the one called `after` or all.
+    """Run the passes that apply, in their order, from where the program is up to the one called `after` or all.
+
+    Those that are left out are not run later either.
 
     Raises: SpecError; RuleError at what cannot be decoded step by step.
     """
-    checked = os.environ.get(CHECK) == "1"
-    for item in PASSES:
-        if item.name not in (*program.passed, *without) and item.applies(program):
-            program = _run(item, program, checked=checked)
+    assert {after, *without} <= {None, *(item.name for item in PASSES)}, f"no pass is called {after} or {without}"
+    for item in _ahead(program):
+        if item.name not in without and item.applies(program):
+            program = _run(item, program)
         if item.name == after:
             break
     return program
@@ -97,39 +102,47 @@ def compile_engine(
     return run_passes(begin(spec, target, precision), after=DERIVED)
 
 
-def applied_passes(spec: Spec, target: Target | None) -> Iterator[tuple[Pass, Program]]:
-    """Each pass that a program of this spec and target goes through, and the program after it."""
-    program = begin(spec, target)
-    for item in PASSES:
+def applied_passes(program: Program) -> Iterator[tuple[Pass, Program]]:
+    """Each pass that is ahead of a program, and the program after it. Raises: as `run_passes`, when it gets there."""
+    for item in _ahead(program):
         if item.applies(program):
-            program = _run(item, program, checked=True)
+            program = _run(item, program)
             yield item, program
 
 
-def print_program(spec: Spec, after: str, target: Target | None) -> str:
-    """The text of what is computed after this pass. Raises: UserError for a pass that is not run for this program."""
-    programs = {item.name: program for item, program in applied_passes(spec, target)}
-    if after in programs:
-        return "\n".join(text.format(graph) for graph in programs[after].graphs)
+def print_program(program: Program, after: str) -> str:
+    """The text of what a program, which has not begun, computes after this pass.
+
+    Raises: UserError for a pass that is not run for it; as `run_passes` before it.
+    """
     if after not in NAMES:
-        raise UserError(f"no pass is called '{after}'", hint=f"the passes here are {', '.join(programs)}")
-    goal = "training" if target is None else f"target {target}"
-    raise UserError(f"the pass {after} is not run for {spec.task} and {goal}", hint=_where(spec, after))
+        raise UserError(f"no pass is called '{after}'", hint=f"the passes are {', '.join(NAMES)}")
+    found = run_passes(program, after=after)
+    if after not in found.passed:
+        goal = "training" if program.target is None else f"target {program.target}"
+        raise UserError(f"the pass {after} is not run for {program.task} and {goal}", hint=_where(program.spec, after))
+    return "\n".join(text.format(graph) for graph in found.graphs)
 
 
 def _where(spec: Spec, name: str) -> str:
     """For what else a spec is compiled with this pass."""
     for target in (None, *TARGETS):
-        if any(item.name == name for item, _ in applied_passes(spec, target)):
+        if name in run_passes(begin(spec, target), after=name).passed:
             return "add --training" if target is None else f"add --target {target}"
     return f"nothing that is made of a {spec.task} model needs it"
 
 
-def _run(item: Pass, program: Program, *, checked: bool) -> Program:
+def _ahead(program: Program) -> tuple[Pass, ...]:
+    """The passes after the last one that the program went through."""
+    last = program.passed[-1] if program.passed else None
+    return PASSES[next((index for index, item in enumerate(PASSES, start=1) if item.name == last), 0) :]
+
+
+def _run(item: Pass, program: Program) -> Program:
     _require(item, "requires", item.requires, program)
     result = replace(item.run(program), passed=(*program.passed, item.name))
     _require(item, "ensures", item.ensures, result)
-    if checked:
+    if os.environ.get(CHECK) == "1":
         for graph in (result.graph, *result.graphs):
             verify(graph)
     return result
@@ -139,6 +152,14 @@ def _require(item: Pass, word: str, facts: Collection[str], program: Program) ->
     wrong = [fact for fact in facts if not FACTS[fact](program)]
     if wrong:
         raise GraphError(f"the pass {item.name} {word} {', '.join(wrong)}: after {', '.join(program.passed)}")
+
+
+def _has_dropout(graph: Graph) -> bool:
+    """Whether a graph, or the cell of a recurrence in it, has dropout."""
+    return any(
+        isinstance(node.op, Dropout) or (isinstance(node.op, Recurrence) and _has_dropout(node.op.body))
+        for node in graph.nodes
+    )
 
 
 def _lower(program: Program) -> Program:
@@ -188,14 +209,14 @@ PASSES: tuple[Pass, ...] = (
         "inference",
         "Remove dropout.",
         lambda p: replace(p, graph=inference(p.graph)),
-        ensures=("inference",),
+        ensures=("no dropout",),
         applies=_is_engine,
     ),
     Pass(
         "step",
         "Derive what is done once and what is done for each token.",
         lambda p: replace(p, steps=derive_step(p.graph, str(TASKS[p.task].time), fixed=p.traits.fixed)),
-        requires=("inference",),
+        requires=("no dropout",),
         ensures=("decoder",),
         applies=_decodes,
     ),
@@ -212,22 +233,24 @@ PASSES: tuple[Pass, ...] = (
         "Compute what depends on the position alone once, for all positions.",
         lambda p: replace(p, steps=tabulate(p.decoder)),
         requires=("decoder",),
-        ensures=("decoder",),
+        ensures=("tabulated",),
         applies=lambda p: p.traits.kernels and p.steps is not None,
     ),
     Pass(
         "lower",
         "Replace what one kernel computes together by one node; keep caches in place.",
         _lower,
+        requires=("no dropout", "tabulated"),
+        ensures=("lowered",),
         applies=lambda p: p.traits.kernels,
     ),
     Pass(
         "candidates",
         "Leave the projection to logits to the search, which computes its candidates in one kernel.",
         lambda p: replace(p, steps=split_vocabulary(p.decoder, p.precision_of)),
-        requires=("beam",),
+        requires=("beam", "lowered"),
         ensures=("beam",),
-        applies=lambda p: p.traits.kernels and _searches(p),
+        applies=lambda p: p.traits.kernels and FACTS["beam"](p),
     ),
 )
 """All passes in their order. A new pass is a file in `passes/` and a row here."""

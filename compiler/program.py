@@ -55,9 +55,15 @@ class Program:
         return replace(self, graph=graph or self.graph, steps=None)
 
     def for_engine(self, target: Target, precision: Mapping[str, Precision] | None = None) -> "Program":
-        """The same passes' result for an engine. It must have been compiled for one whose attention is alike."""
-        assert TRAITS[target].kernels == self.traits.kernels, f"attention is arranged otherwise for {target}"
+        """The program for another engine, which must have the same passes so far: none that depends on the target."""
+        assert self.steps is None, "how a step is derived depends on the target"
+        assert TRAITS[target].kernels == self.traits.kernels, f"attention is fused otherwise for {target}"
         return replace(self, target=target, precision=self.precision if precision is None else precision)
+
+    @property
+    def rounded(self) -> dict[str, Precision]:
+        """The number formats of the weights that are not in float32."""
+        return {name: precision for name, precision in self.precision.items() if precision != "float32"}
 
     def precision_of(self, weight: str) -> Precision:
         """The number format of this weight."""

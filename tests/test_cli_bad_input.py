@@ -1,14 +1,20 @@
 """Bad input: each one clear message, exit code 2, no traceback, nothing half written."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine, limit_file_size, listing, mistake, spawn
 from tiny_engine import SENTENCES
+
+from xformc.cli import EXTRAS
+
+ROOT = Path(__file__).parents[1]
 
 
 def finish(process: "subprocess.Popen[bytes]", stdin: bytes | None = None) -> tuple[int, str]:
@@ -258,6 +264,23 @@ def test_text_is_utf8_whatever_the_locale(copy_engine: Path, tmp_path: Path) -> 
     environment = {**os.environ, "LC_ALL": "C"}
     process = spawn("inspect", tmp_path / "größe", stdout=subprocess.PIPE, env=environment)
     assert finish(process)[1].startswith(f"error: {tmp_path / 'größe'}: no such folder")
+
+
+def test_every_package_of_an_extra_of_the_command_line_is_explained() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    modules = {"pyyaml": "yaml"}
+    for extra in ("build", "train", "demo", "report"):
+        names = {re.split(r"[\[<>=~ ]", one)[0] for one in extras[extra]} - {"xformc"}
+        assert {modules.get(name, name): extra for name in names}.items() <= EXTRAS.items()
+
+
+@pytest.mark.parametrize("command", [["check", "tying/none"], ["ir", "gpt"], ["draw", "gpt"], ["schema"]])
+def test_a_bare_install_says_what_to_install(command: list[str]) -> None:
+    hide = "".join(f"sys.modules[{name!r}] = None; " for name in EXTRAS)
+    code = f"import sys; {hide}sys.argv[1:] = {command!r}; import xformc.__main__"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.endswith("hint: pip install 'xformc[build]'\n")
 
 
 @pytest.mark.parametrize(("package", "extra"), [("yaml", "build"), ("sacrebleu", "train"), ("num2words", "demo")])

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xformc.compiler import compile_spec
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
-from xformc.compiler.build import Rounding, build_engine
+from xformc.compiler.build import Rounding, build_program
 from xformc.compiler.certify import Certificate
+from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec
 from xformc.compiler.weight_files import load_weights
 from xformc.errors import UserError
@@ -43,10 +43,11 @@ def build_run(
     """Build the engine of a run, one of its checkpoints or a file (None: randomly initialized weights) into `out`.
 
     Raises: UserError if `out` holds anything but an engine, for options that do not fit each other, for files that do
-    not fit the task, and as `build_engine`.
+    not fit the task, and as `build_program`.
     """
     _check_replaceable(out)
-    trained = None if weights is None else load_weights(weights, compile_spec(spec))
+    program = compile_engine(spec, options.target)
+    trained = None if weights is None else load_weights(weights, program.graph)
     files = RunFiles() if weights is None else find_run_files(weights, spec)
     rounding = Rounding(options.precision)
     if options.calibrate:
@@ -56,16 +57,8 @@ def build_run(
     if options.compare is not None:
         check_comparable(spec, options.precision, trained=trained is not None)
         rounding = Rounding(options.precision, rounding.examples, bleu_judge(options.compare))
-    return build_engine(
-        spec,
-        trained,
-        files.tokenizers,
-        options.target,
-        out,
-        progress,
-        labels=files.labels,
-        rounding=rounding,
-        plans=plans,
+    return build_program(
+        program, trained, files.tokenizers, out, progress, labels=files.labels, rounding=rounding, plans=plans
     )
 
 

@@ -96,7 +96,9 @@ def emit_loop(
 
     def turn(scope: OnnxEmitter, iteration: str, values: list[str]) -> tuple[str, list[str], Collected]:
         go_on, leaving, collected = body(scope, iteration, record_of(kind, dict(zip(names, values, strict=True))))
-        return go_on, list(names_of(leaving).values()), collected
+        left = names_of(leaving)
+        assert left.keys() == names.keys(), f"a turn leaves {list(left)}, and {list(names)} entered"
+        return go_on, [left[name] for name in names], collected
 
     results = onnx.loop(trips, list(zip(types.values(), names.values(), strict=True)), turn, keeps)
     return record_of(kind, dict(zip(names, results, strict=False))), results[len(names) :]

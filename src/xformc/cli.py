@@ -36,6 +36,7 @@ from xformc.errors import UserError
 EXTRAS = {
     "torch": "build",
     "onnx": "build",
+    "ml_dtypes": "build",
     "pydantic": "build",
     "yaml": "build",
     "safetensors": "build",

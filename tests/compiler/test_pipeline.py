@@ -13,6 +13,7 @@ from small_specs import names, small
 
 from xformc.compiler import pipeline
 from xformc.compiler.graph import text
+from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.graph.verify import GraphError
 from xformc.compiler.ops.elementwise import Unary
 from xformc.compiler.passes.inference import inference
@@ -34,6 +35,7 @@ from xformc.compiler.pipeline import (
 from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
+from xformc.format.precision import Precision
 from xformc.format.targets import TRAITS, Target
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -70,7 +72,7 @@ def goal(name: str) -> Target | None:
 @pytest.mark.parametrize("name", NAMES)
 def test_pass_gives_its_golden_text(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = print_program(write(tmp_path, RECURRENT if name in RECURRENCES else SPEC), name, goal(name))
+    found = print_program(begin(write(tmp_path, RECURRENT if name in RECURRENCES else SPEC), goal(name)), name)
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN") == "1":
         path.write_text(found)
@@ -79,22 +81,26 @@ def test_pass_gives_its_golden_text(tmp_path: Path, name: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("name", NAMES)
 def test_printed_graphs_can_be_parsed(spec: Spec, name: str) -> None:
-    for part in print_program(spec, name, goal(name)).split("\n\n"):
+    for part in print_program(begin(spec, goal(name)), name).split("\n\n"):
         assert text.format(text.parse(part)).strip() == part.strip()
 
 
 @pytest.mark.parametrize("target", [None, "cpu", "native", "tensorrt"])
 @pytest.mark.parametrize("name", names())
 def test_every_spec_goes_through_its_passes(name: str, target: Target | None, tmp_path: Path) -> None:
-    applied = [item.name for item, _ in applied_passes(small(name, tmp_path), target)]
+    applied = [item.name for item, _ in applied_passes(begin(small(name, tmp_path), target))]
     assert applied == [one for one in NAMES if one in applied]
     assert ("loss" in applied) == (target is None) and ("inference" in applied) == (target is not None)
     assert ("lower" in applied) == (target is not None and TRAITS[target].kernels)
 
 
-def test_what_is_printed_is_what_is_built(spec: Spec) -> None:
-    whole = run_passes(compile_engine(spec, "native"))
-    assert print_program(spec, NAMES[-1], "native") == "\n".join(text.format(graph) for graph in whole.graphs)
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_what_is_printed_is_what_is_built(spec: Spec, precision: Precision) -> None:
+    precisions = spec.precisions(precision)
+    whole = run_passes(compile_engine(spec, "native", precisions))
+    printed = print_program(begin(spec, "native", precisions), NAMES[-1])
+    assert printed == "\n".join(text.format(graph) for graph in whole.graphs)
+    assert ("narrow" in printed) == (precision == "int8"), "keys and values of 8-bit products are kept in float16"
     assert whole.passed == tuple(name for name in NAMES if name != "loss")
 
 
@@ -108,13 +114,35 @@ def test_a_pass_may_be_left_out(spec: Spec) -> None:
     program = run_passes(compile_engine(spec, "native"), without=("beam", "candidates"))
     assert "beam" not in program.passed and "lower" in program.passed
     assert "beam" not in program.decoder.token.type.names
+    assert run_passes(program) == program, "it is not run later either"
+    with pytest.raises(AssertionError, match="no pass is called stepp"):
+        run_passes(program, after="stepp")
+
+
+def test_a_program_of_one_target_is_not_that_of_another_once_its_step_is_derived(spec: Spec) -> None:
+    with pytest.raises(AssertionError, match="depends on the target"):
+        compile_engine(spec, "cpu").for_engine("cuda")
+    with pytest.raises(AssertionError, match="attention is fused otherwise"):
+        run_passes(begin(spec), after=SHARED).for_engine("native")
+
+
+def test_passes_before_a_refusal_can_be_printed(tmp_path: Path) -> None:
+    """A model that looks ahead has no step; what comes before that is what its author wants to see."""
+    path = tmp_path / "ahead.yaml"
+    path.write_text(
+        "extends: gpt\nsizes: {layers: 1, vocabulary: 60}\nblocks: {causal_self_attention: {do: [self_attention]}}\n"
+    )
+    program = begin(load_spec(path), "portable")
+    assert print_program(program, "hoist").startswith("graph ahead\n")
+    with pytest.raises(RuleError, match="every position sees the ones after it"):
+        print_program(program, "step")
 
 
 def test_unknown_pass_names_those_that_are_run(spec: Spec) -> None:
     with pytest.raises(UserError) as error:
-        print_program(spec, "stepp", "portable")
+        print_program(begin(spec, "portable"), "stepp")
     assert error.value.message == "no pass is called 'stepp'"
-    assert error.value.hint == "the passes here are elaborate, share, fuse, hoist, inference, step, beam"
+    assert error.value.hint == f"the passes are {', '.join(NAMES)}"
 
 
 def test_pass_that_is_not_run_says_so(tmp_path: Path) -> None:
@@ -123,7 +151,7 @@ def test_pass_that_is_not_run_says_so(tmp_path: Path) -> None:
     hints |= {"loss": "add --training", "lower": "add --target native"}
     for name, hint in hints.items():
         with pytest.raises(UserError) as error:
-            print_program(spec, name, "cpu")
+            print_program(begin(spec, "cpu"), name)
         assert error.value.message == f"the pass {name} is not run for classification and target cpu"
         assert error.value.hint == hint
 
@@ -147,9 +175,10 @@ def test_a_new_pass_is_a_row_in_the_table(spec: Spec, monkeypatch: pytest.Monkey
         )
         return replace(program, graph=replace(program.graph, nodes=nodes))
 
+    monkeypatch.setattr(pipeline, "NAMES", (*NAMES, "smooth"))
     add(monkeypatch, Pass("smooth", "Replace ReLU by a sigmoid.", smooth), "share")
-    assert "smooth" in [item.name for item, _ in applied_passes(spec, "cpu")]
-    assert "sigmoid" in print_program(spec, "smooth", None) and "sigmoid" in print_program(spec, "beam", "cpu")
+    assert "smooth" in [item.name for item, _ in applied_passes(begin(spec, "cpu"))]
+    assert "sigmoid" in print_program(begin(spec), "smooth") and "sigmoid" in print_program(begin(spec, "cpu"), "beam")
     assert "relu" not in text.format(compile_training(spec).graph)
 
 

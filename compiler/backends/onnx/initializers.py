@@ -64,6 +64,11 @@ class Initializers:
         self._parameters: set[str] = set()
         self._stored: dict[str, StoredTensor] = {}
 
+    @property
+    def rounded(self) -> dict[str, Precision]:
+        """The number formats of the parameters that are not in float32."""
+        return {name: precision for name, precision in self._precision.items() if precision != "float32"}
+
     def precision_of(self, name: str) -> Precision:
         """The number format of the parameter where a rule asks for it as a weight."""
         return self._precision.get(name, "float32")

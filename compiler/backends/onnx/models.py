@@ -32,6 +32,7 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
 
     Inputs and outputs are those of docs/engine.md.
     """
+    assert weights.rounded == program.rounded, "the weights are stored otherwise than the program was compiled for"
     program = run_passes(program)
     if program.steps is not None and program.traits.fixed:
         return fixed_models(program, weights)

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.build import TARGET_HELP
+from xformc.commands.build import PRECISION_HELP, TARGET_HELP
 from xformc.commands.spec_path import SPEC_HELP, find_spec
+from xformc.format.precision import WORDS, PrecisionWord
 from xformc.format.targets import Target
 
 
@@ -14,6 +15,7 @@ def ir(
     *,
     after: Annotated[str | None, Option(help="Print the graphs after this pass.", metavar="PASS")] = None,
     target: Annotated[Target, Option(help=TARGET_HELP)] = "portable",
+    precision: Annotated[PrecisionWord | None, Option(help=PRECISION_HELP)] = None,
     training: Annotated[bool, Option("--training", help="Compile for training, not for an engine.")] = False,
 ) -> None:
     """List the passes that a spec goes through, or print its graphs after one of them.
@@ -24,15 +26,18 @@ def ir(
     xformc ir transformer_base --after lower --target native
     xformc ir transformer_base --after loss --training
 
-    Every graph is verified after every pass. The text of a graph has a line for each input, parameter, node and output.
+    The text of a graph has a line for each input, parameter, node and output. With XFORMC_CHECK_PASSES=1 every graph is
+    verified after every pass, here as in every other command.
     """
-    from xformc.compiler.pipeline import applied_passes, print_program
+    from xformc.compiler.pipeline import applied_passes, begin, print_program
     from xformc.compiler.spec import load_spec
 
-    loaded, goal = load_spec(find_spec(spec)), None if training else target
+    loaded = load_spec(find_spec(spec))
+    default = None if precision is None else WORDS[precision]
+    program = begin(loaded) if training else begin(loaded, target, loaded.precisions(default))
     if after is not None:
-        print(print_program(loaded, after, goal), end="")
+        print(print_program(program, after), end="")
         return
-    for item, program in applied_passes(loaded, goal):
-        nodes = sum(len(graph.nodes) for graph in program.graphs)
+    for item, reached in applied_passes(program):
+        nodes = sum(len(graph.nodes) for graph in reached.graphs)
         print(f"{item.name:12}{nodes:7,} nodes   {item.does}")
