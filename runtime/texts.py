@@ -22,7 +22,7 @@ class Limit:
 
 
 class TooLongError(UserError):
-    """A text of this many tokens, more than its limit; `budget` is the `max_batch_tokens` that would take it, if any."""
+    """A text of `count` tokens is above its limit; `budget` is the `max_batch_tokens` that takes it, None if none does."""
 
     def __init__(self, line: int, count: int, limit: Limit) -> None:
         message = f"{count:,} tokens, and this engine takes at most {limit.tokens:,}"
@@ -52,7 +52,7 @@ def encode_line(
 ) -> list[int]:
     """The ids of the text in this line; the last `tail` ids are never cut off.
 
-    Raises: TooLongError (with `truncate` the text is cut, and a warning logged); UserError for a text that is no Unicode.
+    Raises: TooLongError (with `truncate` the text is cut, and a warning logged); UserError for invalid Unicode.
     """
     try:
         ids = encode(text)

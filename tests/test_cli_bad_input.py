@@ -38,9 +38,7 @@ def test_a_very_long_line_is_a_mistake_with_its_line(xformc: CommandLine, copy_e
     assert "cut it with --truncate; with enough memory, --max-batch-tokens 28804 takes it whole" in found
 
 
-def test_a_hint_names_only_options_that_the_command_has(
-    xformc: CommandLine, copy_engine: Path, tmp_path: Path
-) -> None:
+def test_a_hint_names_only_options_that_the_command_has(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
     test = tmp_path / "test.txt"
     test.write_text("two dogs " * 2400 + "\n", encoding="utf-8")
     assert mistake(xformc("evaluate", copy_engine, test, test)).endswith("or cut it with --truncate")
