@@ -22,7 +22,7 @@ class Limit:
 
 
 class TooLongError(UserError):
-    """A text of `count` tokens is above its limit; `budget` is the `max_batch_tokens` that takes it, None if none does."""
+    """A text with more tokens than its limit; `budget` is the `max_batch_tokens` that takes it, None if none does."""
 
     def __init__(self, line: int, count: int, limit: Limit) -> None:
         message = f"{count:,} tokens, and this engine takes at most {limit.tokens:,}"
