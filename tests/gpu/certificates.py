@@ -53,8 +53,7 @@ class OnDevice(Subject):
     @cached_property
     def session(self) -> Session:
         """The engine, as the runtime runs it there."""
-        program = self.program
-        return Written(program, self.target, self.engine, self.precision, self.plans).session("cuda")
+        return Written(self.program, self.engine, self.plans).session("cuda")
 
 
 def measure(report: Report, specs: Sequence[str], precisions: Sequence[str], processes: int) -> None:
