@@ -1,4 +1,4 @@
-"""Calibration: histograms that do not grow, scales of least error, and one scale for every weight, however it is used."""
+"""Calibration: histograms that do not grow, scales of least error, and one for every weight, however it is used."""
 
 from pathlib import Path
 
