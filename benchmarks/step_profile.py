@@ -19,6 +19,7 @@ import onnxruntime
 from benchmarks.decode.cases import MODELS
 from benchmarks.decode.engines import fresh_weights, make_spec, write_engine
 from xformc.format.names import MODEL
+from xformc.format.targets import TRAITS
 from xformc.runtime.library import find_library
 
 SOURCE_TOKENS = 25
@@ -56,7 +57,7 @@ def profile(target: Any, batch: int, arguments: argparse.Namespace) -> tuple[int
         options = cast(Any, onnxruntime).SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = arguments.threads, 4
         options.enable_profiling, options.profile_file_prefix = True, str(folder / "profile")
-        if target == "native":
+        if TRAITS[target].kernels:
             options.register_custom_ops_library(str(find_library().path))
         path = str(folder / "engine" / MODEL)
         session: Any = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

@@ -227,8 +227,8 @@ class Engine:
         if self.manifest.task not in tasks:
             right = METHODS[self.manifest.task]
             raise UserError(
-                f"the engine {self.manifest.name} is of {self.manifest.task}, and {method} is of {' and '.join(tasks)}",
-                hint=f"engine.{right}(...) in Python, xformc {right} on the command line",
+                f"{self.manifest.name} is a {self.manifest.task} engine; {method} needs a {' or '.join(tasks)} engine",
+                hint=f"use engine.{right}(...) in Python, or xformc {right} on the command line",
             )
 
     def _tokenizer(self) -> Tokenizer:

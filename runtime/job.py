@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from xformc.errors import UserError
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching, Work, run_stream
+from xformc.runtime.texts import TooLongError
 
 Item = TypeVar("Item")
 Row = TypeVar("Row")
@@ -32,15 +33,22 @@ class Job(Generic[Item, Row, Result]):
 
     def stream(self, session: Session, items: Iterable[Item], batching: Batching) -> Generator[Result]:
         """The results of any number of items, in order."""
-        return self._rows(session, (self.encode(line, item) for line, item in enumerate(items, start=1)), batching)
+        return self._rows(session, self._encoded(items), batching)
 
     def all(self, session: Session, method: str, items: Sequence[Item], batching: Batching) -> list[Result]:
         """The results of these items, in order. Raises: UserError before any is run, if one is wrong."""
         if isinstance(items, str):
             raise UserError(f"{method} takes a list of texts, not one text", hint=f"engine.{method}([text])")
-        rows = [self.encode(line, item) for line, item in enumerate(items, start=1)]
+        rows = list(self._encoded(items))
         whole = Batching(batching.workers, batching.max_batch_tokens, min(len(rows) + 1, LARGEST_WINDOW))
         return list(self._rows(session, iter(rows), whole))
+
+    def _encoded(self, items: Iterable[Item]) -> Iterator[Row]:
+        for line, item in enumerate(items, start=1):
+            try:
+                yield self.encode(line, item)
+            except TooLongError as error:
+                raise error.advised("truncate=True", "max_batch_tokens=") from None
 
     def _rows(self, session: Session, rows: Iterator[Row], batching: Batching) -> Generator[Result]:
         workers = session.workers if batching.workers is None else batching.workers

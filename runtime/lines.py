@@ -10,6 +10,7 @@ from typing import BinaryIO, cast
 from xformc.errors import UserError
 
 LINE_BYTES = 1 << 20
+"""The most bytes of a line, with its end."""
 
 
 def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:

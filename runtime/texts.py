@@ -15,10 +15,26 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Limit:
-    """The most tokens that a text may have; `hint` is what to do about a longer one."""
+    """The most tokens that a text may have: the model's own bound, or one part in `share` of a batch's tokens."""
 
     tokens: int
-    hint: str = "split it into sentences, or cut it with --truncate (truncate=True in Python)"
+    share: int | None = None
+
+
+class TooLongError(UserError):
+    """A text with more tokens than its limit; `budget` is the `max_batch_tokens` that takes it, None if none does."""
+
+    def __init__(self, line: int, count: int, limit: Limit) -> None:
+        message = f"{count:,} tokens, and this engine takes at most {limit.tokens:,}"
+        super().__init__(message, place=f"line {line}", hint="split it into shorter texts")
+        self.budget = None if limit.share is None else count * limit.share
+
+    def advised(self, truncate: str, max_batch_tokens: str | None = None) -> "TooLongError":
+        """The error with a hint that names these options of the caller's, the second without its number."""
+        self.hint = f"split it into shorter texts, or cut it with {truncate}"
+        if self.budget is not None and max_batch_tokens is not None:
+            self.hint += f"; with enough memory, {max_batch_tokens}{self.budget} takes it whole"
+        return self
 
 
 def whole_limit(longest: int | None, max_batch_tokens: int = MAX_BATCH_TOKENS) -> Limit:
@@ -36,7 +52,7 @@ def encode_line(
 ) -> list[int]:
     """The ids of the text in this line; the last `tail` ids are never cut off.
 
-    Raises: UserError for a text that is too long (with `truncate` it is cut, and a warning logged), or no Unicode.
+    Raises: TooLongError (with `truncate` the text is cut, and a warning logged); UserError for invalid Unicode.
     """
     try:
         ids = encode(text)
@@ -46,13 +62,11 @@ def encode_line(
     if len(ids) <= most:
         return ids
     if not truncate:
-        message = f"{len(ids):,} tokens, and this engine takes at most {most:,}"
-        raise UserError(message, place=f"line {line}", hint=limit.hint)
+        raise TooLongError(line, len(ids), limit)
     logger.warning("line %d: cut from %d to %d tokens", line, len(ids), most)
     return [*ids[: most - tail], *ids[len(ids) - tail :]]
 
 
 def _batch_limit(max_batch_tokens: int, share: int) -> Limit:
     """One part in `share` of a batch, or of a default one where that is larger: a small batch refuses nothing."""
-    more = "raise --max-batch-tokens (max_batch_tokens= in Python) for longer texts, if there is the memory"
-    return Limit(max(MAX_BATCH_TOKENS, max_batch_tokens) // share, f"{Limit.hint}; or {more}")
+    return Limit(max(MAX_BATCH_TOKENS, max_batch_tokens) // share, share)

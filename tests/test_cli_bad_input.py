@@ -41,7 +41,14 @@ def test_invalid_utf8_is_a_mistake_with_its_line(xformc: CommandLine, copy_engin
 def test_a_very_long_line_is_a_mistake_with_its_line(xformc: CommandLine, copy_engine: Path) -> None:
     found = mistake(xformc("translate", copy_engine, stdin="hello\n" + "two dogs " * 2400), out="hello\n")
     assert found.startswith("line 2: ")
-    assert "--truncate" in found
+    assert "cut it with --truncate; with enough memory, --max-batch-tokens 28804 takes it whole" in found
+
+
+def test_a_hint_names_only_options_that_the_command_has(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
+    test = tmp_path / "test.txt"
+    test.write_text("two dogs " * 2400 + "\n", encoding="utf-8")
+    assert mistake(xformc("evaluate", copy_engine, test, test)).endswith("or cut it with --truncate")
+    assert mistake(xformc("attention", copy_engine, "two dogs " * 2400)).endswith("hint: split it into shorter texts")
 
 
 def test_a_line_that_never_ends_is_a_mistake(xformc: CommandLine, copy_engine: Path) -> None:

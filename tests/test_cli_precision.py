@@ -77,7 +77,10 @@ def test_compare_refuses_an_engine_that_lost_too_much(
     [
         (("--precision", "int9"), "'int9' is not one of 'fp32', 'fp16', 'bf16', 'int8', 'int4', 'fp8'"),
         (("--weights", "RUN", "--compare", "source", "reference"), "no weight is rounded"),
-        (("--precision", "int8", "--compare", "source", "reference"), "fresh weights translate nothing"),
+        (
+            ("--precision", "int8", "--compare", "source", "reference"),
+            "--compare needs a trained translation model, not randomly initialized weights",
+        ),
         (("--weights", "RUN", "--precision", "int8", "--compare", "source", "gone"), "gone"),
         (("--weights", "RUN", "--precision", "int8", "--compare", "source", "short"), "has 1 lines and"),
         (("--weights", "RUN", "--precision", "int8", "--compare", "short", "short"), "BLEU has no meaning here"),
@@ -96,7 +99,7 @@ def test_a_mistake_is_one_message(
 
 def test_compare_is_for_translations(xformc: CommandLine, tmp_path: Path) -> None:
     found = mistake(xformc("build", "gpt", "--precision", "int8", "--compare", "a", "b", "--out", tmp_path / "engine"))
-    assert "language_model is no translation" in found
+    assert "--compare needs a trained translation model, not a language_model spec" in found
 
 
 @pytest.mark.parametrize("word", ["int8", "fp8"])

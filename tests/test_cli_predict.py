@@ -103,7 +103,7 @@ def test_predict_takes_arrays_from_a_file(xformc: CommandLine, tmp_path: Path) -
 
 def test_commands_for_another_task_name_the_right_one(xformc: CommandLine, pairs: Path, copy_engine: Path) -> None:
     found = mistake(xformc("translate", pairs, stdin="hello\n"))
-    assert found.startswith("the engine spec is of classification, and translate is of translation\nhint: ")
+    assert found.startswith("spec is a classification engine; translate needs a translation engine\nhint: ")
     assert "xformc predict on the command line" in found
     assert "xformc translate on the command line" in mistake(xformc("predict", copy_engine, stdin="hello\n"))
 

@@ -7,8 +7,7 @@ import torch
 
 from xformc.errors import UserError
 
-Trained = Literal["float32", "bfloat16"]
-Precision = Literal["auto", Trained]
+TrainPrecision = Literal["float32", "bfloat16"]
 
 VARIABLE = "XFORMC_TRAIN_PRECISION"
 """The environment variable that says what `auto` is on this machine."""
@@ -19,7 +18,7 @@ def choose_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def choose_precision(wanted: Precision, device: torch.device) -> Trained:
+def choose_precision(wanted: Literal["auto"] | TrainPrecision, device: torch.device) -> TrainPrecision:
     """`wanted`, where `auto` is what `VARIABLE` says, else bfloat16 if the device multiplies it in hardware.
 
     Raises: UserError if the variable is set to anything else.
@@ -29,9 +28,10 @@ def choose_precision(wanted: Precision, device: torch.device) -> Trained:
     named = os.environ.get(VARIABLE)
     if not named:
         return "bfloat16" if _multiplies_bfloat16(device) else "float32"
-    if named not in get_args(Trained):
-        raise UserError(f"{VARIABLE} is {named!r}", hint=f"set it to {' or '.join(get_args(Trained))}, or unset it")
-    return cast(Trained, named)
+    names = get_args(TrainPrecision)
+    if named not in names:
+        raise UserError(f"{VARIABLE} is {named!r}", hint=f"set it to {' or '.join(names)}, or unset it")
+    return cast(TrainPrecision, named)
 
 
 def _multiplies_bfloat16(device: torch.device) -> bool:

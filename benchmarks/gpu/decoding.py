@@ -1,5 +1,7 @@
 """Tokens a second of decoding, and how near a step is to the time that its bytes take."""
 
+# pyright: basic
+
 import statistics
 import tempfile
 import time
@@ -145,7 +147,7 @@ def _row(
             raise Missing(reason)
         seconds = time_of(one, case, plan.length, plan)
         found: dict[str, Any] = {"seconds": seconds, "tokens_per_second": case.batch * plan.length / seconds}
-        if bandwidth is not None and case.player in CUDA | TENSORRT:
+        if bandwidth is not None and case.player in {*CUDA, *TENSORRT}:
             found |= _step(one, case, plan, seconds, bandwidth)
         return found
 

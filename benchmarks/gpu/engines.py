@@ -1,5 +1,7 @@
 """Engines for a GPU as the compiler writes them, without a certificate, which others make or do without."""
 
+# pyright: basic
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -56,5 +58,5 @@ def write_engine(
     save_models(emit_engine(program, initializers), initializers, folder)
     if not program.traits.plans or plans is None:
         return Written(program, folder)
-    made: Mapping[str, Any] = plan_writer(program, precision, plans)(folder)["plans"]
+    made: dict[str, Any] = plan_writer(program, precision, plans)(folder)["plans"]
     return Written(program, folder, {name: Plan(**record) for name, record in made.items()})

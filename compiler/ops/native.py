@@ -1,4 +1,4 @@
-"""Ops of the target `native`, each one operator of docs/kernels.md; `passes/kernels.py` writes them."""
+"""Ops of the target `native`, each one operator of docs/kernels.md; `passes/lower.py` writes them."""
 
 from dataclasses import dataclass
 from math import prod

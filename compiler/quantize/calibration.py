@@ -1,8 +1,8 @@
-"""Calibration: in which steps products round what they are given, from examples.
+"""Calibration: the scales by which matrix products quantize what they are given, from examples.
 
-The training form is run on the examples, and what goes into each product is counted in a histogram; of steps between
+The training form is run on the examples, and what goes into each product is counted in a histogram; of scales between
 that for the largest number and far smaller ones, the one with the least mean squared error is taken (Nagel et al. 2021,
-A White Paper on Neural Network Quantization, section 3.1). A weight has one step, wherever and however often a model
+A White Paper on Neural Network Quantization, section 3.1). A weight has one scale, wherever and however often a model
 uses it: in every turn of a recurrence, in every layer that shares it.
 """
 
@@ -25,7 +25,7 @@ RULE = "mse"
 """What engine.json calls it."""
 
 EXAMPLES = 512
-"""The most examples that a calibration takes; more change steps little."""
+"""The most examples that a calibration takes; more change scales little."""
 
 BINS = 8192
 
@@ -57,7 +57,7 @@ class TrainingForm(Protocol):
 def calibrated_weights(
     weights: Mapping[str, Precision], maps: frozenset[str], *, examples: bool
 ) -> dict[str, Precision]:
-    """Of these weights those whose products take a calibrated step: with `examples` all that can, else all that must.
+    """Of these weights those whose products take a calibrated scale: with `examples` all that can, else all that must.
 
     `maps` are the weights of linear maps.
     """
@@ -71,7 +71,7 @@ def calibrate(
     examples: Sequence[Example],
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, float]:
-    """The step for each of these weights, of the products with it.
+    """The scale for each of these weights, of the products with it.
 
     Raises: UserError where the model computes numbers that are not finite.
     """
@@ -84,7 +84,7 @@ def calibrate(
         for index, example in enumerate(examples, start=1):
             progress(f"calibrate: {index} of {len(examples)}")
             counted(*(torch.tensor(example[value.name]) for value in module.graph.inputs))
-    return {name: step_of(histograms[name], _grid(precision)) for name, precision in weights.items()}
+    return {name: scale_of(histograms[name], _grid(precision)) for name, precision in weights.items()}
 
 
 class Histogram:
@@ -118,15 +118,15 @@ class Histogram:
         self._end = end
 
 
-def step_of(histogram: Histogram, grid: Grid) -> float:
-    """The step, a positive float32, of least mean squared error when such numbers are rounded to this grid."""
+def scale_of(histogram: Histogram, grid: Grid) -> float:
+    """The scale, a positive float32, of least mean squared error when such numbers are rounded to this grid."""
     if not histogram.largest:
         return 1.0
     seen = histogram.counts > 0
     counts, sizes = histogram.counts[seen].double(), histogram.middles()[seen]
-    steps = (histogram.largest * _CANDIDATES / grid.largest).float().clamp_min(_LEAST)
-    errors = [_error(sizes, counts, float(step), grid) for step in steps]
-    return float(steps[int(torch.tensor(errors).argmin())])
+    scales = (histogram.largest * _CANDIDATES / grid.largest).float().clamp_min(_LEAST)
+    errors = [_error(sizes, counts, float(scale), grid) for scale in scales]
+    return float(scales[int(torch.tensor(errors).argmin())])
 
 
 def _grid(precision: Precision) -> Grid:
@@ -135,8 +135,8 @@ def _grid(precision: Precision) -> Grid:
     return grid
 
 
-def _error(sizes: Tensor, counts: Tensor, step: float, grid: Grid) -> float:
-    rounded = grid.nearest(torch, sizes / step).double() * step
+def _error(sizes: Tensor, counts: Tensor, scale: float, grid: Grid) -> float:
+    rounded = grid.nearest(torch, sizes / scale).double() * scale
     return float(((rounded - sizes) ** 2 * counts).sum())
 
 

@@ -15,9 +15,7 @@ from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.decoder_step import emit_prepare, emit_states, emit_step
 from xformc.compiler.search.loops import Fields, Names, Record, bind_fields, fields_of, record_of
-
-RESULTS = ("tokens", "lengths", "scores")
-"""Those of the carried that are a search's results at the end."""
+from xformc.format.interfaces import RESULTS
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class FixedSearch:
 
     @property
     def results(self) -> Fields:
-        """The types of the results."""
+        """The types of the results, which are among the carried."""
         return {name: self.carried[name] for name in RESULTS}
 
 

@@ -62,15 +62,16 @@ def wide_beam(tree: Tree, task: str, decode: Decode, inputs: Mapping[str, Input]
 
 
 def schedule_rate(tree: Tree, train: Train, sizes: Mapping[str, Number]) -> list[Problem]:
-    """The learning rate follows from a positive size of the model, or from its peak alone."""
+    """The learning rate follows from a positive whole size of the model, or from its peak alone."""
     schedule, section = train.schedule, tree.get("train", "schedule") or tree
     if schedule.peak is not None:
         return _beside_peak(section, tree.span.source)
-    if sizes.get(schedule.width, 0) > 0:
+    widths = [name for name, size in sizes.items() if size > 0 and size % 1 == 0]
+    if schedule.width in widths:
         return []
     place = section.get("width") or tree.get("sizes", schedule.width) or section
-    message = f"the learning rate goes with {schedule.width}^-0.5, so {schedule.width} must be a positive size"
-    similar = suggest(schedule.width, sizes) if section.get("width") else None
+    message = f"the learning rate goes with {schedule.width}^-0.5, so {schedule.width} must be a positive whole size"
+    similar = suggest(schedule.width, widths) if section.get("width") else None
     return [Problem(place.span, message, similar or "set schedule.width to a size of the model, or schedule.peak")]
 
 

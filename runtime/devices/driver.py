@@ -9,7 +9,7 @@ from xformc.format.plans import Plan
 
 
 @dataclass(frozen=True)
-class Device:
+class Gpu:
     """A GPU: its name, its compute capability such as 8.9, and the bytes of its memory."""
 
     name: str
@@ -17,7 +17,7 @@ class Device:
     memory: int
 
 
-def check_plan(plan: Plan, version: str, device: Device | None, place: str) -> None:
+def check_plan(plan: Plan, version: str, device: Gpu | None, place: str) -> None:
     """Check that a plan can be loaded by its builder of this version, on this device.
 
     Raises: UserError at `place` that says what to rebuild.
@@ -39,7 +39,7 @@ def _named(name: str | None, capability: str) -> str:
     return f"{name} (compute capability {capability})"
 
 
-def find_device(driver: str = "libcuda.so.1") -> Device | None:
+def find_gpu(driver: str = "libcuda.so.1") -> Gpu | None:
     """The first GPU, as NVIDIA's driver tells it; None where there is no driver or no GPU."""
     try:
         cuda: Any = ctypes.CDLL(driver)
@@ -51,7 +51,7 @@ def find_device(driver: str = "libcuda.so.1") -> Device | None:
     cuda.cuDeviceGetName(name, 256, handle)
     cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle)
     capability = ".".join(str(_attribute(cuda, number, handle)) for number in (_MAJOR, _MINOR))
-    return Device(name.value.decode(), capability, memory.value)
+    return Gpu(name.value.decode(), capability, memory.value)
 
 
 _MAJOR, _MINOR = 75, 76

@@ -11,7 +11,7 @@ import onnxruntime
 
 from xformc.errors import UserError
 from xformc.format.plans import INSTALL, Plan
-from xformc.runtime.devices.driver import Device, check_plan, find_device
+from xformc.runtime.devices.driver import Gpu, check_plan, find_gpu
 
 CUDA = "CUDAExecutionProvider"
 ON_THE_PROCESSOR = 'or run it on the processor: --device cpu, in Python load(..., device="cpu")'
@@ -33,9 +33,9 @@ def require_onnx_cuda(place: str) -> None:
         logging.getLogger(__name__).warning("%s", said.getvalue().strip())
 
 
-def require_gpu(place: str) -> Device:
+def require_gpu(place: str) -> Gpu:
     """The GPU. Raises: UserError at `place` unless NVIDIA's driver finds one here."""
-    device = find_device()
+    device = find_gpu()
     if device is None:
         message = "this engine runs on a GPU, and NVIDIA's driver finds none here"
         raise UserError(message, place=place, hint=ON_THE_PROCESSOR.removeprefix("or "))

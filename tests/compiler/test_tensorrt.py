@@ -28,7 +28,7 @@ from xformc.format.names import MODEL, PREPARE, STEP
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.reader import read_manifest
-from xformc.runtime.devices.driver import Device, check_plan
+from xformc.runtime.devices.driver import Gpu, check_plan
 
 SIZES = {"batch": (1, 2, 4), "beam": (1, 4, 4), "source": (1, 8, 16), "room": (1, 8, 16)}
 QUICK = "batch=1:2:4,room=1:8:16"
@@ -280,20 +280,16 @@ PLAN = Plan("tensorrt", "10.1", "NVIDIA L4", "8.9", "float16", SIZES)
 @pytest.mark.parametrize(
     ("version", "device", "message"),
     [
-        ("10.2", Device("NVIDIA L4", "8.9", 1), "built by tensorrt 10.1, and 10.2 is installed"),
-        (
-            "10.1",
-            Device("NVIDIA A10", "8.6", 1),
-            r"built for NVIDIA L4 \(compute capability 8.9\), and the GPU is NVIDIA",
-        ),
+        ("10.2", Gpu("NVIDIA L4", "8.9", 1), "built by tensorrt 10.1, and 10.2 is installed"),
+        ("10.1", Gpu("NVIDIA A10", "8.6", 1), r"built for NVIDIA L4 \(compute capability 8.9\), and the GPU is NVIDIA"),
         ("10.1", None, "and there is no GPU"),
     ],
 )
-def test_a_plan_for_another_machine_says_what_to_rebuild(version: str, device: Device | None, message: str) -> None:
+def test_a_plan_for_another_machine_says_what_to_rebuild(version: str, device: Gpu | None, message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_plan(PLAN, version, device, "engine/step.plan")
 
 
 def test_a_plan_fits_the_machine_that_it_is_for() -> None:
-    check_plan(PLAN, "10.1", Device("NVIDIA L40", "8.9", 1), "engine/step.plan")
+    check_plan(PLAN, "10.1", Gpu("NVIDIA L40", "8.9", 1), "engine/step.plan")
     check_plan(replace(PLAN, device=None, capability=None), "10.1", None, "engine/step.plan")

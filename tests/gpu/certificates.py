@@ -1,5 +1,7 @@
 """The certificate of every spec's engine, its searches run on the device."""
 
+# pyright: basic
+
 import multiprocessing
 import tempfile
 import time
@@ -27,7 +29,7 @@ from xformc.compiler.quantize.calibration import calibrate, calibrated_weights
 from xformc.format.names import MODEL
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
-from xformc.format.targets import Target
+from xformc.format.targets import TRAITS, Target
 from xformc.runtime.session import Session
 
 TARGETS: tuple[Target, ...] = ("cuda", "tensorrt")
@@ -53,8 +55,7 @@ class OnDevice(Subject):
     @cached_property
     def session(self) -> Session:
         """The engine, as the runtime runs it there."""
-        program = self.program
-        return Written(program, self.target, self.engine, self.precision, self.plans).session("cuda")
+        return Written(self.program, self.engine, self.plans).session("cuda")
 
 
 def measure(report: Report, specs: Sequence[str], precisions: Sequence[str], processes: int) -> None:
@@ -62,9 +63,13 @@ def measure(report: Report, specs: Sequence[str], precisions: Sequence[str], pro
 
     Most of a certificate is the reference search on the processor; the GPU is shared.
     """
-    kinds = [(target, precision) for precision in precisions for target in TARGETS]
-    made = [(target, precision) for target, precision in kinds if target == "tensorrt" or not PRECISIONS[precision][1]]
-    cases = [(name, target, precision) for target, precision in made for name in specs]
+    cases: list[tuple[str, Target, str]] = [
+        (name, target, precision)
+        for precision in precisions
+        for target in TARGETS
+        if TRAITS[target].calibrated or not PRECISIONS[precision][1]
+        for name in specs
+    ]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, torch.set_num_threads, (1,)) as pool:
         rows = [pool.submit(_row, *case, report.device, report.deadline) for case in cases]

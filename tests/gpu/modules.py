@@ -1,5 +1,7 @@
 """The PyTorch module of every spec on the device: its results, a step of training in bfloat16, and torch.compile."""
 
+# pyright: basic
+
 import copy
 import tempfile
 from pathlib import Path
@@ -13,11 +15,9 @@ from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.ops.recurrence import Recurrence
-from xformc.compiler.passes.with_loss import with_loss
-from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.pipeline import compile_engine, compile_training
 from xformc.compiler.spec import Spec
 from xformc.trainer.data.batches import Batch
-from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.loop import take_step
 from xformc.trainer.run import Identity
 from xformc.trainer.train import make_optimizer, make_recipe
@@ -64,12 +64,12 @@ def _compared(name: str, device: torch.device, *, compile: bool) -> dict[str, An
 def _trained(name: str, device: torch.device) -> dict[str, Any]:
     """The losses of two steps in bfloat16, which must be numbers and change the parameters to numbers."""
     spec, feeds, labels = _example(name)
-    graph = compile_spec(spec)
-    schema = data_schema(spec)
-    model = TorchModule(with_loss(graph, spec.train.label_smoothing, schema.ignore), seed=1).to(device).train()
+    graph = compile_training(spec).graph
+    model = TorchModule(graph, seed=1).to(device).train()
     recipe = make_recipe(spec, Identity("", "", "", 1, "bfloat16", compile=False), None)
     optimizer = make_optimizer(spec, model)
-    batch = Batch(dict(zip((value.name for value in graph.inputs), feeds, strict=True)), labels, labels.numel())
+    names = [value.name for value in graph.inputs if value.name != "labels"]
+    batch = Batch(dict(zip(names, feeds, strict=True)), labels, labels.numel())
     losses = [float(take_step(model, optimizer, (batch,), recipe, step).nll) / batch.count for step in (1, 2)]
     finite = all(bool(torch.isfinite(value).all()) for value in (torch.tensor(losses), *model.parameters()))
     return {"first": losses[0], "second": losses[1]} | ({} if finite else {"failed": "not finite"})

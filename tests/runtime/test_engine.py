@@ -84,7 +84,7 @@ def test_translate_refuses_a_long_text_naming_its_line(engine: Engine) -> None:
         engine.translate(["hello", "two dogs " * 2400])
     assert caught.value.place == "line 2"
     assert "takes at most 4,096" in caught.value.message
-    assert "--truncate" in str(caught.value.hint) and "--max-batch-tokens" in str(caught.value.hint)
+    assert "truncate=True" in str(caught.value.hint) and "max_batch_tokens=28804 takes" in str(caught.value.hint)
 
 
 def test_translate_takes_longer_texts_in_larger_batches(engine: Engine) -> None:

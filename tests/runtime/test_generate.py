@@ -130,10 +130,10 @@ def test_generate_refuses_one_text_in_place_of_a_list(language_model: Engine) ->
 
 
 def test_each_task_has_its_own_method(language_model: Engine, engine: Engine) -> None:
-    with pytest.raises(UserError, match="is of language_model, and translate is of translation") as caught:
+    with pytest.raises(UserError, match="is a language_model engine; translate needs a translation engine") as caught:
         language_model.translate(["one"])
     assert "xformc generate" in (caught.value.hint or "")
-    with pytest.raises(UserError, match="is of translation, and generate is of language_model"):
+    with pytest.raises(UserError, match="is a translation engine; generate needs a language_model engine"):
         engine.generate(["one"])
 
 

@@ -12,13 +12,13 @@ from xformc.errors import UserError
 from xformc.format.plans import Plan
 from xformc.format.targets import Target
 from xformc.runtime.devices import gpu
-from xformc.runtime.devices.driver import find_device
+from xformc.runtime.devices.driver import find_gpu
 from xformc.runtime.generate import sample
 from xformc.runtime.search import search
 from xformc.runtime.sessions import open_session
 
 on_gpu = pytest.mark.skipif(
-    gpu.CUDA not in onnxruntime.get_available_providers() or find_device() is None,
+    gpu.CUDA not in onnxruntime.get_available_providers() or find_gpu() is None,
     reason="needs an NVIDIA GPU and onnxruntime-gpu",
 )
 for_processors = pytest.mark.skipif(
@@ -53,7 +53,7 @@ def test_cuda_engine_says_so_where_the_processors_package_lies_over_the_other(
     assert "pip install --force-reinstall --no-deps onnxruntime-gpu==1.31.0" in (raised.value.hint or "")
 
 
-@pytest.mark.skipif(find_device() is not None, reason="there is a GPU")
+@pytest.mark.skipif(find_gpu() is not None, reason="there is a GPU")
 def test_gpu_that_is_not_there_is_an_error() -> None:
     with pytest.raises(UserError, match="NVIDIA's driver finds none here") as raised:
         gpu.require_gpu("engine")

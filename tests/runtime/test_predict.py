@@ -217,12 +217,12 @@ def test_predict_refuses_an_engine_without_a_tokenizer(tagger: Engine) -> None:
 def test_every_other_method_names_the_right_one(tagger: Engine, engine: Engine) -> None:
     with pytest.raises(UserError) as error:
         tagger.translate(["two dogs"])
-    assert error.value.message == "the engine tagging is of tagging, and translate is of translation"
-    assert error.value.hint == "engine.predict(...) in Python, xformc predict on the command line"
-    with pytest.raises(UserError, match="and search is of translation"):
+    assert error.value.message == "tagging is a tagging engine; translate needs a translation engine"
+    assert error.value.hint == "use engine.predict(...) in Python, or xformc predict on the command line"
+    with pytest.raises(UserError, match="search needs a translation engine"):
         tagger.search([[5, 3]])
     for examples in (["hello"], {"words": np.array([[5]])}):
         with pytest.raises(UserError) as error:
             engine.predict(examples)
-        assert error.value.message == "the engine copy is of translation, and predict is of tagging and classification"
-        assert error.value.hint == "engine.translate(...) in Python, xformc translate on the command line"
+        assert error.value.message == "copy is a translation engine; predict needs a tagging or classification engine"
+        assert error.value.hint == "use engine.translate(...) in Python, or xformc translate on the command line"

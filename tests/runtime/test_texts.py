@@ -3,7 +3,7 @@
 import pytest
 
 from xformc.errors import UserError
-from xformc.runtime.texts import Limit, encode_line, prompt_limit, whole_limit
+from xformc.runtime.texts import Limit, TooLongError, encode_line, prompt_limit, whole_limit
 
 
 def test_a_models_own_bound_is_the_limit() -> None:
@@ -15,7 +15,19 @@ def test_a_models_own_bound_is_the_limit() -> None:
 def test_the_batch_is_the_limit_of_a_model_without_a_bound(max_batch_tokens: int, limit: int) -> None:
     assert prompt_limit(None, max_batch_tokens).tokens == limit
     assert whole_limit(None, max_batch_tokens).tokens == limit // 4
-    assert "--max-batch-tokens" in prompt_limit(None, max_batch_tokens).hint
+
+
+def test_the_hint_names_the_callers_options_and_the_batch_that_is_needed() -> None:
+    error = TooLongError(1, 5000, whole_limit(None, 2048))
+    assert error.hint == "split it into shorter texts"
+    assert error.advised("--truncate").hint == "split it into shorter texts, or cut it with --truncate"
+    assert "; with enough memory, --max-batch-tokens 20000 " in str(error.advised("-t", "--max-batch-tokens ").hint)
+    taken = whole_limit(None, error.budget or 0).tokens
+    assert taken == 5000, "the number in the hint is enough"
+
+
+def test_no_batch_is_large_enough_for_a_models_own_bound() -> None:
+    assert "--max-batch-tokens" not in str(TooLongError(1, 600, Limit(512)).advised("-t", "--max-batch-tokens ").hint)
 
 
 def test_a_text_that_is_cut_keeps_its_last_tokens() -> None:

@@ -113,7 +113,7 @@ def test_schedule_needs_the_width_of_the_model(tmp_path: Path) -> None:
     path.write_text(text.replace("d_model: 128", "d_model: -128"))
     with pytest.raises(SpecError) as error:
         load_spec(path)
-    assert error.value.message == "the learning rate goes with d_model^-0.5, so d_model must be a positive size"
+    assert error.value.message == "the learning rate goes with d_model^-0.5, so d_model must be a positive whole size"
     assert error.value.hint == "set schedule.width to a size of the model, or schedule.peak"
 
 
@@ -131,7 +131,7 @@ model: {label: {from: text, do: [{embedding: width}, {mean: positions}, {linear:
 def test_schedule_says_where_its_rate_comes_from(tmp_path: Path, schedule: str, written: dict[str, object]) -> None:
     path = tmp_path / "model.yaml"
     path.write_text(NO_WIDTH)
-    with pytest.raises(SpecError, match="d_model must be a positive size"):
+    with pytest.raises(SpecError, match="d_model must be a positive whole size"):
         load_spec(path)
     path.write_text(f"{NO_WIDTH}train: {{schedule: {{{schedule}}}}}\n")
     resolved = load_spec(path).resolved_yaml()

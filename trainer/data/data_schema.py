@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
-from xformc.format.tokens import IGNORE, PAD
+from xformc.compiler.spec.tasks import TASKS
 from xformc.trainer.data.label_names import COLUMN
 
 
@@ -31,12 +31,7 @@ class DataSchema:
     @property
     def labelled(self) -> bool:
         """Whether the data has labels; else the model learns the next token."""
-        return self.task in ("tagging", "classification")
-
-    @property
-    def ignore(self) -> int:
-        """The label that does not count."""
-        return IGNORE if self.labelled else PAD
+        return TASKS[self.task].time is None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -54,11 +49,11 @@ class DataSchema:
 
 def data_schema(spec: Spec) -> DataSchema:
     """The schema of a spec's data. Raises: SpecError."""
-    axes = spec.graph().outputs[0].type.axes
+    axes, task = spec.graph().outputs[0].type.axes, TASKS[spec.task]
     return DataSchema(
         task=spec.task,
         inputs=spec.inputs,
         classes=axes[-1].size or 0,
-        positions=axes[1].name if spec.task == "tagging" else None,
+        positions=axes[1].name if task.positions and task.time is None else None,
         longest=min(spec.train.max_length, spec.train.batch_tokens),
     )

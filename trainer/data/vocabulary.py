@@ -13,12 +13,11 @@ from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.format.names import TOKENIZER
 from xformc.format.tokens import BEGIN, END, PAD, UNKNOWN
+from xformc.runtime.lines import LINE_BYTES
 
 Kind = Literal["bpe", "unigram", "word", "char"]
 WHOLE_VOCABULARY = ("word", "char")
 """The kinds that take every piece of the text, if the vocabulary has room; so it may stay smaller than the spec's."""
-LONGEST_LINE = 1 << 24
-"""Bytes; SentencePiece would pass over longer lines without a word."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def train_vocabulary(sentences: Sequence[str], size: int, *, kind: Kind, of: str
             model_type=kind,
             vocab_size=size,
             hard_vocab_limit=kind not in WHOLE_VOCABULARY,
-            max_sentence_length=LONGEST_LINE,
+            max_sentence_length=LINE_BYTES,  # SentencePiece would leave out longer ones without a word
             character_coverage=1.0,
             pad_id=PAD,
             unk_id=UNKNOWN,

@@ -47,7 +47,8 @@ class ScoreOptions:
         given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
         idle = [f"--{name.replace('_', '-')}" for name in given if name not in used]
         if idle:
-            raise UserError(f"{', '.join(idle)}: nothing of the kind is done for an engine of {task}")
+            verb = "does" if len(idle) == 1 else "do"
+            raise UserError(f"{' and '.join(idle)} {verb} not apply to a {task} engine")
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ MAX_LOSS = 0.3
 def check_comparable(spec: Spec, precision: Precision | None, *, trained: bool) -> None:
     """Raises: UserError where there is no BLEU to compare: no trained translations, or no weight that is rounded."""
     if spec.task != "translation" or not trained:
-        what = "fresh weights translate nothing" if spec.task == "translation" else f"{spec.task} is no translation"
-        raise UserError(f"--compare: BLEU is of trained translations, and {what}")
+        found = "randomly initialized weights" if spec.task == "translation" else f"a {spec.task} spec"
+        raise UserError(f"--compare needs a trained translation model, not {found}")
     if set(spec.precisions(precision).values()) <= {"float32"}:
         raise UserError("--compare: no weight is rounded", hint="give --precision, such as int8")
 

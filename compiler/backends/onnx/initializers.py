@@ -52,8 +52,8 @@ class Initializers:
     ) -> None:
         """`arrays` holds float32 numpy arrays by parameter path; `precision` those that are rounded.
 
-        `input_scales` holds the steps in which products with parameters round what they are given, where a calibration
-        found them. `emulated`: models compute products in 16 bits as ONNX Runtime can on a processor, see
+        `input_scales` holds the scales by which products with parameters quantize what they are given, where a
+        calibration found them. `emulated`: models compute products in 16 bits as ONNX Runtime can on a processor, see
         `OnnxEmitter`.
         """
         self.arrays = arrays

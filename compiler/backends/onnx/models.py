@@ -22,6 +22,8 @@ from xformc.compiler.search.fixed_search import FixedSearch, emit_whole
 from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
+from xformc.format.interfaces import SAMPLING, SEARCH
+from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.names import GO_ON, MODEL, NEXT, PREPARE, STEP
 from xformc.format.targets import Target
 from xformc.format.tokens import END
@@ -41,37 +43,26 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
 
 def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     """Source tokens in, n-best targets out; the search's options are inputs that have default values."""
-    emitter, decoder, defaults = _emitter(program, weights), program.decoder, program.search
+    emitter, decoder = _emitter(program, weights), program.decoder
     (source,) = decoder.given
     emitter.bind(source, source.name)
-    options = {
-        "beam_width": emitter.default("beam_width", defaults.beam_width),
-        "n_best": emitter.default("n_best", defaults.n_best),
-        "length_penalty": emitter.default("length_penalty", defaults.length_penalty),
-        "max_length_factor": emitter.default("max_length_factor", defaults.max_length_factor),
-        "max_length_offset": emitter.default("max_length_offset", defaults.max_length_offset),
-        "end_token": emitter.default("end_token", END),
-    }
-    emit_search, longest = (
-        emit_kernel_search if program.traits.kernels else emit_beam_search,
-        program.inputs["target"].longest,
-    )
-    result = emit_search(emitter, decoder, SearchInputs(source.name, **{name: name for name in options}), longest)
-    names = ("tokens", "lengths", "scores")
+    options = _options(emitter, program.search)
+    emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
+    given = SearchInputs(source.name, **{name: name for name in options})
+    result = emit_search(emitter, decoder, given, program.inputs["target"].longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
     n_best, length = Axis("n_best"), Axis("length")
     batch = source.type.axes[0]
     types = [Type("int64", (batch, n_best, length)), Type("int64", (batch, n_best)), Type("float32", (batch, n_best))]
     inputs = [(source.name, source.type), *options.items()]
-    return model(emitter, "engine", inputs, list(zip(names, types, strict=True)))
+    return model(emitter, "engine", inputs, list(zip(SEARCH.outputs, types, strict=True)))
 
 
 def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     """Prompts and seeds in, their continuations out; the options of sampling are inputs that have default values."""
     emitter = _emitter(program, weights)
-    options = {name: emitter.default(name, value) for name, value in asdict(program.sampling).items()}
-    options["end_token"] = emitter.default("end_token", END)
+    options = _options(emitter, program.sampling)
     given = SampleInputs("prompt", "seed", **{name: name for name in options})
     result = emit_sampling(emitter, program.decoder, given, program.inputs["text"].longest)
     for name, value in asdict(result).items():
@@ -79,8 +70,8 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     batch = Axis("batch")
     rows = Type("int64", (batch,))
     inputs = [("prompt", Type("int64", (batch, Axis("prompt")))), ("seed", rows), *options.items()]
-    tokens, scores = Type("int64", (batch, Axis("length"))), Type("float32", (batch,))
-    return model(emitter, "engine", inputs, [("tokens", tokens), ("lengths", rows), ("scores", scores)])
+    types = [Type("int64", (batch, Axis("length"))), rows, Type("float32", (batch,))]
+    return model(emitter, "engine", inputs, list(zip(SAMPLING.outputs, types, strict=True)))
 
 
 def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
@@ -189,6 +180,12 @@ def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     names = [emitter.op("Identity", name, name=f"output.{index}") for index, name in enumerate(results)]
     outputs = [(name, value.type) for name, value in zip(names, step.outputs, strict=True)]
     return model(emitter, "step", [(value.name, value.type) for value in step.inputs], outputs)
+
+
+def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions) -> dict[str, Type]:
+    """The types of the inputs that have default values: the options of a search or of sampling, and the end token."""
+    values = {**asdict(defaults), "end_token": END}
+    return {name: emitter.default(name, value) for name, value in values.items()}
 
 
 def _emitter(program: Program, weights: Initializers) -> Emitter:

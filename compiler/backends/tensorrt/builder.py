@@ -18,7 +18,7 @@ from typing import Any
 from xformc.compiler.backends.tensorrt.profiles import Tensor
 from xformc.errors import UserError
 from xformc.format.plans import INSTALL, Profile
-from xformc.runtime.devices.driver import Device, find_device
+from xformc.runtime.devices.driver import Gpu, find_gpu
 
 BEST = 3
 """How long a builder searches, of 0 to 5; 3 is TensorRT's own default."""
@@ -29,7 +29,7 @@ class Builder:
     """A builder that is installed. `device`: the GPU that its plans are for, or None if they are for any."""
 
     module: Any
-    device: Device | None
+    device: Gpu | None
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ def open_builder(name: str | None = None) -> Builder:
     chosen = name or found[0]
     if chosen == "tensorrt_rtx":
         return Builder(import_module(chosen), None)
-    device = find_device()
+    device = find_gpu()
     if device is None:
         hint = f"build on the machine that will run it, or for any GPU: {INSTALL['tensorrt_rtx']}"
         raise UserError(f"{chosen} builds on a GPU, and there is none here", hint=hint)

@@ -13,6 +13,7 @@ from xformc.compiler.certify.certify import engine_parameters
 from xformc.compiler.explain.attention.attention_maps import AttentionMap, attention_maps
 from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import load_spec
+from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
 from xformc.format.names import MODEL, SPEC
 from xformc.format.tokens import BEGIN
@@ -22,9 +23,6 @@ from xformc.runtime.predict import encode_example
 from xformc.runtime.rows import stack
 from xformc.runtime.texts import encode_line, whole_limit
 from xformc.runtime.tokenizer import Tokenizer
-
-WRITERS = {"translation": "target", "language_model": "text"}
-"""The input that a task writes token by token: at each position the model says what comes next."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,12 @@ def look(folder: Path, texts: Sequence[str], target: str | None) -> Looked:
     tokenizer, task = _tokenizer(engine), engine.manifest.task
     if target is not None and task != "translation":
         raise UserError(f"{engine.manifest.name} is a model of {task}, which has no target", hint="leave --target out")
-    if task in WRITERS and len(texts) != 1:
+    writer = TASKS[task].time
+    if writer is not None and len(texts) != 1:
         raise UserError(f"{task} takes one text, found {len(texts)}", hint="put it in quotes")
-    if task not in WRITERS:
+    if writer is None:
         row = encode_example(1, list(texts), manifest=engine.manifest, tokenizer=tokenizer, truncate=False)
         return _look(engine, folder, tuple(texts), row, ())
-    writer = WRITERS[task]
     first, *_ = engine.manifest.inputs
     ids, shown = _ids(engine, tokenizer, first, texts[0]), list(texts)
     row = {first: ids}
@@ -76,7 +74,7 @@ def look_at_arrays(folder: Path, arrays: Mapping[str, Any], number: int) -> Look
     Raises: UserError for arrays that do not fit its inputs, an example that is not there, and as `look`.
     """
     engine = load(folder)
-    if engine.manifest.task in WRITERS:
+    if TASKS[engine.manifest.task].time is not None:
         raise UserError(f"{engine.manifest.name} is a model of {engine.manifest.task}, which reads text")
     rows = read_rows(engine.manifest.inputs, arrays)
     if not 1 <= number <= len(rows):
@@ -116,7 +114,7 @@ def _look(
     maps = attention_maps(graph, engine_parameters(graph, folder / MODEL), tensors)
     readable = [name for name, item in inputs.items() if item.kind == "tokens" and tokenizer is not None]
     pieces = {name: _pieces(tokenizer, name, row[name]) for name in readable}
-    writer = WRITERS.get(engine.manifest.task)
+    writer = TASKS[engine.manifest.task].time
     return Looked(
         engine.manifest.name, texts, tuple(maps), pieces, writer, _pieces(tokenizer, writer, written) if writer else ()
     )

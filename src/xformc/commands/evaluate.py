@@ -12,6 +12,7 @@ from typer import Argument, Option
 from xformc.commands.text_lines import DEVICE_HELP
 from xformc.commands.translate import ENGINE_HELP
 from xformc.runtime.devices.device import DeviceName
+from xformc.runtime.texts import TooLongError
 
 Result = TypeVar("Result")
 DATA_HELP = """The test set. Translation: the source, and one reference or more, line by line. Language model: text, a
@@ -46,7 +47,10 @@ def evaluate(
     from xformc.trainer.scores.evaluation import ScoreOptions, evaluate_engine
 
     options = ScoreOptions(metric, tokenize, beam_width, length_penalty, truncate, threads, device)
-    scores = evaluate_engine(engine, data, options, _watched)
+    try:
+        scores = evaluate_engine(engine, data, options, _watched)
+    except TooLongError as error:
+        raise error.advised("--truncate") from None
     for line in [json.dumps(scores.json())] if as_json else scores.lines():
         print(line)
 

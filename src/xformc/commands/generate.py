@@ -31,7 +31,7 @@ def generate(
     engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
     *,
     temperature: Annotated[float | None, Option(help="Below 1 likely tokens become likelier; 0 is greedy.")] = None,
-    top_k: Annotated[int | None, Option(help="Draw from so many of the best tokens; 0 is all.")] = None,
+    top_k: Annotated[int | None, Option(help="Sample from the k most likely tokens (0: no limit).")] = None,
     top_p: Annotated[float | None, Option(help="Draw from the best that have this probability together.")] = None,
     max_new_tokens: Annotated[int | None, Option(help="At most so many tokens are added.")] = None,
     seed: Annotated[int, Option(help="Of the first line; each line after it has the next one.")] = 0,

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xformc.runtime.lines import read_lines
 from xformc.runtime.session import thread_count
+from xformc.runtime.texts import TooLongError
 
 Result = TypeVar("Result")
 
@@ -78,6 +79,9 @@ def lines_of_stdin() -> Generator[Iterator[str]]:
 def write_results(results: Generator[Result], render: Callable[[int, Result], str]) -> None:
     """Write what each result, numbered from 1, is rendered as when it is there; in the end, also of an error, close."""
     with closing(results):
-        for line, result in enumerate(results, start=1):
-            sys.stdout.write(render(line, result))
-            sys.stdout.flush()
+        try:
+            for line, result in enumerate(results, start=1):
+                sys.stdout.write(render(line, result))
+                sys.stdout.flush()
+        except TooLongError as error:
+            raise error.advised("--truncate", "--max-batch-tokens ") from None

@@ -14,15 +14,15 @@ class Interface:
     outputs: tuple[str, ...]
 
 
+RESULTS = ("tokens", "lengths", "scores")
+"""The outputs of a model that writes text."""
+
 SEARCH = Interface(
-    ("source", "beam_width", "n_best", "length_penalty", "max_length_factor", "max_length_offset"),
-    ("tokens", "lengths", "scores"),
+    ("source", "beam_width", "n_best", "length_penalty", "max_length_factor", "max_length_offset"), RESULTS
 )
 """The model of a translation engine."""
 
-SAMPLING = Interface(
-    ("prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"), ("tokens", "lengths", "scores")
-)
+SAMPLING = Interface(("prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"), RESULTS)
 """The model of a language model's engine."""
 
 _FIXED = {"translation": SEARCH, "language_model": SAMPLING}

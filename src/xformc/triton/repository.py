@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, check_files
-from xformc.format.names import MANIFEST, MODEL
+from xformc.format.names import DATA, MANIFEST, MODEL, PLAN
 from xformc.format.reader import read_manifest
 from xformc.format.targets import TRAITS
 from xformc.format.tokens import END
@@ -28,7 +28,8 @@ from xformc.triton.config import FIRST_LINE, ModelConfig, Tensor
 from xformc.triton.python_models import ASKED, ENGINE, OPTIONS, TEXT_OUTPUTS
 from xformc.triton.served import Served, serve
 
-CONFIG, VERSION, PLAN = "config.pbtxt", "1", "model.plan"
+CONFIG, VERSION = "config.pbtxt", "1"
+MODEL_PLAN = str(Path(MODEL).with_suffix(PLAN))
 TEXT_SUFFIX = "_text"
 
 
@@ -106,7 +107,7 @@ def choose_backend(manifest: Manifest, *, runtime: bool) -> str:
 
 def _has_plan(manifest: Manifest) -> bool:
     """Whether the whole model is there as a plan of `tensorrt`, the builder whose plans Triton reads."""
-    plan = manifest.plans.get(PLAN)
+    plan = manifest.plans.get(MODEL_PLAN)
     return plan is not None and plan.builder == "tensorrt"
 
 
@@ -173,10 +174,10 @@ def _write_version(engine: Path, manifest: Manifest, served: Served | None, conf
         _copy([MANIFEST, *names], engine, folder / ENGINE)
         (folder / "model.py").write_text(_SCRIPT % ("Tokens" if whole else "Texts"), encoding="utf-8")
     elif config.backend == "tensorrt":
-        _copy([PLAN], engine, folder)
+        _copy([MODEL_PLAN], engine, folder)
     else:
         cast(Any, onnx).save(served.model, str(folder / MODEL))
-        _copy([name for name in manifest.files if name == f"{MODEL}.data"], engine, folder)
+        _copy([name for name in manifest.files if name == DATA], engine, folder)
 
 
 def _copy(names: Iterable[str], source: Path, to: Path) -> None:

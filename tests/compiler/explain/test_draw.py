@@ -21,7 +21,7 @@ from xformc.compiler.explain.picture.outline import outline
 from xformc.compiler.explain.picture.page import lay_page
 from xformc.compiler.spec import Spec, load_spec
 
-SPECS = Path(__file__).parents[2] / "specs"
+SPECS = Path(__file__).parents[3] / "specs"
 SHIPPED = sorted(path for path in SPECS.rglob("*.yaml") if path.parent.name not in ("blocks", "table3"))
 MODELS = st.one_of(samples("translation", DECODER_STEPS, ENCODER_STEPS), samples("language_model", CAUSAL_STEPS))
 BRANCHES = """\

@@ -253,7 +253,7 @@ def test_every_shipped_spec_has_a_report(path: Path) -> None:
 
 
 def test_the_page_shows_what_is_printed() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "report.md").read_text()
     printed = report_text(shipped("transformer_base"))
     assert "\n".join(f"    {line}".rstrip() for line in printed.split("\n")) in page
 
@@ -262,7 +262,7 @@ def test_the_page_shows_what_is_printed() -> None:
     ("spec", "counted", "paper"), [("transformer_base", "9.6e17", 3.3e18), ("transformer_big", "9.7e18", 2.3e19)]
 )
 def test_the_page_has_the_training_costs_beside_the_papers(spec: str, counted: str, paper: float) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "report.md").read_text()
     flops = shipped(spec).training.flops
     assert f"{flops:.1e}".replace("+", "") == counted
     assert f"| {counted} | {paper:.1e} | {flops / paper:.0%} |".replace("+", "") in page

@@ -5,7 +5,7 @@ from pathlib import Path
 from xformc.compiler.explain.reference import reference
 from xformc.compiler.graph.primitives import PRIMITIVES
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference.md"
 
 
 def test_reference_is_as_make_docs_writes_it() -> None:
