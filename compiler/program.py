@@ -18,7 +18,7 @@ class Program:
     """What the passes have made of a spec so far.
 
     target: of the engine, or None where the program is to be trained. precision: the number format of each weight that
-    is not float32, by name. graph: from the model's inputs to its result (or its loss). decoder: what is done once and
+    is not float32, by name. graph: from the model's inputs to its result (or its loss). steps: what is done once and
     what is done for each token, of a task that decodes. passed: the names of the passes that were run, in order.
     """
 

@@ -13,20 +13,7 @@ from xformc.compiler.search.batch_loop import (
     decode_batch,
     newest,
 )
-from xformc.compiler.search.candidates import (
-    BeamOptions,
-    Candidates,
-    Pool,
-    choose_open,
-    count_found,
-    ending,
-    keep_best,
-    leading,
-    reorder,
-    rows_of,
-    select,
-    update_done,
-)
+from xformc.compiler.search.candidates import BeamOptions, Candidates, Pool, Standing, reorder, select, settle
 from xformc.compiler.search.decoder_step import emit_states, emit_step, state_types
 from xformc.compiler.search.loops import Names
 
@@ -59,18 +46,11 @@ def advance(
     `state` is what the step made of the hypotheses as they were.
     """
     beam, length = now.beam, onnx.op("Add", now.position, 1)
-    last = onnx.op("LessOrEqual", limit, length)
-    top = leading(onnx, candidates, options.width)
-    ends, scores = ending(onnx, top, last, now.done, length, options)
-    sequences = _continued(onnx, beam, rows_of(onnx, top.parents, options.width), top.tokens)
-    offered = Pool(sequences, onnx.op("Expand", length, onnx.op("Shape", scores)), scores)
-    pool = keep_best(onnx, _longer(onnx, beam.pool), offered, options.width)
-    found = count_found(onnx, beam.found, ends)
-    done = update_done(onnx, now.done, last, found, options.width)
-    chosen = choose_open(onnx, candidates, options.width)
-    tokens = _continued(onnx, beam, chosen.rows, chosen.tokens)
-    moved = {name: reorder(onnx, value, chosen.rows) for name, value in state.items()}
-    return _go_on(onnx, done), Decoding(length, done, Beam(tokens, chosen.scores, pool, found), moved)
+    standing = Standing(length, limit, now.done, beam.found, _longer(onnx, beam.pool))
+    new = settle(onnx, options, standing, candidates, lambda rows, tokens: _continued(onnx, beam, rows, tokens))
+    moved = {name: reorder(onnx, value, new.chosen.rows) for name, value in state.items()}
+    hypotheses = Beam(new.tokens, new.chosen.scores, new.pool, new.found)
+    return _go_on(onnx, new.done), Decoding(length, new.done, hypotheses, moved)
 
 
 def _continued(onnx: OnnxEmitter, beam: Beam, rows: str, tokens: str) -> str:

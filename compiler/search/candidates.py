@@ -1,5 +1,6 @@
 """The choices of a step of beam search, each a function of what it is given: docs/search.md has their definition."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
@@ -46,6 +47,32 @@ class Pool(Record):
     scores: BeamScores
 
 
+@dataclass(frozen=True)
+class Standing:
+    """How the sentences of a batch stand before the choices of a step.
+
+    `length` counts the tokens with that of the step; `limit`, `done` and `found`, the finished hypotheses, are [batch].
+    The tokens of `pool` have the length that the hypotheses have after the step.
+    """
+
+    length: str
+    limit: str
+    done: str
+    found: str
+    pool: Pool
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What the choices of a step leave: `tokens` are those of the chosen hypotheses, the rest is as in `Standing`."""
+
+    done: str
+    found: str
+    pool: Pool
+    chosen: Chosen
+    tokens: str
+
+
 def emit_limit(onnx: OnnxEmitter, source: str, factor: str, offset: str, longest: Operand | None) -> str:
     """The most tokens that each sentence may have, [batch]; no more than `longest`, if there is a bound."""
     real = onnx.op("Not", onnx.op("Equal", source, PAD))
@@ -66,6 +93,25 @@ def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions) ->
     tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
     ended = onnx.op("Equal", tokens, options.end_token)
     return Candidates(scores, tokens, onnx.op("Div", chosen, options.candidates), ended)
+
+
+def settle(
+    onnx: OnnxEmitter, options: BeamOptions, now: Standing, candidates: Candidates, continued: Callable[[str, str], str]
+) -> Settled:
+    """Finish what ends among the candidates, and choose the next hypotheses.
+
+    `continued(rows, tokens)` gives the tokens of the hypotheses in these rows, each followed by one of the tokens.
+    """
+    width, last = options.width, onnx.op("LessOrEqual", now.limit, now.length)
+    top = leading(onnx, candidates, width)
+    ends, scores = ending(onnx, top, last, now.done, now.length, options)
+    sequences = continued(rows_of(onnx, top.parents, width), top.tokens)
+    offered = Pool(sequences, onnx.op("Expand", now.length, onnx.op("Shape", scores)), scores)
+    pool = keep_best(onnx, now.pool, offered, width)
+    found = count_found(onnx, now.found, ends)
+    done = update_done(onnx, now.done, last, found, width)
+    chosen = choose_open(onnx, candidates, width)
+    return Settled(done, found, pool, chosen, continued(chosen.rows, chosen.tokens))
 
 
 def leading(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Candidates:

@@ -5,20 +5,7 @@ from dataclasses import dataclass
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.keys import ROOM
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.candidates import (
-    BeamOptions,
-    Pool,
-    choose_open,
-    count_found,
-    emit_limit,
-    ending,
-    keep_best,
-    leading,
-    reorder,
-    rows_of,
-    select,
-    update_done,
-)
+from xformc.compiler.search.candidates import BeamOptions, Pool, Standing, emit_limit, reorder, select, settle
 from xformc.compiler.search.carried import (
     NEVER,
     BeamIntegers,
@@ -126,26 +113,20 @@ def _advance(
     width, length = onnx.op("Shape", given.ranks), onnx.op("Add", now.position, 1)
     options = BeamOptions(width, onnx.op("Mul", width, [2]), given.end_token, given.length_penalty)
     candidates = select(onnx, logits, now.open_scores, options)
-    last = onnx.op("LessOrEqual", limit, length)
-    top = leading(onnx, candidates, width)
-    ends, scores = ending(onnx, top, last, now.done, length, options)
-    sequences = _continued(onnx, given, now, rows_of(onnx, top.parents, width), top.tokens)
-    offered = Pool(sequences, onnx.op("Expand", length, onnx.op("Shape", scores)), scores)
-    pool = _blanked(onnx, keep_best(onnx, Pool(now.tokens, now.lengths, now.scores), offered, width))
-    found = count_found(onnx, now.found, ends)
-    done = update_done(onnx, now.done, last, found, width)
-    chosen = choose_open(onnx, candidates, width)
-    return some_open(onnx, done), _Carried(
+    standing = Standing(length, limit, now.done, now.found, Pool(now.tokens, now.lengths, now.scores))
+    new = settle(onnx, options, standing, candidates, lambda rows, tokens: _continued(onnx, given, now, rows, tokens))
+    pool = _blanked(onnx, new.pool)
+    return some_open(onnx, new.done), _Carried(
         position=following(onnx, given.places, now.position),
-        done=done,
-        newest=chosen.tokens,
-        hypotheses=_continued(onnx, given, now, chosen.rows, chosen.tokens),
-        open_scores=chosen.scores,
+        done=new.done,
+        newest=new.chosen.tokens,
+        hypotheses=new.tokens,
+        open_scores=new.chosen.scores,
         tokens=pool.tokens,
         lengths=pool.lengths,
         scores=pool.scores,
-        found=found,
-        state={name: reorder(onnx, value, chosen.rows) for name, value in state.items()},
+        found=new.found,
+        state={name: reorder(onnx, value, new.chosen.rows) for name, value in state.items()},
     )
 
 
