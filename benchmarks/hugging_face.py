@@ -51,9 +51,9 @@ class Translator:
         assert engine.tokenizer is not None
         self._model, self._options, self._tokenizer = model, options, engine.tokenizer
         model.generation_config = import_module("transformers").GenerationConfig(
-            num_beams=options.beam_width,
+            num_beams=options.beam_size,
             length_penalty=options.length_penalty,
-            early_stopping=options.beam_width > 1,
+            early_stopping=options.beam_size > 1,
             do_sample=False,
             pad_token_id=PAD,
             eos_token_id=END,

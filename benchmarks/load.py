@@ -99,7 +99,7 @@ def xformc_engine(folder: Path, threads: int) -> tuple[Translate, int]:
     engine = load(folder, threads=threads)
 
     def translate(sentences: list[list[int]]) -> object:
-        return engine.search(sentences, beam_width=BEAM, max_length_factor=0, max_length_offset=LENGTH)
+        return engine.search(sentences, beam_size=BEAM, max_length_factor=0, max_length_offset=LENGTH)
 
     return translate, engine.manifest.inputs["source"].pieces
 

@@ -63,7 +63,7 @@ def profile(target: Any, batch: int, arguments: argparse.Namespace) -> tuple[int
         session: Any = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         feeds = {
             "source": np.random.default_rng(0).integers(4, spec.inputs["source"].vocabulary, (batch, SOURCE_TOKENS)),
-            "beam_width": np.array(arguments.beam),
+            "beam_size": np.array(arguments.beam),
             "max_length_factor": np.array(0.0, np.float32),
             "max_length_offset": np.array(arguments.length),
         }

@@ -79,7 +79,7 @@ class Peer:
             do="text",
             lines=list(lines),
             tokenizer=self._tokenizer,
-            beam=self._search.beam_width,
+            beam=self._search.beam_size,
             length_penalty=self._search.length_penalty,
             batch_tokens=setting.batch_tokens,
             length=self._longest,
@@ -187,7 +187,7 @@ def hugging_face(
     from benchmarks.hugging_face import load_translators
 
     search, longest = engine.manifest.search, arguments.longest
-    options = limited(search, search.beam_width, longest) if longest else search
+    options = limited(search, search.beam_size, longest) if longest else search
     players = dict[str, Player]()
     for name, translator in load_translators(spec, weights, engine, options, arguments.threads, folder).items():
         tokens = translator.best(tried, PEER_BATCH_TOKENS)

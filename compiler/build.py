@@ -34,7 +34,7 @@ from xformc.files import atomic_directory
 from xformc.format.manifest import FORMAT, Calibration, manifest_checksum, record_file
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
-from xformc.format.precision import WORDS, Precision
+from xformc.format.precision import Precision
 from xformc.format.targets import TRAITS, Target
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
@@ -145,18 +145,17 @@ def _products_to_calibrate(
         if refusal is not None:
             raise _refused(spec, name, default, refusal)
     if examples and not (TRAITS[target].calibrated and products):
-        words = " or ".join(word for word, name in WORDS.items() if FORMATS[name].grid is not None)
+        words = " or ".join(name for name, format in FORMATS.items() if format.grid is not None)
         what = f"the products of --target tensorrt with {words} weights are calibrated, and here are none"
         raise UserError(f"--calibrate: {what}", hint=f"build with --target tensorrt --precision {words}")
     return products
 
 
 def _refused(spec: Spec, precision: Precision, default: Precision | None, refusal: Refusal) -> UserError:
-    (word,) = (word for word, name in WORDS.items() if name == precision)
-    span = None if default == precision else spec.place_of_precision(word, default=default is None)
+    span = None if default == precision else spec.place_of_precision(precision, default=default is None)
     if span is not None:
         return SpecError([Problem(span, refusal.message, refusal.hint)])
-    return UserError(f"--precision {word}: {refusal.message}", hint=refusal.hint)
+    return UserError(f"--precision {precision}: {refusal.message}", hint=refusal.hint)
 
 
 def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precision]) -> Subject:

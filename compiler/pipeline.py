@@ -177,7 +177,7 @@ def _decodes(program: Program) -> bool:
 
 
 def _searches(program: Program) -> bool:
-    return program.steps is not None and "beam_width" in TASKS[program.task].decode
+    return program.steps is not None and "beam_size" in TASKS[program.task].decode
 
 
 PASSES: tuple[Pass, ...] = (

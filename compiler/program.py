@@ -108,7 +108,7 @@ class Program:
     def search(self) -> SearchOptions:
         """The defaults of the search, from the spec."""
         decode, longest = self.spec.decode, self.spec.decode.max_length
-        return SearchOptions(decode.beam_width, decode.n_best, decode.length_penalty, longest.factor, longest.offset)
+        return SearchOptions(decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset)
 
     @property
     def sampling(self) -> SampleOptions:

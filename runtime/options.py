@@ -9,8 +9,8 @@ from xformc.format.manifest import MAX_FACTOR, MAX_OFFSET, MAX_PENALTY, Manifest
 class SearchArguments(TypedDict, total=False):
     """The keyword arguments of a search; what is left out or None is the engine's default.
 
-    beam_width: partial translations kept for each sentence; 1 is greedy search. Time grows with it.
-    n_best: translations returned for each sentence, best first; at most `beam_width`.
+    beam_size: partial translations kept for each sentence; 1 is greedy search. Time grows with it.
+    n_best: translations returned for each sentence, best first; at most `beam_size`.
     length_penalty: the exponent in score = log probability / ((5 + length) / 6)^length_penalty; 0 prefers
         short output, more prefers longer.
     max_length_factor, max_length_offset: a translation has at most
@@ -18,7 +18,7 @@ class SearchArguments(TypedDict, total=False):
         tokens are counted on both sides.
     """
 
-    beam_width: int | None
+    beam_size: int | None
     n_best: int | None
     length_penalty: float | None
     max_length_factor: float | None
@@ -35,13 +35,13 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
     if unknown:
         raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}")
     widest = max(1, manifest.inputs["target"].pieces // 2)
-    beam_width = checked_integer("beam_width", arguments.get("beam_width"), defaults.beam_width, 1, widest)
-    n_best_default = min(defaults.n_best, beam_width)
+    beam_size = checked_integer("beam_size", arguments.get("beam_size"), defaults.beam_size, 1, widest)
+    n_best_default = min(defaults.n_best, beam_size)
     n_best = checked_integer("n_best", arguments.get("n_best"), n_best_default, 1, widest)
-    if n_best > beam_width:
+    if n_best > beam_size:
         raise UserError(
-            f"n_best must be at most beam_width, which is {beam_width}, not {n_best}",
-            hint=f"set beam_width to {n_best} or more",
+            f"n_best must be at most beam_size, which is {beam_size}, not {n_best}",
+            hint=f"set beam_size to {n_best} or more",
         )
     factor = checked_number(
         "max_length_factor", arguments.get("max_length_factor"), defaults.max_length_factor, 0.0, MAX_FACTOR
@@ -51,7 +51,7 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
     )
     penalty = arguments.get("length_penalty")
     return SearchOptions(
-        beam_width=beam_width,
+        beam_size=beam_size,
         n_best=n_best,
         length_penalty=checked_number("length_penalty", penalty, defaults.length_penalty, -MAX_PENALTY, MAX_PENALTY),
         max_length_factor=factor,

@@ -40,7 +40,7 @@ def search(session: Session, source: NDArray[np.int64], options: SearchOptions, 
         return SearchResult(np.zeros((*none, 0), np.int64), np.zeros(none, np.int64), np.zeros(none, np.float32))
     feeds = {
         "source": source,
-        "beam_width": np.array(options.beam_width, np.int64),
+        "beam_size": np.array(options.beam_size, np.int64),
         "n_best": np.array(options.n_best, np.int64),
         "length_penalty": np.array(options.length_penalty, np.float32),
         "max_length_factor": np.array(options.max_length_factor, np.float32),

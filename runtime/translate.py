@@ -27,7 +27,7 @@ def tokens_needed(ids: Sequence[int], *, options: SearchOptions, longest: int | 
     `longest` is the most tokens that the model can decode, or None.
     """
     limit = length_limit(options, len(ids))
-    return len(ids) + options.beam_width * (limit if longest is None else min(limit, longest))
+    return len(ids) + options.beam_size * (limit if longest is None else min(limit, longest))
 
 
 def translate_ids(

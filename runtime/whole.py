@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.interfaces import Interface
+from xformc.format.interfaces import OLD_NAMES, Interface
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
 from xformc.runtime.devices.fixed_shapes import FixedShapes
@@ -36,19 +36,28 @@ class WholeModel:
         self._place, self._interface = str(path), interface
         count = max(1, thread_count(threads) - workers + 1)
         self._session = open_model(path, count, target, providers=providers)
+        self._old_names = self._find_old_names()
         self._check_interface()
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
         """See `Executor`."""
-        return self._session.run(list(self._interface.outputs), dict(feeds), options)
+        named = {self._old_names.get(name, name): array for name, array in feeds.items()}
+        return self._session.run(list(self._interface.outputs), named, options)
+
+    def _find_old_names(self) -> dict[str, str]:
+        """The inputs that this model has under an older name, by today's."""
+        values = (*self._session.get_inputs(), *self._session.get_overridable_initializers())
+        there = {value.name for value in values}
+        return {name: old for name, old in OLD_NAMES.items() if name not in there and old in there}
 
     def _check_interface(self) -> None:
         optional = {value.name for value in self._session.get_overridable_initializers()}
         inputs = {value.name for value in self._session.get_inputs()}
         outputs = {value.name for value in self._session.get_outputs()}
-        missing = [name for name in self._interface.inputs if name not in inputs | optional]
+        names = [self._old_names.get(name, name) for name in self._interface.inputs]
+        missing = [name for name in names if name not in inputs | optional]
         missing += [name for name in self._interface.outputs if name not in outputs]
-        strange = sorted(inputs - set(self._interface.inputs))
+        strange = sorted(inputs - set(names))
         if missing or strange:
             problem = [f"it lacks {', '.join(missing)}"] * bool(missing)
             problem += [f"it needs {', '.join(strange)}"] * bool(strange)

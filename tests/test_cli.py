@@ -96,7 +96,7 @@ def test_a_shell_completes_the_names_of_shipped_specs() -> None:
 def test_inspect_shows_the_engine(xformc: CommandLine, copy_engine: Path) -> None:
     result = xformc("inspect", copy_engine)
     assert result.out.startswith("copy: translation, 0 trained parameters\n")
-    assert "beam_width 4, n_best 1, length_penalty 0.6" in result.out
+    assert "beam_size 4, n_best 1, length_penalty 0.6" in result.out
     assert "ok   logits    1.0e-06 <= 1e-04  torch and engine" in result.out
     assert json.loads(xformc("inspect", copy_engine, "--json").out)["engine"]["name"] == "copy"
     assert len(xformc("inspect", copy_engine, "--certificate").out.splitlines()) == 2
@@ -114,7 +114,7 @@ def test_bench_measures_an_engine(xformc: CommandLine, copy_engine: Path, tmp_pa
 
 
 def test_bench_json_has_what_was_asked_for(xformc: CommandLine, copy_engine: Path) -> None:
-    arguments = ("--seconds", "0.01", "--workers", "3", "--max-batch-tokens", "700", "--beam-width", "2", "--json")
+    arguments = ("--seconds", "0.01", "--workers", "3", "--max-batch-tokens", "700", "--beam-size", "2", "--json")
     found = json.loads(xformc("bench", copy_engine, *arguments).out)
     assert [(one["workers"], one["max_batch_tokens"]) for one in found["throughput"]] == [(3, 700)]
     assert found["size"] == sum(path.stat().st_size for path in copy_engine.iterdir())

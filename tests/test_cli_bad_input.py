@@ -78,9 +78,9 @@ def test_a_flipped_byte_is_a_mistake(xformc: CommandLine, own_engine: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--beam-width", "0"), "beam_width must be an integer from 1 to 40, not 0"),
-        (("--beam-width", "1000"), "beam_width must be an integer from 1 to 40, not 1000"),
-        (("--n-best", "5"), "n_best must be at most beam_width, which is 4, not 5"),
+        (("--beam-size", "0"), "beam_size must be an integer from 1 to 40, not 0"),
+        (("--beam-size", "1000"), "beam_size must be an integer from 1 to 40, not 1000"),
+        (("--n-best", "5"), "n_best must be at most beam_size, which is 4, not 5"),
         (("--length-penalty", "nan"), "length_penalty must be a number"),
         (("--max-length-factor", "-1"), "max_length_factor must be a number"),
         (("--threads", "0"), "threads must be an integer from 1"),
@@ -102,7 +102,7 @@ def test_an_option_out_of_range_is_a_mistake(
         (("--verbose",), "No such option", "xformc --help"),
         (("translate",), "Missing argument", "xformc translate --help"),
         (("inspect", "a", "b"), "unexpected extra argument", "xformc inspect --help"),
-        (("translate", "a", "--beam-width", "x"), "--beam-width", "xformc translate --help"),
+        (("translate", "a", "--beam-size", "x"), "--beam-size", "xformc translate --help"),
         (("corpus", "letters", "out"), "letters", "xformc corpus --help"),
     ],
 )

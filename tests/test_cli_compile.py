@@ -94,7 +94,7 @@ def test_verify_repeats_the_certificate(xformc: CommandLine, built: Path) -> Non
 
 
 def test_a_built_engine_translates_by_every_option(xformc: CommandLine, built: Path) -> None:
-    options = ("--beam-width", "5", "--n-best", "3", "--max-length-factor", "0", "--max-length-offset", "4")
+    options = ("--beam-size", "5", "--n-best", "3", "--max-length-factor", "0", "--max-length-offset", "4")
     result = xformc("translate", built, *options, "--json", stdin="hello world\n\none two three\n")
     rows = [json.loads(line)["hypotheses"] for line in result.out.splitlines()]
     assert [len(row) for row in rows] == [3, 1, 3]

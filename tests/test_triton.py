@@ -50,17 +50,17 @@ def test_a_translation_is_served_from_ids_and_from_text(
     xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     engine = built(xformc, engines, "translation", "--target", target)
-    options = ["--option", "beam_width=3", "--option", "n_best=2", "--option", "max_length_offset=7"]
+    options = ["--option", "beam_size=3", "--option", "n_best=2", "--option", "max_length_offset=7"]
     result = xformc("export", engine, "--triton", tmp_path, "--name", "small", *options)
     assert result.out.splitlines() == [str(tmp_path / "small"), str(tmp_path / "small_text")], result.err
     server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
     assert server.models["small"].config["backend"] == ["onnxruntime"]
     ids = pad([loaded.tokenizer.encode("source", text) for text in TEXTS if text])
     first, second = server.infer("small", {"source": ids[:1]}, {"source": ids[1:]})
-    expected = loaded.search(check_source(ids, 80), beam_width=3, n_best=2, max_length_offset=7)
+    expected = loaded.search(check_source(ids, 80), beam_size=3, n_best=2, max_length_offset=7)
     np.testing.assert_array_equal(np.concatenate([first["tokens"], second["tokens"]]), expected.tokens)
     np.testing.assert_array_equal(np.concatenate([first["scores"], second["scores"]]), expected.scores)
-    wanted = loaded.translate(TEXTS, beam_width=3, n_best=2, max_length_offset=7)
+    wanted = loaded.translate(TEXTS, beam_size=3, n_best=2, max_length_offset=7)
     one, rest = server.infer("small_text", {"text": strings(TEXTS[0])}, {"text": strings(*TEXTS[1:])})
     found = [[text.decode() for text in row] for row in [*one["translation"], *rest["translation"]]]
     texts = [[one.text for one in row] for row in wanted]
@@ -243,16 +243,16 @@ def test_wrong_options_are_named(xformc: CommandLine, engines: Path, tmp_path: P
     def export(*options: str) -> str:
         return mistake(xformc("export", engine, "--triton", tmp_path / "models", *options))
 
-    assert export("--option", "beam=4").startswith("--option: no option is called 'beam'\nhint: there are beam_width")
-    assert export("--option", "beam_width=x") == "--option beam_width: 'x' is not an integer"
-    assert "beam_width must be an integer from 1" in export("--option", "beam_width=0")
+    assert export("--option", "beam=4").startswith("--option: no option is called 'beam'\nhint: there are beam_size")
+    assert export("--option", "beam_size=x") == "--option beam_size: 'x' is not an integer"
+    assert "beam_size must be an integer from 1" in export("--option", "beam_size=0")
     assert "the name of a model is letters" in export("--name", "a/b")
     assert not (tmp_path / "models").exists()
     images = built(xformc, engines, "images")
     refused = mistake(xformc("export", images, "--triton", tmp_path / "models", "--runtime"))
     assert refused.startswith("an engine that gives labels is served without xformc's runtime")
     assert "classification has no options" in mistake(
-        xformc("export", images, "--triton", tmp_path / "models", "--option", "beam_width=2")
+        xformc("export", images, "--triton", tmp_path / "models", "--option", "beam_size=2")
     )
 
 

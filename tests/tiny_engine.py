@@ -21,11 +21,11 @@ SENTENCES = [
 ]  # fmt: skip
 
 DEFAULTS = {
-    "beam_width": 4, "n_best": 1, "length_penalty": 0.6, "max_length_factor": 1.0, "max_length_offset": 50,
+    "beam_size": 4, "n_best": 1, "length_penalty": 0.6, "max_length_factor": 1.0, "max_length_offset": 50,
 }  # fmt: skip
 
 _SCALARS = {
-    "beam_width": np.int64, "n_best": np.int64, "length_penalty": np.float32,
+    "beam_size": np.int64, "n_best": np.int64, "length_penalty": np.float32,
     "max_length_factor": np.float32, "max_length_offset": np.int64,
 }  # fmt: skip
 
@@ -38,7 +38,7 @@ def make_engine(directory: Path, model: onnx.ModelProto | None = None) -> Path:
     (directory / "certificate.json").write_text(json.dumps(_CERTIFICATE))
     (directory / "spec.yaml").write_text("name: copy\n")
     manifest = {
-        "format": 2, "xformc": "0.1.0", "name": "copy", "task": "translation", "target": "portable",
+        "format": 3, "xformc": "0.1.0", "name": "copy", "task": "translation", "target": "portable",
         "precision": "float32", "tokens": {"pad": 0, "unknown": 1, "begin": 2, "end": 3},
         "inputs": {"source": text_input(size), "target": text_input(size)},
         "labels": None, "positions": None, "defaults": DEFAULTS, "parameters": 0, "weights": "trained",

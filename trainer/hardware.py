@@ -6,6 +6,7 @@ from typing import Literal, cast, get_args
 import torch
 
 from xformc.errors import UserError
+from xformc.format.precision import WORDS
 
 TrainPrecision = Literal["float32", "bfloat16"]
 
@@ -18,19 +19,20 @@ def choose_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def choose_precision(wanted: Literal["auto"] | TrainPrecision, device: torch.device) -> TrainPrecision:
+def choose_precision(wanted: str, device: torch.device) -> TrainPrecision:
     """`wanted`, where `auto` is what `VARIABLE` says, else bfloat16 if the device multiplies it in hardware.
 
     Raises: UserError if the variable is set to anything else.
     """
     if wanted != "auto":
-        return wanted
-    named = os.environ.get(VARIABLE)
-    if not named:
+        return cast(TrainPrecision, wanted)
+    said = os.environ.get(VARIABLE)
+    if not said:
         return "bfloat16" if _multiplies_bfloat16(device) else "float32"
+    named = WORDS.get(said, said)
     names = get_args(TrainPrecision)
     if named not in names:
-        raise UserError(f"{VARIABLE} is {named!r}", hint=f"set it to {' or '.join(names)}, or unset it")
+        raise UserError(f"{VARIABLE} is {said!r}", hint=f"set it to {' or '.join(names)}, or unset it")
     return cast(TrainPrecision, named)
 
 

@@ -51,7 +51,7 @@ def write_peer(
 
 def limited(options: SearchOptions, beam: int, length: int) -> SearchOptions:
     """These options with another beam, and outputs of at most `length` tokens."""
-    return replace(options, beam_width=beam, n_best=1, max_length_factor=0.0, max_length_offset=length)
+    return replace(options, beam_size=beam, n_best=1, max_length_factor=0.0, max_length_offset=length)
 
 
 def bytes_on_disk(folder: Path) -> int:

@@ -52,11 +52,11 @@ class _Candidate:
 def search(
     scorer: Scorer, source: NDArray[np.int64], options: SearchOptions, longest: int | None = None, end: int = END
 ) -> Found:
-    """The `beam_width` best finished hypotheses, of at most `longest` tokens, for one source [source], unpadded.
+    """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source [source], unpadded.
 
     `end` is the token that ends a hypothesis.
     """
-    width = options.beam_width
+    width = options.beam_size
     scaled = np.float32(options.max_length_factor) * np.float32(len(source))
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset)
     limit = limit if longest is None else min(limit, longest)

@@ -30,7 +30,7 @@ def result_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator
 def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     random, declared = np.random.default_rng(1), subject.program.inputs["source"]
     sources = [sentence(random, length, declared) for length in LENGTHS]
-    options = short(subject.program.search, subject.program.search.beam_width)
+    options = short(subject.program.search, subject.program.search.beam_size)
     progress("certify: results")
     together = subject.search(pad(sources), options)
     rounded, exact = list[float](), list[float]()

@@ -38,7 +38,7 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     progress("certify: greedy")
     yield _search(subject, "greedy", [_expect(subject, sources, 1)])
     progress("certify: beam")
-    width = subject.program.search.beam_width
+    width = subject.program.search.beam_size
     expected = _expect(subject, sources, width)
     yield _search(subject, "beam", [expected, _expect(subject, sources, width, _likely(expected))])
     progress("certify: batch")
@@ -88,7 +88,7 @@ def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
     if decided == 0 or (len(searches) > 1 and ended == 0):
         worst = float("inf")
     count = sum(len(expected.found) for expected in searches)
-    what = f"tokens and scores of the reference search, width {searches[0].options.beam_width}"
+    what = f"tokens and scores of the reference search, width {searches[0].options.beam_size}"
     return Stage(name, what, worst, SCORE_BOUND, f"({count} searches, {decided} beyond rounding, {ended} ends)")
 
 
@@ -145,4 +145,4 @@ def _finite(difference: float) -> float:
 
 def short(options: SearchOptions, width: int) -> SearchOptions:
     """The engine's options with all hypotheses returned and an output short enough for the reference search."""
-    return replace(options, beam_width=width, n_best=width, max_length_factor=0.5, max_length_offset=4)
+    return replace(options, beam_size=width, n_best=width, max_length_factor=0.5, max_length_offset=4)

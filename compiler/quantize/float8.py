@@ -61,10 +61,10 @@ class Float8(NumberFormat):
     def refusal(self, target: Target, *, uncalibrated: bool) -> Refusal | None:
         """Only calibrated products are multiplied, only by TensorRT."""
         if not TRAITS[target].calibrated:
-            message = f"fp8 is multiplied by TensorRT alone, not by an engine of target {target}"
+            message = f"float8 is multiplied by TensorRT alone, not by an engine of target {target}"
             return Refusal(message, "build with --target tensorrt, or with --precision int8")
         if uncalibrated:
-            message = "fp8 needs to know how large the numbers are that it is multiplied with"
+            message = "float8 needs to know how large the numbers are that it is multiplied with"
             hint = "give examples: --calibrate valid.en valid.de; one file where that is what the task is trained on"
             return Refusal(message, hint)
         return None

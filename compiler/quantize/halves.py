@@ -106,8 +106,8 @@ class Float16(Half):
         super().check(matrix, path)
         largest = float(np.abs(matrix).max(initial=0))
         if largest > float(np.finfo(np.float16).max):
-            hint = "use bf16, which reaches as far as float32"
-            raise UserError(f"a weight is {largest:.3g}, and fp16 ends at 65,504", place=path, hint=hint)
+            hint = "use bfloat16, which reaches as far as float32"
+            raise UserError(f"a weight is {largest:.3g}, and float16 ends at 65,504", place=path, hint=hint)
 
 
 class BFloat16(Half):

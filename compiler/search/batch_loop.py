@@ -25,7 +25,7 @@ class SearchInputs:
     """The ONNX names of the search's inputs; see docs/search.md for what they mean."""
 
     source: str
-    beam_width: str
+    beam_size: str
     n_best: str
     length_penalty: str
     max_length_factor: str
@@ -106,7 +106,7 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
 
     `decoder` has the axis `beam` (see `with_beam`); `longest` is the most tokens that it can decode, or None.
     """
-    width = onnx.op("Unsqueeze", inputs.beam_width, [0])
+    width = onnx.op("Unsqueeze", inputs.beam_size, [0])
     options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, inputs.length_penalty)
     limit = emit_limit(onnx, inputs.source, inputs.max_length_factor, inputs.max_length_offset, longest)
     longest_limit = onnx.op("ReduceMax", limit, keepdims=0)

@@ -53,12 +53,12 @@ def word_pieces(tree: Tree, task: str, train: Train, inputs: Mapping[str, Input]
 
 def wide_beam(tree: Tree, task: str, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
     """A search of width W looks at the 2 W best tokens, so there must be so many."""
-    most = inputs["target"].vocabulary // 2 if task == "translation" else decode.beam_width
-    if decode.beam_width <= most:
+    most = inputs["target"].vocabulary // 2 if task == "translation" else decode.beam_size
+    if decode.beam_size <= most:
         return []
-    place = tree.get("decode", "beam_width") or tree.get("decode") or tree
-    message = f"beam_width is at most half of the target's vocabulary, which is {most}, found {decode.beam_width}"
-    return [Problem(place.span, message, f"set decode.beam_width to {most} or less, or enlarge the vocabulary")]
+    place = tree.get("decode", "beam_size") or tree.get("decode") or tree
+    message = f"beam_size is at most half of the target's vocabulary, which is {most}, found {decode.beam_size}"
+    return [Problem(place.span, message, f"set decode.beam_size to {most} or less, or enlarge the vocabulary")]
 
 
 def schedule_rate(tree: Tree, train: Train, sizes: Mapping[str, Number]) -> list[Problem]:

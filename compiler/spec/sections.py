@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -12,8 +13,15 @@ from pydantic import (
     model_serializer,
 )
 
+from xformc.format.precision import WORDS
+
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+TrainPrecision = Annotated[
+    Literal["auto", "float32", "bfloat16", "fp32", "bf16"], AfterValidator(lambda word: WORDS.get(word, word))
+]
+"""The number format of training; what is read is `auto` or a long name."""
+
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -93,7 +101,7 @@ class Train(Section):
     minutes: Positive | None = None
     checkpoint: Checkpoint = Checkpoint()
     average: Annotated[int, Field(ge=1, le=1000)] = 5
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: TrainPrecision = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     max_length: Annotated[int, Field(ge=2, le=10**6)] = 256
 
@@ -121,7 +129,7 @@ class Sample(Section):
 class Decode(Section):
     """The defaults of decoding: the engine takes each as an input, too. `sample` is of a language model only."""
 
-    beam_width: Annotated[int, Field(ge=1, le=1024)] = 4
+    beam_size: Annotated[int, Field(ge=1, le=1024)] = 4
     n_best: Annotated[int, Field(ge=1, le=1024)] = 1
     length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
     max_length: MaxLength = MaxLength()
@@ -130,9 +138,9 @@ class Decode(Section):
     @field_validator("n_best")
     @classmethod
     def _within_the_beam(cls, value: int, info: ValidationInfo) -> int:
-        width = info.data.get("beam_width", value)
+        width = info.data.get("beam_size", value)
         if value > width:
-            raise ValueError(f"must be at most beam_width, which is {width}")
+            raise ValueError(f"must be at most beam_size, which is {width}")
         return value
 
     @field_validator("max_length")

@@ -43,7 +43,7 @@ class Spec:
     inputs: Mapping[str, Input]
     train: Train
     decode: Decode
-    precision: Mapping[str, str]
+    precision: Mapping[str, Precision]
     model: Model = field(repr=False)
     tree: Tree = field(repr=False)
 
@@ -58,7 +58,7 @@ class Spec:
     @property
     def default_precision(self) -> Precision:
         """The precision of the weights for which nothing else is said."""
-        return WORDS[self.precision.get(DEFAULT, "fp32")]
+        return self.precision.get(DEFAULT, "float32")
 
     def precisions(self, default: Precision | None = None) -> dict[str, Precision]:
         """The precision of every weight that can be rounded, by name; `default` takes the place of the spec's own.
@@ -68,10 +68,10 @@ class Spec:
         weights = roundable(self.graph())
         return assign(self.precision, default or self.default_precision, weights, self.model.ties)
 
-    def place_of_precision(self, word: str, *, default: bool) -> Span | None:
+    def place_of_precision(self, precision: Precision, *, default: bool) -> Span | None:
         """Where the spec first says this precision, of single weights or also as its default; None where nowhere."""
         said = (entry.tree for key, entry in self._section("precision") if default or key != DEFAULT)
-        return next((tree.span for tree in said if tree.word == word), None)
+        return next((tree.span for tree in said if WORDS.get(tree.word) == precision), None)
 
     def resolved_yaml(self) -> str:
         """One file that says the same without any other: what it extends, its blocks and defaults are in it.
@@ -135,6 +135,5 @@ def load_spec(path: Path) -> Spec:
     raise_problems(problems)
     assert document is not None
     name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]
-    return Spec(
-        name, document.task, model.sizes, model.inputs, document.train, document.decode, document.precision, model, tree
-    )
+    precision: dict[str, Precision] = {pattern: WORDS[word] for pattern, word in document.precision.items()}
+    return Spec(name, document.task, model.sizes, model.inputs, document.train, document.decode, precision, model, tree)

@@ -54,7 +54,7 @@ class Task:
 
 TASKS: dict[str, Task] = {
     "translation": Task(
-        WRITTEN["translation"], "target", True, ("beam_width", "n_best", "length_penalty", "max_length")
+        WRITTEN["translation"], "target", True, ("beam_size", "n_best", "length_penalty", "max_length")
     ),
     "language_model": Task(WRITTEN["language_model"], "text", True, ("sample",)),
     "tagging": Task(None, None, True, ()),

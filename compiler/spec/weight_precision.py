@@ -5,19 +5,23 @@ from collections.abc import Mapping, Sequence
 from xformc.compiler.spec.model import Ties
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.tree import Tree
-from xformc.format.precision import WORDS, Precision
+from xformc.format.precision import Precision
 
 DEFAULT = "default"
 """The key of what no pattern fits."""
 
 
-def assign(words: Mapping[str, str], default: Precision, weights: Sequence[str], ties: Ties) -> dict[str, Precision]:
+def assign(
+    patterns: Mapping[str, Precision], default: Precision, weights: Sequence[str], ties: Ties
+) -> dict[str, Precision]:
     """The precision of each of these weights: that of the last pattern that fits one of its paths, or the default."""
     chosen: dict[str, Precision] = {}
     for weight in weights:
         paths = _paths(weight, ties)
-        found = [word for key, word in words.items() if key != DEFAULT and any(fits(key, path) for path in paths)]
-        chosen[weight] = WORDS[found[-1]] if found else default
+        chosen[weight] = default
+        for pattern, precision in patterns.items():
+            if pattern != DEFAULT and any(fits(pattern, path) for path in paths):
+                chosen[weight] = precision
     return chosen
 
 

@@ -25,7 +25,7 @@ MULTIPLES = {"source": 16, "room": 32}
 
 _NEEDS = {
     "source": "a source of {} tokens",
-    "beam": "a beam_width of {}",
+    "beam": "a beam_size of {}",
     "room": "room for {} tokens",
     "batch": "a batch of {} rows",
 }
@@ -64,7 +64,7 @@ class BeamShapes:
         source = feeds["source"]
         chosen = SearchOptions(**{field.name: feeds[field.name].item() for field in fields(SearchOptions)})
         limit = length_limit(chosen, int((source != PAD).sum(1).max()))
-        needed = {"batch": len(source), "source": source.shape[1], "beam": int(feeds["beam_width"]), "room": limit}
+        needed = {"batch": len(source), "source": source.shape[1], "beam": int(feeds["beam_size"]), "room": limit}
         sizes = sizes_of(needed, profile, self._longest)
         options = {name: feeds[name] for name in ("length_penalty", "max_length_factor", "max_length_offset")}
         places, ranks = (np.arange(sizes[axis]) for axis in ("room", "beam"))

@@ -65,7 +65,7 @@ def test_search_finds_what_the_reference_finds(make_subject: MakeSubject, seed: 
         found = search(subject.translation_logits, source, options)
         if found.margin < 1e-5:
             continue
-        assert len(found.hypotheses) == options.beam_width
+        assert len(found.hypotheses) == options.beam_size
         for rank, hypothesis in enumerate(found.hypotheses):
             assert tokens_of(result, row, rank) == hypothesis.tokens
             assert result.scores[row, rank] == pytest.approx(hypothesis.score, abs=1e-4)

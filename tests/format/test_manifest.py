@@ -98,7 +98,7 @@ def test_load_refuses_names_that_lead_out(own_engine: Path, name: str) -> None:
 
 
 WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-    (lambda content: content.update(format=3), "engine format 3 is newer than this xformc, which reads up to 2"),
+    (lambda content: content.update(format=4), "engine format 4 is newer than this xformc, which reads up to 3"),
     (lambda content: content.update(format="1"), "format must be an integer from 1 to 4,611,686,018,427,387,904"),
     (lambda content: content.update(format=0), "format must be"),
     (lambda content: content.pop("name"), "the key name is missing"),
@@ -169,7 +169,7 @@ def test_load_refuses_a_model_that_onnx_runtime_cannot_read(own_engine: Path) ->
 
 def test_load_refuses_a_model_with_another_interface(own_engine: Path, foreign_model: bytes) -> None:
     rewrite(own_engine, "model.onnx", foreign_model)
-    assert "not an xformc model: it lacks source, beam_width" in message(own_engine)
+    assert "not an xformc model: it lacks source, beam_size" in message(own_engine)
     assert message(own_engine).endswith("it needs x")
 
 

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import onnx
 from tiny_engine import DEFAULTS, write_manifest
 
 from xformc.format.manifest import FileRecord, Input, SampleOptions, SearchOptions
 from xformc.runtime import load, read_manifest
 
+OLD_DEFAULTS = {"beam_width" if name == "beam_size" else name: value for name, value in DEFAULTS.items()}
 FORMATS = Path(__file__).parent / "formats"
 
 
@@ -31,7 +33,7 @@ def test_an_engine_of_format_1_translates(own_engine: Path) -> None:
     old = {
         "vocabulary": {"source": size, "target": size},
         "tokenizer": {"source": "tokenizer.model", "target": "tokenizer.model"},
-        "defaults": DEFAULTS,
+        "defaults": OLD_DEFAULTS,
         "max_source_length": None,
         "max_target_length": None,
         "weights": "trained",
@@ -40,7 +42,23 @@ def test_an_engine_of_format_1_translates(own_engine: Path) -> None:
     assert load(own_engine, threads=1).translate(["hello world"])[0][0].text == "hello world"
 
 
-def test_format_2_records_labels_and_every_kind_of_input(own_engine: Path) -> None:
+def test_an_engine_of_format_2_whose_model_has_a_beam_width_translates(own_engine: Path) -> None:
+    model = onnx.load(own_engine / "model.onnx")
+    for value in (*model.graph.input, *model.graph.initializer):
+        value.name = value.name.replace("beam_size", "beam_width")
+    for node in model.graph.node:
+        node.input[:] = [name.replace("beam_size", "beam_width") for name in node.input]
+    onnx.save(model, own_engine / "model.onnx")
+    content = json.loads((own_engine / "engine.json").read_text())
+    rest = {key: value for key, value in content.items() if key not in ("files", "checksum")}
+    write_manifest(own_engine, {**rest, "format": 2, "defaults": OLD_DEFAULTS})
+    engine = load(own_engine, threads=1)
+    assert (engine.manifest.format, engine.manifest.search.beam_size) == (2, 4)
+    [found] = engine.translate(["hello world"], beam_size=5, n_best=5)
+    assert (found[0].text, len(found)) == ("hello world", 5)
+
+
+def test_format_3_records_labels_and_every_kind_of_input(own_engine: Path) -> None:
     content = json.loads((own_engine / "engine.json").read_text())
     nothing = {"vocabulary": None, "axes": {}, "of": None, "longest": None, "tokenizer": None}
     inputs = {
@@ -62,7 +80,7 @@ def test_format_2_records_labels_and_every_kind_of_input(own_engine: Path) -> No
     assert (manifest.labels, manifest.positions, manifest.defaults) == (("B", "O"), "words", None)
 
 
-def test_format_2_records_how_a_language_model_samples(own_engine: Path) -> None:
+def test_format_3_records_how_a_language_model_samples(own_engine: Path) -> None:
     content = json.loads((own_engine / "engine.json").read_text())
     sampling = {"temperature": 0.8, "top_k": 0, "top_p": 0.9, "max_new_tokens": 20}
     changes = {"task": "language_model", "inputs": {"text": content["inputs"]["source"]}, "defaults": sampling}

@@ -18,7 +18,7 @@ from xformc.runtime.search import search
 from xformc.runtime.session import Session
 from xformc.runtime.whole import whole_session
 
-SHORT = SearchOptions(beam_width=3, n_best=2, length_penalty=0.6, max_length_factor=0.5, max_length_offset=3)
+SHORT = SearchOptions(beam_size=3, n_best=2, length_penalty=0.6, max_length_factor=0.5, max_length_offset=3)
 DRAWN = SampleOptions(temperature=1.0, top_k=5, top_p=0.9, max_new_tokens=5)
 PROMPTS = [Prompt([5, 6, 7], 1), Prompt([], 2), Prompt([8, 4, 9, 10, 11], 3)]
 

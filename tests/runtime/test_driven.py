@@ -104,14 +104,8 @@ def test_driven_search_runs_as_many_rows_at_once_as_its_plans_have(engines: Writ
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            SearchOptions(5, 1, 0.6, 1.0, 5),
-            "this call needs a beam_width of 5, and the engine's plans were built for 4",
-        ),
-        (
-            SearchOptions(1, 1, 0.6, 1.0, 5),
-            "this call needs a beam_width of 1, and the engine's plans were built for 4",
-        ),
+        (SearchOptions(5, 1, 0.6, 1.0, 5), "this call needs a beam_size of 5, and the engine's plans were built for 4"),
+        (SearchOptions(1, 1, 0.6, 1.0, 5), "this call needs a beam_size of 1, and the engine's plans were built for 4"),
         (
             SearchOptions(4, 1, 0.6, 1.0, 40),
             "this call needs room for 45 tokens, and the engine's plans were built for 1 to 40",

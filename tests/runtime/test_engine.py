@@ -31,7 +31,7 @@ def test_translate_gives_each_text_what_it_has_alone(engine: Engine) -> None:
 
 
 def test_translate_returns_n_best_by_falling_score(engine: Engine) -> None:
-    [found] = engine.translate(["hello world"], beam_width=5, n_best=5)
+    [found] = engine.translate(["hello world"], beam_size=5, n_best=5)
     scores = [one.score for one in found]
     assert len(found) == 5
     assert scores == sorted(scores, reverse=True)
@@ -88,7 +88,7 @@ def test_translate_refuses_a_long_text_naming_its_line(engine: Engine) -> None:
 
 
 def test_translate_takes_longer_texts_in_larger_batches(engine: Engine) -> None:
-    [[best]] = engine.translate(["two dogs " * 2400], max_batch_tokens=40_000, beam_width=1)
+    [[best]] = engine.translate(["two dogs " * 2400], max_batch_tokens=40_000, beam_size=1)
     assert best.text == "two dogs " * 2399 + "two dogs"
 
 
@@ -125,8 +125,8 @@ def test_translate_refuses_an_engine_without_a_tokenizer(engine: Engine) -> None
 
 
 def test_translate_checks_its_options_before_the_first_text(engine: Engine) -> None:
-    with pytest.raises(UserError, match="beam_width"):
-        engine.translate_stream([], beam_width=0)
+    with pytest.raises(UserError, match="beam_size"):
+        engine.translate_stream([], beam_size=0)
     with pytest.raises(UserError, match="window must be 1 or more, not 0"):
         engine.translate_stream([], window=0)
     with pytest.raises(TypeError, match="unknown search options: beam"):
@@ -221,7 +221,7 @@ def test_a_batch_holds_sources_and_hypotheses_at_their_limit(engine: Engine, mon
         return run(session, feeds)
 
     monkeypatch.setattr(Session, "run", recorded)
-    options: SearchArguments = {"beam_width": 3, "max_length_factor": 2.0, "max_length_offset": 10}
+    options: SearchArguments = {"beam_size": 3, "max_length_factor": 2.0, "max_length_offset": 10}
     texts = ["hello world"] * 20
     length = len(engine.translate(texts[:1], **options)[0][0].tokens)
     sources.clear()

@@ -120,8 +120,8 @@ def test_generate_refuses_options_out_of_range(language_model: Engine, arguments
 
 
 def test_generate_refuses_an_unknown_option(language_model: Engine) -> None:
-    with pytest.raises(TypeError, match="unknown sampling options: beam_width"):
-        language_model.generate(["one"], beam_width=4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="unknown sampling options: beam_size"):
+        language_model.generate(["one"], beam_size=4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def test_generate_refuses_one_text_in_place_of_a_list(language_model: Engine) -> None:

@@ -297,9 +297,7 @@ def logits_of(source: int, prefix: Sequence[int], vocabulary: int) -> NDArray[np
 @pytest.mark.parametrize("width", [1, 2, 4, 6])
 def test_a_search_of_both_kernels_is_the_plain_search(advance_kernel: Run, width: int) -> None:
     vocabulary, sources, candidates = 23, list(range(12)), candidates_kernel()
-    options = SearchOptions(
-        beam_width=width, n_best=width, length_penalty=0.6, max_length_factor=0, max_length_offset=9
-    )
+    options = SearchOptions(beam_size=width, n_best=width, length_penalty=0.6, max_length_factor=0, max_length_offset=9)
     batch = len(sources)
     state = State(
         width=np.array([width]),

@@ -40,7 +40,7 @@ def test_a_timed_load_gives_the_engine(copy_engine: Path) -> None:
 
 
 def test_texts_are_counted_in_tokens_written(engine: Engine) -> None:
-    work = text_workload(engine, ["", *SENTENCES, "  "], {"beam_width": 1})
+    work = text_workload(engine, ["", *SENTENCES, "  "], {"beam_size": 1})
     expected = [len(best.tokens) for [best] in engine.translate(SENTENCES)]
     assert list(work.run(work.items, Batching(2))) == expected
     with pytest.raises(UserError, match="holds no text"):

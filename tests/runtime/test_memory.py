@@ -35,7 +35,7 @@ def peak_of(engine: Path, lines: int, folder: Path) -> int:
     """The peak memory in bytes of `xformc translate` for a file of so many lines."""
     source, target = folder / "in", folder / "out"
     source.write_text("".join(f"{SENTENCES[number % 8]}\n" for number in range(lines)))
-    options = ("--workers", "2", "--window", "256", "--beam-width", "1")
+    options = ("--workers", "2", "--window", "256", "--beam-size", "1")
     limits = ("--max-length-factor", "0", "--max-length-offset", "2")
     command = [sys.executable, "-c", TRANSLATE, "translate", str(engine), *options, *limits]
     with source.open("rb") as stdin, target.open("wb") as stdout:

@@ -5,14 +5,14 @@ from xformc.runtime import Engine, SearchArguments, SearchOptions
 from xformc.runtime.options import resolve_options
 
 WRONG: list[tuple[SearchArguments, str]] = [
-    ({"beam_width": 0}, "beam_width must be an integer from 1 to 40, not 0"),
-    ({"beam_width": -1}, "beam_width must be an integer from 1 to 40, not -1"),
-    ({"beam_width": 41}, "beam_width must be an integer from 1 to 40, not 41"),
-    ({"beam_width": True}, "not True"),
-    ({"beam_width": 2.0}, "not 2.0"),  # pyright: ignore[reportAssignmentType]
+    ({"beam_size": 0}, "beam_size must be an integer from 1 to 40, not 0"),
+    ({"beam_size": -1}, "beam_size must be an integer from 1 to 40, not -1"),
+    ({"beam_size": 41}, "beam_size must be an integer from 1 to 40, not 41"),
+    ({"beam_size": True}, "not True"),
+    ({"beam_size": 2.0}, "not 2.0"),  # pyright: ignore[reportAssignmentType]
     ({"n_best": 0}, "n_best must be"),
-    ({"n_best": 5}, "n_best must be at most beam_width, which is 4, not 5"),
-    ({"beam_width": 2, "n_best": 3}, "n_best must be at most beam_width, which is 2, not 3"),
+    ({"n_best": 5}, "n_best must be at most beam_size, which is 4, not 5"),
+    ({"beam_size": 2, "n_best": 3}, "n_best must be at most beam_size, which is 2, not 3"),
     ({"length_penalty": float("nan")}, "length_penalty must be a number from -100 to 100, not nan"),
     ({"length_penalty": float("inf")}, "length_penalty must be"),
     ({"max_length_factor": -1.0}, "max_length_factor must be a number from 0 to 100, not -1.0"),
@@ -31,4 +31,4 @@ def test_options_out_of_range_are_refused(engine: Engine, arguments: SearchArgum
 
 def test_options_left_open_are_the_engines(engine: Engine) -> None:
     assert resolve_options(engine.manifest, {}) == SearchOptions(4, 1, 0.6, 1.0, 50)
-    assert resolve_options(engine.manifest, {"beam_width": None, "n_best": 2}).n_best == 2
+    assert resolve_options(engine.manifest, {"beam_size": None, "n_best": 2}).n_best == 2

@@ -11,7 +11,7 @@ from xformc.specs import SHIPPED
 def test_parsing_is_four_wide_layers_with_a_wide_beam(name: str, pieces: int) -> None:
     spec = load_spec(SHIPPED / f"{name}.yaml")
     assert (spec.sizes["layers"], spec.sizes["d_model"], spec.inputs["target"].axes[0].size) == (4, 1024, pieces)
-    assert (spec.decode.beam_width, spec.decode.length_penalty) == (21, 0.3)
+    assert (spec.decode.beam_size, spec.decode.length_penalty) == (21, 0.3)
     assert (spec.decode.max_length.factor, spec.decode.max_length.offset) == (1, 300)
     attention = 4 * (1024 * 1024 + 1024) + 2 * 1024
     feed_forward = 2 * 1024 * 2048 + 1024 + 2048 + 2 * 1024

@@ -73,7 +73,7 @@ def test_the_resolved_spec_says_the_same(tmp_path: Path) -> None:
         ("{encoder/7: int8}", 13, "no weight of a linear map and no table of tokens is under 'encoder/7'", "mean 'enc"),
         ("{encoder/0/feed_forward/inner/bias: int8}", 13, "is under 'encoder/0/feed_forward/inner/bias'", "mean"),
         ("{zzz: int8}", 13, "is under 'zzz'", "there are some under decoder, encoder, logits"),
-        ("{encoder: in8}", 22, "must be 'fp32', 'fp16', 'bf16', 'int8', 'int4' or 'fp8', found 'in8'", "mean 'int8'?"),
+        ("{encoder: in8}", 22, "must be 'float32', 'float16', 'bfloat16', 'int8', 'int4', 'float8'", "mean 'int8'?"),
         ("{encoder: 8}", 22, "found 8", None),
         ('{"a b": int8}', 13, "'a b' is not a path", "a path is names with / between them"),
         ('{"": int8}', 13, "'' is not a path", "a path is names"),
@@ -122,3 +122,10 @@ def test_any_key_and_word_is_taken_or_refused_once(key: str, word: object, tmp_p
         load_spec(path).graph()
     except SpecError as error:
         assert 1 <= len(error.problems) <= 2 and all(problem.span.line >= 3 for problem in error.problems)
+
+
+def test_short_and_long_names_mean_the_same(tmp_path: Path) -> None:
+    short = spec(tmp_path, "{default: bf16, logits: fp32}").precisions()
+    assert spec(tmp_path, "{default: bfloat16, logits: float32}").precisions() == short
+    base = f"{BASE}train: {{precision: bf16}}\n"
+    assert spec(tmp_path, "{default: int8}", base).train.precision == "bfloat16"

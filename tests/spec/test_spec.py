@@ -166,7 +166,7 @@ def test_shipped_specs_and_their_resolved_forms_fit_the_json_schema(path: Path) 
         "{task: translation, inputs: {}}",
         "{extends: a, sizes: {3x: 1}}",
         "{extends: a, train: {stepps: 3}}",
-        "{extends: a, decode: {beam_width: 0}}",
+        "{extends: a, decode: {beam_size: 0}}",
         "{extends: a, model: {logits: {do: [{linear: {too: d_model}}]}}}",
         "{extends: a, model: {logits: {do: [3]}}}",
         "{extends: a, blocks: {b: {do: [], choose: norm}}}",

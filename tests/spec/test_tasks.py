@@ -141,10 +141,10 @@ def test_task_that_does_not_fit_is_refused(problems: Problems, text: str, expect
 
 IDLE = [
     (E + "decode: {sample: {top_k: 3}}\n",
-     "decode.sample does nothing here: the settings of decoding of translation are beam_width, n_best, "
+     "decode.sample does nothing here: the settings of decoding of translation are beam_size, n_best, "
      "length_penalty, max_length"),
-    (LANGUAGE_MODEL.replace("decode: {", "decode: {beam_width: 2, "),
-     "decode.beam_width does nothing here: the settings of decoding of language_model are sample"),
+    (LANGUAGE_MODEL.replace("decode: {", "decode: {beam_size: 2, "),
+     "decode.beam_size does nothing here: the settings of decoding of language_model are sample"),
     (TAGGING + "decode: {n_best: 2}\n",
      "decode does nothing here: tagging gives labels; only 'translation' or 'language_model' decodes"),
     (TAGGING.replace("kind: word", "kind: word, shared: true"),

@@ -26,6 +26,11 @@ def test_the_variable_says_what_auto_is(named: str, monkeypatch: pytest.MonkeyPa
     assert choose_precision("bfloat16", CPU) == "bfloat16"
 
 
+def test_the_variable_takes_short_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "bf16")
+    assert choose_precision("auto", CPU) == "bfloat16"
+
+
 def test_the_variable_refuses_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "half")
     with pytest.raises(UserError, match="XFORMC_TRAIN_PRECISION is 'half'") as caught:

@@ -17,7 +17,7 @@ from xformc.specs import shipped_specs
 TABLE = """\
 recipe: {steps: 100, schedule: {warmup_steps: 10, scale: 2}}
 tasks:
-  numbers: {needed: {exact_match: 0.5}, minutes: 1, train: {schedule: {scale: 3}}, decode: {beam_width: 2}}
+  numbers: {needed: {exact_match: 0.5}, minutes: 1, train: {schedule: {scale: 3}}, decode: {beam_size: 2}}
 rows:
   transformer_base: {task: numbers, sizes: {layers: 1}, train: {steps: 7}, needed: {exact_match: 0.25}}
   other: {task: numbers, spec: numbers, quick: true}
@@ -43,7 +43,7 @@ def test_row_adds_its_own_settings_to_those_of_its_task_and_of_all(tmp_path: Pat
         "extends": "transformer_base",
         "sizes": {"layers": 1},
         "train": {"steps": 7, "schedule": {"warmup_steps": 10, "scale": 3}},
-        "decode": {"beam_width": 2},
+        "decode": {"beam_size": 2},
     }
     assert (first.needed, first.minutes, first.quick) == ({"exact_match": 0.25}, 1, False)
     assert (second.spec["extends"], second.needed, second.quick) == ("numbers", {"exact_match": 0.5}, True)

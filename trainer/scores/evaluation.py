@@ -36,7 +36,7 @@ class ScoreOptions:
 
     metric: Metric = "text"
     tokenize: str = "13a"
-    beam_width: int | None = None
+    beam_size: int | None = None
     length_penalty: float | None = None
     truncate: bool = False
     threads: int | None = None
@@ -115,7 +115,7 @@ def _score_translations(engine: Path, data: Data, options: ScoreOptions, watch: 
     loaded = load(engine, threads=options.threads, device=options.device)
     start, count = time.perf_counter(), len(data.sources)
     stream = loaded.translate_stream(
-        data.sources, truncate=options.truncate, beam_width=options.beam_width, length_penalty=options.length_penalty
+        data.sources, truncate=options.truncate, beam_size=options.beam_size, length_penalty=options.length_penalty
     )
     found = [best for best, *_ in watch(stream, count)]
     seconds = time.perf_counter() - start

@@ -51,7 +51,7 @@ def bleu_judge(paths: Sequence[Path]) -> Callable[[Path, Path], Stage]:
             raise UserError(
                 f"rounding costs {stage.value:.2f} BLEU, from {before:.2f} to {after:.2f}, more than {MAX_LOSS}, "
                 "so the engine was not written",
-                hint="store what matters most less roughly, such as `precision: {logits: fp16}` in the spec, "
+                hint="store what matters most less roughly, such as `precision: {logits: float16}` in the spec, "
                 "or build without --compare",
             )
         return stage

@@ -56,7 +56,7 @@ def derive_profile(
 def _of_search(inputs: Mapping[str, Input], defaults: SearchOptions, longest: int) -> dict[str, Range]:
     source = _range(OFTEN, longest, inputs["source"].longest)
     often, most = (floor(defaults.max_length_factor * size) + defaults.max_length_offset for size in source[1:])
-    width = defaults.beam_width
+    width = defaults.beam_size
     return {"source": source, "beam": (1, width, width), "room": _range(often, most, inputs["target"].longest)}
 
 

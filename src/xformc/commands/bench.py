@@ -26,7 +26,7 @@ def bench(
     text: Annotated[
         Path | None, Option("--input", help="Text to use, a line each; random tokens if left out.", metavar="FILE")
     ] = None,
-    beam_width: Annotated[int | None, Option(help="Partial translations kept; 1 is greedy.")] = None,
+    beam_size: Annotated[int | None, Option(help="Partial translations kept; 1 is greedy.")] = None,
     workers: Annotated[
         list[int] | None, Option(help="Batches run at once; may be repeated.  [default: 1, and one for each core]")
     ] = None,
@@ -42,7 +42,7 @@ def bench(
 
     \b
     xformc bench demo/engine
-    xformc bench demo/engine --input test.en --beam-width 1
+    xformc bench demo/engine --input test.en --beam-size 1
     xformc bench demo/engine --workers 2 --max-batch-tokens 8192 --seconds 30 --json
 
     Latency is from a sentence to its result, one sentence at a time on all cores. Throughput is that of many, in
@@ -53,9 +53,9 @@ def bench(
     before = peak_memory()
     loaded, loading = timed_load(engine, threads, device)
     task = loaded.manifest.task
-    if beam_width is not None and task != "translation":
-        raise UserError(f"--beam-width: an engine of {task} has no beam")
-    work = make_workload(loaded, text, {"beam_width": beam_width})
+    if beam_size is not None and task != "translation":
+        raise UserError(f"--beam-size: an engine of {task} has no beam")
+    work = make_workload(loaded, text, {"beam_size": beam_size})
     plans = make_plans(loaded.manifest, workers, max_batch_tokens, threads)
     latency = measure_latency(work, seconds)
     size = sum(path.stat().st_size for path in engine.iterdir())

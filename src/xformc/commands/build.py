@@ -17,7 +17,7 @@ from xformc.format.targets import Target
 WEIGHTS_HELP = "A run, one of its checkpoints, or a .safetensors file; fresh weights if left out."
 TARGET_HELP = """portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too
 (see xformc kernels); cuda: for a GPU, by ONNX Runtime; tensorrt: for a GPU, by TensorRT."""
-PRECISION_HELP = "Weight precision, unless the spec sets it.  [default: fp32]"
+PRECISION_HELP = "Weight precision, unless the spec sets it.  [default: float32]"
 PROFILE_HELP = """Target tensorrt: the sizes of axes, where those that follow from the spec do not fit, such as
 batch=1:32:128,source=1:32:256 (least:often:most) or beam=4."""
 BUILDER_HELP = "Target tensorrt: tensorrt or tensorrt_rtx; the one that is installed if left out."

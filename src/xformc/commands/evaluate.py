@@ -26,7 +26,7 @@ def evaluate(
     *,
     metric: Annotated[Literal["text", "brackets"], Option(help=METRIC_HELP)] = "text",
     tokenize: Annotated[str, Option(help="sacreBLEU's tokenizer; `none` for tokenised text.")] = "13a",
-    beam_width: Annotated[int | None, Option(help="Partial translations kept; 1 is greedy.")] = None,
+    beam_size: Annotated[int | None, Option(help="Partial translations kept; 1 is greedy.")] = None,
     length_penalty: Annotated[float | None, Option(help="More prefers longer translations.")] = None,
     truncate: Annotated[bool, Option("--truncate", help="Cut texts that are too long.")] = False,
     threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
@@ -46,7 +46,7 @@ def evaluate(
     """
     from xformc.trainer.scores.evaluation import ScoreOptions, evaluate_engine
 
-    options = ScoreOptions(metric, tokenize, beam_width, length_penalty, truncate, threads, device)
+    options = ScoreOptions(metric, tokenize, beam_size, length_penalty, truncate, threads, device)
     try:
         scores = evaluate_engine(engine, data, options, _watched)
     except TooLongError as error:

@@ -14,7 +14,7 @@ from xformc.runtime.options import resolve_options
 from xformc.runtime.sampling import resolve_sample_options
 
 TRITON_HELP = "The model repository of Triton Inference Server to write into."
-OPTION_HELP = "An option of the search or of sampling, which is then fixed: beam_width=4. May be repeated."
+OPTION_HELP = "An option of the search or of sampling, which is then fixed: beam_size=4. May be repeated."
 BATCH_HELP = "The most rows that Triton puts together into one batch."
 LONGEST_HELP = "Targets cuda and tensorrt: there is room for the output of a source of so many tokens."
 RUNTIME_HELP = "Run the engine by xformc's runtime, in Triton's Python backend."
@@ -35,7 +35,7 @@ def export(
 
     \b
     xformc export demo/engine --triton models
-    xformc export demo/engine --triton models --option beam_width=8 --option n_best=3
+    xformc export demo/engine --triton models --option beam_size=8 --option n_best=3
 
     Two models are written into the repository: NAME takes and gives token ids, or the arrays of a task that gives
     labels; NAME_text takes and gives text, where the engine has tokenizers. Clients send `source`, `prompt` and

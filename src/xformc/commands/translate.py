@@ -30,7 +30,7 @@ BATCH_HELP = """Tokens that a batch may hold: of each source, padded, and of its
 def translate(
     engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
     *,
-    beam_width: Annotated[int | None, Option(help="Partial translations kept; 1 is greedy.")] = None,
+    beam_size: Annotated[int | None, Option(help="Partial translations kept; 1 is greedy.")] = None,
     n_best: Annotated[int | None, Option(help="Translations for each line, best first.")] = None,
     length_penalty: Annotated[float | None, Option(help="More prefers longer translations.")] = None,
     max_length_factor: Annotated[float | None, Option(help="At most this times the source's tokens ...")] = None,
@@ -48,7 +48,7 @@ def translate(
 
     \b
     xformc translate demo/engine < in.txt > out.txt
-    echo 'forty-two' | xformc translate demo/engine --beam-width 8 --n-best 3
+    echo 'forty-two' | xformc translate demo/engine --beam-size 8 --n-best 3
 
     A line is a sentence, in UTF-8; the translations come in the same order, and an empty line stays empty.
     Options that are left out have the engine's defaults, which `xformc inspect ENGINE` shows. A character
@@ -66,7 +66,7 @@ def translate(
             window=pace.window,
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
-            beam_width=beam_width,
+            beam_size=beam_size,
             n_best=n_best,
             length_penalty=length_penalty,
             max_length_factor=max_length_factor,

@@ -18,9 +18,12 @@ RESULTS = ("tokens", "lengths", "scores")
 """The outputs of a model that writes text."""
 
 SEARCH = Interface(
-    ("source", "beam_width", "n_best", "length_penalty", "max_length_factor", "max_length_offset"), RESULTS
+    ("source", "beam_size", "n_best", "length_penalty", "max_length_factor", "max_length_offset"), RESULTS
 )
 """The model of a translation engine."""
+
+OLD_NAMES: Mapping[str, str] = {"beam_size": "beam_width"}
+"""What inputs are called in models of older engines, by their names of today."""
 
 SAMPLING = Interface(("prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"), RESULTS)
 """The model of a language model's engine."""

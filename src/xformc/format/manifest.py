@@ -12,7 +12,7 @@ from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST_BYTES = 1 << 20
 FILE_BYTES = 1 << 40
 TOKENIZER_BYTES = 1 << 28
@@ -23,7 +23,7 @@ MAX_PENALTY, MAX_FACTOR, MAX_OFFSET = 100.0, 100.0, 100_000
 class SearchOptions:
     """What the search does, complete and checked; the fields are those of `options.SearchArguments`."""
 
-    beam_width: int
+    beam_size: int
     n_best: int
     length_penalty: float
     max_length_factor: float

@@ -1,6 +1,6 @@
 """Reading engine.json: one reader for each format that was ever written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import cast, get_args
 
@@ -30,6 +30,7 @@ from xformc.format.targets import Target
 from xformc.format.task_names import TASK_NAMES, WRITTEN
 from xformc.format.tokens import SPECIAL
 
+DefaultsReader = Callable[[Document], SearchOptions | SampleOptions]
 KINDS = ("tokens", "vectors", "values", "edges")
 MAX_SIZE = 2**31
 
@@ -81,11 +82,11 @@ def _read_format_1(document: Document) -> Manifest:
         name=document.text("name"),
         task=document.text("task", ("translation",)),
         target=cast(Target, document.text("target", get_args(Target))),
-        precision=cast(Precision, document.text("precision", tuple(WORDS.values()))),
+        precision=_read_precision(document),
         inputs=inputs,
         labels=None,
         positions=None,
-        defaults=_read_search(document.section("defaults")),
+        defaults=_read_old_search(document.section("defaults")),
         parameters=document.integer("parameters", 0),
         weights=document.text("weights"),
         files=_read_files(document.section("files")),
@@ -93,20 +94,29 @@ def _read_format_1(document: Document) -> Manifest:
 
 
 def _read_format_2(document: Document) -> Manifest:
+    """As format 3, in which `beam_width` is called `beam_size`, in the model too (see `runtime.whole`)."""
+    return _read_described(document, _OLD_DEFAULTS)
+
+
+def _read_format_3(document: Document) -> Manifest:
+    return _read_described(document, _DEFAULTS)
+
+
+def _read_described(document: Document, defaults: Mapping[str, DefaultsReader]) -> Manifest:
     task, inputs = document.text("task", TASK_NAMES), _read_inputs(document.section("inputs"))
-    reader = _DEFAULTS.get(task)
+    reader = defaults.get(task)
     labels = document.optional_texts("labels")
     positions = document.optional_text("positions", tuple(inputs))
     if (labels is None) != (task in WRITTEN) or (positions is None) != (task != "tagging"):
         raise UserError(f"its labels and positions are not those of {task}", place=document.place, hint=COPY)
     _check_names(task, inputs, document.place)
     return Manifest(
-        format=2,
+        format=document.integer("format", 1),
         xformc=document.text("xformc"),
         name=document.text("name"),
         task=task,
         target=cast(Target, document.text("target", get_args(Target))),
-        precision=cast(Precision, document.text("precision", tuple(WORDS.values()))),
+        precision=_read_precision(document),
         inputs=inputs,
         labels=labels,
         positions=positions,
@@ -121,7 +131,7 @@ def _read_format_2(document: Document) -> Manifest:
     )
 
 
-_READERS: dict[int, Callable[[Document], Manifest]] = {1: _read_format_1, 2: _read_format_2}
+_READERS: dict[int, Callable[[Document], Manifest]] = {1: _read_format_1, 2: _read_format_2, 3: _read_format_3}
 
 
 def _read_inputs(document: Document) -> dict[str, Input]:
@@ -155,11 +165,15 @@ def _check_tokens(document: Document) -> None:
         raise UserError(f"the tokens must be {ids}", place=document.place, hint=COPY)
 
 
-def _read_search(document: Document) -> SearchOptions:
-    beam_width = document.integer("beam_width", 1)
+def _read_old_search(document: Document) -> SearchOptions:
+    return _read_search(document, beam_size="beam_width")
+
+
+def _read_search(document: Document, beam_size: str = "beam_size") -> SearchOptions:
+    width = document.integer(beam_size, 1)
     return SearchOptions(
-        beam_width=beam_width,
-        n_best=document.integer("n_best", 1, beam_width),
+        beam_size=width,
+        n_best=document.integer("n_best", 1, width),
         length_penalty=document.number("length_penalty", -MAX_PENALTY, MAX_PENALTY),
         max_length_factor=document.number("max_length_factor", 0, MAX_FACTOR),
         max_length_offset=document.integer("max_length_offset", 0, MAX_OFFSET),
@@ -175,11 +189,14 @@ def _read_sampling(document: Document) -> SampleOptions:
     )
 
 
-_DEFAULTS: dict[str, Callable[[Document], SearchOptions | SampleOptions]] = {
-    "translation": _read_search,
-    "language_model": _read_sampling,
-}
+_DEFAULTS: Mapping[str, DefaultsReader] = {"translation": _read_search, "language_model": _read_sampling}
 """How the defaults of a task that decodes are read; the other tasks give labels."""
+
+_OLD_DEFAULTS: Mapping[str, DefaultsReader] = {**_DEFAULTS, "translation": _read_old_search}
+
+
+def _read_precision(document: Document) -> Precision:
+    return cast(Precision, document.text("precision", tuple(dict.fromkeys(WORDS.values()))))
 
 
 def _read_files(document: Document) -> dict[str, FileRecord]:

@@ -120,7 +120,7 @@ def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
         raise UserError(f"not an ONNX model: {error}", place=str(path)) from error
     options: dict[str, Any] = {} if serving.options is None else {**asdict(serving.options), "end_token": END}
     if isinstance(serving.options, SearchOptions):
-        options["ranks"] = np.arange(serving.options.beam_width)
+        options["ranks"] = np.arange(serving.options.beam_size)
         room = length_limit(serving.options, serving.longest)
         options["places"] = np.arange(min(room, manifest.inputs["target"].longest or room))
     return serve(model, options)

@@ -109,7 +109,7 @@ def test_a_spec_may_mix_them_path_by_path(tmp_path: Path) -> None:
 
 def test_fp8_without_examples_is_refused_at_its_place(tmp_path: Path) -> None:
     spec = write(tmp_path, "{default: int8, encoder: fp8}")
-    with pytest.raises(SpecError, match=r"model.yaml:3:37: .*fp8 needs to know how large") as caught:
+    with pytest.raises(SpecError, match=r"model.yaml:3:37: .*float8 needs to know how large") as caught:
         build(spec, None, tmp_path / "engine", examples=())
     assert "--calibrate valid.en valid.de" in str(caught.value)
 
@@ -134,9 +134,9 @@ def test_other_targets_refuse_fp8_at_its_place(tmp_path: Path, target: Target) -
 def test_other_targets_refuse_fp8_on_the_command_line_and_examples(
     tiny_spec: Spec, tmp_path: Path, target: Target
 ) -> None:
-    with pytest.raises(UserError, match=f"--precision fp8: .* target {target}"):
+    with pytest.raises(UserError, match=f"--precision float8: .* target {target}"):
         build(tiny_spec, "float8", tmp_path / "engine", target)
-    with pytest.raises(UserError, match="--calibrate: the products of --target tensorrt with int8 or fp8 weights"):
+    with pytest.raises(UserError, match="--calibrate: the products of --target tensorrt with int8 or float8 weights"):
         build(tiny_spec, "int8", tmp_path / "engine", target)
 
 

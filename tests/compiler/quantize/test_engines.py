@@ -222,7 +222,7 @@ def test_a_judge_that_refuses_leaves_nothing(tiny_spec: Spec, tmp_path: Path) ->
 def test_a_weight_that_fp16_cannot_hold_is_named(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
     arrays = {name: value.copy() for name, value in make_subject().module.arrays().items()}
     arrays["encoder/0/feed_forward/inner/weight"][0, 0] = 1e6
-    with pytest.raises(UserError, match="encoder/0/feed_forward/inner/weight: a weight is 1e\\+06, and fp16 ends"):
+    with pytest.raises(UserError, match="encoder/0/feed_forward/inner/weight: a weight is 1e\\+06, and float16 ends"):
         build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine", rounding=Rounding("float16"))
 
 
