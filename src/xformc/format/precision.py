@@ -10,5 +10,5 @@ PrecisionWord = Literal["float32", "float16", "bfloat16", "int8", "int4", "float
 
 _SHORT: Mapping[str, Precision] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8"}
 
-WORDS: Mapping[str, Precision] = {**{name: name for name in get_args(Precision)}, **_SHORT}
+WORDS: dict[str, Precision] = {**{name: name for name in get_args(Precision)}, **_SHORT}
 """The number format that each word names."""
