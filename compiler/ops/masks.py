@@ -274,7 +274,7 @@ def _mask(site: Site, x: Value, causal: bool = False, edges: Value | None = None
     """Scores over keys, masked where a query may not see a key.
 
     Padding and keys outside the window are always masked. `causal` also masks later keys, and `edges` masks pairs
-    without an edge. A query without any edge gives equal weight to all other keys that it may see.
+    without an edge. For a query without any edge, all keys that are not masked otherwise have equal weight.
     """
     keys = site.keys(x)
     if edges is not None:
