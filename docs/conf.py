@@ -79,14 +79,14 @@ def read_included(app: Sphinx, file: Path, name: str, content: list[str]) -> Non
 
 def list_fields(app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
     """In docstrings, `field: text` with indented lines below becomes an item of a list, and `Raises:` bold."""
-    lines[:] = [re.sub(r"^(Raises|Returns):", r"**\1:**", line) for line in lines]
     for index, line in enumerate(lines):
-        lines[index] = re.sub(r"^([a-z_]+(?:, [a-z_]+)*): ", r"* `\1`: ", line)
+        lines[index] = re.sub(r"^([a-z_]+(?:, [a-z_]+)*): ", r"* `\1`: ", re.sub(r"^Raises:", "**Raises:**", line))
 
 
-def hide_arguments(app: Sphinx, what: str, *_: object) -> tuple[str, None] | None:
+def hide_arguments(app: Sphinx, what: str, *found: object) -> tuple[str, None] | None:
     """Show classes without the arguments of their constructors: functions make the objects."""
-    return ("", None) if what == "class" else None
+    *_, arguments, _ = found
+    return ("", None) if what == "class" and arguments else None
 
 
 def setup(app: Sphinx) -> None:
