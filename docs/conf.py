@@ -20,7 +20,6 @@ PAGES = {
 LINK = re.compile(r'(?P<opening>\]\(|<img src=")(?P<path>[^)"#:\s]+)')
 
 project = "xformc"
-author = "the xformc authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["search.md"]
 nitpicky = True
@@ -37,6 +36,7 @@ python_maximum_signature_line_length = 88
 
 html_theme = "furo"
 html_title = "xformc"
+html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_theme_options = {
