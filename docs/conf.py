@@ -31,6 +31,7 @@ myst_enable_extensions = ["html_image"]
 highlight_language = "none"
 default_role = "code"
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 88
 
