@@ -12,7 +12,7 @@ ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/
 # A process on each core, of one thread: the models of tests are too small for more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup kernels check test test-matrix demo zoo bench test-gpu bench-gpu docs clean
+.PHONY: help setup kernels check test test-matrix demo zoo bench test-gpu bench-gpu docs site clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -96,6 +96,14 @@ docs: setup  ## write docs/reference.md, the README's picture, and the JSON sche
 	$(XFORMC) draw transformer_base --output docs/images/transformer_base.svg
 	mkdir -p build
 	$(XFORMC) schema > build/schema.json
+
+site: setup $(VENV)/.site  ## build the documentation in build/site; a warning or a broken link fails
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/site
+	@echo build/site/index.html
+
+$(VENV)/.site: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
 
 clean:  ## remove .venv, the demo and build leavings
 	rm -rf $(VENV) $(DEMO) build dist src/*.egg-info
