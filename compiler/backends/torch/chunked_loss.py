@@ -56,7 +56,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 logits += bias.to(dtype)
             if x_gradient is None or weight_gradient is None:
                 logits = logits.float()
-                losses[rows] = (logits.logsumexp(-1, keepdim=True) - logits.gather(1, label)).squeeze(-1)
+                losses[rows] = -torch.log_softmax(logits, -1, out=logits).gather(1, label).squeeze(-1)
                 continue
             probabilities = torch.softmax(logits, -1, out=logits)
             likelihood = probabilities.gather(1, label).float().clamp_(min=LEAST_PROBABILITY)
