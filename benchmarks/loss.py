@@ -8,7 +8,7 @@ label - mean logit)`, which needs no further logits. Autocast does not reach it:
 
 The forms take turns; the first turn does not count. Times are median, lowest and highest of a forward and backward
 pass, or of a forward pass with --no-grad. MiB is how much one pass raises the peak memory of a new process. Errors are
-those of the loss and of the gradients of x and weight, relative to float64, as norms.
+those of the loss and of the gradients of x and weight, relative to float64, as norms. Ratios are to the first form.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import itertools
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--tokens", nargs="+", type=int, default=[512, 2048, 8192])
     parser.add_argument("--dtypes", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
     parser.add_argument("--smoothing", nargs="+", type=float, default=[0.1, 0.0])
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="at least this long for each cell")
     parser.add_argument("--bias", action="store_true", help="the projection has a bias")
@@ -70,13 +71,13 @@ def main() -> None:
             for dtype in given.dtypes:
                 for smoothing in given.smoothing:
                     cell = Cell(model, tokens, dtype, smoothing, given.bias, not given.no_grad, given.device)
-                    report(cell, given.rounds, given.seconds)
+                    report(cell, given.forms, given.rounds, given.seconds)
 
 
-def report(cell: Cell, rounds: int, seconds: float) -> None:
-    times = measure_times(cell, rounds, seconds)
+def report(cell: Cell, forms: Sequence[str], rounds: int, seconds: float) -> None:
+    times = measure_times(cell, forms, rounds, seconds)
     exact = exact_results(cell)
-    ours = statistics.median(times["ours"])
+    first = statistics.median(times[forms[0]])
     for name, values in times.items():
         middle = statistics.median(values)
         context = multiprocessing.get_context("spawn")
@@ -85,14 +86,14 @@ def report(cell: Cell, rounds: int, seconds: float) -> None:
         found = evaluate(cell, name, make_inputs(cell))
         errors = [_distance(*pair) for pair in zip(found, exact, strict=True)]
         title = f"{cell.model:9}{cell.tokens:5} {cell.dtype:9}{cell.smoothing:4} {name}"
-        figures = f"{middle:9.1f}{min(values):9.1f}{max(values):9.1f}{middle / ours:7.2f}{peak:7.0f}"
+        figures = f"{middle:9.1f}{min(values):9.1f}{max(values):9.1f}{middle / first:7.2f}{peak:7.0f}"
         print(f"{title:50}{figures}" + "".join(f"{error:9.0e}" for error in errors), flush=True)
 
 
-def measure_times(cell: Cell, rounds: int, seconds: float) -> dict[str, list[float]]:
+def measure_times(cell: Cell, forms: Sequence[str], rounds: int, seconds: float) -> dict[str, list[float]]:
     """Milliseconds of each form; they take turns."""
     inputs = make_inputs(cell)
-    times = {name: list[float]() for name in FORMS}
+    times = {name: list[float]() for name in forms}
     end = time.perf_counter() + seconds
     for turn in itertools.count():
         if turn > rounds and time.perf_counter() > end:
