@@ -62,7 +62,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
             likelihood = probabilities.gather(1, label).float().clamp_(min=LEAST_PROBABILITY)
             losses[rows] = -likelihood.log().squeeze(-1)
             torch.mm(probabilities, low_weight, out=x_gradient[rows])
-            weight_gradient += probabilities.T @ masked[rows]
+            if dtype == weight_gradient.dtype:
+                weight_gradient.addmm_(probabilities.T, masked[rows])
+            else:
+                weight_gradient += probabilities.T @ masked[rows]
             if bias_gradient is not None:
                 bias_gradient += (probabilities * counted[rows].unsqueeze(-1)).sum(0).float()
         nll = (losses * counted).sum()
