@@ -67,7 +67,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             else:
                 weight_gradient += probabilities.T @ masked[rows]
             if bias_gradient is not None:
-                bias_gradient += (probabilities * counted[rows].unsqueeze(-1)).sum(0).float()
+                bias_gradient += (counted[None, rows].to(dtype) @ probabilities).squeeze(0)
         nll = (losses * counted).sum()
         label_logits = _label_logits(x, weight, bias, labels)
         mean_logit = x.float() @ weight.mean(0) + (0.0 if bias is None else bias.mean())
