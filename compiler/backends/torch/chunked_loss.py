@@ -47,23 +47,27 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if needs_gradient else None
         bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
         masked = low * counted.unsqueeze(-1)
+        space = low.new_empty(min(CHUNK_ROWS, x.shape[0]), weight.shape[0])
         for start in range(0, x.shape[0], CHUNK_ROWS):
             rows = slice(start, start + CHUNK_ROWS)
             label = labels[rows].unsqueeze(-1)
-            logits = low[rows] @ low_weight.T
+            logits = torch.matmul(low[rows], low_weight.T, out=space[: label.shape[0]])
             if bias is not None:
                 logits += bias.to(dtype)
             if x_gradient is None or weight_gradient is None:
                 logits = logits.float()
-                losses[rows] = (logits.logsumexp(-1, keepdim=True) - logits.gather(1, label)).squeeze(-1)
+                losses[rows] = -torch.log_softmax(logits, -1, out=logits).gather(1, label).squeeze(-1)
                 continue
-            probabilities = torch.softmax(logits, -1)
+            probabilities = torch.softmax(logits, -1, out=logits)
             likelihood = probabilities.gather(1, label).float().clamp_(min=LEAST_PROBABILITY)
             losses[rows] = -likelihood.log().squeeze(-1)
             torch.mm(probabilities, low_weight, out=x_gradient[rows])
-            weight_gradient += probabilities.T @ masked[rows]
+            if dtype == weight_gradient.dtype:
+                weight_gradient.addmm_(probabilities.T, masked[rows])
+            else:
+                weight_gradient += probabilities.T @ masked[rows]
             if bias_gradient is not None:
-                bias_gradient += (probabilities * counted[rows].unsqueeze(-1)).sum(0).float()
+                bias_gradient += (counted[None, rows].to(dtype) @ probabilities).squeeze(0)
         nll = (losses * counted).sum()
         label_logits = _label_logits(x, weight, bias, labels)
         mean_logit = x.float() @ weight.mean(0) + (0.0 if bias is None else bias.mean())
@@ -73,9 +77,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if bias_gradient is not None:
                 bias_gradient.index_add_(0, labels, counted.float(), alpha=smoothing - 1.0)
                 bias_gradient -= counted.sum() * (smoothing / weight.shape[0])
-            x_gradient = (x_gradient * counted.unsqueeze(-1)).to(x.dtype)
-            ctx.save_for_backward(x_gradient * scale.to(x.dtype), weight_gradient * scale)
-            ctx.bias_gradient = None if bias_gradient is None else bias_gradient * scale
+            x_gradient *= counted.unsqueeze(-1)
+            ctx.save_for_backward(x_gradient.to(x.dtype).mul_(scale), weight_gradient.mul_(scale))
+            ctx.bias_gradient = None if bias_gradient is None else bias_gradient.mul_(scale)
         ctx.mark_non_differentiable(nll)
         return smooth.sum() * scale, nll
 
