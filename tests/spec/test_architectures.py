@@ -159,8 +159,8 @@ def test_encoder_attention_has_the_padding_mask_and_causal_attention_needs_none(
 def test_nodes_say_which_line_of_the_spec_asked_for_them(build: Build) -> None:
     graph = build((SHIPPED / "transformer_base.yaml").read_text())
     places = {node.outputs[0].name: node.place for node in graph.nodes}
-    assert places["decoder/3/cross_attention/mixed/mixed"] == "model.yaml:40:24"
-    assert places["logits"] == "model.yaml:46:9"
+    assert places["decoder/3/cross_attention/mixed/mixed"] == "model.yaml:41:24"
+    assert places["logits"] == "model.yaml:47:9"
 
 
 def test_own_blocks_take_arguments_of_every_kind(build: Build) -> None:
