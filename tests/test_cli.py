@@ -10,8 +10,10 @@ from tiny_engine import SENTENCES
 
 from xformc import __version__
 
-COMMANDS = ["check", "schema", "corpus", "train", "average", "build", "verify", "inspect"]
-COMMANDS += ["translate", "generate", "predict", "evaluate", "bench", "report", "draw", "attention"]
+COMMANDS = [
+    "check", "schema", "corpus", "train", "average", "build", "verify", "inspect",
+    "translate", "generate", "predict", "evaluate", "bench", "report", "draw", "attention",
+]  # fmt: skip
 
 
 def test_help_lists_every_command(xformc: CommandLine) -> None:
