@@ -91,11 +91,10 @@ test-gpu:  ## on a GPU, in under 9 minutes: certificates, modules, training; bui
 bench-gpu:  ## on a GPU, in under 9 minutes: decoding and training beside others; build/bench-gpu.json
 	$(ON_GPU) -m benchmarks.gpu
 
-docs: setup  ## write docs/reference.md, the README's picture, and the JSON schema of specs to build/schema.json
+docs: setup  ## write docs/reference.md, the README's picture, and specs/schema.json
 	$(BIN)/python -m xformc.compiler.explain.reference docs/reference.md
 	$(XFORMC) draw transformer_base --output docs/images/transformer_base.svg
-	mkdir -p build
-	$(XFORMC) schema > build/schema.json
+	$(XFORMC) schema --output specs/schema.json
 
 site: setup $(VENV)/.site  ## build the documentation in build/site; a warning or a broken link fails
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/site

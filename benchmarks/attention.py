@@ -56,7 +56,7 @@ def main() -> None:
             "training": {name: training(graph) for name, graph in graphs.items()},
             "decoding": {name: decoding(graph, Path(folder) / name) for name, graph in graphs.items()},
         }
-        named, written = ([node.op for node in graphs[name].nodes] for name in ("named block", "written out"))
+        named, written = ([node.op for node in graphs[name].graph.nodes] for name in ("named block", "written out"))
         print(f"the named block and attention written out are {'the same' if named == written else 'DIFFERENT'} ops")
         print(f"{'':10}{'form':14}{'ms':>8}{'ratio':>8}")
         for job, forms in jobs.items():

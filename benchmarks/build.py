@@ -10,6 +10,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xformc.format.targets import Target
 
 SPECS = Path(__file__).parent.parent / "specs"
 
@@ -27,7 +31,7 @@ def main() -> None:
         subprocess.run([sys.executable, __file__, name, "--target", arguments.target, "--here"], check=True)
 
 
-def build(name: str, target: str) -> None:
+def build(name: str, target: "Target") -> None:
     """Build one spec and print how long each stage took."""
     began = time.perf_counter()
     marks = [("import", began)]

@@ -10,6 +10,7 @@ what the process then has to itself and could not read again from a file.
 """
 
 import argparse
+import importlib
 import json
 import os
 import random
@@ -67,10 +68,7 @@ def run(folder: Path, threads: int, batch: int) -> dict[str, float]:
 def measure(folder: Path, threads: int, batch: int, began: float) -> dict[str, float]:
     """Load and translate in this process, which was started at the monotonic time `began`."""
     is_engine = (folder / "engine.json").is_file()
-    if is_engine:
-        import xformc.runtime  # noqa: F401 (its time is measured)
-    else:
-        import ctranslate2  # noqa: F401
+    importlib.import_module("xformc.runtime" if is_engine else "ctranslate2")
     imported = time.monotonic()
     translate, vocabulary = (xformc_engine if is_engine else ctranslate2_model)(folder, threads)
     loaded = time.monotonic()
@@ -105,7 +103,7 @@ def xformc_engine(folder: Path, threads: int) -> tuple[Translate, int]:
 
 
 def ctranslate2_model(folder: Path, threads: int) -> tuple[Translate, int]:
-    import ctranslate2
+    import ctranslate2  # pyright: ignore[reportMissingImports]  # of the extra bench
 
     model = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=threads)
     [path] = [*folder.glob("shared_vocabulary.json"), *folder.glob("source_vocabulary.json")]

@@ -25,6 +25,7 @@ from xformc.trainer.data.batches import Batch, make_batch, plan_batches
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_corpus, find_corpus, read_corpus
 from xformc.trainer.data.text_examples import train_on
+from xformc.trainer.data.text_files import Texts
 from xformc.trainer.data.vocabulary import PAD
 from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import take_step
@@ -41,6 +42,7 @@ def main() -> None:
     spec = load_spec(arguments.spec)
     schema = data_schema(spec)
     corpus = read_corpus(find_corpus(arguments.data, schema, arguments.languages), schema)
+    assert isinstance(corpus.train, Texts), "the plain loop is for sentence pairs"
     tokenizer = train_on(corpus.train, schema, spec.train.tokenizer)
     examples = encode_corpus(corpus, schema, tokenizer).train
     batches = [make_batch(examples, rows) for rows in plan_batches(examples, spec.train.batch_tokens, 1, 0)]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,11 +42,11 @@ class CommandLine:
         return Result(code if isinstance(code, int) else 0 if code is None else 1, out, err)
 
 
-def spawn(*arguments: str | Path, **options: object) -> "subprocess.Popen[bytes]":
+def spawn(*arguments: str | Path, **options: Any) -> "subprocess.Popen[bytes]":
     """Start `xformc ARGUMENTS` as a process of its own, which an interrupt ends also where the tests ignore it."""
     command = [sys.executable, "-m", "xformc", *map(str, arguments)]
     options = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **options}
-    return subprocess.Popen(command, stderr=subprocess.PIPE, **options)  # type: ignore[call-overload]
+    return subprocess.Popen[bytes](command, stderr=subprocess.PIPE, **options)
 
 
 def mistake(result: Result, out: str = "") -> str:

@@ -9,6 +9,7 @@ from one_op import open_onnx, run_onnx
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.keys import PAST, ROOM
@@ -91,7 +92,8 @@ def run_steps(
 
     `run` is `torch_run` or `onnx_run`; `inputs` are those of `prepare`. Fixed caches have room for two positions more.
     """
-    verify(decoder.prepare), verify(decoder.step)
+    verify(decoder.prepare)
+    verify(decoder.step)
     room = tokens.shape[-1] + 2
     if decoder.positions is not None:
         inputs = [*inputs, np.arange(room)]
@@ -110,11 +112,18 @@ def run_steps(
 def _initial(state: State, known: dict[str, np.ndarray], shape: tuple[int, ...], room: int) -> np.ndarray:
     kind = state.past.type
     rows = dict(zip(("batch", "beam"), shape[:-1], strict=False)) | {ROOM: room}
-    sizes = [rows.get(a.name, 0 if a.name.startswith(PAST) else a.size) for a in kind.axes]
+    sizes = [rows[axis.name] if axis.name in rows else _size(axis) for axis in kind.axes]
     if state.initial is None:
         return np.zeros(sizes, _NUMPY[kind.dtype])
     missing = [index for index, name in enumerate(kind.names) if name not in state.initial.type.names]
     return np.broadcast_to(np.expand_dims(known[state.initial.name], missing), sizes)
+
+
+def _size(axis: Axis) -> int:
+    if axis.name.startswith(PAST):
+        return 0
+    assert axis.size is not None, axis
+    return axis.size
 
 
 def torch_run(graph: Graph, module: TorchModule, folder: Path) -> Run:

@@ -131,11 +131,13 @@ def test_evaluate_says_before_it_translates_what_a_tokenizer_needs(
 ) -> None:
     import sacrebleu
 
-    def lacking(tokenize: str) -> None:
-        raise RuntimeError("Please install\n\n  sacrebleu[ko]")
+    class Lacking:
+        TOKENIZERS = frozenset({"ko-mecab"})
 
-    lacking.TOKENIZERS = {"ko-mecab"}
-    monkeypatch.setattr(sacrebleu, "BLEU", lacking)
+        def __init__(self, tokenize: str) -> None:
+            raise RuntimeError("Please install\n\n  sacrebleu[ko]")
+
+    monkeypatch.setattr(sacrebleu, "BLEU", Lacking)
     found = mistake(xformc("evaluate", "a", "b", "c", "--tokenize", "ko-mecab"))
     assert found == "--tokenize ko-mecab: Please install sacrebleu[ko]"
 

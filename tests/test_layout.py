@@ -13,6 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xformc"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 BASE = {"errors", "extras", "files", "format", "terminal", "version"}
 GRAPHS = {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.passes"}
 PROGRAMS = GRAPHS | {"compiler.spec", "compiler.program", "compiler.pipeline"}
@@ -140,10 +143,6 @@ def test_the_links_lead_to_the_folders() -> None:
         assert (PACKAGE / name).resolve() == ROOT / name
 
 
-def pyproject() -> dict[str, dict[str, list[str]]]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-
 def packages(requirements: list[str]) -> set[str]:
     names = {re.split(r"[\[<>=~ ]", requirement)[0] for requirement in requirements}
     return names - {"xformc"}
@@ -155,24 +154,27 @@ def test_the_dependencies_page_lists_what_pyproject_requires() -> None:
         title.split(" ")[0].lower(): set(re.findall(r"^\| ([a-z0-9_-]+) \|", body, re.MULTILINE)) - {"package"}
         for title, body in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", page, re.MULTILINE)
     }
-    project = pyproject()
-    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
-    wanted = {"runtime": packages(project["dependencies"])}  # type: ignore[arg-type]
-    wanted |= {name: packages(requirements) for name, requirements in extras.items()}
+    wanted = {"runtime": packages(PROJECT["dependencies"])}
+    wanted |= {name: packages(requirements) for name, requirements in EXTRAS.items()}
     assert sections == wanted
 
 
+def test_the_package_has_every_file_of_specs() -> None:
+    patterns: list[str] = PYPROJECT["tool"]["setuptools"]["package-data"]["xformc.specs"]
+    shipped = {path for pattern in patterns for path in (ROOT / "specs").glob(pattern)}
+    files = {path for path in (ROOT / "specs").rglob("*") if path.is_file()}
+    assert shipped == {path for path in files if path.suffix not in (".py", ".pyc")}
+
+
 def test_every_dependency_has_a_lower_bound() -> None:
-    project = pyproject()
-    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
-    every = [*project["dependencies"], *(one for extra in extras.values() for one in extra)]
+    every = [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)]
     assert [one for one in every if ">=" not in one and not one.startswith("xformc[")] == []
 
 
 def test_the_version_is_said_once() -> None:
     from xformc import __version__
 
-    assert pyproject()["version"] == __version__  # type: ignore[comparison-overlap]
+    assert PROJECT["version"] == __version__
 
 
 @pytest.mark.parametrize("target", ["setup", "kernels", "check", "test", "test-matrix", "demo", "zoo", "bench", "docs"])

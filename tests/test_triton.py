@@ -15,7 +15,7 @@ from triton_server import Server
 
 from xformc.errors import UserError
 from xformc.format.plans import Plan
-from xformc.runtime import load, read_manifest
+from xformc.runtime import Engine, load, read_manifest
 from xformc.runtime.rows import pad
 from xformc.runtime.search import check_source
 from xformc.triton.repository import choose_backend
@@ -41,6 +41,11 @@ def built(xformc: CommandLine, engines: Path, name: str, *options: str) -> Path:
     return folder
 
 
+def encode(engine: Engine, name: str, text: str) -> list[int]:
+    assert engine.tokenizer is not None
+    return engine.tokenizer.encode(name, text)
+
+
 def strings(*texts: str) -> np.ndarray:
     return np.array([[text.encode()] for text in texts], np.object_)
 
@@ -55,13 +60,13 @@ def test_a_translation_is_served_from_ids_and_from_text(
     assert result.out.splitlines() == [str(tmp_path / "small"), str(tmp_path / "small_text")], result.err
     server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
     assert server.models["small"].config["backend"] == ["onnxruntime"]
-    ids = pad([loaded.tokenizer.encode("source", text) for text in TEXTS if text])
-    first, second = server.infer("small", {"source": ids[:1]}, {"source": ids[1:]})
+    ids = pad([encode(loaded, "source", text) for text in TEXTS if text])
+    first, second = server.outputs("small", {"source": ids[:1]}, {"source": ids[1:]})
     expected = loaded.search(check_source(ids, 80), beam_size=3, n_best=2, max_length_offset=7)
     np.testing.assert_array_equal(np.concatenate([first["tokens"], second["tokens"]]), expected.tokens)
     np.testing.assert_array_equal(np.concatenate([first["scores"], second["scores"]]), expected.scores)
     wanted = loaded.translate(TEXTS, beam_size=3, n_best=2, max_length_offset=7)
-    one, rest = server.infer("small_text", {"text": strings(TEXTS[0])}, {"text": strings(*TEXTS[1:])})
+    one, rest = server.outputs("small_text", {"text": strings(TEXTS[0])}, {"text": strings(*TEXTS[1:])})
     found = [[text.decode() for text in row] for row in [*one["translation"], *rest["translation"]]]
     texts = [[one.text for one in row] for row in wanted]
     assert found == [row if len(row) == 2 else [*row, ""] for row in texts]
@@ -75,8 +80,8 @@ def test_a_search_in_fixed_shapes_gives_the_best_alone(
     assert xformc("export", engine, "--output", tmp_path, "--name", "small", *options).code == 0
     server, loaded = Server(tmp_path, monkeypatch), load(plain, threads=1)
     assert server.models["small"].config["instance_group"][0]["kind"] == ["KIND_GPU"]
-    ids = pad([loaded.tokenizer.encode("source", text) for text in TEXTS if text])
-    (found,) = server.infer("small", {"source": ids})
+    ids = pad([encode(loaded, "source", text) for text in TEXTS if text])
+    (found,) = server.outputs("small", {"source": ids})
     expected = loaded.search(ids, n_best=2, max_length_offset=4)
     assert found["tokens"].shape == (3, 2, 24)
     np.testing.assert_array_equal(found["tokens"][:, :, : expected.tokens.shape[2]], expected.tokens)
@@ -91,14 +96,15 @@ def test_the_runtime_serves_sources_of_different_lengths_together(
     assert xformc("export", engine, "--output", tmp_path, "--name", "small", "--runtime").code == 0
     server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
     assert server.models["small"].config["backend"] == ["python"]
-    rows = [pad([loaded.tokenizer.encode("source", text)]) for text in TEXTS if text]
+    rows = [pad([encode(loaded, "source", text)]) for text in TEXTS if text]
     wrong = np.array([[0, 5]])
     *found, error = server.infer("small", *({"source": row} for row in (*rows, wrong)))
     for row, one in zip(rows, found, strict=True):
+        assert not isinstance(one, str), one
         expected = loaded.search(row)
         np.testing.assert_array_equal(one["tokens"][:, :, : expected.tokens.shape[2]], expected.tokens)
-    assert "each row of source ids must be one or more tokens" in error
-    (text,) = server.infer("small_text", {"text": strings("hello world")})
+    assert isinstance(error, str) and "each row of source ids must be one or more tokens" in error
+    (text,) = server.outputs("small_text", {"text": strings("hello world")})
     assert text["translation"][0][0].decode() == loaded.translate(["hello world"])[0][0].text
 
 
@@ -109,7 +115,7 @@ def test_the_runtime_drives_searches_in_fixed_shapes(
     assert xformc("export", engine, "--output", tmp_path, "--name", "small", "--runtime").code == 0
     server, expected = Server(tmp_path, monkeypatch), load(plain, threads=1).translate(TEXTS)
     assert server.models["small"].config["instance_group"][0]["kind"] == ["KIND_GPU"]
-    (found,) = server.infer("small_text", {"text": strings(*TEXTS)})
+    (found,) = server.outputs("small_text", {"text": strings(*TEXTS)})
     assert [row[0].decode() for row in found["translation"]] == [row[0].text for row in expected]
 
 
@@ -125,14 +131,14 @@ def test_a_language_model_is_served_with_seeds(
     assert xformc("export", engine, "--output", tmp_path, "--name", "lm", *set_, *options).code == 0
     server, loaded = Server(tmp_path, monkeypatch), load(plain, threads=1)
     expected = loaded.generate(["hello", "two dogs"], seed=3, temperature=1.5, max_new_tokens=6)
-    prompts = pad([loaded.tokenizer.encode("text", text)[:-1] for text in ("hello", "two dogs")])
-    (ids,) = server.infer("lm", {"prompt": prompts, "seed": np.array([[3], [4]])})
+    prompts = pad([encode(loaded, "text", text)[:-1] for text in ("hello", "two dogs")])
+    (ids,) = server.outputs("lm", {"prompt": prompts, "seed": np.array([[3], [4]])})
     for row, one in enumerate(expected):
         assert tuple(ids["tokens"][row, : ids["lengths"][row, 0]]) == one.tokens
-    (text,) = server.infer("lm_text", {"text": strings("hello", "two dogs"), "seed": np.array([[3], [4]])})
+    (text,) = server.outputs("lm_text", {"text": strings("hello", "two dogs"), "seed": np.array([[3], [4]])})
     assert [row[0].decode() for row in text["continuation"]] == [one.text for one in expected]
     np.testing.assert_allclose(text["score"][:, 0], [one.score for one in expected], rtol=1e-5)
-    assert not isinstance(server.infer("lm_text", {"text": strings("hello")})[0], str)
+    assert server.outputs("lm_text", {"text": strings("hello")})
 
 
 def test_labels_of_texts_are_served(
@@ -143,11 +149,11 @@ def test_labels_of_texts_are_served(
         assert xformc("export", engine, "--output", tmp_path, "--name", name).code == 0
     server = Server(tmp_path, monkeypatch)
     premise, claim = strings("hello world", "twenty-one"), strings("two dogs", "words")
-    (found,) = server.infer("pairs_text", {"premise": premise, "claim": claim})
+    (found,) = server.outputs("pairs_text", {"premise": premise, "claim": claim})
     expected = load(pairs, threads=1).predict([("hello world", "two dogs"), ("twenty-one", "words")])
     assert [row[0].decode() for row in found["label"]] == [one.label for one in expected]
     np.testing.assert_allclose(found["probability"][:, 0], [one.probability for one in expected], rtol=1e-5)
-    (found,) = server.infer("tagger_text", {"words": strings("hello world two", "")})
+    (found,) = server.outputs("tagger_text", {"words": strings("hello world two", "")})
     (labels, _) = load(tagger, threads=1).predict(["hello world two", ""])
     assert [row[0].decode() for row in found["labels"]] == [" ".join(labels.labels), ""]
 
@@ -164,7 +170,7 @@ def test_labels_of_arrays_are_served(
         "images": {"image": random.standard_normal((2, 3, 2, 3), np.float32)},
         "frames": {"frames": random.standard_normal((2, 5, 6), np.float32), "frames_mask": np.ones((2, 5), np.bool_)},
     }
-    (found,) = Server(tmp_path, monkeypatch).infer(name, feeds[name])
+    (found,) = Server(tmp_path, monkeypatch).outputs(name, feeds[name])
     arrays = {key: array for key, array in feeds[name].items() if not key.endswith("_mask")}
     lengths = {"frames_lengths": np.array([5, 5])} if name == "frames" else {}
     expected = load(engine, threads=1).predict({**arrays, **lengths})

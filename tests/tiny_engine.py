@@ -37,7 +37,7 @@ def make_engine(directory: Path, model: onnx.ModelProto | None = None) -> Path:
     onnx.save(copy_model() if model is None else model, directory / "model.onnx")
     (directory / "certificate.json").write_text(json.dumps(_CERTIFICATE))
     (directory / "spec.yaml").write_text("name: copy\n")
-    manifest = {
+    manifest: dict[str, object] = {
         "format": 3, "xformc": "0.1.0", "name": "copy", "task": "translation", "target": "portable",
         "precision": "float32", "tokens": {"pad": 0, "unknown": 1, "begin": 2, "end": 3},
         "inputs": {"source": text_input(size), "target": text_input(size)},

@@ -1,5 +1,7 @@
 """A model of a few numbers with dropout, to train in milliseconds, and examples for it."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
@@ -42,8 +44,8 @@ def copy_examples(count: int = 64, seed: int = 0) -> Examples:
     return pair_examples(sentences, sentences, longest=16)
 
 
-def make_recipe(**changes: float | None) -> Recipe:
-    settings: dict[str, object] = {
+def make_recipe(**changes: Any) -> Recipe:
+    settings: dict[str, Any] = {
         "learning_rate": lambda step: 0.01,
         "batch_tokens": 64,
         "accumulate": 1,
@@ -55,4 +57,4 @@ def make_recipe(**changes: float | None) -> Recipe:
         "checkpoint_steps": None,
         "checkpoint_seconds": None,
     }
-    return Recipe(**{**settings, **changes})  # type: ignore[arg-type]
+    return Recipe(**{**settings, **changes})

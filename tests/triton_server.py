@@ -51,6 +51,14 @@ class Server:
                 model.check(response, "output")
         return responses
 
+    def outputs(self, name: str, *requests: Arrays) -> list[dict[str, np.ndarray]]:
+        """The outputs of each of these requests, none of which is answered by an error."""
+        outputs = list[dict[str, np.ndarray]]()
+        for response in self.infer(name, *requests):
+            assert not isinstance(response, str), response
+            outputs.append(response)
+        return outputs
+
     def _request(
         self, model_name: str, requested_output_names: list[str], inputs: "list[Tensor]", preferred_memory: object
     ) -> "Call":
@@ -102,7 +110,7 @@ class Model:
         flat = {kind: {one["name"][0] for one in self.config[kind] if "reshape" in one} for kind in ("input", "output")}
         feeds = {name: array[:, 0] if name in flat["input"] else array for name, array in whole.items()}
         names = [one["name"][0] for one in self.config["output"]]
-        found = dict(zip(names, self._session.run(names, feeds), strict=True))
+        found = dict(zip(names, map(np.asarray, self._session.run(names, feeds)), strict=True))
         shaped = {name: array[:, None] if name in flat["output"] else array for name, array in found.items()}
         counts = np.cumsum([len(next(iter(one.values()))) for one in requests])[:-1]
         parts = {name: np.split(array, counts) for name, array in shaped.items()}

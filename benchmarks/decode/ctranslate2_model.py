@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from ctranslate2.specs import TransformerSpec
+from ctranslate2.specs import TransformerSpec  # pyright: ignore[reportMissingImports]  # of the extra bench
 
 from benchmarks.decode.sinusoids import sinusoids
 from xformc.compiler.spec import Spec

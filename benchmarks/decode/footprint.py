@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.modules["torch"] = None  # type: ignore[assignment]  # CTranslate2 would import it, and does not need it
+sys.modules["torch"] = None  # pyright: ignore[reportArgumentType]  # CTranslate2 would import it, and does not need it
 
 from benchmarks.decode.child import answer_requests  # noqa: E402
 
@@ -37,7 +37,7 @@ def engine(folder: str, target: Any, threads: int, beam: int, length: int, sourc
 
 def peer(folder: str, precision: str, threads: int, beam: int, length: int, source: list[Any]) -> dict[str, Any]:
     """The same with a CTranslate2 model and names of tokens."""
-    import ctranslate2
+    import ctranslate2  # pyright: ignore[reportMissingImports]  # of the extra bench
 
     before, began = peak(), time.perf_counter()
     model = ctranslate2.Translator(folder, inter_threads=1, intra_threads=threads, compute_type=precision)

@@ -4,9 +4,9 @@ import sys
 import time
 from typing import Any
 
-sys.modules["torch"] = None  # type: ignore[assignment]  # it would be imported for converters, and is not needed
+sys.modules["torch"] = None  # pyright: ignore[reportArgumentType]  # it would be imported for converters, and is not needed
 
-import ctranslate2  # noqa: E402
+import ctranslate2  # noqa: E402  # pyright: ignore[reportMissingImports]  # of the extra bench
 
 from benchmarks.decode.child import answer_requests  # noqa: E402
 

@@ -8,8 +8,6 @@ of 64. Results go to build/bench-gpu.json (or the folder that the variable OUT n
 not be measured says why.
 """
 
-# pyright: basic
-
 import argparse
 import time
 from typing import Any

@@ -1,11 +1,9 @@
 """Tokens a second of decoding, and how near a step is to the time that its bytes take."""
 
-# pyright: basic
-
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +112,7 @@ def measure_compiled(report: Report, plan: Plan, setting: Callable[[str], Settin
 
 
 @contextmanager
-def player(make: Make, setting: Setting, most: float) -> Iterator[tuple[Player | None, str]]:
+def player(make: Make, setting: Setting, most: float) -> Generator[tuple[Player | None, str]]:
     """The player, or None and the reason why there is none; its files and memory are given back at the end.
 
     It has `most` seconds to get ready, and a minute at most.

@@ -1,7 +1,5 @@
 """Engines for a GPU as the compiler writes them, without a certificate, which others make or do without."""
 
-# pyright: basic
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

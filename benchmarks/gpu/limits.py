@@ -1,7 +1,5 @@
 """What a device can do at most, measured in this process: bytes and bfloat16 operations a second."""
 
-# pyright: basic
-
 import torch
 
 from benchmarks.gpu.report import device_name, seconds_of

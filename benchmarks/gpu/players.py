@@ -1,7 +1,5 @@
 """Who decodes: an engine, Hugging Face's generate and CTranslate2, each with the same fresh weights."""
 
-# pyright: basic
-
 import importlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

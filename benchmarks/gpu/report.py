@@ -1,7 +1,5 @@
 """Rows of results, written as JSON after each one and printed as a table; none outlasts the time that there is."""
 
-# pyright: basic
-
 import argparse
 import importlib.metadata
 import json

@@ -1,7 +1,5 @@
 """The bytes that a step of decoding must move, whatever runs it."""
 
-# pyright: basic
-
 from collections import defaultdict
 from collections.abc import Iterable
 

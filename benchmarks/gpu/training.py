@@ -1,7 +1,5 @@
 """Training: target tokens a second and the fraction of the device's bfloat16 peak, beside a plain PyTorch loop."""
 
-# pyright: basic
-
 import statistics
 import time
 from collections import defaultdict

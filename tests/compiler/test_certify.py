@@ -18,13 +18,14 @@ from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions, manifest_checksum
 from xformc.format.operators import DOMAIN, OPERATORS
 from xformc.format.reader import read_manifest
+from xformc.format.targets import Target
 from xformc.runtime.session import Session
 
 STAGES = ["forward", "step", "greedy", "beam", "batch"]
 
 
 @pytest.mark.parametrize("target", ["portable", "cpu"])
-def test_build_certifies_and_verify_repeats_it(tiny_spec: Spec, tmp_path: Path, target: str) -> None:
+def test_build_certifies_and_verify_repeats_it(tiny_spec: Spec, tmp_path: Path, target: Target) -> None:
     built = build_engine(tiny_spec, None, None, target, tmp_path / "engine")
     assert built.passed and [stage.name for stage in built.stages] == STAGES
     verified = verify_engine(tmp_path / "engine")
@@ -48,7 +49,8 @@ def test_verify_refuses_a_manifest_that_is_not_of_its_spec(tiny_spec: Spec, tmp_
 def test_build_for_portable_uses_standard_operators_only(tiny_spec: Spec, tmp_path: Path) -> None:
     import onnx
 
-    for target, domains in (("portable", {""}), ("cpu", {"", "com.microsoft"})):
+    expected: list[tuple[Target, set[str]]] = [("portable", {""}), ("cpu", {"", "com.microsoft"})]
+    for target, domains in expected:
         build_engine(tiny_spec, None, None, target, tmp_path / target)
         model = onnx.load(tmp_path / target / "model.onnx")
         assert {entry.domain for entry in model.opset_import} == domains

@@ -11,7 +11,8 @@ import pytest
 from xformc.compiler.backends.onnx.emitter import Emitter, model
 from xformc.compiler.backends.onnx.initializers import Initializers
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.search.loops import Names, Record, emit_loop, fields_of, mapped, names_of, record_of
+from xformc.compiler.graph.rules import OnnxEmitter
+from xformc.compiler.search.loops import Collected, Names, Record, emit_loop, fields_of, mapped, names_of, record_of
 
 NUMBER, ROW = Type("int64"), Type("int64", (Axis("batch"),))
 
@@ -59,7 +60,7 @@ def test_a_loop_carries_a_record_and_stacks_what_is_collected() -> None:
     emitter = Emitter(Initializers({}))
     entering = Carried(emitter.operand(0), Pair("row", emitter.operand(1)), {"x": "row"})
 
-    def body(scope: Emitter, iteration: str, now: Carried):
+    def body(scope: OnnxEmitter, iteration: str, now: Carried) -> tuple[str, Carried, Collected]:
         pair = Pair(now.pair.first, scope.op("Mul", now.pair.second, 2))
         state = {"x": scope.op("Add", now.state["x"], now.pair.second)}
         go_on = scope.op("Less", iteration, 3)

@@ -81,7 +81,8 @@ def test_with_loss_is_torchs_for_labels_of_any_axes(over: str, smoothing: float)
     values, labels = torch.randn(2, 3, 4), torch.randint(0, 5, (2, sizes[kept]))
     labels[1, 1] = -100
     loss, nll, count = module(values, labels)
-    logits = (values @ module.weight.T if over == "d" else values.transpose(1, 2) @ module.weight.T).flatten(0, 1)
+    weights = module.get_parameter("weight")
+    logits = (values @ weights.T if over == "d" else values.transpose(1, 2) @ weights.T).flatten(0, 1)
     plain = torch.nn.functional.cross_entropy(logits, labels.flatten(), reduction="sum")
     torch.testing.assert_close(nll, plain)
     wanted = torch.nn.functional.cross_entropy(logits, labels.flatten(), label_smoothing=smoothing)
@@ -95,9 +96,8 @@ def test_with_loss_takes_one_label_for_a_whole() -> None:
     weight = builder.parameter("weight", Type("float32", (Axis("classes", 5), Axis("d", 4))), Initial("normal", 1.0))
     module = TorchModule(with_loss(builder.finish([builder.emit(Linear(("d",)), (x, weight), "y")]), 0.1, -100))
     loss, _, count = module(values := torch.randn(3, 4), labels := torch.tensor([0, 4, 2]))
-    torch.testing.assert_close(
-        loss, torch.nn.functional.cross_entropy(values @ module.weight.T, labels, label_smoothing=0.1)
-    )
+    logits = values @ module.get_parameter("weight").T
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(logits, labels, label_smoothing=0.1))
     assert count == 3
 
 

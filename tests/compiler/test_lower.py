@@ -14,6 +14,7 @@ from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocab
 from xformc.compiler.passes.step import Decoder, with_beam
 from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.pipeline import compile_engine
+from xformc.format.precision import Precision
 
 LAYERS = 2
 
@@ -24,7 +25,7 @@ def derived(name: str, folder: Path, time: str = "target") -> Decoder:
 
 
 def lowered(
-    name: str, folder: Path, time: str = "target", precision: str = "float32", *, exact: str = "nothing"
+    name: str, folder: Path, time: str = "target", precision: Precision = "float32", *, exact: str = "nothing"
 ) -> Decoder:
     """The decoder for weights in this precision, those with `exact` in their paths in float32."""
     found = lower_decoder(tabulate(derived(name, folder, time)), lambda path: "float32" if exact in path else precision)
@@ -121,7 +122,7 @@ def dtypes(decoder: Decoder) -> list[str]:
 
 
 @pytest.mark.parametrize("precision", ["int8", "int4"])
-def test_what_products_of_integers_make_is_kept_in_float16(precision: str, tmp_path: Path) -> None:
+def test_what_products_of_integers_make_is_kept_in_float16(precision: Precision, tmp_path: Path) -> None:
     decoder = lowered("transformer_base", tmp_path, precision=precision)
     assert kinds(decoder.prepare)["narrow"] == 2 * LAYERS
     assert sum(value.type.dtype == "float16" for value in decoder.constants) == 2 * LAYERS
@@ -129,7 +130,7 @@ def test_what_products_of_integers_make_is_kept_in_float16(precision: str, tmp_p
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16"])
-def test_what_products_in_float32_make_stays_in_float32(precision: str, tmp_path: Path) -> None:
+def test_what_products_in_float32_make_stays_in_float32(precision: Precision, tmp_path: Path) -> None:
     decoder = lowered("transformer_base", tmp_path, precision=precision)
     assert "narrow" not in kinds(decoder.prepare)
     assert "float16" not in dtypes(decoder)
@@ -149,7 +150,7 @@ def test_turned_keys_come_from_products_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("precision", "kind"), [("float32", "linear"), ("int8", "project"), ("int4", "project")])
 def test_the_projection_onto_the_vocabulary_can_be_split_off(
-    precision: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    precision: Precision, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In float32 it is left as it is, to be screened, if the vocabulary is large."""
     monkeypatch.setattr(kernels, "LARGE_VOCABULARY", 1)

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed import FileStore  # pyright: ignore[reportPrivateImportUsage]  # documented, not in __all__
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 
 from tests.small_specs import names, small
 from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch.block import Block
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.backends.torch.node_steps import Operators
 from xformc.compiler.backends.torch.parameter_paths import attribute_of, parameters_by_path, path_of
@@ -58,6 +61,12 @@ def inputs_of(graph: Graph) -> list[Tensor]:
     return [draw(value.type) for value in graph.inputs]
 
 
+def block(part: Tensor | nn.Module) -> Block:
+    """A part of a tree: PyTorch's types do not say that it is a block."""
+    assert isinstance(part, Block)
+    return part
+
+
 def gradients(loss: Tensor, module: nn.Module) -> Gradients:
     module.zero_grad()
     loss.backward()
@@ -100,8 +109,13 @@ def test_tree_gives_the_bits_of_the_flat_graph(name: str, tmp_path: Path) -> Non
 def test_hooks_see_what_goes_in_and_out_of_a_layer(loss_graph: Graph) -> None:
     module, inputs = TorchModule(loss_graph).eval(), inputs_of(loss_graph)
     seen: list[tuple[tuple[Tensor, ...], Tensor]] = []
-    for layer in (module.encoder[0], module.encoder[-1]):
-        layer.register_forward_hook(lambda _, given, result: seen.append((given, result)))
+
+    def note(_: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
+        seen.append((given, result))
+
+    encoder = block(module.encoder)
+    for layer in (encoder[0], encoder[-1]):
+        layer.register_forward_hook(note)
     module(*inputs)
     values = module.all_values(*inputs)
     assert [len(given) for given, _ in seen] == [2, 2]
@@ -127,8 +141,9 @@ def test_checkpointed_layers_give_the_same_loss_and_gradients(loss_graph: Graph)
     module, inputs = TorchModule(loss_graph).train(), inputs_of(loss_graph)
     expected = seeded_loss(module, inputs)
     plain = gradients(expected, module)
-    layers = [Checkpointed(layer) for stage in (module.encoder, module.decoder) for layer in stage]
-    for stage, first in ((module.encoder, 0), (module.decoder, 2)):
+    encoder, decoder = block(module.encoder), block(module.decoder)
+    layers = [Checkpointed(layer) for stage in (encoder, decoder) for layer in stage]
+    for stage, first in ((encoder, 0), (decoder, 2)):
         for index in range(2):
             stage[index] = layers[first + index]
     found = seeded_loss(module, inputs)
@@ -155,15 +170,15 @@ def test_low_rank_updates_take_the_place_of_a_linear_map(loss_graph: Graph) -> N
     module, inputs = TorchModule(loss_graph).train(), inputs_of(loss_graph)
     expected = seeded_loss(module, inputs)
     module.requires_grad_(requires_grad=False)
-    attention = module.decoder[1].causal_self_attention
-    attention.query = LowRank(attention.query, 16, (2, 8))
+    attention = block(block(module.decoder)[1].causal_self_attention)
+    attention.query = query = LowRank(attention.get_submodule("query"), 16, (2, 8))
     found = seeded_loss(module, inputs)
     assert torch.equal(found, expected)
     name = "decoder.1.causal_self_attention.query"
     assert gradients(found, module).keys() == {f"{name}.a", f"{name}.b"}
-    assert attention.query.b.grad.abs().max() > 0
+    assert query.b.grad is not None and query.b.grad.abs().max() > 0
     with torch.no_grad():
-        attention.query.b += 1.0
+        query.b.add_(1.0)
     assert not torch.equal(seeded_loss(module, inputs), expected)
 
 
@@ -171,7 +186,7 @@ def test_low_rank_updates_take_the_place_of_a_linear_map(loss_graph: Graph) -> N
 def one_process(tmp_path: Path) -> Iterator[None]:
     if not distributed.is_gloo_available():
         pytest.skip("this torch has no gloo")
-    store = distributed.FileStore(str(tmp_path / "store"), 1)
+    store = FileStore(str(tmp_path / "store"), 1)
     distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     yield
     distributed.destroy_process_group()
@@ -184,21 +199,22 @@ def test_sharded_layers_give_the_same_loss_and_gradients(loss_graph: Graph) -> N
     expected = seeded_loss(module, inputs)
     plain = gradients(expected, module)
     mesh = init_device_mesh("cpu", (1,))
-    for layer in (*module.encoder, *module.decoder):
+    for layer in (*block(module.encoder), *block(module.decoder)):
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh)
     found = seeded_loss(module, inputs)
     assert torch.equal(found, expected)
     sharded = gradients(found, module)
-    assert all(hasattr(value, "full_tensor") for value in sharded.values())
-    torch.testing.assert_close({name: value.full_tensor() for name, value in sharded.items()}, plain)
+    whole = {name: value.full_tensor() for name, value in sharded.items() if isinstance(value, DTensor)}
+    assert whole.keys() == sharded.keys()
+    torch.testing.assert_close(whole, plain)
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_layers_compile_alone(loss_graph: Graph) -> None:
     module, inputs = TorchModule(loss_graph).eval(), inputs_of(loss_graph)
     expected = seeded_loss(module, inputs)
-    for layer in module.encoder:
+    for layer in block(module.encoder):
         layer.compile(fullgraph=True, backend="eager")
     torch.testing.assert_close(seeded_loss(module, inputs), expected)
 
@@ -206,9 +222,9 @@ def test_layers_compile_alone(loss_graph: Graph) -> None:
 def test_dropout_of_one_block_can_be_turned_off(loss_graph: Graph) -> None:
     module, inputs = TorchModule(loss_graph).eval(), inputs_of(loss_graph)
     expected = seeded_loss(module, inputs)
-    module.encoder[0].train()
+    block(module.encoder)[0].train()
     assert not torch.equal(seeded_loss(module, inputs), expected)
-    module.encoder[0].eval()
+    block(module.encoder)[0].eval()
     assert torch.equal(seeded_loss(module, inputs), expected)
 
 
@@ -225,7 +241,8 @@ def test_parametrized_weights_are_used(tiny_graph: Graph) -> None:
     module = TorchModule(tiny_graph).eval()
     inputs = torch.tensor([[5, 3]]), torch.tensor([[2, 8]])
     expected = module(*inputs)
-    nn.utils.parametrize.register_parametrization(module.encoder[0].feed_forward.inner, "weight", Doubled())
+    inner = block(module.encoder)[0].get_submodule("feed_forward.inner")
+    nn.utils.parametrize.register_parametrization(inner, "weight", Doubled())
     assert not torch.equal(module(*inputs), expected)
 
 
@@ -236,9 +253,9 @@ class Doubled(nn.Module):
 
 def test_layers_outside_the_repeat_are_refused(tiny_graph: Graph) -> None:
     module = TorchModule(tiny_graph)
-    assert len(list(module.encoder)) == 2
+    assert len([*block(module.encoder)]) == 2
     with pytest.raises(IndexError):
-        module.encoder[2]
+        block(module.encoder)[2]
 
 
 def test_repr_names_blocks_and_folds_layers(tiny_graph: Graph) -> None:
@@ -291,7 +308,7 @@ def test_blocks_that_alternate_are_run_by_the_block_around_them() -> None:
         "a/last",
     ]
     module, x = TorchModule(graph, seed=1), torch.randn(2, 3, 4)
-    expected = (x.relu() @ module.b.linear.weight.T).tanh().exp()
+    expected = (x.relu() @ module.get_parameter("b.linear.weight").T).tanh().exp()
     torch.testing.assert_close(module(torch.ones(2, 3, dtype=torch.int64), x), expected)
 
 

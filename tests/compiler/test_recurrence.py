@@ -82,7 +82,8 @@ def test_attention_in_a_cell_is_fused_and_its_keys_are_made_before(tmp_path: Pat
     assert [node.op.kind for node in body.nodes if isinstance(node.op, Attention)] == ["attention"]
     assert not any(node.op.kind == "as_keys" for node in body.nodes)
     decoder = derive_step(graph)
-    verify(decoder.step), verify(decoder.prepare)
+    verify(decoder.prepare)
+    verify(decoder.step)
     assert len(decoder.states) == 1 and decoder.states[0].initial is not None
 
 

@@ -71,7 +71,7 @@ class LanguageModel:
             "max_new_tokens": np.array(options.max_new_tokens, np.int64),
             "end_token": np.array(end, np.int64),
         }
-        tokens, lengths, scores = self.session.run(["tokens", "lengths", "scores"], feeds)
+        tokens, lengths, scores = map(np.asarray, self.session.run(["tokens", "lengths", "scores"], feeds))
         assert tokens.shape == (len(prompts), lengths.max(initial=0))
         assert (tokens[np.arange(tokens.shape[1]) >= lengths[:, None]] == 0).all()
         return [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)], scores
@@ -197,7 +197,8 @@ def test_sampling_with_other_seeds_gives_other_texts(make: Make) -> None:
 def test_engine_has_defaults_for_all_but_prompt_and_seed(make: Make) -> None:
     session = make().session
     assert [value.name for value in session.get_inputs()] == ["prompt", "seed"]
-    tokens, lengths, _ = session.run(None, {"prompt": np.zeros((2, 0), np.int64), "seed": np.arange(2)})
+    found = session.run(None, {"prompt": np.zeros((2, 0), np.int64), "seed": np.arange(2)})
+    tokens, lengths, _ = map(np.asarray, found)
     assert tokens.shape == (2, lengths.max())
 
 
@@ -209,7 +210,8 @@ def uniforms(seeds: Sequence[int], places: Sequence[int]) -> NDArray[np.float32]
     inputs = [("seed", Type("int64", (batch,))), ("place", Type("int64", (places_axis,)))]
     made = model(emitter, "uniform", inputs, [("uniform", Type("float32", (places_axis, batch)))])
     session = onnxruntime.InferenceSession(made.SerializeToString())
-    return session.run(None, {"seed": np.array(seeds, np.int64), "place": np.array(places, np.int64)})[0]
+    found = session.run(None, {"seed": np.array(seeds, np.int64), "place": np.array(places, np.int64)})
+    return np.asarray(found[0])
 
 
 def test_uniform_of_the_engine_is_that_of_the_reference() -> None:
@@ -260,7 +262,7 @@ def test_draw_follows_the_probabilities() -> None:
 )
 def test_draw_keeps_to_what_the_filters_leave(changes: dict[str, float], allowed: set[int]) -> None:
     logits = np.log(np.array([0.1, 0.4001, 0.1999, 0.3], np.float32))
-    options = replace(ALL, **changes)  # type: ignore[arg-type]
+    options = replace(ALL, **changes)
     assert {draw(logits, k / 64, options).token for k in range(64)} == allowed
 
 

@@ -35,11 +35,14 @@ def graph_of(tmp_path: Path, text: str) -> Graph:
     return inference(compile_spec(load_spec(path)))
 
 
-def run_steps(decoder: Decoder, prepare: TorchModule, step: TorchModule, source, target) -> torch.Tensor:
+def run_steps(
+    decoder: Decoder, prepare: TorchModule, step: TorchModule, source: torch.Tensor, target: torch.Tensor
+) -> torch.Tensor:
     constants = prepare(source)
     constants = constants if isinstance(constants, tuple) else (constants,)
+    sizes = {"batch": len(source), "past": 0}
     states = [
-        torch.zeros([{"batch": len(source), "past": 0}.get(a.name, a.size) for a in state.past.type.axes])
+        torch.zeros([sizes[a.name] if a.size is None else a.size for a in state.past.type.axes])
         for state in decoder.states
     ]
     logits = []
@@ -65,7 +68,8 @@ def test_prepare_and_steps_are_the_training_form(tmp_path: Path, name: str) -> N
     target = torch.from_numpy(random.integers(4, 20, (3, 7)))
     with torch.no_grad():
         expected = module(source, target)
-        found = run_steps(decoder, *parts, source, target)
+        prepare, step = parts
+        found = run_steps(decoder, prepare, step, source, target)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 

@@ -17,6 +17,7 @@ from xformc.compiler.graph.rules import to_onnx
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
+from xformc.format.targets import Target
 from xformc.runtime import read_manifest
 from xformc.specs import SHIPPED
 
@@ -39,7 +40,7 @@ INPUTS = {
 
 @pytest.mark.parametrize("target", ["portable", "cpu"])
 @pytest.mark.parametrize("name", SPECS)
-def test_task_is_built_certified_and_verified(tmp_path: Path, name: str, target: str) -> None:
+def test_task_is_built_certified_and_verified(tmp_path: Path, name: str, target: Target) -> None:
     spec, out = write_task(tmp_path, name), tmp_path / "engine"
     built = build_engine(spec, None, None, target, out)
     assert built.passed and [stage.name for stage in built.stages] == STAGES[name]

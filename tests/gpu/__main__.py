@@ -7,8 +7,6 @@ Each row is a test; one that could not be run says why, and the exit code is 1 i
 build/test-gpu.json (or the folder that the variable OUT names) after every row.
 """
 
-# pyright: basic
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The certificate of every spec's engine, its searches run on the device."""
 
-# pyright: basic
-
 import multiprocessing
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """The PyTorch module of every spec on the device: its results, a step of training in bfloat16, and torch.compile."""
 
-# pyright: basic
-
 import copy
 import tempfile
 from pathlib import Path

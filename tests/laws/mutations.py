@@ -38,9 +38,12 @@ def _with_blocks(name: str) -> Document:
     return {**document, "blocks": yaml.safe_load((SHIPPED / "blocks" / f"{name}.yaml").read_text())}
 
 
-DOCUMENTS = [_read(path.read_text()) for path in shipped_specs().values()]
-DOCUMENTS += [_with_blocks("transformer"), _with_blocks("attention")]
-DOCUMENTS += [yaml.safe_load(text) for text in SPECS.values()]
+DOCUMENTS = [
+    *(_read(path.read_text()) for path in shipped_specs().values()),
+    _with_blocks("transformer"),
+    _with_blocks("attention"),
+    *(yaml.safe_load(text) for text in SPECS.values()),
+]
 WORDS = sorted({word for document in DOCUMENTS for word in yaml.safe_dump(document).replace(":", " ").split()})
 BLOCKS = sorted(shipped_blocks())
 SCALARS = st.one_of(
@@ -73,7 +76,8 @@ ARGUMENTS: dict[str, st.SearchStrategy[Document]] = {
 def calls(inner: st.SearchStrategy[Document], *, wrong: bool) -> st.SearchStrategy[Document]:
     """Primitives with arguments, of the right kinds unless `wrong`, and steps under `do`."""
     body = st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
-    choices = [st.fixed_dictionaries({"do": body}, optional={"repeat": st.integers(0, 2), "from": NAMES})]
+    nested = st.fixed_dictionaries({"do": body}, optional={"repeat": st.integers(0, 2), "from": NAMES})
+    choices: list[st.SearchStrategy[Document]] = [nested]
     for name, primitive in PRIMITIVES.items():
         taken = {key: ARGUMENTS.get(item.kind, inner) for key, item in primitive.takes.items()}
         if wrong:

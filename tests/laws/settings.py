@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import HealthCheck, settings
 
@@ -11,6 +11,6 @@ TIMES = int(os.environ.get("LAWS", "0"))
 
 def examples(count: int) -> Callable[[Any], Any]:
     """Settings for a law: so many examples."""
-    health = list(HealthCheck)
+    health = cast("list[HealthCheck]", list(HealthCheck))  # hypothesis types them by their metaclass
     few = settings(max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=health)
     return settings(few, max_examples=count * TIMES, derandomize=False) if TIMES else few

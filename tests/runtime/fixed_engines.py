@@ -50,13 +50,13 @@ class Engines:
 def write_engines(name: str, folder: Path) -> Engines:
     spec = small(name, folder)
     targets: tuple[Target, ...] = ("portable", "cuda")
-    for target in targets:
-        program = compile_engine(spec, target)
+    programs = {target: compile_engine(spec, target) for target in targets}
+    for target, program in programs.items():
         weights = TorchModule(program.graph, seed=3).arrays()
         (folder / target).mkdir()
         initializers = Initializers(weights, {})
         save_models(emit_engine(program, initializers), initializers, folder / target)
-    return Engines(program, folder)
+    return Engines(programs["cuda"], folder)
 
 
 class Requests:

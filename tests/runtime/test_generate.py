@@ -33,22 +33,24 @@ def language_model(folder: Path) -> Engine:
     return load(folder, threads=1)
 
 
-SHORT: SampleArguments = {"max_new_tokens": 6}
+SHORT = 6
 
 
 def test_generate_continues_each_prompt_whatever_the_batches(language_model: Engine) -> None:
     prompts = [*SENTENCES, "", "one", ""]
-    together = language_model.generate(prompts, seed=7, **SHORT)
-    assert together == language_model.generate(prompts, seed=7, max_batch_tokens=1, **SHORT)
-    assert list(language_model.generate_stream(iter(prompts), seed=7, window=2, **SHORT)) == together
-    alone = [language_model.generate([prompt], seed=7 + row, **SHORT)[0] for row, prompt in enumerate(prompts)]
+    together = language_model.generate(prompts, seed=7, max_new_tokens=SHORT)
+    assert together == language_model.generate(prompts, seed=7, max_batch_tokens=1, max_new_tokens=SHORT)
+    assert list(language_model.generate_stream(iter(prompts), seed=7, window=2, max_new_tokens=SHORT)) == together
+    alone = [
+        language_model.generate([prompt], seed=7 + row, max_new_tokens=SHORT)[0] for row, prompt in enumerate(prompts)
+    ]
     assert [one.tokens for one in alone] == [one.tokens for one in together]
     assert together[-1].tokens != together[-3].tokens, "the same prompt has another seed"
 
 
 def test_generate_gives_text_ids_and_log_probability(language_model: Engine) -> None:
     assert language_model.tokenizer is not None
-    results = language_model.generate(["a man", ""], temperature=1.0, **SHORT)
+    results = language_model.generate(["a man", ""], temperature=1.0, max_new_tokens=SHORT)
     for prompt, result in zip(("a man", ""), results, strict=True):
         ids = [*language_model.tokenizer.encode("text", prompt)[:-1], *result.tokens]
         assert prompt + result.text == language_model.tokenizer.decode("text", ids)
@@ -57,8 +59,10 @@ def test_generate_gives_text_ids_and_log_probability(language_model: Engine) -> 
 
 
 def test_generate_greedily_needs_no_seed(language_model: Engine) -> None:
-    first, second = (language_model.generate(["hello"], temperature=0, seed=seed, **SHORT) for seed in (1, 2))
-    assert first == second == language_model.generate(["hello"], top_k=1, seed=3, **SHORT)
+    first, second = (
+        language_model.generate(["hello"], temperature=0, seed=seed, max_new_tokens=SHORT) for seed in (1, 2)
+    )
+    assert first == second == language_model.generate(["hello"], top_k=1, seed=3, max_new_tokens=SHORT)
 
 
 def test_generate_ends_where_the_positions_do(language_model: Engine) -> None:
@@ -121,7 +125,7 @@ def test_generate_refuses_options_out_of_range(language_model: Engine, arguments
 
 def test_generate_refuses_an_unknown_option(language_model: Engine) -> None:
     with pytest.raises(TypeError, match="unknown sampling options: beam_size"):
-        language_model.generate(["one"], beam_size=4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+        language_model.generate(["one"], beam_size=4)  # pyright: ignore[reportCallIssue]
 
 
 def test_generate_refuses_one_text_in_place_of_a_list(language_model: Engine) -> None:

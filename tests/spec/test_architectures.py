@@ -147,20 +147,21 @@ train: {tokenizer: {shared: false}}
 
 
 def test_encoder_attention_has_the_padding_mask_and_causal_attention_needs_none() -> None:
-    nodes = [node for node in shipped("transformer_base").nodes if isinstance(node.op, Attention)]
-    assert {(node.op.queries, node.op.keys, node.op.causal, len(node.inputs)) for node in nodes} == {
+    nodes = shipped("transformer_base").nodes
+    found = [(node.op, node.inputs) for node in nodes if isinstance(node.op, Attention)]
+    assert {(op.queries, op.keys, op.causal, len(inputs)) for op, inputs in found} == {
         ("source", "source_keys", False, 4),
         ("target", "target_keys", True, 3),
         ("target", "source_keys", False, 4),
     }
-    assert {node.inputs[3].name for node in nodes if len(node.inputs) == 4} == {"source_keys/mask"}
+    assert {inputs[3].name for _, inputs in found if len(inputs) == 4} == {"source_keys/mask"}
 
 
 def test_nodes_say_which_line_of_the_spec_asked_for_them(build: Build) -> None:
     graph = build((SHIPPED / "transformer_base.yaml").read_text())
     places = {node.outputs[0].name: node.place for node in graph.nodes}
-    assert places["decoder/3/cross_attention/mixed/mixed"] == "model.yaml:40:24"
-    assert places["logits"] == "model.yaml:46:9"
+    assert places["decoder/3/cross_attention/mixed/mixed"] == "model.yaml:41:24"
+    assert places["logits"] == "model.yaml:47:9"
 
 
 def test_own_blocks_take_arguments_of_every_kind(build: Build) -> None:

@@ -55,8 +55,8 @@ def test_error_in_a_shipped_block_says_which_step_used_it(problems: Problems) ->
     (problem,) = problems(BASE.replace("  d_ff: 2048\n", ""))
     assert problem.message == "unknown size 'd_ff'"
     assert problem.span.place == "xformc/specs/blocks/transformer.yaml:63:26"
-    assert problem.user is not None and problem.user.place == "model.yaml:30:23"
-    assert "\n  used at model.yaml:30:23\n" in str(problem)
+    assert problem.user is not None and problem.user.place == "model.yaml:31:23"
+    assert "\n  used at model.yaml:31:23\n" in str(problem)
 
 
 def test_learned_positions_without_a_limit_say_what_to_add(problems: Problems) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from xformc.compiler import compile_spec
+from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.spec import load_spec
 from xformc.specs import SHIPPED
 
@@ -21,7 +22,7 @@ def test_parsing_is_four_wide_layers_with_a_wide_beam(name: str, pieces: int) ->
 def test_parsing_drops_attention_weights_too() -> None:
     def rates(name: str) -> list[float]:
         graph = compile_spec(load_spec(SHIPPED / f"{name}.yaml"))
-        return [node.op.dropout for node in graph.nodes if node.op.kind == "attention"]
+        return [node.op.dropout for node in graph.nodes if isinstance(node.op, Attention)]
 
     assert set(rates("parsing")) == {0.1} and len(rates("parsing")) == 12
     assert set(rates("transformer_base")) == {0.0}

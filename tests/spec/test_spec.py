@@ -1,5 +1,7 @@
 """The Spec object: its sections, what extends merges, the resolved file, and the JSON schema."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +153,16 @@ def test_peak_takes_the_place_of_an_inherited_scale(tmp_path: Path) -> None:
 def test_graph_of_a_spec_survives_its_text_form() -> None:
     graph = compile_spec(load_spec(SHIPPED / "numbers.yaml"))
     assert text.parse(text.format(graph)) == graph
+
+
+def test_committed_json_schema_is_as_make_docs_writes_it() -> None:
+    assert (SHIPPED / "schema.json").read_text() == json.dumps(json_schema(), indent=2) + "\n", "run `make docs`"
+
+
+@pytest.mark.parametrize("path", shipped_specs().values(), ids=shipped_specs())
+def test_shipped_spec_names_the_schema_for_editors(path: Path) -> None:
+    schema = os.path.relpath(SHIPPED / "schema.json", path.parent)
+    assert path.read_text().splitlines()[0] == f"# yaml-language-server: $schema={schema}"
 
 
 @pytest.mark.parametrize("path", shipped_specs().values(), ids=shipped_specs())

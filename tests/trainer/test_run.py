@@ -74,7 +74,7 @@ def test_check_free_refuses_what_is_there(tmp_path: Path) -> None:
 def test_reopen_run_says_what_has_changed(tmp_path: Path, change: dict[str, object], message: str) -> None:
     out = make_run(tmp_path / "run")
     with pytest.raises(UserError) as caught:
-        reopen_run(out, SPEC, dataclasses.replace(IDENTITY, **change))  # type: ignore[arg-type]
+        reopen_run(out, SPEC, dataclasses.replace(IDENTITY, **change))
     assert caught.value.message == f"cannot continue this run: {message}"
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +117,8 @@ def write_data(folder: Path, name: str) -> Path:
     for split, count in (("train", 200), ("valid", 40)):
         drawn, path = draw(random, count), folder / f"{split}.{suffix}"
         if isinstance(drawn, dict):
-            np.savez(path, **drawn)
+            arrays: dict[str, Any] = drawn  # numpy's types would have the parameter allow_pickle be an array
+            np.savez(path, **arrays)
         else:
             path.write_text("".join(f"{line}\n" for line in drawn), encoding="utf-8")
     return folder

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,15 +25,15 @@ rows:
 """
 
 
-def row(**changes: object) -> Row:
-    settings = {
+def row(**changes: Any) -> Row:
+    settings: dict[str, Any] = {
         "name": "tiny",
         "task": "tagging",
         "spec": {"name": "tiny"},
         "needed": {"accuracy": 0.9},
         "minutes": 1.0,
     }
-    return Row(**{**settings, **changes})  # type: ignore[arg-type]
+    return Row(**{**settings, **changes})
 
 
 def test_row_adds_its_own_settings_to_those_of_its_task_and_of_all(tmp_path: Path) -> None:

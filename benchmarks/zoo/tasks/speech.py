@@ -85,8 +85,8 @@ def filterbank(wave: np.ndarray) -> np.ndarray:
 
 def mel_bands() -> np.ndarray:
     """Triangles of equal width on the mel scale [bands, frequencies]."""
-    mel = 2595 * np.log10(1 + np.array([100, RATE / 2]) / 700)
-    edges = 700 * (10 ** (np.linspace(*mel, BANDS + 2) / 2595) - 1)
+    low, high = 2595 * np.log10(1 + np.array([100, RATE / 2]) / 700)
+    edges = 700 * (10 ** (np.linspace(low, high, BANDS + 2) / 2595) - 1)
     left, centre, right = (edges[first : first + BANDS, None] for first in range(3))
     frequencies = np.fft.rfftfreq(SPECTRUM, 1 / RATE)
     return np.clip(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,7 +41,8 @@ def write_arrays(folder: Path, splits: Mapping[str, Mapping[str, np.ndarray]]) -
     """`train.npz`, `valid.npz` and `test.npz`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, arrays in splits.items():
-        np.savez_compressed(folder / f"{name}.npz", **arrays)  # pyright: ignore[reportArgumentType]
+        given: Mapping[str, Any] = arrays  # numpy's types would have the parameter allow_pickle be an array
+        np.savez_compressed(folder / f"{name}.npz", **given)
 
 
 def split_rows(arrays: Mapping[str, np.ndarray], order: np.ndarray) -> dict[str, dict[str, np.ndarray]]:

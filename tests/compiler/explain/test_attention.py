@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,13 +97,13 @@ def test_maps_of_arrays_leave_out_padding(tmp_path: Path, xformc: CommandLine) -
     spec = small("conformer", tmp_path)
     build_engine(spec, None, None, "portable", tmp_path / "engine")
     frames = np.random.default_rng(0).normal(size=(2, 7, 6)).astype(np.float32)
-    arrays = {"frames": frames, "frames_lengths": np.array([7, 4])}
+    arrays: dict[str, Any] = {"frames": frames, "frames_lengths": np.array([7, 4])}
     looked = look_at_arrays(tmp_path / "engine", arrays, 2)
     assert {one.weights.shape for one in looked.maps} == {(4, 4, 4)}
-    np.savez(tmp_path / "two.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(tmp_path / "two.npz", **arrays)
     given = ("attention", tmp_path / "engine", "--input", tmp_path / "two.npz")
     assert xformc(*given, "--example", "2", "--out", tmp_path / "a.html").code == 0
-    rows: list[dict[str, list[str]]] = data_of(tmp_path / "a.html")["groups"]  # type: ignore[assignment]
+    rows: list[dict[str, list[str]]] = data_of(tmp_path / "a.html")["groups"]
     assert rows[0]["rows"] == ["1", "2", "3", "4"]
     assert mistake(xformc(*given, "--example", "3")) == "there is no example 3, there are 2"
     assert mistake(xformc("attention", tmp_path / "engine", "text")).startswith(
@@ -155,7 +156,7 @@ def page(translator: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def data_of(page: Path) -> dict[str, object]:
+def data_of(page: Path) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(encoding="utf-8"))
     assert found
     return json.loads(found[1])
@@ -163,7 +164,7 @@ def data_of(page: Path) -> dict[str, object]:
 
 def test_page_has_the_maps_and_their_pieces(page: Path) -> None:
     data = data_of(page)
-    groups: list[dict[str, list[object]]] = data["groups"]  # type: ignore[assignment]
+    groups: list[dict[str, Any]] = data["groups"]
     assert [group["title"] for group in groups] == [
         "Encoder: self attention",
         "Decoder: causal self attention",
@@ -172,7 +173,7 @@ def test_page_has_the_maps_and_their_pieces(page: Path) -> None:
     cross = groups[2]
     assert (cross["rows"][0], cross["rows"][-1], cross["writes"], cross["columns"][0]) == ("two", "</s>", None, "he")
     assert (groups[1]["rows"][0], groups[1]["writes"]) == ("<s>", cross["rows"])
-    packed = cross["layers"][1]["heads"][0]  # type: ignore[index]
+    packed = cross["layers"][1]["heads"][0]
     weights = np.frombuffer(base64.b64decode(packed), "<u2").reshape(len(cross["rows"]), len(cross["columns"]))
     np.testing.assert_allclose(weights.sum(-1) / 65535, 1, atol=1e-3)
 
@@ -214,7 +215,7 @@ def test_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:
     assert found
     *tabs, current = json.loads(found[1])
     data = data_of(page)
-    groups: list[dict[str, list[str]]] = data["groups"]  # type: ignore[assignment]
+    groups: list[dict[str, list[str]]] = data["groups"]
     for (cells, thumbnails, said), group in zip(tabs, groups, strict=True):
         assert (cells, thumbnails) == (len(group["rows"]) * len(group["columns"]), 2 * 3)
         assert re.search(r"looks at .*: [01]\.\d{4}$", said)
@@ -235,7 +236,7 @@ def test_figure_has_all_maps(translator: Path, tmp_path: Path, xformc: CommandLi
 def test_target_defaults_to_the_engines_translation(translator: Path, tmp_path: Path, xformc: CommandLine) -> None:
     result = xformc("attention", translator, "two dogs", "--out", tmp_path / "a.html")
     assert result.code == 0
-    assert xformc("translate", translator, stdin="two dogs\n").out.strip() == data_of(tmp_path / "a.html")["texts"][1]  # type: ignore[index]
+    assert xformc("translate", translator, stdin="two dogs\n").out.strip() == data_of(tmp_path / "a.html")["texts"][1]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from steps import assert_steps_are_the_training_form, language_graph
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.graph import Op
 from xformc.compiler.graph.graph_builder import GraphBuilder
-from xformc.compiler.graph.rules import RuleError, hidden
+from xformc.compiler.graph.rules import Hidden, RuleError, hidden
 from xformc.compiler.ops.elementwise import Add, Divide, Multiply, Shift, Unary
 from xformc.compiler.ops.layout import union
 from xformc.compiler.spec import SpecError
@@ -62,7 +63,7 @@ def test_elu_and_exp_are_the_functions() -> None:
 def test_hidden_keys_stay_hidden_only_where_they_do() -> None:
     builder = GraphBuilder("hidden")
     x = builder.input("x", Type("float32", (Axis("q"), Axis("k"))))
-    for op, held, expected in [
+    cases: list[tuple[Op, tuple[Hidden, ...], Hidden]] = [
         (Divide(), ("zero", "open"), "zero"),
         (Divide(), ("open", "zero"), "open"),
         (Shift(1.0), ("masked",), "masked"),
@@ -71,7 +72,8 @@ def test_hidden_keys_stay_hidden_only_where_they_do() -> None:
         (Unary("exp"), ("masked",), "zero"),
         (Unary("exp"), ("zero",), "open"),
         (Unary("elu"), ("zero",), "zero"),
-    ]:
+    ]
+    for op, held, expected in cases:
         builder.emit(op, [x] * len(held), "y")
         assert hidden.of(op)(op, builder.nodes[-1], held, frozenset({"k"})) == expected
 

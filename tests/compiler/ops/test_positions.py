@@ -140,8 +140,8 @@ def test_steps_with_a_bias_are_the_training_form(tmp_path: Path, name: str, wind
 def test_bias_becomes_part_of_fused_attention(tmp_path: Path, name: str) -> None:
     bias, sizes = BIASES[name]
     graph = tagging_graph(tmp_path, attend(bias, causal=False), SIZES + sizes)
-    (attention,) = (node for node in graph.nodes if isinstance(node.op, Attention))
-    assert attention.op.masks == 1 and len(attention.inputs) == 5
+    ((attention, inputs),) = ((node.op, node.inputs) for node in graph.nodes if isinstance(node.op, Attention))
+    assert attention.masks == 1 and len(inputs) == 5
     assert not {"softmax", "contract"} & {node.op.kind for node in graph.nodes}
     assert_padding_does_not_matter(graph, tmp_path)
 

@@ -13,7 +13,7 @@ from steps import assert_padding_does_not_matter, assert_steps_are_the_training_
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph_builder import GraphBuilder
-from xformc.compiler.graph.rules import RuleError, hidden
+from xformc.compiler.graph.rules import Hidden, RuleError, hidden
 from xformc.compiler.ops.reduction import FUNCTIONS, CumulativeSum, Reduce
 from xformc.compiler.passes.step import derive_step
 from xformc.compiler.spec import SpecError
@@ -113,7 +113,7 @@ def test_axis_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_hidden_keys_count_for_nothing_in_a_sum_of_zeros() -> None:
     builder = GraphBuilder("hidden")
     x = builder.input("x", Type("float32", (Axis("q"), Axis("k"), Axis("d", 2))))
-    for op, held, expected in [
+    cases: list[tuple[Reduce, Hidden, Hidden]] = [
         (Reduce("sum", "k"), "zero", "zero"),
         (Reduce("max", "k"), "masked", "masked"),
         (Reduce("mean", "k"), "zero", "open"),
@@ -121,7 +121,8 @@ def test_hidden_keys_count_for_nothing_in_a_sum_of_zeros() -> None:
         (Reduce("mean", "d"), "zero", "zero"),
         (Reduce("sum", "d"), "masked", "open"),
         (Reduce("max", "d"), "masked", "masked"),
-    ]:
+    ]
+    for op, held, expected in cases:
         builder.emit(op, [x], "y")
         assert hidden.of(op)(op, builder.nodes[-1], (held,), frozenset({"k"})) == expected
 

@@ -143,7 +143,7 @@ def test_quantized_products_are_run_as_they_are_written(tmp_path: Path) -> None:
         helper.make_node("MatMul", ["restored", "restored"], ["y"]),
     ]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "xy")
-    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(np.float32(0.5), "step")])
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(np.array(0.5, np.float32), "step")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), tmp_path / "m.onnx")
     rounded = ROUND["float8"](numbers / 0.5).astype(np.float32) * np.float32(0.5)
     (found,) = open_model(tmp_path / "m.onnx").run(None, {"x": numbers})

@@ -9,15 +9,18 @@ import torch
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.spec.model import Input, InputKind
+from xformc.compiler.spec.problems import Source, Span
 from xformc.errors import UserError
 from xformc.trainer.data.array_examples import encode_arrays
 from xformc.trainer.data.batches import make_batch, plan_batches
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
 
+NOWHERE = Span(Source("model.yaml", ""), 1, 1, 1)
+
 
 def declare(kind: InputKind, *sizes: int, of: str | None = None) -> Input:
-    return Input(kind, tuple(Axis(f"axis_{size}", size) for size in sizes), of, None)  # type: ignore[arg-type]
+    return Input(kind, tuple(Axis(f"axis_{size}", size) for size in sizes), of, NOWHERE)
 
 
 GRAPH = {"nodes": declare("tokens", 10), "edges": declare("edges", of="nodes")}

@@ -49,7 +49,7 @@ def arrays_of(folder: Path, task: str) -> Path:
 
 def test_a_pair_is_the_source_with_its_end_and_the_target_after_the_begin_token(tmp_path: Path) -> None:
     train_tokenizer(tmp_path / "tokenizer.model")
-    tokenizers = dict.fromkeys(("source", "target"), tmp_path / "tokenizer.model")
+    tokenizers = {name: tmp_path / "tokenizer.model" for name in ("source", "target")}
     files = [written(tmp_path, "valid.en", "one two three"), written(tmp_path, "valid.de", "hello world")]
     (example,) = calibration_examples(files, translation(tmp_path), tokenizers, None)
     assert list(example) == ["source", "target"] and example["source"].dtype == np.int64

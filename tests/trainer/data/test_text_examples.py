@@ -7,6 +7,7 @@ import pytest
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.spec.model import Input
+from xformc.compiler.spec.problems import Source, Span
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.errors import UserError
 from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
@@ -20,7 +21,7 @@ WORDS = TokenizerSection(kind="word")
 
 
 def tokens(size: int = 50) -> Input:
-    return Input("tokens", (Axis("vocabulary", size),), None, None)  # type: ignore[arg-type]
+    return Input("tokens", (Axis("vocabulary", size),), None, Span(Source("model.yaml", ""), 1, 1, 1))
 
 
 def schema(task: str, *inputs: str, longest: int = 16, positions: str | None = None) -> DataSchema:
