@@ -41,11 +41,6 @@ def test_example_compiles_and_decodes(tmp_path: Path) -> None:
     assert compile_engine(load_spec(tmp_path / "mine.yaml")).steps is not None
 
 
-def test_check_prints_what_the_readme_shows(xformc: CommandLine) -> None:
-    shown = README.partition("    $ xformc check transformer_big\n")[2].partition("\n\n")[0]
-    assert xformc("check", "transformer_big").out == "".join(f"{line[4:]}\n" for line in shown.splitlines())
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_commands_of_the_pages_exist(page: Path) -> None:
     known = {(item.name or getattr(item.callback, "__name__", "")) for item in app.registered_commands}
