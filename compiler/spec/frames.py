@@ -1,6 +1,6 @@
-"""How the steps of a spec nest: one frame for each stage, repetition, block and primitive.
+"""The nesting of a spec's steps, with one frame per stage, repetition, block and primitive.
 
-A graph alone does not say which block a node came from; its frames do.
+A graph does not record which block a node came from; its frames do.
 """
 
 from dataclasses import dataclass

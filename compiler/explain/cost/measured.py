@@ -29,7 +29,7 @@ from xformc.runtime.session import open_model
 
 SHORTEST = 64
 RUNS, SHORT_SECONDS, LONG_SECONDS = 5, 0.3, 10.0
-"""A result is the median of RUNS runs, of more to fill SHORT_SECONDS, or of at least 3 to stay within LONG_SECONDS."""
+"""The number of runs for a median: more if they take less than SHORT_SECONDS, at least 3 if they take LONG_SECONDS."""
 
 Array = NDArray[Any]
 
