@@ -14,11 +14,15 @@ _SHOWN_COLUMNS = 100
 
 @dataclass(frozen=True)
 class Source:
-    """A file that was read: its name in messages, and its text. `shipped`: it holds xformc's own blocks."""
+    """A file that was read: its name in messages, and its text. `shipped`: it holds xformc's own blocks.
+
+    `setting`: it is a setting, not a file (see `settings`).
+    """
 
     name: str
     text: str = field(repr=False)
     shipped: bool = False
+    setting: bool = False
 
     @cached_property
     def lines(self) -> list[str]:
