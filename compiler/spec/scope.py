@@ -116,7 +116,7 @@ class Binder:
             return bound
         value = self.number(tree, scope)
         if not isinstance(bound, Quantity) and tree.word not in self.sizes:
-            raise scope.problem(tree.span, f"an axis needs a name, found {tree.described()}", "add it to sizes")
+            raise scope.problem(tree.span, f"an axis needs a name, found {tree.described()}", "name it under sizes")
         name = bound.name if isinstance(bound, Quantity) else tree.word
         if value != int(value) or not 1 <= value <= MAX_AXIS:
             raise self.unfit(tree, scope, value, f"the axis {name} needs a positive whole number")

@@ -56,7 +56,7 @@ def _form_problems(tree: Tree) -> Iterator[Problem]:
     if not isinstance(tree.value, dict):
         yield Problem(tree.span, f"a block must be a mapping with 'do' or 'choose', found {tree.described()}")
     elif ("do" in entries) == ("choose" in entries):
-        yield Problem(tree.span, "a block needs either 'do' or 'choose'")
+        yield Problem(tree.span, "a block needs exactly one of 'do' and 'choose'")
     elif choose is not None and not choose.word:
         yield Problem(choose.span, "'choose' must name a choice or a word argument")
     elif choose is None:
