@@ -12,7 +12,7 @@ ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/
 # A process on each core, of one thread: the models of tests are too small for more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup kernels check test test-matrix demo zoo bench test-gpu bench-gpu docs clean
+.PHONY: help setup kernels check test test-matrix demo zoo bench test-gpu bench-gpu docs site clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -59,10 +59,10 @@ test-matrix: setup  ## the tests that depend on the processor, as if on others: 
 	XFORMC_TRAIN_PRECISION=bfloat16 XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) $(PYTEST) -m processor
 
 demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
-	$(XFORMC) corpus numbers $(DEMO)/data
+	$(XFORMC) corpus numbers --output $(DEMO)/data
 	rm -rf $(DEMO)/run
-	$(XFORMC) train specs/numbers.yaml --data $(DEMO)/data --out $(DEMO)/run
-	$(XFORMC) build specs/numbers.yaml --weights $(DEMO)/run --out $(DEMO)/engine
+	$(XFORMC) train specs/numbers.yaml --data $(DEMO)/data --output $(DEMO)/run
+	$(XFORMC) build $(DEMO)/run --output $(DEMO)/engine
 	@echo
 	$(XFORMC) evaluate $(DEMO)/engine $(DEMO)/data/test.en $(DEMO)/data/test.de
 	@echo
@@ -93,9 +93,17 @@ bench-gpu:  ## on a GPU, in under 9 minutes: decoding and training beside others
 
 docs: setup  ## write docs/reference.md, the README's picture, and the JSON schema of specs to build/schema.json
 	$(BIN)/python -m xformc.compiler.explain.reference docs/reference.md
-	$(XFORMC) draw transformer_base --out docs/images/transformer_base.svg
+	$(XFORMC) draw transformer_base --output docs/images/transformer_base.svg
 	mkdir -p build
 	$(XFORMC) schema > build/schema.json
+
+site: setup $(VENV)/.site  ## build the documentation in build/site; a warning or a broken link fails
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/site
+	@echo build/site/index.html
+
+$(VENV)/.site: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
 
 clean:  ## remove .venv, the demo and build leavings
 	rm -rf $(VENV) $(DEMO) build dist src/*.egg-info

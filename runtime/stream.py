@@ -1,5 +1,6 @@
 """Any number of items in bounded memory: read ahead, run in batches by workers, and given back in order."""
 
+import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ WINDOW = 1024
 
 MAX_BATCH_TOKENS = 16_384
 """The tokens that a batch may need where text is written, if a call does not say."""
+
+logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -129,6 +132,7 @@ class _Stream(Generic[Item, Result]):
         """Give each worker a batch, and one batch more to begin with when the first of them is done."""
         while len(self._waiting) and len(self._running) <= self._workers:
             numbers = self._waiting.take(last=self._ended)
+            logger.debug("batch of %d, from item %d", len(numbers), min(numbers) + 1)
             items = [self._read.pop(number) for number in numbers]
             self._running[self._pool.submit(self._work.run, items)] = numbers
 

@@ -154,12 +154,21 @@ def test_fresh_weights_are_calibrated_with_the_words_of_the_texts(tmp_path: Path
     [
         (("--precision", "fp8"), "float8 matrix products need TensorRT, not target portable"),
         (("--target", "tensorrt", "--precision", "fp8"), "add --calibrate valid.en --calibrate valid.de"),
-        (("--precision", "int8", "--calibrate", "source", "reference"), "only matrix products of --target tensorrt"),
-        (("--target", "tensorrt", "--calibrate", "source", "reference"), "and there are none"),
+        (
+            ("--precision", "int8", "--calibrate", "source", "--calibrate", "reference"),
+            "only matrix products of --target tensorrt",
+        ),
+        (("--target", "tensorrt", "--calibrate", "source", "--calibrate", "reference"), "and there are none"),
         (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source"), "a source and its target, not with"),
-        (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "short"), "has 2 lines and"),
-        (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "gone"), "gone: cannot be read"),
-        (("reference",), "unexpected: "),
+        (
+            ("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "--calibrate", "short"),
+            "has 2 lines and",
+        ),
+        (
+            ("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "--calibrate", "gone"),
+            "gone: cannot be read",
+        ),
+        (("reference",), "unexpected extra argument"),
     ],
 )
 def test_a_mistake_in_calibration_is_one_message(

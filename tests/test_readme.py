@@ -53,11 +53,6 @@ def test_commands_of_the_pages_exist(page: Path) -> None:
     assert named - known == set()
 
 
-def test_every_page_is_linked() -> None:
-    links = set(re.findall(r"\]\((docs/[^)#]+)", README))
-    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - links == set()
-
-
 def test_make_targets_of_the_readme_exist() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert set(re.findall(r"(?:`|^    )make ([a-z]+)", README, re.MULTILINE)) <= set(targets)

@@ -50,7 +50,7 @@ def look(folder: Path, texts: Sequence[str], target: str | None) -> Looked:
     engine = load(folder)
     tokenizer, task = _tokenizer(engine), engine.manifest.task
     if target is not None and task != "translation":
-        raise UserError(f"{engine.manifest.name} is a {task} engine, which has no target", hint="remove --target")
+        raise UserError(f"{engine.manifest.name} is a {task} engine, which has no target", hint="remove --translation")
     writer = TASKS[task].time
     if writer is not None and len(texts) != 1:
         raise UserError(f"{task} takes one text, found {len(texts)}", hint="quote the text")
