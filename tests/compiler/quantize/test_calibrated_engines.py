@@ -113,7 +113,7 @@ def test_fp8_without_examples_is_refused_at_its_place(tmp_path: Path) -> None:
         SpecError, match=r"model.yaml:3:37: .*float8 matrix products need calibration examples"
     ) as caught:
         build(spec, None, tmp_path / "engine", examples=())
-    assert "--calibrate valid.en valid.de" in str(caught.value)
+    assert "--calibrate valid.en --calibrate valid.de" in str(caught.value)
 
 
 def test_a_table_in_fp8_that_is_looked_up_alone_needs_no_examples(tmp_path: Path) -> None:
