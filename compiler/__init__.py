@@ -1,4 +1,4 @@
-"""The compiler: one spec becomes a graph, and the graph becomes a PyTorch module and an ONNX engine."""
+"""The compiler: turns a spec into a graph, and the graph into a PyTorch module and an ONNX engine."""
 
 from xformc.compiler.pipeline import compile_spec
 

@@ -1,4 +1,4 @@
-"""From a spec to an engine on disk: the passes in their order, the model, the certificate, the manifest."""
+"""Builds an engine on disk from a spec: runs the passes, writes the model, the certificate and the manifest."""
 
 import json
 import shutil
@@ -42,11 +42,11 @@ from xformc.runtime.library import library_for
 
 @dataclass(frozen=True)
 class Rounding:
-    """In which numbers an engine stores its weights.
+    """The quantization of an engine's weights.
 
-    precision: of the weights for which the spec says nothing else; None takes the spec's own default.
-    examples: what products are calibrated with, of a target and of number formats that can be.
-    judge: compares two engine folders, one in float32 and the one that is built, when all other stages have passed.
+    precision: default weight precision, for weights that the spec does not set; None keeps the spec's own default.
+    examples: calibration examples, for targets and number formats that are calibrated.
+    judge: compares two engine folders, one in float32 and the one being built, after all other stages have passed.
     """
 
     precision: Precision | None = None
@@ -66,16 +66,16 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     rounding: Rounding = Rounding(),
     plans: PlanOptions | None = None,
 ) -> Certificate:
-    """Compile a spec with these weights (None: fresh ones) into the engine folder `out`, all of it or nothing.
+    """Compile a spec with these weights (None: randomly initialized) into the engine folder `out`, atomically.
 
-    `tokenizers` holds the SentencePiece model of each input of tokens; `progress` is told what is being done. `labels`
-    are the names of the labels by id, for a task that gives labels; None calls them by their ids. `rounding` says in
-    which numbers weights are stored. `plans`, of target tensorrt: how its plans are built; without it the folder has
-    the models alone.
+    `tokenizers` holds the SentencePiece model of each input of tokens; `progress` is called with the name of each
+    phase. `labels` are the label names by id, for tasks that predict labels; None names them by their ids. `rounding`
+    sets the quantization. `plans` are the options for building TensorRT plans, for target tensorrt; without them, the
+    folder holds only the models.
 
-    Raises: UserError if a native engine lacks its kernels, if the spec cannot be decoded step by step, if there are
-    more or fewer labels than the model gives, if a weight does not fit its precision or a precision its target, or if a
-    stage of the certificate misses its bound.
+    Raises: UserError if the kernels of a native engine are missing, if the spec cannot be decoded step by step, if the
+    number of labels differs from the model's, if a weight does not fit its precision, if the target does not support a
+    precision, or if a stage of the certificate misses its bound.
     """
     progress("compile")
     program = compile_engine(spec, target)
@@ -93,9 +93,9 @@ def build_program(
     rounding: Rounding = Rounding(),
     plans: PlanOptions | None = None,
 ) -> Certificate:
-    """As `build_engine`, of what `compile_engine` gave."""
+    """As `build_engine`, from the result of `compile_engine`."""
     spec, target = program.spec, program.target
-    assert target is not None, f"{spec.name} was compiled to be trained"
+    assert target is not None, f"{spec.name} was compiled for training"
     eights = _products_to_calibrate(spec, rounding.precision, target, examples=bool(rounding.examples))
     if program.traits.kernels:
         library_for(str(out))
@@ -132,10 +132,10 @@ def build_program(
 def _products_to_calibrate(
     spec: Spec, default: Precision | None, target: Target, *, examples: bool
 ) -> dict[str, Precision]:
-    """The weights whose products are calibrated, with their precisions; `default` is that of the command line.
+    """The weights whose matrix products are calibrated, with their precisions; `default` is from the command line.
 
-    Raises: UserError, at its place in the spec, for a number format that the target refuses or that lacks examples; for
-    examples that no product takes.
+    Raises: UserError, at its place in the spec, for a number format that the target does not support or that lacks
+    examples; for examples without a matrix product to calibrate.
     """
     precision = spec.precisions(default)
     products = calibrated_weights(precision, linear_weights(spec.graph()), examples=examples)
@@ -146,7 +146,7 @@ def _products_to_calibrate(
             raise _refused(spec, name, default, refusal)
     if examples and not (TRAITS[target].calibrated and products):
         words = " or ".join(name for name, format in FORMATS.items() if format.grid is not None)
-        what = f"the products of --target tensorrt with {words} weights are calibrated, and here are none"
+        what = f"only matrix products of --target tensorrt with {words} weights are calibrated, and there are none"
         raise UserError(f"--calibrate: {what}", hint=f"build with --target tensorrt --precision {words}")
     return products
 
@@ -159,7 +159,7 @@ def _refused(spec: Spec, precision: Precision, default: Precision | None, refusa
 
 
 def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precision]) -> Subject:
-    """Write the model into `folder`; the subject of its certificate, whose training form has the weights in it."""
+    """Write the model into `folder`; return the subject of its certificate, with the weights as stored."""
     rounded = replace(subject, program=replace(subject.program, precision=precision))
     initializers = rounded.initializers()
     models = emit_engine(rounded.program, initializers)
@@ -180,9 +180,9 @@ def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precisi
 def plan_writer(
     program: Program, precision: Precision, options: PlanOptions, progress: Callable[[str], None] = lambda _: None
 ) -> Callable[[Path], dict[str, dict[str, object]]]:
-    """What builds the plans of the models in a folder, and gives what engine.json records: `plans` and `refused`.
+    """A function that builds the plans of the models in a folder and returns `plans` and `refused` for engine.json.
 
-    Raises: UserError, at once, for a builder that is missing or a profile that cannot be.
+    Raises: UserError, immediately, if the builder is missing or the profile is invalid.
     """
     builder = open_builder(options.builder)
     profile = derive_profile(program.task, program.inputs, program.options, program.spec.train.max_length)
@@ -202,7 +202,7 @@ def plan_writer(
 def _compare(
     original: Subject, engine: Path, manifest: Mapping[str, Any], judge: Callable[[Path, Path], Stage]
 ) -> Stage:
-    """What the judge says of the engine beside one with the weights before they were rounded."""
+    """Let the judge compare the engine with a float32 one of the original weights."""
     with tempfile.TemporaryDirectory(prefix="xformc-float32-") as name:
         folder = Path(name)
         _write_model(original, folder, {})
@@ -230,13 +230,13 @@ def _name_labels(program: Program, labels: Sequence[str] | None) -> list[str] | 
     if labels is not None and (len(labels) != count or len(set(labels)) != count):
         axis = program.graph.outputs[0].type.axes[-1].name
         raise UserError(
-            f"the model gives {count:,} labels, and {len(set(labels)):,} different ones are named",
-            hint=f"the size {axis} of the spec is the number of labels in labels.txt",
+            f"the model has {count:,} labels, found {len(set(labels)):,} different names",
+            hint=f"set the size {axis} of the spec to the number of labels in labels.txt",
         )
     names = [str(label) for label in (range(count) if labels is None else labels)]
     for index, name in enumerate(names):
         if not name.isprintable():
-            raise UserError(f"the label {index} has characters that cannot be printed: {name!r}")
+            raise UserError(f"the label {index} has unprintable characters: {name!r}")
     return names
 
 
@@ -252,8 +252,8 @@ def _require(certificate: Certificate) -> None:
         return
     failed = certificate.stages[-1]
     raise UserError(
-        f"the engine is not the spec's function, so it was not written\n  {failed.line()}",
-        hint="this is a fault of a rule of xformc, or of weights that are not finite; please report it",
+        f"the engine failed a check of its certificate, so it was not written\n  {failed.line()}",
+        hint="this is a bug in xformc, or the weights are not finite; please report it",
     )
 
 

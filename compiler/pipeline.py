@@ -1,7 +1,6 @@
-"""The passes: one table, and the fold over it with which everything is compiled.
+"""The table of passes, and the loop that runs them.
 
-Training, building, certifying, reporting and benchmarks differ in the target, and in the pass after which they stop;
-no pass runs anywhere else.
+Training, building, certifying, reporting and benchmarks differ only in the target and in the last pass they run.
 """
 
 import logging
@@ -34,7 +33,7 @@ from xformc.format.targets import TARGETS, Target
 logger = logging.getLogger(__name__)
 
 CHECK = "XFORMC_CHECK_PASSES"
-"""The environment variable that, set to 1, has every graph verified after every pass."""
+"""The environment variable that, set to 1, verifies every graph after every pass."""
 
 FACTS: Mapping[str, Callable[[Program], bool]] = {
     "graph": lambda program: bool(program.graph.outputs),
@@ -45,12 +44,12 @@ FACTS: Mapping[str, Callable[[Program], bool]] = {
     "tabulated": lambda program: program.steps is None or "tabulate" in program.passed,
     "lowered": lambda program: "lower" in program.passed,
 }
-"""What a pass may require or ensure, and how that is checked."""
+"""The facts that a pass may require or ensure, with their checks."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass. `requires` and `ensures` are names of FACTS; it is run where it `applies`."""
+    """One pass. `requires` and `ensures` are names of FACTS; it runs only if it `applies`."""
 
     name: str
     does: str
@@ -63,16 +62,16 @@ class Pass:
 def begin(
     spec: Spec, target: Target | None = None, precision: Mapping[str, Precision] = MappingProxyType({})
 ) -> Program:
-    """The program of a spec before its first pass; without a target it is compiled to be trained."""
+    """The program of a spec before its first pass; without a target it is compiled for training."""
     return Program(spec, target, precision, Graph(spec.name, (), (), (), ()))
 
 
 def run_passes(program: Program, *, after: str | None = None, without: Collection[str] = ()) -> Program:
-    """Run the passes that apply, in their order, from where the program is up to the one called `after` or all.
+    """Run the passes that still apply to the program, in order, up to and including `after`, or all of them.
 
-    Those that are left out are not run later either.
+    Passes in `without` are skipped for good; a later call does not run them.
 
-    Raises: SpecError; RuleError at what cannot be decoded step by step.
+    Raises: SpecError; RuleError at a step that cannot be decoded step by step.
     """
     assert {after, *without} <= {None, *(item.name for item in PASSES)}, f"no pass is called {after} or {without}"
     for item in _ahead(program):
@@ -84,7 +83,7 @@ def run_passes(program: Program, *, after: str | None = None, without: Collectio
 
 
 def compile_spec(spec: Spec) -> Graph:
-    """The training graph of a spec: its inputs, such as source and target, to its logits.
+    """The training graph of a spec, from its inputs, such as source and target, to its logits.
 
     Raises: SpecError with the places in the spec.
     """
@@ -92,22 +91,22 @@ def compile_spec(spec: Spec) -> Graph:
 
 
 def compile_training(spec: Spec) -> Program:
-    """The program to train: `graph` gives the loss. Raises: SpecError."""
+    """The program for training; `graph` returns the loss. Raises: SpecError."""
     return run_passes(begin(spec))
 
 
 def compile_engine(
     spec: Spec, target: Target = "portable", precision: Mapping[str, Precision] = MappingProxyType({})
 ) -> Program:
-    """The program of an engine before the passes that only its target needs: what a certificate compares.
+    """The program of an engine before the target-specific passes; certificates compare against it.
 
-    Raises: SpecError; RuleError at what cannot be decoded step by step.
+    Raises: SpecError; RuleError at a step that cannot be decoded step by step.
     """
     return run_passes(begin(spec, target, precision), after=DERIVED)
 
 
 def applied_passes(program: Program) -> Iterator[tuple[Pass, Program]]:
-    """Each pass that is ahead of a program, and the program after it. Raises: as `run_passes`, when it gets there."""
+    """Run the remaining passes; yield each with the program after it. Raises: as `run_passes`, at that pass."""
     for item in _ahead(program):
         if item.applies(program):
             program = _run(item, program)
@@ -115,29 +114,29 @@ def applied_passes(program: Program) -> Iterator[tuple[Pass, Program]]:
 
 
 def print_program(program: Program, after: str) -> str:
-    """The text of what a program, which has not begun, computes after this pass.
+    """The text of a new program's graphs after this pass.
 
-    Raises: UserError for a pass that is not run for it; as `run_passes` before it.
+    Raises: UserError if the pass does not run for the program; as `run_passes`.
     """
     if after not in NAMES:
-        raise UserError(f"no pass is called '{after}'", hint=f"the passes are {', '.join(NAMES)}")
+        raise UserError(f"there is no pass '{after}'", hint=f"the passes are {', '.join(NAMES)}")
     found = run_passes(program, after=after)
     if after not in found.passed:
         goal = "training" if program.target is None else f"target {program.target}"
-        raise UserError(f"the pass {after} is not run for {program.task} and {goal}", hint=_where(program.spec, after))
+        raise UserError(f"the pass {after} is not used for {program.task} and {goal}", hint=_where(program.spec, after))
     return "\n".join(text.format(graph) for graph in found.graphs)
 
 
 def _where(spec: Spec, name: str) -> str:
-    """For what else a spec is compiled with this pass."""
+    """A hint: the options with which this pass runs for the spec."""
     for target in (None, *TARGETS):
         if name in run_passes(begin(spec, target), after=name).passed:
             return "add --training" if target is None else f"add --target {target}"
-    return f"nothing that is made of a {spec.task} model needs it"
+    return f"no target of a {spec.task} model needs it"
 
 
 def _ahead(program: Program) -> tuple[Pass, ...]:
-    """The passes after the last one that the program went through."""
+    """The passes after the last one that ran on the program."""
     last = program.passed[-1] if program.passed else None
     return PASSES[next((index for index, item in enumerate(PASSES, start=1) if item.name == last), 0) :]
 
@@ -190,19 +189,19 @@ def _searches(program: Program) -> bool:
 PASSES: tuple[Pass, ...] = (
     Pass(
         "elaborate",
-        "Write the spec's blocks out as nodes.",
+        "Expand the spec's blocks into nodes.",
         lambda program: replace(program, graph=program.spec.graph()),
         requires=(),
     ),
-    Pass("share", "Compute once what is written several times.", lambda p: replace(p, graph=share(p.graph))),
+    Pass("share", "Merge identical nodes.", lambda p: replace(p, graph=share(p.graph))),
     Pass(
         "fuse",
-        "Replace scaled dot-product attention that is written out by one op.",
+        "Replace scaled dot-product attention with one op.",
         lambda p: replace(p, graph=fuse_attention(p.graph, arranged=not p.traits.kernels)),
     ),
     Pass(
         "hoist",
-        "Move what needs no state out of the bodies of recurrences.",
+        "Move nodes that need no state out of the bodies of recurrences.",
         lambda p: replace(p, graph=hoist(p.graph)),
     ),
     Pass(
@@ -221,7 +220,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "step",
-        "Derive what is done once and what is done for each token.",
+        "Split the graph into the part that runs once and the part that runs per token.",
         lambda p: replace(p, steps=derive_step(p.graph, str(TASKS[p.task].time), fixed=p.traits.fixed)),
         requires=("no dropout",),
         ensures=("decoder",),
@@ -229,7 +228,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "beam",
-        "Give token, states and all that depends on them the axis beam.",
+        "Add the axis beam to the token, the states and all values that depend on them.",
         lambda p: replace(p, steps=with_beam(p.decoder)),
         requires=("decoder",),
         ensures=("beam",),
@@ -237,7 +236,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "tabulate",
-        "Compute what depends on the position alone once, for all positions.",
+        "Precompute values that depend only on the position, for all positions.",
         lambda p: replace(p, steps=tabulate(p.decoder)),
         requires=("decoder",),
         ensures=("tabulated",),
@@ -245,7 +244,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "lower",
-        "Replace what one kernel computes together by one node; keep caches in place.",
+        "Replace nodes that one kernel computes with one node; update caches in place.",
         _lower,
         requires=("no dropout", "tabulated"),
         ensures=("lowered",),
@@ -253,14 +252,14 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "candidates",
-        "Leave the projection to logits to the search, which computes its candidates in one kernel.",
+        "Move the projection to logits into the search, which computes candidates in one kernel.",
         lambda p: replace(p, steps=split_vocabulary(p.decoder, p.precision_of)),
         requires=("beam", "lowered"),
         ensures=("beam",),
         applies=lambda p: p.traits.kernels and FACTS["beam"](p),
     ),
 )
-"""All passes in their order. A new pass is a file in `passes/` and a row here."""
+"""All passes in order. A new pass is a file in `passes/` and a row here."""
 
 NAMES = tuple(item.name for item in PASSES)
 SHARED, DERIVED = "hoist", "step"

@@ -1,4 +1,4 @@
-"""A program: one spec on its way through the passes, with everything that a backend needs to know of it."""
+"""A program: one spec on its way through the passes, with everything that a backend needs to know about it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -15,11 +15,11 @@ from xformc.format.targets import TRAITS, Target, Traits
 
 @dataclass(frozen=True)
 class Program:
-    """What the passes have made of a spec so far.
+    """A spec and the result of the passes so far.
 
-    target: of the engine, or None where the program is to be trained. precision: the number format of each weight that
-    is not float32, by name. graph: from the model's inputs to its result (or its loss). steps: what is done once and
-    what is done for each token, of a task that decodes. passed: the names of the passes that were run, in order.
+    target: the engine's target, or None for training. precision: the number format of each weight, by name; float32 if
+    missing. graph: from the model's inputs to its result or its loss. steps: for tasks that decode, the graphs that run
+    once and per token. passed: the names of the passes that ran, in order.
     """
 
     spec: Spec
@@ -31,33 +31,33 @@ class Program:
 
     @property
     def task(self) -> str:
-        """What the model is for."""
+        """The task of the model."""
         return self.spec.task
 
     @property
     def traits(self) -> Traits:
-        """What models of the target may have; nothing where the program is trained."""
+        """The features that models of the target may use; none for training."""
         return Traits() if self.target is None else TRAITS[self.target]
 
     @property
     def decoder(self) -> Decoder:
-        """The graph, derived to decode token by token."""
-        assert self.steps is not None, f"{self.task} gives labels"
+        """The decoder that the pass `step` derived from the graph."""
+        assert self.steps is not None, f"{self.task} predicts labels"
         return self.steps
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """What is computed: `prepare` and `step` of a decoder, or the graph where there is none."""
+        """The graphs to compute: `prepare` and `step` of the decoder, or the graph if there is none."""
         return (self.graph,) if self.steps is None else (self.steps.prepare, self.steps.step)
 
     def alone(self, graph: Graph | None = None) -> "Program":
-        """The program of this graph, or of its own, without a decoder."""
+        """The program with this graph, or its own, and without a decoder."""
         return replace(self, graph=graph or self.graph, steps=None)
 
     def for_engine(self, target: Target, precision: Mapping[str, Precision] | None = None) -> "Program":
-        """The program for another engine, which must have the same passes so far: none that depends on the target."""
-        assert self.steps is None, "how a step is derived depends on the target"
-        assert TRAITS[target].kernels == self.traits.kernels, f"attention is fused otherwise for {target}"
+        """The program for another target, provided that no pass so far depends on the target."""
+        assert self.steps is None, "the derived step depends on the target"
+        assert TRAITS[target].kernels == self.traits.kernels, f"attention is fused differently for {target}"
         return replace(self, target=target, precision=self.precision if precision is None else precision)
 
     @property
@@ -85,18 +85,18 @@ class Program:
 
     @property
     def labels(self) -> int | None:
-        """How many labels there are, or None for a task that decodes."""
+        """The number of labels, or None for a task that decodes."""
         return self.graph.outputs[0].type.axes[-1].size if TASKS[self.task].time is None else None
 
     @property
     def positions(self) -> str | None:
-        """The input whose positions have a label each, or None."""
+        """The input that gets one label per position, or None."""
         labelled = TASKS[self.task].time is None and TASKS[self.task].positions
         return self.graph.outputs[0].type.names[1] if labelled else None
 
     @property
     def places(self) -> dict[str, str | None]:
-        """Where in the spec each value of the engine's models comes from, by its name."""
+        """The place in the spec of each value of the engine's models, by name."""
         return {
             value.name: node.place
             for graph in (self.graph, *self.graphs)
@@ -106,29 +106,29 @@ class Program:
 
     @property
     def search(self) -> SearchOptions:
-        """The defaults of the search, from the spec."""
+        """The search defaults of the spec."""
         decode, longest = self.spec.decode, self.spec.decode.max_length
         return SearchOptions(decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset)
 
     @property
     def sampling(self) -> SampleOptions:
-        """The defaults of sampling, from the spec."""
+        """The sampling defaults of the spec."""
         sample = self.spec.decode.sample
         return SampleOptions(sample.temperature, sample.top_k, sample.top_p, sample.max_new_tokens)
 
     @property
     def options(self) -> SearchOptions | SampleOptions | None:
-        """The defaults of the task's own decoding, or None for one that gives labels."""
+        """The decoding defaults of the task, or None for a task that predicts labels."""
         return {"translation": self.search, "language_model": self.sampling}.get(self.task)
 
     @property
     def defaults(self) -> dict[str, float] | None:
-        """What an engine records of them."""
+        """The decoding defaults as an engine records them."""
         return None if self.options is None else asdict(self.options)
 
 
 def _limit(graph: Graph, axis: str) -> int | None:
-    """The most positions that the graph has encodings for, or None where there is no bound."""
+    """The number of positions that the graph has encodings for, or None if unlimited."""
     limits = [
         node.op.limit
         for node in graph.nodes

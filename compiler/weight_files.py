@@ -1,4 +1,4 @@
-"""Trained weights on disk: found, read as safetensors and nothing else, and checked against a graph."""
+"""Finds trained weights on disk, reads them (safetensors only), and checks them against a graph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Array = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Weights:
-    """Parameters by path, in float32; what the file says about itself (such as `spec_sha256`, `steps`)."""
+    """Parameters by path, in float32, and the file's metadata (such as `spec_sha256`, `steps`)."""
 
     path: Path
     arrays: Mapping[str, Array]
@@ -31,7 +31,7 @@ class Weights:
 def load_weights(path: Path, graph: Graph) -> dict[str, Array]:
     """The parameters of `graph` from a run, a checkpoint or a file.
 
-    Raises: UserError as `read_weights`, or with every parameter that is missing, unexpected or misshapen.
+    Raises: UserError as `read_weights`, or with every parameter that is missing, unexpected or of the wrong shape.
     """
     weights = read_weights(path)
     check_shapes(weights.arrays, graph_shapes(graph), f"spec {graph.name}", str(weights.path))
@@ -39,7 +39,7 @@ def load_weights(path: Path, graph: Graph) -> dict[str, Array]:
 
 
 def check_arrays(arrays: Mapping[str, Array], graph: Graph, place: str) -> None:
-    """Raises: UserError if these are not finite parameters of `graph`; `place` is where they come from."""
+    """Check that arrays from `place` are finite and have the shapes of the parameters of `graph`. Raises: UserError."""
     check_shapes(arrays, graph_shapes(graph), f"spec {graph.name}", place)
     _check_finite(arrays, place)
 
@@ -60,20 +60,20 @@ def read_weights(path: Path) -> Weights:
             if foreign:
                 name, kind = next(iter(foreign.items()))
                 raise UserError(
-                    f"{name} is stored as {kind}; {', '.join(READABLE)} can be read",
+                    f"{name} is stored as {kind}, must be {', '.join(READABLE)}",
                     place=str(file),
                     hint="convert the file to float32",
                 )
             arrays = {name: np.asarray(tensors.get_tensor(name), dtype=np.float32) for name in names}
             metadata = dict(tensors.metadata() or {})
     except (OSError, SafetensorError) as error:
-        raise UserError(f"not a whole safetensors file: {error}", place=str(file)) from error
+        raise UserError(f"not a complete safetensors file: {error}", place=str(file)) from error
     _check_finite(arrays, str(file))
     return Weights(file, arrays, metadata)
 
 
 def find_weights(path: Path) -> Path:
-    """The file that `path` (a run, a checkpoint or the file itself) means. Raises: UserError without one."""
+    """The weights file of `path`: a run, a checkpoint or the file itself. Raises: UserError if there is none."""
     if path.is_file():
         return path
     if not path.exists():
@@ -83,17 +83,17 @@ def find_weights(path: Path) -> Path:
     checkpoints = sorted(path.glob(f"checkpoints/[0-9]*/{WEIGHTS}"))
     if checkpoints:
         raise UserError(
-            "this run has not finished, so it has no averaged weights yet",
+            "this run is not finished, so it has no averaged weights yet",
             place=str(path),
-            hint=f"finish it with --resume, or give a checkpoint: {checkpoints[-1].parent}",
+            hint=f"finish it with --resume, or pass a checkpoint: {checkpoints[-1].parent}",
         )
     raise UserError(
-        f"holds no {WEIGHTS}", place=str(path), hint="give a run, one of its checkpoints, or a .safetensors file"
+        f"has no {WEIGHTS}", place=str(path), hint="pass a run, one of its checkpoints, or a .safetensors file"
     )
 
 
 def check_shapes(arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]], owner: str, place: str) -> None:
-    """Raises: UserError with every way in which the arrays from `place` differ from the parameters of `owner`."""
+    """Compare arrays from `place` with the parameters of `owner`. Raises: UserError that lists every difference."""
     found = {name: array.shape for name, array in arrays.items()}
     resized = [
         f"{name} (found {list(found[name])}, required {list(shape)})"
@@ -103,21 +103,21 @@ def check_shapes(arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ..
     problems = {
         "missing": [name for name in shapes if name not in found],
         "unexpected": [name for name in found if name not in shapes],
-        "of another shape": resized,
+        "wrong shape": resized,
     }
     if any(problems.values()):
         listed = "".join(f"\n  {what}: {_some(names)}" for what, names in problems.items() if names)
         raise UserError(
-            f"these are not the weights of {owner}:{listed}",
+            f"the weights do not match {owner}:{listed}",
             place=place,
-            hint="use the spec that they were trained with; a run keeps it as spec.yaml",
+            hint="use the spec that they were trained with; a run stores it as spec.yaml",
         )
 
 
 def _check_finite(arrays: Mapping[str, Array], place: str) -> None:
     broken = [name for name, array in arrays.items() if not np.isfinite(array).all()]
     if broken:
-        raise UserError(f"values that are not finite in {_some(broken)}", place=place)
+        raise UserError(f"found values that are not finite in {_some(broken)}", place=place)
 
 
 def _some(names: list[str]) -> str:

@@ -75,8 +75,8 @@ def test_ir_lists_the_passes_and_prints_the_graphs_after_one(xformc: CommandLine
     assert xformc("ir", run / "spec.yaml", "--after", "step").out.startswith("graph spec prepare\n")
     assert "attend_cached" in xformc("ir", run / "spec.yaml", "--after", "lower", "--target", "native").out
     found = mistake(xformc("ir", run / "spec.yaml", "--after", "lower"))
-    assert "the pass lower is not run for translation and target portable\nhint: add --target native" in found
-    assert "no pass is called 'stp'" in mistake(xformc("ir", run / "spec.yaml", "--after", "stp"))
+    assert "the pass lower is not used for translation and target portable\nhint: add --target native" in found
+    assert "there is no pass 'stp'" in mistake(xformc("ir", run / "spec.yaml", "--after", "stp"))
 
 
 def test_inspect_shows_what_build_proved(xformc: CommandLine, built: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_flipped_byte_is_a_mistake_for_verify(xformc: CommandLine, built: Path
 def test_weights_of_another_spec_are_a_mistake(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "engine"
     found = mistake(xformc("build", "numbers", "--weights", run, "--out", out))
-    assert "these are not the weights of spec numbers" in found
+    assert "the weights do not match spec numbers" in found
     assert "hint: " in found
     assert not out.exists()
 

@@ -114,7 +114,7 @@ def test_every_command_that_reads_a_spec_takes_settings(xformc: CommandLine, tmp
         command, ()
     )
     found = mistake(xformc(command, "transformer_base", "--set", "sizes.lyers=2", *more))
-    assert found.startswith("--set sizes.lyers:1:1: the size 'lyers' is not used by anything")
+    assert found.startswith("--set sizes.lyers:1:1: the size 'lyers' is never used")
 
 
 def test_settings_change_the_model(xformc: CommandLine) -> None:

@@ -112,7 +112,7 @@ def test_a_table_that_is_looked_up_alone_has_no_products_to_calibrate(
     path.write_text(f"{LANGUAGE_MODEL}precision: {{decoder/embed: {word}}}\n")
     text.write_text(TEXT)
     arguments = ("build", path, "--target", "tensorrt", "--calibrate", text, "--out", tmp_path / "engine")
-    assert "are calibrated, and here are none" in mistake(xformc(*arguments))
+    assert "are calibrated, and there are none" in mistake(xformc(*arguments))
 
 
 def test_a_precision_that_does_not_fit_is_shown_where_it_counts(xformc: CommandLine, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_precision_that_does_not_fit_is_shown_where_it_counts(xformc: CommandL
     path.write_text(f"{SPEC}precision: {{default: fp8, logits: fp8}}\n")
     for arguments, column in (((), 22), (("--precision", "int8"), 35)):
         found = mistake(xformc("build", path, *arguments, "--out", tmp_path / "engine"))
-        assert found.startswith(f"{path}:3:{column}: float8 is multiplied by TensorRT alone")
+        assert found.startswith(f"{path}:3:{column}: float8 matrix products need TensorRT")
 
 
 def test_calibrate_takes_texts_like_those_of_training(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
@@ -152,13 +152,13 @@ def test_fresh_weights_are_calibrated_with_the_words_of_the_texts(tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--precision", "fp8"), "float8 is multiplied by TensorRT alone, not by an engine of target portable"),
-        (("--target", "tensorrt", "--precision", "fp8"), "give examples: --calibrate valid.en --calibrate valid.de"),
+        (("--precision", "fp8"), "float8 matrix products need TensorRT, not target portable"),
+        (("--target", "tensorrt", "--precision", "fp8"), "add --calibrate valid.en --calibrate valid.de"),
         (
             ("--precision", "int8", "--calibrate", "source", "--calibrate", "reference"),
-            "the products of --target tensorrt",
+            "only matrix products of --target tensorrt",
         ),
-        (("--target", "tensorrt", "--calibrate", "source", "--calibrate", "reference"), "and here are none"),
+        (("--target", "tensorrt", "--calibrate", "source", "--calibrate", "reference"), "and there are none"),
         (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source"), "a source and its target, not with"),
         (
             ("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "--calibrate", "short"),

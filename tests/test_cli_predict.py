@@ -113,4 +113,4 @@ def test_build_needs_the_labels_of_trained_weights(xformc: CommandLine, tmp_path
     arguments = ("build", run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine")
     assert mistake(xformc(*arguments)).startswith(f"{run}: no labels.txt beside these weights\nhint: ")
     (run / "labels.txt").write_text("cat\ndog\n")
-    assert mistake(xformc(*arguments)).startswith("the model gives 4 labels, and 2 different ones are named\nhint: ")
+    assert mistake(xformc(*arguments)).startswith("the model has 4 labels, found 2 different names\nhint: ")

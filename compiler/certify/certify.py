@@ -1,4 +1,4 @@
-"""Making a certificate, for an engine that is being built or for one that somebody sent."""
+"""Makes the certificate of an engine, when it is built or when it is verified later."""
 
 import platform
 from collections.abc import Callable, Iterator, Mapping
@@ -35,9 +35,9 @@ from xformc.runtime.library import check_operators
 
 
 def certify(subject: Subject, progress: Callable[[str], None], original: TorchModule | None = None) -> Certificate:
-    """Run every stage until one misses its bound; the stages after it would only repeat its fault.
+    """Run the stages until one misses its bound; later stages would only repeat its failure.
 
-    `original` has the weights before they were rounded, if they were.
+    `original` has the weights before quantization, if they are quantized.
     """
     stages: list[Stage] = []
     with subject.runnable() as runnable:
@@ -57,23 +57,23 @@ def certify(subject: Subject, progress: Callable[[str], None], original: TorchMo
 
 
 def _stages(subject: Subject, runnable: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    """The stages of its task; where products round, those of an engine that has the same weights in float32 first."""
+    """The stages of the task. With quantized inputs, an engine with the same weights in float32 is checked first."""
     stages = STAGES[subject.program.task]
     if not subject.approximate:
         yield from stages(subject, progress)
         return
     with subject.exact() as exact:
         for stage in stages(exact, progress):
-            yield replace(stage, what=f"{stage.what}; products in float32")
+            yield replace(stage, what=f"{stage.what}; float32 matrix products")
     progress("certify: products")
     yield from product_stages(runnable)
     yield from result_stages(runnable, progress)
 
 
 def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None) -> Certificate:
-    """Repeat the certificate of an engine: its spec compiled anew, with the weights that its model holds.
+    """Repeat the certificate of an engine: compile its spec again, with the weights of its model.
 
-    Raises: UserError if the folder is no whole engine, or its model does not hold the parameters of its spec.
+    Raises: UserError if the folder is not a complete engine, or its model lacks parameters of its spec.
     """
     manifest = read_manifest(folder)
     check_operators(folder, manifest)
@@ -93,7 +93,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
 
 
 def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
-    """Raises: UserError where the manifest says other than the engine's spec."""
+    """Compare the manifest with the engine's spec. Raises: UserError if they differ."""
     claims = {
         "task": manifest.task,
         "inputs": {name: replace(item, tokenizer=None) for name, item in manifest.inputs.items()},
@@ -115,38 +115,38 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
 
 
 def _check_precisions(model: Path, precision: Mapping[str, Precision]) -> None:
-    """Raises: UserError where the model holds a weight in other numbers than the engine says."""
+    """Check the number format of each weight in the model. Raises: UserError if one differs."""
     found = read_precisions(model, precision)
     wrong = [name for name in precision if found.get(name) != precision[name]]
     if wrong:
-        name, more = wrong[0], f", and {len(wrong) - 1} more are wrong" if len(wrong) > 1 else ""
-        message = f"{name} is {found.get(name)} in the model, and {precision[name]} by {MANIFEST} and {SPEC}"
+        name, more = wrong[0], f", and {len(wrong) - 1} more differ" if len(wrong) > 1 else ""
+        message = f"{name} is {found.get(name)} in the model, but {precision[name]} by {MANIFEST} and {SPEC}"
         raise UserError(message + more, place=str(model), hint=_REBUILD)
 
 
 def _input_scales(
     model: Path, precision: Mapping[str, Precision], graph: Graph, *, calibrated: bool
 ) -> dict[str, float]:
-    """The steps of the engine's calibration. Raises: UserError where the model lacks one, or has one too many."""
+    """The input scales of the engine's calibration. Raises: UserError if one is missing or unexpected."""
     try:
         scales = read_input_scales(model, precision)
     except (OSError, ValueError, DecodeError) as error:
-        raise UserError(f"not a whole ONNX model: {error}", place=str(model)) from error
+        raise UserError(f"not a complete ONNX model: {error}", place=str(model)) from error
     wanted = calibrated_weights(precision, linear_weights(graph), examples=calibrated)
     wrong = sorted(wanted.keys() ^ scales.keys())
     if wrong:
-        message = f"by {MANIFEST} and {SPEC} the calibration is of other weights: {', '.join(wrong[:8])}"
+        message = f"the calibrated weights differ from {MANIFEST} and {SPEC}: {', '.join(wrong[:8])}"
         raise UserError(message, place=str(model), hint=_REBUILD)
     return scales
 
 
 def engine_parameters(graph: Graph, model: Path) -> dict[str, Any]:
-    """The parameters of `graph` that an engine's model holds, in float32. Raises: UserError where it lacks one."""
+    """The parameters of `graph` from an engine's model, in float32. Raises: UserError if one is missing."""
     wanted = {parameter.name: parameter.type.sizes() for parameter in graph.parameters}
     try:
         arrays = read_parameters(model, wanted)
     except (OSError, ValueError, DecodeError) as error:
-        raise UserError(f"not a whole ONNX model: {error}", place=str(model)) from error
+        raise UserError(f"not a complete ONNX model: {error}", place=str(model)) from error
     missing = [name for name in wanted if name not in arrays]
     if missing:
         raise UserError(

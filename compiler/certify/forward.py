@@ -1,4 +1,4 @@
-"""The stages that every task has: the same results in ONNX Runtime as in PyTorch, at once and step by step."""
+"""The stages of all tasks: ONNX Runtime against PyTorch, for whole examples and step by step."""
 
 from collections.abc import Callable
 
@@ -12,11 +12,11 @@ from xformc.compiler.graph.graph import Node
 from xformc.format.certificate import Stage
 
 BOUND = 1e-4
-"""Of logits: relative to the largest where that is above 1."""
+"""The bound of logits, relative to the largest if that is above 1."""
 
 
 def forward_stage(subject: Subject, probes: Probes, what: str) -> Stage:
-    """The graph's result in ONNX and in PyTorch."""
+    """Compare the graph's result in ONNX Runtime and in PyTorch."""
     (found,) = subject.forward(probes.feeds)
     value = _on_real(found, subject.logits(probes.feeds), probes.real)
     detail = _blame(value, lambda: first_different_forward(subject, probes.feeds, BOUND))
@@ -24,7 +24,7 @@ def forward_stage(subject: Subject, probes: Probes, what: str) -> Stage:
 
 
 def step_stage(subject: Subject, probes: Probes) -> Stage:
-    """The logits of the derived step, one token at a time, and of the training form."""
+    """Compare the logits of the derived step, one token at a time, with the training form."""
     (stacked,) = subject.stepwise(probes.feeds)
     decoder = subject.program.decoder
     found = unstack(stacked, decoder.logits, decoder.time)
@@ -42,6 +42,6 @@ def _blame(value: float, locate: Callable[[], Node | None]) -> str:
         return ""
     node = locate()
     if node is None:
-        return "first difference: only in how the last values are put together"
+        return "first difference: none in a node, only in the assembly of the results"
     place = f" ({node.place})" if node.place else ""
     return f"first difference: {node.op.kind} -> {node.outputs[0].name}{place}"

@@ -1,4 +1,4 @@
-"""The stages of an engine that gives labels."""
+"""The stages of an engine that predicts labels."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,11 +13,11 @@ from xformc.format.certificate import Stage
 from xformc.runtime.rows import stack
 
 BOUND = 1e-4
-"""Of probabilities."""
+"""The bound of probabilities."""
 
 
 def label_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    """Logits by PyTorch and ONNX; probabilities of the engine by PyTorch; each example alone and in a batch."""
+    """Compare logits of PyTorch and ONNX, probabilities of engine and PyTorch, and examples alone and in a batch."""
     probes = make_probes(subject.program)
     progress("certify: forward")
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch")
@@ -28,13 +28,13 @@ def label_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[
 
 
 def probabilities(subject: Subject, feeds: Feeds) -> NDArray[np.float32]:
-    """What the engine gives."""
+    """The probabilities that the engine returns."""
     (found,) = subject.session.run(feeds)
     return found
 
 
 def expected_probabilities(subject: Subject, probes: Probes) -> NDArray[np.float32]:
-    """What the training form gives where a result is real: the softmax of its logits."""
+    """The probabilities of the training form at positions that are not padding."""
     logits = subject.logits(probes.feeds)[probes.real]
     shifted = np.exp(logits - logits.max(-1, keepdims=True))
     return shifted / shifted.sum(-1, keepdims=True)

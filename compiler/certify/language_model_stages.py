@@ -1,4 +1,4 @@
-"""The stages of the engine of a language model."""
+"""The stages of a language model engine."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,7 @@ from xformc.format.certificate import Stage
 
 
 def language_model_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    """The stages, cheapest first; those of the sampling only mean something after the first two have passed."""
+    """The stages, cheapest first; the sampling stages are meaningful only if the first two pass."""
     probes = make_probes(subject.program)
     progress("certify: forward")
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch, given the text")

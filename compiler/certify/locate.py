@@ -1,4 +1,4 @@
-"""Which node differs first: the name that a failed build gives."""
+"""Finds the first node that differs, for the message of a failed build."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from xformc.compiler.certify.subject import Feeds, Subject
 from xformc.compiler.graph.graph import Node, Value
 
 CHUNK = 200
-"""Values shown by one run, so that a deep model's values need not all be in memory at once."""
+"""The number of values compared per run, to limit memory for deep models."""
 
 
 def first_different_forward(subject: Subject, feeds: Feeds, bound: float) -> Node | None:
@@ -25,7 +25,7 @@ def first_different_forward(subject: Subject, feeds: Feeds, bound: float) -> Nod
 
 
 def first_different_step(subject: Subject, feeds: Feeds, bound: float) -> Node | None:
-    """The first node of the step whose values, over all steps, differ from the training form's by more than `bound`."""
+    """The first node of the step whose values over all steps differ from the training form by more than `bound`."""
     expected, decoder = subject.training_values(feeds), subject.program.decoder
     nodes = [node for node in decoder.step.nodes if _comparable(node.outputs[0], expected, decoder.time)]
     for start in range(0, len(nodes), CHUNK):
@@ -39,13 +39,13 @@ def first_different_step(subject: Subject, feeds: Feeds, bound: float) -> Node |
 
 
 def unstack(stacked: Any, value: Value, time: str) -> Any:
-    """Values of the steps [steps, .., time=1, ..] as one value of the training form [.., time, ..]."""
+    """Turn values of the steps [steps, .., time=1, ..] into one value of the training form [.., time, ..]."""
     index = value.type.names.index(time)
     return np.moveaxis(np.squeeze(stacked, index + 1), 0, index)
 
 
 def difference(found: Any, expected: Any) -> float:
-    """The largest difference, relative to the largest expected number where that is above 1. Infinite if NaN."""
+    """The largest difference, relative to the largest expected number if that is above 1. Infinite if NaN."""
     if found.shape != expected.shape:
         return float("inf")
     if not expected.size:

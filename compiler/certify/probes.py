@@ -1,4 +1,4 @@
-"""Random examples for a certificate: for each input of a model, whatever it holds, of different lengths."""
+"""Random examples for certificates, of different lengths, for all kinds of inputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from xformc.format.tokens import BEGIN, END
 from xformc.runtime.rows import Row, stack
 
 LENGTHS = ((1, 4, 9, 17), (5, 2, 11, 7), (3, 12, 1, 6))
-"""How many tokens or vectors the examples have, before the end token: of the first input, of the second, and so on."""
+"""The numbers of tokens (without the end token) or vectors of the examples, for the first input, the second, ..."""
 
 
 FARTHEST = 64
-"""Windows and convolutions that see farther than this are not looked beyond."""
+"""The largest reach of windows and convolutions for which an example is made longer than the reach."""
 
 
 @dataclass(frozen=True)
 class Probes:
-    """The same examples, each by itself and all together. `real` is true at the results that are not padding."""
+    """The examples, separately and as a batch. `real` is true at results that are not padding."""
 
     rows: tuple[Row, ...]
     feeds: Feeds
@@ -35,7 +35,7 @@ class Probes:
 
 
 def make_probes(program: Program, seed: int = 0) -> Probes:
-    """Random examples; the input that is decoded begins with the begin token, the other tokens end with the end one."""
+    """Random examples; the decoded input starts with the begin token, other token inputs end with the end token."""
     random = np.random.default_rng(seed)
     time = TASKS[program.task].time
     sequences = [name for name, item in program.inputs.items() if item.kind in ("tokens", "vectors")]
@@ -52,20 +52,20 @@ def make_probes(program: Program, seed: int = 0) -> Probes:
 
 
 def sentence(random: np.random.Generator, length: int, declared: Input) -> NDArray[np.int64]:
-    """So many real pieces, or fewer where the model takes fewer, and the end token."""
+    """`length` random tokens, or as many as the model accepts, and the end token."""
     length = length if declared.longest is None else min(length, declared.longest - 1)
     return np.append(random.integers(END + 1, declared.pieces, length), END)
 
 
 def _reach(graph: Graph) -> int:
-    """How many positions the widest window or convolution sees; 0 where there is none."""
+    """The number of positions that the widest window or convolution sees, or 0."""
     windows = [node.op.window or 0 for node in graph.nodes if isinstance(node.op, AsKeys)]
     convolutions = [node.op.reach(node.inputs[1].type) + 1 for node in graph.nodes if isinstance(node.op, Convolution)]
     return max([*windows, *convolutions], default=0)
 
 
 def _stretched(lengths: tuple[int, ...], beyond: int) -> tuple[int, ...]:
-    """The same lengths, the longest of them at least `beyond`."""
+    """The lengths, with the longest raised to at least `beyond`."""
     longest = max(lengths)
     return tuple(max(length, beyond) if length == longest else length for length in lengths)
 

@@ -1,8 +1,8 @@
-"""The stages of an engine whose products round what they are given (docs/precision.md).
+"""The stages of an engine whose matrix products quantize their inputs (docs/precision.md).
 
-A number that lies between two steps may be rounded to either where sums are taken in another order, and a deep model
-carries that on. So nothing is compared through the whole model as closely as float32 would be. Instead each product is
-compared alone, and what the engine finds may be off by as much as rounding itself moves it.
+If sums are taken in another order, a number between two quantized values may be rounded to either, and the difference
+grows through a deep model. So whole models are not compared with the bounds of float32. Instead, each matrix product is
+compared separately, and the engine's results may differ by as much as quantization itself changes them.
 """
 
 from collections import defaultdict
@@ -27,24 +27,24 @@ from xformc.compiler.quantize.number_format import ProductStage
 from xformc.format.certificate import Measured, Stage
 
 BOUND = 1e-4
-"""Of a product: relative to its largest number where that is above 1."""
+"""The bound of a matrix product, relative to its largest number if that is above 1."""
 
 NOISE = 4.0
-"""What the engine gives may be off by so many times what rounding itself does to it, and BOUND."""
+"""The engine's results may differ by this multiple of the quantization error, plus BOUND."""
 
 ROWS = 48
-"""The most rows that a product is tried on."""
+"""The maximum number of rows to test a matrix product on."""
 
 _ANY = Initial("constant", 0.0)
 
 
 def noise_bound(rounded: NDArray[Any], exact: NDArray[Any]) -> float:
-    """How far an engine may be from the numbers of the definition, which differ from the exact ones by rounding."""
+    """The allowed difference between an engine and the definition, whose numbers are `rounded`."""
     return BOUND + NOISE * float(np.abs(rounded - exact).max(initial=0))
 
 
 def product_stages(subject: Subject) -> Iterator[Stage]:
-    """Every product that rounds, alone: compared as its number format says."""
+    """Compare each matrix product with quantized inputs separately, as its number format defines."""
     found = defaultdict[str, list[_Product]](list)
     for product in _products(subject):
         found[product.stage.name].append(product)
@@ -57,21 +57,21 @@ def product_stages(subject: Subject) -> Iterator[Stage]:
 
 
 def agreement(subject: Subject, original: Any) -> Measured:
-    """How often the engine's products give the same best token or label as the weights before they were rounded."""
+    """How often the engine's best token or label is the same as with the weights before quantization."""
     probes = make_probes(subject.program)
     (found,) = subject.forward(probes.feeds)
     with torch.inference_mode():
         wanted = original(*(torch.tensor(probes.feeds[value.name]) for value in original.graph.inputs)).numpy()
     same = found[probes.real].argmax(-1) == wanted[probes.real].argmax(-1)
-    what = f"of {same.size} best tokens or labels of random examples are those of float32"
+    what = f"of {same.size} best tokens or labels of random examples agree with float32"
     return Measured("agrees", what, float(same.mean()))
 
 
 @dataclass(frozen=True)
 class _Product:
-    """The product with one weight: what the engine's operators give [rows, new] and what it should be.
+    """The matrix product with one weight: the result of the engine's operators [rows, new], and the expected results.
 
-    `reach`: how far each result may be off, where its stage says.
+    `reach`: the error bound of each result, if its stage has one.
     """
 
     stage: ProductStage
@@ -82,7 +82,7 @@ class _Product:
 
 
 def _error(item: _Product) -> float:
-    """How far the product is from what is wanted; as a part of its reach, and of what float32 rounds, if it has one."""
+    """The error of a matrix product; if it has a reach, as a fraction of the reach plus float32 rounding."""
     wanted = item.exact if item.stage.exact else item.rounded
     if item.reach is None:
         return difference(item.found, wanted)
@@ -115,7 +115,7 @@ def _products(subject: Subject) -> Iterator[_Product]:
 
 
 def _linear(graph: Graph) -> Iterator[Node]:
-    """The linear maps of a graph and of the cells in it."""
+    """The linear maps of a graph and of its cells."""
     for node in graph.nodes:
         if isinstance(node.op, Linear):
             yield node
@@ -124,7 +124,7 @@ def _linear(graph: Graph) -> Iterator[Node]:
 
 
 def _rows(node: Node, value: NDArray[Any] | None, random: np.random.Generator) -> NDArray[np.float32]:
-    """What the map is given in the model, [rows, the axes of `over`]; random numbers inside a recurrence."""
+    """The inputs of the linear map in the model, [rows, the axes of `over`]; random numbers inside a recurrence."""
     assert isinstance(node.op, Linear)
     x = node.inputs[0].type
     sizes = [x.axis(name).size or 1 for name in node.op.over]
@@ -137,13 +137,13 @@ def _rows(node: Node, value: NDArray[Any] | None, random: np.random.Generator) -
 
 
 def _parameters(graph: Graph, node: Node) -> list[Value]:
-    """The weight of a linear map, and its bias if that is a parameter, too."""
+    """The weight of a linear map, and its bias if it is also a parameter."""
     known = {parameter.name for parameter in graph.parameters}
     return [value for value in node.inputs[1:] if value.name in known]
 
 
 def _alone(whole: Graph, nodes: list[Node]) -> Graph:
-    """A graph of these linear maps, each with an input of its own that has its name."""
+    """A graph of these linear maps, each with its own input of the same name."""
     builder, results = GraphBuilder("products"), list[Value]()
     for index, node in enumerate(nodes):
         assert isinstance(node.op, Linear)

@@ -1,7 +1,7 @@
-"""Sampling as docs/search.md defines it, plainly, along tokens that an engine has found.
+"""A plain implementation of sampling as defined in docs/search.md, which follows the tokens of an engine.
 
-It drives the training form only, so it shares nothing with an engine: no step, no cache, no ONNX. What an engine
-samples is right if at each place it is what the definition draws there after the same prefix.
+It uses only the training form, so it shares nothing with an engine: no step, no cache, no ONNX. An engine's sample is
+correct if each token is the one that the definition draws after the same prefix.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,21 +17,21 @@ Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """text [batch, text] -> logits [batch, text, vocabulary]."""
 
 ROUNDING = 1e-4
-"""The margin below which a draw is left to rounding: a difference of logits, as a part of the largest logit."""
+"""The margin below which rounding may decide a draw: a difference of logits, relative to the largest logit."""
 
 FINEST = 1e-5
-"""The smallest difference of probabilities that is beyond rounding, however small the logits are."""
+"""The smallest difference of probabilities that counts as beyond rounding, even for small logits."""
 
 _WEYL, _FIRST, _SECOND, _MASK = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64 - 1
 
 
 @dataclass(frozen=True)
 class Draw:
-    """A token, its log probability by the model (no temperature, no filter), and how clear the choice was.
+    """A token, its log probability by the model (no temperature, no filter), and the margin of the choice.
 
-    `margin` is the smallest difference of logits that decided anything, as a part of the largest logit; a difference
-    of probabilities counts as one of logits divided by the temperature. Where it is less than what rounding may change,
-    a neighbouring token can be as right as this one.
+    `margin` is the smallest difference of logits that decided the choice, relative to the largest logit; a difference
+    of probabilities counts as a difference of logits divided by the temperature. If rounding can exceed the margin,
+    another token may be equally correct.
     """
 
     token: int
@@ -41,10 +41,10 @@ class Draw:
 
 @dataclass(frozen=True)
 class Followed:
-    """What the definition says of a continuation.
+    """A continuation, checked against the definition.
 
-    `problem` says what is wrong with it, "" if nothing is; `score` is what it should be worth; of its `tokens` tokens
-    so many were `decided` beyond rounding.
+    `problem` describes a mistake, or is ""; `score` is the expected score; `decided` of its `tokens` tokens were
+    decided beyond rounding.
     """
 
     problem: str
@@ -63,7 +63,7 @@ def follow(
     longest: int | None = None,
     end: int = END,
 ) -> Followed:
-    """Draw anew at each place of what was `found` after the prompt (no begin token, no padding), and compare."""
+    """Draw each token of `found` again and compare; neither `prompt` nor `found` has a begin token or padding."""
     score, decided, problem = 0.0, 0, _wrong_length(prompt, found, options, longest, end)
     text = np.array([[BEGIN, *prompt, *found[:-1]]], np.int64)
     scored = scorer(text)[0, len(prompt) :] if found else ()
@@ -77,7 +77,7 @@ def follow(
 
 
 def draw(logits: NDArray[np.float32], uniform: float, options: SampleOptions) -> Draw:
-    """The token that a number of [0, 1) draws from the logits [vocabulary]."""
+    """Draw a token from the logits [vocabulary] with a random number in [0, 1)."""
     exact, temperature = logits.astype(np.float64), options.temperature or 1.0
     best = -np.sort(-exact)
     ranked = 1 if options.temperature == 0 else min(options.top_k or len(best), len(best))
@@ -96,7 +96,7 @@ def draw(logits: NDArray[np.float32], uniform: float, options: SampleOptions) ->
 
 
 def uniform(seed: int, place: int) -> float:
-    """SplitMix64's number for a seed at a place: its upper 24 bits as a number of [0, 1)."""
+    """SplitMix64's number for a seed and a position: its upper 24 bits as a number in [0, 1)."""
     stream = _mix(seed + _WEYL)
     return (_mix(stream + place * _WEYL) >> 40) * 2.0**-24
 

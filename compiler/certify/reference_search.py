@@ -1,6 +1,6 @@
-"""The search as docs/search.md defines it, plain and slow: one sentence at a time, every prefix computed anew.
+"""A plain, slow implementation of the search of docs/search.md: one sentence at a time, no caching of prefixes.
 
-It drives the training form only, so it shares nothing with an engine: no step, no cache, no ONNX.
+It uses only the training form, so it shares nothing with an engine: no step, no cache, no ONNX.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Scorer = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished translation: its tokens without the begin token, and its normalised score."""
+    """A finished translation: its tokens without the begin token, and its score with length penalty."""
 
     tokens: tuple[int, ...]
     score: float
@@ -27,9 +27,9 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Found:
-    """What the search found, best first, and the smallest difference of scores that decided anything on the way.
+    """The result of the search, best first, and the smallest difference of scores that decided it.
 
-    Where `margin` is less than what rounding may change, another result can be as right as this one.
+    If rounding can exceed `margin`, another result may be equally correct.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -90,7 +90,7 @@ def score(log_probability: np.float32, length: int, options: SearchOptions) -> f
 
 
 def rescore(scorer: Scorer, source: NDArray[np.int64], tokens: tuple[int, ...], options: SearchOptions) -> float:
-    """The score of these tokens after this source [source], all positions computed at once."""
+    """The score of these tokens for this source [source], with all positions computed at once."""
     target = np.array([(BEGIN, *tokens[:-1])], np.int64)
     scores = log_probabilities(scorer(source[None], target))[0]
     total = scores[np.arange(len(tokens)), np.array(tokens)].sum()
@@ -104,7 +104,7 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _expand(scorer: Scorer, source: NDArray[np.int64], beam: list[_Open], width: int) -> list[_Candidate]:
-    """The continuations that may be among the 2 * width best, best first, and the best one that is not.
+    """The 2 * width best continuations, best first, and the next best one.
 
     Ties go to the earlier hypothesis, then to the smaller token.
     """

@@ -1,4 +1,4 @@
-"""What an engine whose products round gives, against its training form with products that round as defined."""
+"""Compares the results of an engine that quantizes inputs with its training form, quantized as defined."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -23,7 +23,7 @@ Texts = list[list[int]]
 
 
 def result_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    """`results`: what the engine finds is worth what it says; `alone`: the same alone and among other examples."""
+    """`results`: scores of the engine against the training form; `alone`: the same examples alone and in a batch."""
     yield from _RESULTS[subject.program.task](subject, progress)
 
 
@@ -39,7 +39,7 @@ def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator
             for form, scores in ((subject.rounding, rounded), (subject, exact)):
                 scores.append(rescore(form.translation_logits, source, tuple(tokens), options))
     bound = noise_bound(np.array(rounded), np.array(exact))
-    what = "scores of the hypotheses that the engine finds, by the training form"
+    what = "scores of the engine's hypotheses and of the training form"
     yield Stage("results", what, _worst(together.scores.reshape(-1), np.array(rounded)), bound, _counted(rounded))
     progress("certify: alone")
     alone = [subject.search(source[None], options) for source in sources]
@@ -69,7 +69,7 @@ def _continuations(subject: Subject, progress: Callable[[str], None]) -> Iterato
 
     rounded, exact = scores(subject.rounding), scores(subject)
     bound = noise_bound(rounded, exact)
-    what = "scores of the texts that the engine goes on with, by the training form"
+    what = "scores of the engine's continuations and of the training form"
     yield Stage("results", what, _worst(together.scores, rounded), bound, _counted(rounded))
     progress("certify: alone")
     alone = [sample(subject.session, [prompt], GREEDY) for prompt in prompts]
@@ -113,7 +113,7 @@ _Result = tuple[Texts, NDArray[np.float32]]
 
 
 def _batch(pairs: Sequence[tuple[_Result, _Result]], bound: float, name: str) -> Stage:
-    """Compare the scores of what has the same tokens alone and among others; where rounding decides, some have not."""
+    """Compare the scores of examples with the same tokens alone and in a batch; rounding may change some tokens."""
     same = [(first, second) for first, second in pairs if first[0] == second[0]]
     worst = max((_worst(first[1], second[1]) for first, second in same), default=float("inf"))
     what = f"the same {name} alone and among others"

@@ -1,4 +1,4 @@
-"""The stages of a language model's certificate that sample: what the engine draws, and what its definition draws."""
+"""The sampling stages of a language model's certificate: the draws of the engine against the definition."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,14 +20,14 @@ FILTERS = (
     replace(GREEDY, temperature=0.7, top_k=32, top_p=0.8),
     replace(GREEDY, temperature=1.5),
 )
-"""With few tokens to draw from, draws are clear even in a large vocabulary of random weights; the last has all."""
+"""Sampling options. Few tokens to draw from give clear draws, even with random weights; the last has no filter."""
 
 LENGTHS = (0, 1, 3, 6, 10)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One call of the engine: its prompts together, and what the definition says of each continuation."""
+    """One call of the engine with all prompts, and each continuation checked against the definition."""
 
     options: SampleOptions
     end: int
@@ -35,12 +35,12 @@ class _Run:
     judged: tuple[Followed, ...]
 
     def tokens(self, row: int) -> list[int]:
-        """What the engine drew for this prompt."""
+        """The tokens that the engine drew for this prompt."""
         return [int(token) for token in self.found.tokens[row, : self.found.lengths[row]]]
 
     @property
     def differences(self) -> list[float]:
-        """How far each score is from what it should be; infinite where the tokens are wrong."""
+        """The error of each score; infinite if the tokens are wrong."""
         return [
             float("inf") if judged.problem else _finite(abs(float(score) - judged.score))
             for judged, score in zip(self.judged, self.found.scores, strict=True)
@@ -48,7 +48,7 @@ class _Run:
 
 
 def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int = 0) -> Iterator[Stage]:
-    """Greedy, sample and batch, and whole where it is driven. `progress` is told of each stage before it runs."""
+    """The stages greedy, sample and batch; and whole, if the runtime drives the steps."""
     prompts = make_prompts(subject, seed)
     progress("certify: greedy")
     yield _stage("greedy", "tokens and scores of the definition, temperature 0", [_run(subject, prompts, GREEDY)])
@@ -66,7 +66,7 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
 
 
 def make_prompts(subject: Subject, seed: int) -> list[Prompt]:
-    """Random prompts of several lengths, one without tokens, each with its own seed."""
+    """Random prompts of several lengths, one of them empty, each with its own seed."""
     random, text = np.random.default_rng(seed), subject.program.inputs["text"]
     longest = max(LENGTHS) if text.longest is None else text.longest - 1
     lengths = [min(length, longest) for length in LENGTHS]
@@ -84,20 +84,20 @@ def _run(subject: Subject, prompts: Sequence[Prompt], options: SampleOptions, en
 
 
 def _likely(run: _Run, rows: int) -> int:
-    """The token that is drawn most often before a last place, so that with it as the end token many texts end."""
+    """The token drawn most often before the last position; as the end token, it makes many texts end early."""
     counts = Counter(token for row in range(rows) for token in run.tokens(row)[:-1] or run.tokens(row))
     return counts.most_common(1)[0][0] if counts else END
 
 
 def _stage(name: str, what: str, runs: Sequence[_Run], *, ends: bool = False) -> Stage:
-    """Every draw must be right; some must be clear, and with `ends` a text of the last run must end by itself."""
+    """All draws must be correct, and some beyond rounding; with `ends`, a text of the last run must end by itself."""
     worst = max(difference for run in runs for difference in run.differences)
     judged = [one for run in runs for one in run.judged]
     tokens, decided = sum(one.tokens for one in judged), sum(one.decided for one in judged)
     ended = sum(runs[-1].tokens(row)[-1:] == [runs[-1].end] for row in range(len(runs[-1].judged)))
     problem = next((one.problem for one in judged if one.problem), "")
     if decided == 0 or (ends and ended == 0):
-        worst, problem = float("inf"), problem or "no draw is clear, or no text ends"
+        worst, problem = float("inf"), problem or "no draw is beyond rounding, or no text ends"
     detail = problem or f"({tokens} tokens, {decided} beyond rounding, {ended} ends)"
     return Stage(name, what, worst, SCORE_BOUND, detail)
 
@@ -113,7 +113,7 @@ def _batch(subject: Subject, prompts: Sequence[Prompt], together: _Run) -> Stage
 
 
 def _between(together: _Run, row: int, other: SampleResult, place: int) -> float:
-    """How far the scores of the same prompt are apart; infinite where its tokens differ beyond rounding."""
+    """The difference of the scores of the same prompt; infinite if its tokens differ beyond rounding."""
     tokens, judged = together.tokens(row), together.judged[row]
     if tokens != [int(token) for token in other.tokens[place, : other.lengths[place]]]:
         return float("inf") if judged.decided == judged.tokens else 0.0

@@ -1,4 +1,4 @@
-"""Which stages the certificate of each task has."""
+"""The stages of the certificate of each task."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,7 +9,7 @@ from xformc.compiler.certify.translation_stages import translation_stages
 from xformc.format.certificate import Stage
 
 Progress = Callable[[str], None]
-"""Told of each stage before it runs."""
+"""Called with each stage before it runs."""
 
 STAGES: dict[str, Callable[[Subject, Progress], Iterator[Stage]]] = {
     "translation": translation_stages,
@@ -17,4 +17,4 @@ STAGES: dict[str, Callable[[Subject, Progress], Iterator[Stage]]] = {
     "tagging": label_stages,
     "classification": label_stages,
 }
-"""The stages of each task, in their order."""
+"""The stages of each task, in order."""

@@ -1,4 +1,4 @@
-"""What a certificate is about: the training form in PyTorch, and the ONNX models made from the same graph."""
+"""The subject of a certificate: the training form in PyTorch, and the ONNX models of the same graph."""
 
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
@@ -40,10 +40,10 @@ Feeds = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Subject:
-    """The parts that must agree. `engine` is the folder with the model under test, made of the program.
+    """The parts that must agree. `engine` is the folder with the model under test, compiled from the program.
 
-    `module` has the weights as the engine stores them. `input_scales` are the scales of its calibration, by weight.
-    `emulated`: the models are those that ONNX Runtime can run on a processor, see `OnnxEmitter`.
+    `module` has the weights as the engine stores them. `input_scales` are its calibrated input scales, by weight.
+    `emulated`: the models emulate 16-bit products, so that ONNX Runtime can run them on a CPU (see `OnnxEmitter`).
     """
 
     program: Program
@@ -60,12 +60,12 @@ class Subject:
 
     @property
     def precision(self) -> Mapping[str, Precision]:
-        """In which numbers the engine stores its weights."""
+        """The number format of each weight."""
         return self.program.precision
 
     @property
     def approximate(self) -> dict[str, Precision]:
-        """The weights whose products round what they are given, too."""
+        """The weights whose matrix products also quantize their inputs."""
         return {
             name: precision
             for name, precision in self.precision.items()
@@ -73,26 +73,26 @@ class Subject:
         }
 
     def rounding_map(self, weight: str) -> LinearMap:
-        """The linear map of one of these weights, by its definition."""
+        """The linear map of one of these weights, as defined by its number format."""
         return FORMATS[self.approximate[weight]].linear_map(torch, self.input_scales.get(weight))
 
     @cached_property
     def rounding(self) -> "Subject":
-        """The same, with a training form whose products round what they are given, by their definitions."""
+        """The subject with a training form that quantizes inputs as defined by the number formats."""
         maps = {weight: self.rounding_map(weight) for weight in self.approximate}
         return replace(self, module=self.module.with_maps(maps))
 
     @contextmanager
     def exact(self) -> Generator["Subject"]:
-        """The same with an engine of its own, until the end, that has the same weights in float32."""
+        """The subject with a temporary engine that has the same weights in float32."""
         with self._written(program=replace(self.program, precision={})) as exact:
             yield exact
 
     @contextmanager
     def runnable(self) -> Generator["Subject"]:
-        """The same, with products in 16 bits emulated, until the end.
+        """The subject with a temporary engine that emulates 16-bit matrix products.
 
-        On a processor ONNX Runtime has no such products in bfloat16, and in float16 it adds up in float16, too.
+        On CPUs, ONNX Runtime has no bfloat16 products, and it accumulates float16 products in float16.
         """
         emulated = any(FORMATS[precision].emulated for precision in self.approximate.values())
         if not self.program.traits.fixed or not emulated:
@@ -103,7 +103,7 @@ class Subject:
 
     @contextmanager
     def _written(self, **changes: Any) -> Generator["Subject"]:
-        """The same but for these changes, with an engine of its own."""
+        """The subject with these changes and a temporary engine."""
         with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
             changed = replace(self, engine=Path(name), **changes)
             initializers = changed.initializers()
@@ -112,32 +112,32 @@ class Subject:
 
     @cached_property
     def session(self) -> Session:
-        """The engine, as the runtime runs it."""
+        """The session of the engine, as the runtime opens it."""
         return open_session(self.engine, self.program.task, self.program.inputs, target=self.target, device="cpu")
 
     @cached_property
     def whole(self) -> Session | None:
-        """The engine's search as one model, if the session drives it in parts."""
+        """The engine's search as one model, if the session drives it step by step."""
         if self.program.steps is None or not self.program.traits.fixed:
             return None
         shapes = fixed_shapes(self.program.task, self.program.inputs)
         return Session(lambda _: WholeSearch(self.engine, shapes), shapes.results, str(self.engine / MODEL))
 
     def search(self, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
-        """What a translation engine finds for padded sources [batch, source], when `end` ends a hypothesis."""
+        """The translations of padded sources [batch, source]; `end` is the end token."""
         return search(self.session, source, options, end)
 
     def logits(self, feeds: Feeds) -> NDArray[np.float32]:
-        """What the training form gives for the graph's inputs by name."""
+        """The result of the training form for the graph's inputs by name."""
         with torch.inference_mode():
             return self.module(*self._tensors(feeds)).numpy()
 
     def translation_logits(self, source: Ids, target: Ids) -> NDArray[np.float32]:
-        """What the training form of a translation gives: [batch, target, vocabulary]."""
+        """The logits of a translation model's training form: [batch, target, vocabulary]."""
         return self.logits({"source": source, "target": target})
 
     def text_logits(self, text: Ids) -> NDArray[np.float32]:
-        """What the training form of a language model gives: [batch, text, vocabulary]."""
+        """The logits of a language model's training form: [batch, text, vocabulary]."""
         return self.logits({"text": text})
 
     def training_values(self, feeds: Feeds) -> dict[str, Any]:
@@ -147,24 +147,24 @@ class Subject:
         return {name: value.detach().numpy() for name, value in values.items()}
 
     def forward(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
-        """What ONNX Runtime says of the training graph: its result, then the values of `show`."""
+        """Run the training graph in ONNX Runtime: its result, then the values of `show`."""
         return self.run(self.program.graph, feeds, show)
 
     def run(self, graph: Graph, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
-        """What ONNX Runtime says of a graph of these parameters: its results, then the values of `show`."""
+        """Run a graph with these parameters in ONNX Runtime: its results, then the values of `show`."""
         initializers = self.initializers()
         compiled = graph if show else run_passes(self.program.alone(graph)).graph
         model = forward_model(compiled, initializers, target=self.target, show=show)
         return self._run(model, initializers, feeds)
 
     def stepwise(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
-        """What ONNX Runtime says of the derived step, token by token; values have a first axis for the steps."""
+        """Run the derived step in ONNX Runtime, token by token; values have a first axis of steps."""
         initializers, program = self.initializers(), self.program
         program = program if show else run_passes(program, without=("beam", "candidates"))
         return self._run(stepwise_model(program, initializers, show=show), initializers, feeds)
 
     def initializers(self) -> Initializers:
-        """The module's parameters, for another model."""
+        """The module's parameters as initializers of a new model."""
         arrays = self.module.arrays()
         return Initializers(arrays, self.precision, input_scales=self.input_scales, emulated=self.emulated)
 
@@ -181,4 +181,4 @@ class Subject:
                 raise
             except Exception as error:
                 reason = str(error).splitlines()[0][:300]
-                raise UserError(f"ONNX Runtime refuses the {model.graph.name} model: {reason}") from error
+                raise UserError(f"ONNX Runtime cannot run the {model.graph.name} model: {reason}") from error

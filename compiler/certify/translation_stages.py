@@ -1,4 +1,4 @@
-"""The stages of a translation engine: the same logits, and the searches of the reference, in any batch."""
+"""The stages of a translation engine: logits, searches against the reference, and independence of the batch."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,15 +19,15 @@ from xformc.runtime.search import search as search_engine
 from xformc.runtime.session import Session
 
 SCORE_BOUND = 1e-4
-"""Also the margin below which a decision of the search is left to rounding."""
+"""The bound of scores, and the margin below which rounding may decide a search."""
 
 BATCH_BOUND = 1e-4
 LENGTHS = (1, 3, 6, 10)
-"""How many tokens the sentences have that are searched."""
+"""The numbers of tokens of the sentences to translate."""
 
 
 def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    """The stages, cheapest first; those of the search only mean something after the first two have passed."""
+    """The stages, cheapest first; the search stages are meaningful only if the first two pass."""
     probes = make_probes(subject.program)
     progress("certify: forward")
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch, given the target")
@@ -50,7 +50,7 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
 
 @dataclass(frozen=True)
 class _Expected:
-    """What the reference search finds for each source with these options, when `end` ends a hypothesis."""
+    """The results of the reference search for each source with these options; `end` is the end token."""
 
     sources: tuple[Ids, ...]
     options: SearchOptions
@@ -65,7 +65,7 @@ def _expect(subject: Subject, sources: tuple[Ids, ...], width: int, end: int = E
 
 
 def _likely(expected: _Expected) -> int:
-    """The token that the hypotheses have most often, so that with it as the end token many end by themselves."""
+    """The most frequent token of the hypotheses; as the end token, it makes many of them end by themselves."""
     counts = Counter(
         token
         for found in expected.found
@@ -77,7 +77,7 @@ def _likely(expected: _Expected) -> int:
 
 
 def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
-    """Compare searches with the reference's. Of several the last must have hypotheses that end by themselves."""
+    """Compare searches with the reference. If there are several, hypotheses of the last must end by themselves."""
     worst, decided, ended = 0.0, 0, 0
     for expected in searches:
         result = subject.search(pad(expected.sources), expected.options, expected.end)
@@ -115,9 +115,9 @@ def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:
 
 
 def _against(subject: Subject, result: SearchResult, row: int, found: Found, source: Ids) -> float:
-    """The largest difference of scores, infinite where the tokens differ.
+    """The largest difference of scores; infinite if the tokens differ.
 
-    Where rounding decides, other tokens are as right if they are worth, to the training form, what the engine says.
+    If rounding may decide, other tokens are accepted, and their score is compared with the training form's.
     """
     differences: list[float] = []
     for rank, hypothesis in enumerate(found.hypotheses):

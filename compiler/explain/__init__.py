@@ -1,1 +1,1 @@
-"""What explains a model: its cost (`cost`), its picture (`picture`), what its heads attend to (`attention`)."""
+"""Explains models: costs (`cost`), pictures (`picture`), and what the heads attend to (`attention`)."""

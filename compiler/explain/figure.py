@@ -1,4 +1,4 @@
-"""Writing figures: SVG and PDF with text as text, or PNG; the same figure gives the same bytes."""
+"""Writes figures reproducibly: SVG and PDF with text as text, or PNG."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -11,11 +11,11 @@ from xformc.errors import UserError
 from xformc.files import atomic_write
 
 METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
-"""The formats of pictures, and what is not written into each: what differs from one run to the next."""
+"""The formats of pictures, and the metadata to leave out of each, since it differs between runs."""
 
 
 def check_format(path: Path, others: tuple[str, ...] = ()) -> str:
-    """The format that the file's name asks for, such as `svg`. Raises: UserError if there is no such format."""
+    """The format of a file by its name, such as `svg`. Raises: UserError for an unknown format."""
     kind, known = path.suffix[1:].lower(), (*others, *METADATA)
     if kind not in known:
         raise UserError("a picture's name says its format", place=str(path), hint=f"it ends in .{', .'.join(known)}")
@@ -23,7 +23,7 @@ def check_format(path: Path, others: tuple[str, ...] = ()) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the figure in the format of the file's name, all of it or nothing. Raises: UserError for another name."""
+    """Write the figure in the format of the file's name, atomically. Raises: UserError for an unknown format."""
     kind = check_format(path)
     settings = {"svg.fonttype": "none", "svg.hashsalt": "xformc", "pdf.fonttype": 42}
     plots, drawn = cast(Any, matplotlib), cast(Any, figure)

@@ -1,4 +1,4 @@
-"""Named axes and the types of values: what every rule of the compiler reasons about."""
+"""Named axes and the types of values; every rule of the compiler works on these."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ DType = Literal["float32", "float16", "int64", "bool"]
 
 @dataclass(frozen=True)
 class Axis:
-    """One named dimension. `size` is an integer, or None where only the run knows it (the name is the symbol)."""
+    """One named dimension. `size` is an integer, or None if known only at run time (the name is the symbol)."""
 
     name: str
     size: int | None = None
@@ -30,14 +30,14 @@ class Type:
         return tuple(axis.name for axis in self.axes)
 
     def axis(self, name: str) -> Axis:
-        """The axis called `name`. Raises: KeyError where there is none."""
+        """The axis called `name`. Raises: KeyError if there is none."""
         for axis in self.axes:
             if axis.name == name:
                 return axis
         raise KeyError(name)
 
     def sizes(self) -> tuple[int, ...]:
-        """All sizes as integers. Raises: ValueError where one is known only at run time."""
+        """All sizes as integers. Raises: ValueError if one is known only at run time."""
         sizes = tuple(axis.size for axis in self.axes if axis.size is not None)
         if len(sizes) != len(self.axes):
             raise ValueError(f"{self} has an axis whose size is known only at run time")

@@ -1,4 +1,4 @@
-"""What a node costs, as polynomials in the sizes of axes, and how far it carries what a position knows."""
+"""The cost of a node as polynomials in the sizes of axes, and its reach along positions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from xformc.compiler.graph.graph import Node, Value
 BYTES: dict[DType, int] = {"float32": 4, "float16": 2, "int64": 8, "bool": 1}
 
 Monomial = tuple[Axis, ...]
-"""A product of axes, in the order of their names; an axis may be in it several times."""
+"""A product of axes, sorted by name; an axis may occur several times."""
 
 
 @dataclass(frozen=True)
 class Polynomial:
-    """A sum of products of the sizes of axes, each times a whole number."""
+    """A sum of products of axis sizes, with integer coefficients."""
 
     terms: tuple[tuple[Monomial, int], ...] = ()
 
@@ -28,7 +28,7 @@ class Polynomial:
         return _merge(_product(a + b, m * n) for a, m in self.terms for b, n in factors)
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """The number, given the sizes that only the run knows. Raises: KeyError for one that is missing."""
+        """Evaluate it for these run-time sizes. Raises: KeyError if a size is missing."""
         return sum(
             times * prod(sizes[axis.name] if axis.size is None else axis.size for axis in axes)
             for axes, times in self.terms
@@ -40,7 +40,7 @@ ONE = Polynomial((((), 1),))
 
 
 def count(axes: Iterable[Axis]) -> Polynomial:
-    """How many numbers a value with these axes has. An axis of size 1 is no factor."""
+    """The number of elements of a value with these axes. Axes of size 1 are left out."""
     return _product((axis for axis in axes if axis.size != 1), 1)
 
 
@@ -60,9 +60,9 @@ def _merge(polynomials: Iterable[Polynomial]) -> Polynomial:
 class Reach:
     """How an op carries information along an axis of positions.
 
-    `all`: every position learns of every other in one operation. `local`: it learns of those up to `before` positions
-    before and `after` positions after its own, `dilation` apart; `width` is what Table 1 of Vaswani et al. (2017) calls
-    k or r. `serial`: from each position to the next (if `before`) or the one before, one operation after another.
+    `all`: every position reaches every other in one operation. `local`: a position sees up to `before` positions before
+    and `after` positions after its own, `dilation` apart; `width` is k or r in Table 1 of Vaswani et al. (2017).
+    `serial`: from each position to the next (if `before`) or the previous one, one operation after another.
     """
 
     axis: str
@@ -75,11 +75,11 @@ class Reach:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one node costs.
+    """The cost of one node.
 
-    `products`: floating-point operations in matrix products and convolutions, a multiplication and its addition
-    being two. `others`: all further ones, one for each function of a number, and for each addition. `read` and
-    `written`: bytes. `sequential`: operations that can only be done one after another. `reach`: how it mixes positions.
+    `products`: floating-point operations in matrix products and convolutions; a multiply-add counts as two. `others`:
+    all other operations, one per elementwise function and per addition. `read` and `written`: bytes. `sequential`:
+    operations that must run one after another. `reach`: how it mixes positions.
     """
 
     products: Polynomial = ZERO
@@ -96,11 +96,11 @@ class Cost:
 
     @property
     def bytes(self) -> Polynomial:
-        """All bytes that are moved."""
+        """All bytes read and written."""
         return self.read + self.written
 
     def times(self, factor: Polynomial) -> "Cost":
-        """The cost of so many of it, one after another."""
+        """The cost of `factor` of them, one after another."""
         return Cost(
             self.products * factor,
             self.others * factor,
@@ -111,7 +111,7 @@ class Cost:
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """The cost of all of them together, one after another."""
+    """The sum of the costs, one after another."""
     every = list(costs)
     return Cost(
         _merge(cost.products for cost in every),
@@ -123,11 +123,11 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 
 FREE = Cost(sequential=ZERO)
-"""Of an op that gives what it was given, its axes named or ordered in another way, and moves nothing."""
+"""The cost of an op that only renames or reorders axes and moves no data."""
 
 
 def size_in_bytes(type: Type) -> Polynomial:
-    """The bytes of a value."""
+    """The size of a value in bytes."""
     return count(type.axes) * BYTES[type.dtype]
 
 
@@ -137,7 +137,7 @@ def moving(node: Node, products: Polynomial = ZERO, others: Polynomial = ZERO) -
 
 
 def per_result(times: int) -> Callable[[Any, Node], Cost]:
-    """The rule of ops that do so many operations for each number of their first result."""
+    """The cost rule of ops that perform `times` operations per element of their first result."""
     return lambda op, node: moving(node, others=count(node.outputs[0].type.axes) * times)
 
 

@@ -1,4 +1,4 @@
-"""The graph: values, nodes and parameters, all frozen; a pass returns a new one."""
+"""The graph: values, nodes and parameters, all frozen; a pass returns a new graph."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -8,7 +8,7 @@ from xformc.compiler.graph.axes import Type
 
 @dataclass(frozen=True)
 class Op:
-    """What a node computes. Every subclass registers under its `kind`; its attributes are its dataclass fields."""
+    """The operation of a node. Subclasses register under their `kind`; attributes are dataclass fields."""
 
     kind: ClassVar[str]
     registry: ClassVar[dict[str, type["Op"]]] = {}
@@ -28,7 +28,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Node:
-    """One application of an op. `place` is the `file:line:column` of the spec that asked for it."""
+    """One application of an op. `place` is `file:line:column` of the step in the spec."""
 
     op: Op
     inputs: tuple[Value, ...]
@@ -38,7 +38,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Initial:
-    """How a fresh parameter is drawn: `constant(value)`, `normal(deviation)` or `uniform(bound)`."""
+    """How a parameter is initialized: `constant(value)`, `normal(deviation)` or `uniform(bound)`."""
 
     kind: Literal["constant", "normal", "uniform"]
     value: float
@@ -46,7 +46,7 @@ class Initial:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A value that is learned, or drawn once and kept. Two users of one path share it: that is what tied means."""
+    """A value that is learned, or initialized once and kept. Nodes that use the same path share it: tied weights."""
 
     value: Value
     initial: Initial
@@ -64,7 +64,7 @@ class Parameter:
 
     @property
     def count(self) -> int:
-        """How many numbers it holds."""
+        """The number of elements."""
         count = 1
         for size in self.type.sizes():
             count *= size
@@ -73,7 +73,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order in which every value is made before it is used."""
+    """Nodes in topological order: every value is made before it is used."""
 
     name: str
     inputs: tuple[Value, ...]
@@ -82,7 +82,7 @@ class Graph:
     outputs: tuple[Value, ...]
 
     def parameter_count(self) -> int:
-        """How many numbers are trained."""
+        """The number of trained elements in all parameters."""
         return sum(parameter.count for parameter in self.parameters if parameter.trained)
 
     def producers(self) -> dict[str, Node]:
@@ -91,7 +91,7 @@ class Graph:
 
 
 def pruned(graph: Graph) -> Graph:
-    """The graph without the nodes and parameters that its outputs do not need."""
+    """Remove the nodes and parameters that no output needs."""
     needed = {value.name for value in graph.outputs}
     nodes: list[Node] = []
     for node in reversed(graph.nodes):

@@ -1,4 +1,4 @@
-"""Building graphs: nodes in order, their types inferred by the rules, their names unique."""
+"""Builds graphs: appends nodes in order, infers their types, keeps their names unique."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from xformc.compiler.graph.rules import infer_types
 
 @dataclass
 class GraphBuilder:
-    """Collects nodes in order, infers their types by the `types` rules and keeps names unique."""
+    """Collects nodes in order, infers their types with the `types` rules, and keeps names unique."""
 
     name: str
     inputs: list[Value] = field(default_factory=list[Value])
@@ -20,13 +20,13 @@ class GraphBuilder:
     _numbers: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
     def input(self, name: str, type: Type, *, renamed: bool = False) -> Value:
-        """Declare an input. Raises: ValueError where the name is taken, unless it may be `renamed` then."""
+        """Declare an input. Raises: ValueError if the name is taken and the input may not be `renamed`."""
         value = Value(self._unique(name) if renamed else self._claim(name), type)
         self.inputs.append(value)
         return value
 
     def parameter(self, path: str, type: Type, initial: Initial, *, trained: bool = True) -> Value:
-        """Declare a parameter, or use the one that already has this path (it must have the same sizes)."""
+        """Declare a parameter, or return the one that already has this path; it must have the same sizes."""
         known = self.parameters.get(path)
         if known is None:
             self.parameters[path] = Parameter(Value(self._claim(path), type), initial, trained)
@@ -36,7 +36,7 @@ class GraphBuilder:
         return known.value
 
     def take_parameters(self, graph: Graph) -> dict[str, Value]:
-        """Declare the parameters of another graph, or use them where they are known; the values by name."""
+        """Declare the parameters of another graph unless already declared; return the values by name."""
         return {
             parameter.name: self.parameter(parameter.name, parameter.type, parameter.initial, trained=parameter.trained)
             for parameter in graph.parameters
@@ -76,7 +76,7 @@ class GraphBuilder:
 
 
 def rebuild(graph: Graph, name: str, inputs: Mapping[str, Type]) -> tuple[GraphBuilder, dict[str, Value]]:
-    """A builder with the graph's inputs (types replaced by `inputs` where named) and parameters, and a value map."""
+    """A builder with the graph's parameters and inputs (types overridden by `inputs`), and a map of its values."""
     builder = GraphBuilder(name)
     values: dict[str, Value] = {}
     for value in graph.inputs:
@@ -85,7 +85,7 @@ def rebuild(graph: Graph, name: str, inputs: Mapping[str, Type]) -> tuple[GraphB
 
 
 def copy_node(builder: GraphBuilder, values: dict[str, Value], node: Node) -> None:
-    """Append the node with its inputs looked up in `values`, and enter its outputs there."""
+    """Append the node with its inputs looked up in `values`, and record its outputs there."""
     inputs = [values[value.name] for value in node.inputs]
     outputs = builder.emit_all(node.op, inputs, node.outputs[0].name, node.place)
     values.update({old.name: new for old, new in zip(node.outputs, outputs, strict=True)})

@@ -1,4 +1,4 @@
-"""Primitives: what a spec may call that is not a block. Each is registered beside the op that it writes."""
+"""Primitives: the built-in steps of specs. Each is registered next to the op that it writes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from xformc.compiler.graph.graph import Graph, Initial, Op, Value
 from xformc.errors import UserError
 
 Kind = Literal["block", "value", "flag", "number", "word", "axis", "axes", "name", "states"]
-"""What an argument of a block or primitive may be; `name` is an axis that a value already has."""
+"""The kinds of arguments of blocks and primitives; `name` is an existing axis of a value."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Taken:
 
 @dataclass(frozen=True)
 class Primitive:
-    """`apply(site, x, **arguments)` writes the nodes and gives the result.
+    """A built-in step: `apply(site, x, **arguments)` writes the nodes and returns the result.
 
-    `on` is the dtype of values that it is applied to, None for any. `transparent`: it adds no level to paths.
+    `on` is the dtype of values that it accepts, None for any. `transparent`: it adds no level to paths.
     """
 
     name: str
@@ -40,14 +40,14 @@ PRIMITIVES: dict[str, Primitive] = {}
 
 
 def optional(kind: Kind) -> Taken:
-    """An argument that may be left out."""
+    """An optional argument."""
     return Taken(kind, required=False)
 
 
 def primitive(
     name: str, *, on: str | None = "float32", transparent: bool = False, **takes: Kind | Taken
 ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
-    """Decorator: enter the function under this name. Its docstring is the primitive's documentation."""
+    """Decorator: register the function under this name. Its docstring is the primitive's documentation."""
     taken = {key: Taken(item) if isinstance(item, str) else item for key, item in takes.items()}
 
     def enter(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -59,22 +59,22 @@ def primitive(
 
 
 class Applied(Protocol):
-    """A block that was given as an argument."""
+    """A block passed as an argument."""
 
     def __call__(self, x: Value) -> Value:
-        """What it makes of a value."""
+        """Apply it to a value."""
         ...
 
     def named(self, x: Value, names: Mapping[str, Value]) -> tuple[Value, Mapping[str, Value]]:
-        """What it makes of a value when it knows these names, too, and what each name means at its end."""
+        """Apply it with these additional names in scope; return the result and the values of all names at its end."""
         ...
 
 
 class Site(Protocol):
-    """The step of a spec that calls a primitive: where its nodes and parameters go."""
+    """The step of a spec that calls a primitive; its nodes and parameters are written here."""
 
     def emit(self, op: Op, *inputs: Value, name: str = "") -> Value:
-        """Write a node; its result is called after the step, and `name`."""
+        """Write a node; its result is named after the step and `name`."""
         ...
 
     def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial, *, trained: bool = True) -> Value:
@@ -82,55 +82,55 @@ class Site(Protocol):
         ...
 
     def positions(self, value: Value) -> str:
-        """The axis of the value along which positions stand: that of an input, or one that a step made."""
+        """The value's axis of positions: of an input, or of a step that made positions."""
         ...
 
     def keys(self, value: Value) -> "Keys":
-        """The axis of keys that the value has."""
+        """The value's axis of keys."""
         ...
 
     def make_keys(self, positions: str, window: int | None) -> "Keys":
-        """The axis of keys made of an axis of positions, of which each query sees a window or all."""
+        """The axis of keys for an axis of positions; each query sees a window of them, or all."""
         ...
 
     def make_positions(self, axis: str) -> None:
-        """Say that positions stand along this axis from now on; all of them are real."""
+        """Declare that this axis holds positions, none of which is padding."""
         ...
 
     def axis(self, value: Value, name: str) -> Axis:
-        """The axis of the value that `name` says; `positions` and `keys` are those axes, whatever their names."""
+        """The value's axis `name`; `positions` and `keys` refer to its axis of positions and of keys."""
         ...
 
     def trace(
         self, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]
     ) -> tuple[Graph, tuple[Value, ...]]:
-        """The graph of what `make` writes, and the values of the surroundings that it uses: its further inputs."""
+        """The graph that `make` writes, and the outer values that it captures as additional inputs."""
         ...
 
     def mask(self, axis: str) -> Value | None:
-        """True where there is a real position along this axis; None where all are."""
+        """A mask, true at the real positions along this axis; None if all are real."""
         ...
 
     def padding(self, axis: str) -> Value | None:
-        """The same for an axis of positions; None for one of keys, whose scores `mask` hides."""
+        """The mask for an axis of positions; None for an axis of keys, whose scores `mask` hides."""
         ...
 
     def vocabulary(self, tokens: Value) -> Axis:
-        """The axis of the vocabulary of an input of tokens."""
+        """The vocabulary axis of an input of tokens."""
         ...
 
     def refuse(self, message: str, hint: str | None = None) -> UserError:
-        """The error for what this step cannot do; the caller raises it."""
+        """The error for a mistake at this step; the caller raises it."""
         ...
 
     def refuse_number(self, argument: str, value: float, message: str) -> UserError:
-        """The error for a number that this argument cannot be; the caller raises it."""
+        """The error for an invalid number for this argument; the caller raises it."""
         ...
 
 
 @dataclass(frozen=True)
 class Keys:
-    """An axis of keys: what attention looks along. A query sees `window` positions around or before its own."""
+    """An axis of keys, which attention sums over. A query sees `window` positions around or before its own."""
 
     name: str
     positions: str
@@ -138,7 +138,7 @@ class Keys:
 
 
 def checked_probability(site: Site, argument: str, value: float) -> float:
-    """A probability of dropout. Raises: UserError at the argument for a number that is none."""
+    """Check a dropout probability. Raises: UserError at the argument if it is out of range."""
     if not 0 <= value < 1:
-        raise site.refuse_number(argument, value, "a probability of dropout is at least 0 and less than 1")
+        raise site.refuse_number(argument, value, "the dropout probability must be at least 0 and less than 1")
     return float(value)

@@ -1,4 +1,4 @@
-"""Rule tables: what one op does under one transformation. A missing entry is an error that names both."""
+"""Rule tables: one rule per op and transformation. A missing rule is an error that names both."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -13,18 +13,18 @@ R = TypeVar("R", bound=Callable[..., object])
 
 
 class RuleError(UserError):
-    """An op was given what its rules do not allow."""
+    """The inputs of an op break its rules."""
 
 
 class Table(Generic[R]):
-    """The entries of one transformation, by op. Filled at import, read-only afterwards."""
+    """The rules of one transformation, by op. Filled at import, read-only afterwards."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._entries: dict[str, R] = {}
 
     def rule(self, op: type[Op]) -> Callable[[R], R]:
-        """Decorator: enter the function as this table's rule for `op`."""
+        """Decorator: register the function as this table's rule for `op`."""
 
         def enter(function: R) -> R:
             assert op.kind not in self._entries, f"{self.name} already has a rule for {op.kind}"
@@ -34,22 +34,22 @@ class Table(Generic[R]):
         return enter
 
     def has(self, op: Op) -> bool:
-        """Whether there is an entry for this op."""
+        """Whether there is a rule for this op."""
         return op.kind in self._entries
 
     def kinds(self) -> frozenset[str]:
-        """The kinds of op that have an entry."""
+        """The kinds of op that have a rule."""
         return frozenset(self._entries)
 
     def of(self, op: Op, place: str | None = None) -> R:
-        """The entry for this op. Raises: RuleError naming op and table where there is none."""
+        """The rule for this op. Raises: RuleError naming op and table if there is none."""
         if op.kind not in self._entries:
             raise RuleError(f"op '{op.kind}' has no rule in table '{self.name}'", place=place)
         return self._entries[op.kind]
 
 
 class TorchNamespace(Protocol):
-    """What a `to_torch` rule may use: the torch module itself, handed in so that op files need not import it."""
+    """The interface of `to_torch` rules to torch; passed in so that op files do not import torch."""
 
     torch: Any
     functional: Any
@@ -57,32 +57,33 @@ class TorchNamespace(Protocol):
     dropout: Callable[..., Any]
 
     def linear(self, weight: str) -> Callable[..., Any]:
-        """The linear map of the parameter of this name: of (rows, matrix, bias or None)."""
+        """The linear map with this parameter, called with (rows, matrix, bias or None)."""
         ...
 
     def function(self, graph: Graph) -> Callable[..., Any]:
-        """The graph as a function of its inputs in order, to a tuple of its outputs."""
+        """The graph as a function from its inputs, in order, to a tuple of its outputs."""
         ...
 
     @property
     def training(self) -> bool:
-        """Whether the module is training, so that dropout acts."""
+        """Whether the module is in training mode, with dropout."""
         ...
 
 
 Operand = str | bool | int | float | Sequence[int] | Sequence[float]
-"""An input of an ONNX node: the name of a value, or a constant (a number without axes, or a vector of them)."""
+"""An input of an ONNX node: the name of a value, or a constant (a scalar or a vector)."""
 
 
 Turn = tuple[str, list[str], list[tuple[Type, str]]]
-"""What the body of a loop gives: whether to go on, the new carried values, and what is collected."""
+"""The result of a loop body: whether to continue, the new carried values, and the collected values."""
 
 
 class OnnxEmitter(Protocol):
-    """What a `to_onnx` rule may use to write ONNX nodes; results are names of ONNX values.
+    """The interface of `to_onnx` rules for writing ONNX nodes; results are names of ONNX values.
 
-    fused: with ONNX Runtime's own operators. typed: products are computed in the numbers of their weights. emulated:
-    such products in float32, of rounded factors and rounded again, where there are no operators for these numbers.
+    fused: use ONNX Runtime's own operators. typed: compute matrix products in the number format of their weights.
+    emulated: compute such products in float32 from quantized operands and quantize the result, for number formats
+    without operators.
     """
 
     fused: bool
@@ -98,7 +99,7 @@ class OnnxEmitter(Protocol):
         ...
 
     def operand(self, value: Operand) -> str:
-        """The name of an input: itself, or that of the constant."""
+        """The name of an input; constants get one."""
         ...
 
     def flat(self, name: str, *shape: int) -> str:
@@ -106,18 +107,18 @@ class OnnxEmitter(Protocol):
         ...
 
     def weight(self, name: str, layout: LayoutName, new: int, width: int) -> Weight:
-        """A parameter as a matrix [new, width] in its number format and this layout: rows become blocks if it has some
-        and the model may have ONNX Runtime's own operators."""
+        """A parameter as a matrix [new, width] in its number format and this layout. Layout rows becomes blocks if the
+        format has blocks and the model may use ONNX Runtime's own operators."""
         ...
 
     def outermost(self, key: str, make: Callable[["OnnxEmitter"], str]) -> str:
-        """What `make` writes into the outermost scope, once for this key: what no turn of a loop needs to repeat."""
+        """Let `make` write into the outermost scope, once per key, so that no loop iteration repeats it."""
         ...
 
     def either(
         self, condition: str, then: Callable[["OnnxEmitter"], str], otherwise: Callable[["OnnxEmitter"], str]
     ) -> str:
-        """Write an If: the float32 value that one of the two writes, each into a scope of its own."""
+        """Write an If with a float32 result; each branch is written into its own scope."""
         ...
 
     def shape(self, axes: Sequence[Axis]) -> str:
@@ -125,15 +126,15 @@ class OnnxEmitter(Protocol):
         ...
 
     def merged(self, *groups: Sequence[Axis]) -> str:
-        """A vector with one number for each group: the product of the sizes of its axes."""
+        """A vector with one element per group: the product of the sizes of its axes."""
         ...
 
     def once(self, key: str, make: Callable[[], str]) -> str:
-        """What `make` writes, written only once in a scope for this key."""
+        """Let `make` write, once per scope and key."""
         ...
 
     def bind(self, value: Value, name: str) -> None:
-        """Say which ONNX value holds a value of a graph."""
+        """Record the ONNX value that holds a value of a graph."""
         ...
 
     def name_of(self, value: Value) -> str:
@@ -151,18 +152,18 @@ class OnnxEmitter(Protocol):
         body: Callable[..., Turn],
         keeps: frozenset[str] = frozenset(),
     ) -> tuple[str, ...]:
-        """Write a Loop, without bound where `trips` is "", and return its last carried values and what it collects.
+        """Write a Loop, unbounded if `trips` is "", and return its last carried values and the collected values.
 
-        `body(scope, iteration, carried)` writes into a scope of its own; `keeps` are the axes whose sizes are the same
-        inside and outside.
+        `body(scope, iteration, carried)` writes into its own scope; `keeps` are the axes with the same sizes inside and
+        outside.
         """
         ...
 
 
 class Stepper(Protocol):
-    """What a `to_step` rule may use: it sees the node of the training graph and writes nodes of the step graph.
+    """The interface of `to_step` rules, which read a node of the training graph and write nodes of the step graph.
 
-    Where states are `fixed`, they do not grow: a cache has room for every position that there will be.
+    `fixed` states do not grow: a cache has the capacity for all positions from the start.
     """
 
     time: str
@@ -173,7 +174,7 @@ class Stepper(Protocol):
         ...
 
     def carries_time(self, value: Value) -> bool:
-        """Whether the value of the training graph has the time axis."""
+        """Whether a value of the training graph has the time axis."""
         ...
 
     def emit(self, op: Op, inputs: tuple[Value, ...], name: str) -> Value:
@@ -181,11 +182,11 @@ class Stepper(Protocol):
         ...
 
     def state(self, name: str, type: Type, initial: Value | None = None) -> Value:
-        """Declare a state that before the first step is `initial`, a value without time, or else zero (or empty)."""
+        """Declare a state that starts as `initial`, a value without the time axis, or else as zero (or empty)."""
         ...
 
     def carry(self, state: Value, new: Value) -> None:
-        """Say what the state is after this step."""
+        """Set the state after this step."""
         ...
 
     def position(self) -> Value:
@@ -193,7 +194,7 @@ class Stepper(Protocol):
         ...
 
     def places(self) -> Value:
-        """The positions that fixed caches have room for, 0, 1, 2, ..: int64 [room]."""
+        """The positions that fixed caches have capacity for, 0, 1, 2, ..: int64 [room]."""
         ...
 
     def refuse(self, reason: str, hint: str | None = None) -> RuleError:
@@ -202,7 +203,7 @@ class Stepper(Protocol):
 
 
 Hidden = Literal["open", "masked", "zero"]
-"""What a value over queries and keys holds where the key comes after the query: anything, MASKED, or zero."""
+"""The content of a value over queries and keys at keys that come after the query: anything, MASKED, or zero."""
 
 TypesRule = Callable[[Any, tuple[Type, ...]], tuple[Type, ...]]
 MixesRule = Callable[[Any, Node], frozenset[str]]
@@ -220,11 +221,11 @@ to_onnx: Table[OnnxRule] = Table("to_onnx")
 to_step: Table[StepRule] = Table("to_step")
 cost: Table[CostRule] = Table("cost")
 hidden: Table[HiddenRule] = Table("hidden")
-"""What becomes of keys that come later, given what the inputs hold there and the axes of keys. No entry: "open"."""
+"""The content of the result at later keys, given that of the inputs and the axes of keys. Without a rule: "open"."""
 
 
 def infer_types(op: Op, inputs: tuple[Type, ...], place: str | None = None) -> tuple[Type, ...]:
-    """The types of an op's results. Raises: RuleError, with the place in the spec, for inputs it cannot take."""
+    """The types of an op's results. Raises: RuleError, with the place in the spec, for invalid inputs."""
     try:
         return types.of(op, place)(op, inputs)
     except RuleError as error:
@@ -242,15 +243,15 @@ def require(condition: bool, message: str) -> None:
 
 
 def cost_of(node: Node) -> Cost:
-    """What this node costs. Raises: RuleError where its op does not say."""
+    """The cost of this node. Raises: RuleError if its op has no cost rule."""
     return cost.of(node.op, node.place)(node.op, node)
 
 
 def mixes_nothing(op: Op, node: Node) -> frozenset[str]:
-    """The `mixes` rule of every op that works on each position alone."""
+    """The `mixes` rule of ops that work on each position separately."""
     return frozenset()
 
 
 def mixed_axes(node: Node) -> frozenset[str]:
-    """The axes whose positions this node lets see each other; all its other axes are carried through."""
+    """The axes whose positions this node mixes; it maps its other axes position by position."""
     return mixes.of(node.op, node.place)(node.op, node)

@@ -1,4 +1,4 @@
-"""The readable text of a graph, and its way back: `parse(format(graph))` is the graph."""
+"""The text form of a graph, and its parser: `parse(format(graph))` is the graph."""
 
 import dataclasses
 import json
@@ -16,11 +16,11 @@ _PARAMETER = re.compile(r"(?P<word>\w+) (?P<name>\S+): (?P<type>\S.*\]) (?P<kind
 
 
 class TextError(Exception):
-    """A line that is not the text of a graph."""
+    """A line is not part of a graph's text form."""
 
 
 def format(graph: Graph) -> str:
-    """The text: a line each for the graph's name, inputs, parameters, nodes and outputs."""
+    """The text of a graph: one line for its name and for each input, parameter and node, and one for its outputs."""
     lines = [f"graph {graph.name}"]
     lines += [f"input {_declare(value)}" for value in graph.inputs]
     lines += [
@@ -33,7 +33,7 @@ def format(graph: Graph) -> str:
 
 
 def parse(text: str) -> Graph:
-    """The graph of a text. Raises: TextError with the line's number."""
+    """Parse the text of a graph. Raises: TextError with the line number."""
     name, inputs, parameters, nodes = "", list[Value](), list[Parameter](), list[Node]()
     values: dict[str, Value] = {}
     outputs: tuple[Value, ...] = ()

@@ -1,15 +1,15 @@
-"""What a legal graph is: every value is made once, before its use, with the type that its op's rule gives."""
+"""Verifies graphs: every value is made once, before its use, with the type that its op's rule infers."""
 
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import infer_types
 
 
 class GraphError(Exception):
-    """A pass made an illegal graph: a bug of the compiler, never a mistake of the user."""
+    """A pass made an illegal graph: a bug in the compiler, never a mistake of the user."""
 
 
 def verify(graph: Graph) -> Graph:
-    """Return the graph. Raises: GraphError naming the first node or value that breaks a law."""
+    """Check a graph and return it. Raises: GraphError naming the first node or value that is illegal."""
     made: dict[str, Value] = {}
     for value in (*graph.inputs, *(parameter.value for parameter in graph.parameters)):
         _make(made, value)
@@ -23,13 +23,13 @@ def verify(graph: Graph) -> Graph:
         inferred = infer_types(node.op, tuple(value.type for value in node.inputs), node.place)
         if inferred != tuple(value.type for value in node.outputs):
             found = ", ".join(str(value.type) for value in node.outputs)
-            raise GraphError(f"{label}: the rule gives {', '.join(map(str, inferred))}, the node says {found}")
+            raise GraphError(f"{label}: the rule infers {', '.join(map(str, inferred))}, the node has {found}")
         for inner in vars(node.op).values():
             if isinstance(inner, Graph):
                 verify(inner)
         for value in node.outputs:
             if len(set(value.type.names)) != len(value.type.names):
-                raise GraphError(f"{value.name} has an axis twice: {value.type}")
+                raise GraphError(f"{value.name} has the same axis twice: {value.type}")
             _make(made, value)
     for value in graph.outputs:
         _use(made, value, "output")

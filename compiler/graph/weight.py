@@ -1,4 +1,4 @@
-"""A parameter as a rule writes it into a model: as a matrix, in the layout that the rule's nodes take."""
+"""A parameter as a rule writes it into a model: as a matrix, in the layout that the rule's nodes expect."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,16 +6,16 @@ from typing import Literal
 from xformc.format.precision import Precision
 
 LayoutName = Literal["rows", "blocks", "panels", "screen"]
-"""rows: for standard operators. blocks: for ONNX Runtime's own, where a number format has them. panels: for the kernels
-of docs/kernels.md. screen: what ScreenCandidates takes beside the rows."""
+"""rows: for standard operators. blocks: for ONNX Runtime's own, if the number format has them. panels: for the kernels
+of docs/kernels.md. screen: the additional input of ScreenCandidates."""
 
 
 @dataclass(frozen=True)
 class Weight:
     """A parameter that a model stores as a matrix [new, width].
 
-    tensors: the names of its tensors, its numbers first, then its scale if it has one. input_scale: the tensor with the
-    scale by which products with this weight round what they are given, where a calibration found one.
+    tensors: the names of its tensors, the values first, then the scale if it has one. input_scale: the tensor with the
+    calibrated scale for quantizing the inputs of matrix products with this weight, if there is one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The ops: one file a family, each with every rule of its ops and the primitives that write them."""
+"""The ops: one file per family, with all rules of its ops and the primitives that write them."""
 
 from xformc.compiler.ops import (
     contract,

@@ -1,4 +1,4 @@
-"""Products of two values, summed over an axis that both have: scores of attention, and what its weights gather."""
+"""Contraction of two values over a shared axis: attention scores, and weighted sums of values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,8 +27,7 @@ from xformc.compiler.ops.layout import aligner, emit_aligned
 class Contract(Op):
     """`sum over over of a[.., over] * b[.., over]`.
 
-    Axes that both have are batched over; the result has them and those of `a` in the order of `a`, then those that
-    `b` alone has.
+    Other shared axes are batch axes. The result has the axes of `a` in order, then those that only `b` has.
     """
 
     kind: ClassVar[str] = "contract"
@@ -59,7 +58,7 @@ def _contract_hidden(op: Contract, node: Node, inputs: tuple[Hidden, ...], keys:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The orders of axes in which it is a batch of matrix products [batch.., rows, over] x [.., over, columns]."""
+    """The axis orders that make it a batch of matrix products [batch.., rows, over] x [.., over, columns]."""
 
     first: Type
     second: Type

@@ -1,4 +1,4 @@
-"""Convolution along positions: each result is a linear map of the vectors around its position, or before it."""
+"""Convolution along positions, centered or causal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,16 +26,16 @@ from xformc.compiler.ops.layout import aligner, emit_aligned
 from xformc.compiler.ops.masks import zero_padding
 
 MAX_REACH = 2**16
-"""The most positions that a convolution may see beside its own."""
+"""The maximum number of positions that a convolution may see besides its own."""
 
 
 @dataclass(frozen=True)
 class Convolution(Op):
     """`y[t, out] = sum over i, in of weight[out, in, i] * x[t + i * dilation - before, in] + bias[out]`.
 
-    Inputs: x [.., axis, .., in], weight [out, in, width], optionally a bias [out]. `before` and `after` are how many
-    positions of zeros stand at either end of x; without them the result is shorter. `depthwise`: each channel is
-    convolved alone, with weight [in, width].
+    Inputs: x [.., axis, .., in], weight [out, in, width], optionally a bias [out]. `before` and `after` are the numbers
+    of zeros padded at the ends of x; without them the result is shorter. `depthwise`: each channel is convolved
+    separately, with weight [in, width].
     """
 
     kind: ClassVar[str] = "convolution"
@@ -46,7 +46,7 @@ class Convolution(Op):
     depthwise: bool
 
     def reach(self, weight: Type) -> int:
-        """How many positions it sees beside its own."""
+        """The number of positions that it sees besides its own."""
         return ((weight.axes[-1].size or 1) - 1) * self.dilation
 
 
@@ -60,7 +60,7 @@ def _convolution_types(op: Convolution, inputs: tuple[Type, ...]) -> tuple[Type,
     require(all(bias.axes == weight.axes[:1] for bias in inputs[2:]), f"the bias does not fit {weight.axes[0]}")
     lost = op.reach(weight) - op.before - op.after
     size = x.axis(op.axis).size
-    require(size is not None or lost == 0, f"{op.axis} would be shorter by {lost}, and its size is not known")
+    require(size is not None or lost == 0, f"{op.axis} would be shorter by {lost}, but has no fixed size")
     shorter = Axis(op.axis, None if size is None else size - lost)
     return (Type(x.dtype, (*(shorter if axis.name == op.axis else axis for axis in x.axes[:-1]), weight.axes[0])),)
 
@@ -73,7 +73,7 @@ def _convolution_mixes(op: Convolution, node: Node) -> frozenset[str]:
 
 @to_step.rule(Convolution)
 def _convolution_step(op: Convolution, node: Node, step: Stepper) -> tuple[Value, ...]:
-    """The state is the last vectors that the convolution sees, oldest first; before the first step they are zero."""
+    """The state holds the last vectors that the convolution sees, oldest first; initially zero."""
     if op.after:
         raise step.refuse("a convolution sees the positions after its own", "write causal: true")
     x, name = node.inputs[0], node.outputs[0].name
@@ -88,7 +88,7 @@ def _convolution_step(op: Convolution, node: Node, step: Stepper) -> tuple[Value
 
 @dataclass(frozen=True)
 class _Plan:
-    """The orders of axes in which it is a batch of [rows, channels, positions], and the sizes of the weight there."""
+    """The axis orders that make it a batch of [rows, channels, positions], and the sizes of the weight for that."""
 
     x: Type
     result: Type
@@ -140,7 +140,7 @@ def _convolution_onnx(op: Convolution, node: Node, onnx: OnnxEmitter, inputs: tu
 
 @cost.rule(Convolution)
 def _convolution_cost(op: Convolution, node: Node) -> Cost:
-    """A product for each weight that a result has; its width is the paper's k."""
+    """One multiply-add per weight and result; the width is the paper's k."""
     weight, results = node.inputs[1].type, count(node.outputs[0].type.axes)
     width = Axis("k", weight.axes[-1].size)
     inner = count((width,) if op.depthwise else (weight.axes[1], width))
@@ -179,7 +179,7 @@ def _convolution(  # noqa: PLR0917 (called by name)
     if channels.name == positions:
         raise site.refuse(f"needs a last axis of channels after the positions, found {x.name}: {x.type}")
     if depthwise and to not in (None, channels):
-        raise site.refuse(f"a depthwise convolution keeps {channels}, and cannot make {to}", "leave out 'to'")
+        raise site.refuse(f"a depthwise convolution keeps {channels}, so 'to' cannot be {to}", "remove 'to'")
     new = to or channels
     axes = (new, Axis("width", int(width))) if depthwise else (new, channels, Axis("width", int(width)))
     inputs = [x if causal else zero_padding(site, x, "real"), site.parameter("weight", axes, _initial(axes))]
@@ -191,18 +191,18 @@ def _convolution(  # noqa: PLR0917 (called by name)
 
 def _reach(site: Site, width: float, dilation: float, causal: bool) -> int:
     if width != int(width) or width < 1:
-        raise site.refuse_number("width", width, "a convolution has a positive whole number of positions")
+        raise site.refuse_number("width", width, "the width of a convolution must be a positive whole number")
     if not causal and width % 2 == 0:
-        raise site.refuse_number("width", width, "a convolution around each position has an odd number of positions")
+        raise site.refuse_number("width", width, "the width of a centered convolution must be odd")
     if dilation != int(dilation) or dilation < 1:
-        raise site.refuse_number("dilation", dilation, "a dilation is a positive whole number of positions")
+        raise site.refuse_number("dilation", dilation, "the dilation must be a positive whole number")
     reach = (int(width) - 1) * int(dilation)
     if reach > MAX_REACH:
-        raise site.refuse(f"it would see {reach:,} positions beside its own; at most {MAX_REACH:,} are possible")
+        raise site.refuse(f"it would see {reach:,} positions besides its own; the limit is {MAX_REACH:,}")
     return reach
 
 
 def _initial(axes: tuple[Axis, ...]) -> Initial:
-    """Glorot uniform: what goes into a number and what comes out of one are counted over the whole width."""
+    """Glorot uniform, with fan-in and fan-out counted over the whole width."""
     *outer, width = (axis.size or 1 for axis in axes)
     return Initial("uniform", sqrt(6 / (width * (sum(outer) if len(outer) == 2 else 2))))

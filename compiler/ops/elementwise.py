@@ -1,4 +1,4 @@
-"""Ops that work on each number alone, or on pairs matched by axis name: activations, arithmetic and dropout."""
+"""Elementwise ops: activations, arithmetic on values matched by axis name, and dropout."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,36 +41,36 @@ UNARY: dict[str, tuple[str, str]] = {
     "elu": ("elu", ""),
     "exp": ("exp", "Exp"),
 }
-"""Each function's name in torch and in ONNX, where it has one; elu is x, or exp(x) - 1 where x is negative."""
+"""The name of each function in torch, and in ONNX if it has one; elu is x, or exp(x) - 1 for negative x."""
 
 FADES: dict[Hidden, frozenset[str]] = {
     "zero": frozenset({"relu", "gelu", "tanh", "silu", "elu"}),
     "masked": frozenset({"relu", "gelu", "silu", "sigmoid", "exp"}),
     "open": frozenset(),
 }
-"""The functions that give exactly zero for zero, and for MASKED."""
+"""The functions that return exactly zero for zero, and for MASKED."""
 
 LARGEST_SHIFT = 1e6
-"""What may be added to MASKED so that its softmax stays zero."""
+"""The largest number that can be added to MASKED without changing its softmax from zero."""
 
 
 @dataclass(frozen=True)
 class Add(Op):
-    """`a + b`, matched by axis name; an axis that one side lacks is broadcast."""
+    """`a + b`; axes are matched by name and broadcast."""
 
     kind: ClassVar[str] = "add"
 
 
 @dataclass(frozen=True)
 class Multiply(Op):
-    """`a * b`, matched by axis name; an axis that one side lacks is broadcast."""
+    """`a * b`; axes are matched by name and broadcast."""
 
     kind: ClassVar[str] = "multiply"
 
 
 @dataclass(frozen=True)
 class Divide(Op):
-    """`a / b`, matched by axis name; an axis that one side lacks is broadcast."""
+    """`a / b`; axes are matched by name and broadcast."""
 
     kind: ClassVar[str] = "divide"
 
@@ -93,7 +93,7 @@ class Shift(Op):
 
 @dataclass(frozen=True)
 class Dropout(Op):
-    """Each number is zero with this probability, the others grow to keep the mean; only while training."""
+    """During training, zero each element with this probability and scale the others to keep the mean."""
 
     kind: ClassVar[str] = "dropout"
     probability: float
@@ -106,7 +106,7 @@ def _same(op: Op, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 
 def _binary_types(op: Op, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     first, second = inputs
-    require(first.dtype == second.dtype, f"needs one dtype, found {first.dtype} and {second.dtype}")
+    require(first.dtype == second.dtype, f"needs two values of the same dtype, found {first.dtype} and {second.dtype}")
     return (Type(first.dtype, union(first.axes, second.axes)),)
 
 
@@ -171,7 +171,7 @@ def _unary_onnx(op: Unary, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
 
 
 def matched_torch(function: Callable[[Any, Any], Any]) -> Callable[[Any, Node, TorchNamespace], Callable[..., Any]]:
-    """The `to_torch` rule of a function of two values whose axes are matched by name."""
+    """The `to_torch` rule of a binary function with axes matched by name."""
 
     def compile(op: Op, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
         first, second = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
@@ -181,7 +181,7 @@ def matched_torch(function: Callable[[Any, Any], Any]) -> Callable[[Any, Node, T
 
 
 def matched_onnx(kind: str) -> Callable[[Any, Node, OnnxEmitter, tuple[str, ...]], tuple[str, ...]]:
-    """The `to_onnx` rule of an operator of two values whose axes are matched by name."""
+    """The `to_onnx` rule of a binary operator with axes matched by name."""
 
     def emit(op: Op, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
         operands = [
@@ -261,7 +261,7 @@ def _divide(site: Site, x: Value, by: Value) -> Value:
 
 def _vectors(site: Site, by: Value) -> Value:
     if by.type.dtype != "float32":
-        raise site.refuse(f"needs a value of numbers, found {by.name}: {by.type}", "embed the tokens first")
+        raise site.refuse(f"needs float32 values, found {by.name}: {by.type}", "embed the tokens first")
     return by
 
 

@@ -1,4 +1,4 @@
-"""Looking up rows of a table by integer: tokens, learned positions."""
+"""Embedding tables: token embeddings and learned positions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from xformc.compiler.quantize.formats import FORMATS
 
 @dataclass(frozen=True)
 class Embedding(Op):
-    """`table[ids]`: the table's first axis is looked up, its others are appended to those of the ids."""
+    """`table[ids]`: the ids index the first axis of the table; its other axes are appended to those of the ids."""
 
     kind: ClassVar[str] = "embedding"
 
@@ -58,7 +58,7 @@ def _embedding_onnx(op: Embedding, node: Node, onnx: OnnxEmitter, inputs: tuple[
 
 @cost.rule(Embedding)
 def _embedding_cost(op: Embedding, node: Node) -> Cost:
-    """Of the table, only the rows that are looked up are read."""
+    """Only the rows that are looked up are read from the table."""
     rows = size_in_bytes(node.outputs[0].type)
     return Cost(read=size_in_bytes(node.inputs[0].type) + rows, written=rows)
 
@@ -70,5 +70,5 @@ def _embedding(site: Site, x: Value, size: Axis) -> Value:
 
 
 def table(site: Site, *axes: Axis) -> Value:
-    """A table whose rows are looked up by an integer of its first axis; normal, deviation (last size)^-0.5."""
+    """Declare an embedding table, indexed by its first axis; normal, deviation (last size)^-0.5."""
     return site.parameter("weight", axes, Initial("normal", (axes[-1].size or 1) ** -0.5))

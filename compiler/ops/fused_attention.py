@@ -1,4 +1,4 @@
-"""Scaled dot-product attention in one op: what the fusing pass makes of contraction, mask and softmax."""
+"""Scaled dot-product attention as one op, made by the pass `fuse` from contractions, masks and softmax."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,11 +30,11 @@ class Attention(Op):
     """`softmax(scale * q . k + bias, masked) . v` (Vaswani et al. 2017, equation 1).
 
     Inputs: query [.., d_k] with the axis `queries`, key [.., d_k] and value [.., d_v] with the axis `keys`, then
-    `masks` bool values (true where a key may be seen) and any number of biases, both with axes of the scores. The last
-    `edges` of the masks add MASKED where they are false, the others NEVER. Axes that query and key share are batched
-    over; axes that the query alone has (a beam over one source, the heads of a group) become further rows of the same
-    product. `causal`: a query sees the keys up to its own position; `window`: only those less than so many positions
-    away. `dropout` acts on the weights.
+    `masks` bool values (true where a key is visible) and any number of biases; both have axes of the scores. The last
+    `edges` masks add MASKED where they are false, the others NEVER. Axes shared by query and key are batch axes; axes
+    that only the query has (a beam over one source, the heads of a group) become additional rows of the same matrix
+    product. `causal`: a query sees the keys up to its own position. `window`: it sees only keys that are less than
+    `window` positions away. `dropout` applies to the weights.
     """
 
     kind: ClassVar[str] = "attention"
@@ -49,11 +49,11 @@ class Attention(Op):
 
     @property
     def local(self) -> bool:
-        """Whether what a query sees depends on where it stands."""
+        """Whether the visible keys depend on the position of the query."""
         return self.causal or self.window is not None
 
     def hides(self, mask: int) -> float:
-        """What is added to the scores where this mask is false."""
+        """The number added to the scores where this mask is false."""
         return NEVER if mask < self.masks - self.edges else MASKED
 
 
@@ -97,7 +97,7 @@ def _attention_step(op: Attention, node: Node, step: Stepper) -> tuple[Value, ..
 
 @dataclass(frozen=True)
 class _Plan:
-    """The orders of axes in which attention is a batch of matrix products [batch.., rows, d] x [batch.., keys, d]."""
+    """The axis orders that make attention a batch of matrix products [batch.., rows, d] x [batch.., keys, d]."""
 
     query: Type
     key: Type
@@ -211,7 +211,7 @@ def _attention_onnx(op: Attention, node: Node, onnx: OnnxEmitter, inputs: tuple[
 
 
 def _after_batch(node: Node, plan: _Plan) -> bool:
-    """Whether all that is added to the scores is the same for every row, so that they may stay folded."""
+    """Whether all masks and biases are the same for every row, so that the scores can stay folded."""
     rows = plan.scores.names[plan.batch : -1]
     op = node.op
     assert isinstance(op, Attention)
@@ -219,7 +219,7 @@ def _after_batch(node: Node, plan: _Plan) -> bool:
 
 
 def _added(op: Attention, node: Node, onnx: OnnxEmitter, extras: tuple[str, ...], plan: _Plan) -> list[str]:
-    """What is added to the scores, in the order of their axes; where they stay folded, their rows are one axis."""
+    """The masks and biases, with the axes of the scores in order; folded scores have one axis of rows."""
     scores = plan.scores
     if plan.folded and _after_batch(node, plan):
         scores = Type(scores.dtype, (*scores.axes[: plan.batch + 1], scores.axes[-1]))
@@ -251,7 +251,7 @@ def _masked(onnx: OnnxEmitter, mask: str, found: Type, scores: Type, hidden: flo
 
 @cost.rule(Attention)
 def _attention_cost(op: Attention, node: Node) -> Cost:
-    """Two products; then for each score its scale, its masks and biases, and the five operations of the softmax."""
+    """Two matrix products; per score the scale, the masks and biases, and five operations of the softmax."""
     query, key, value = (item.type for item in node.inputs[:3])
     scores = count((*query.axes[:-1], key.axis(op.keys)))
     products = scores * (count(query.axes[-1:]) + count(value.axes[-1:])) * 2

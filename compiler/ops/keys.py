@@ -1,4 +1,4 @@
-"""Positions as keys: the axis that attention looks along. In a step they are a cache of what has been."""
+"""Positions as keys, the axis that attention sums over. In a step, they become a cache of earlier positions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,15 +23,15 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.layout import aligner, emit_aligned
 
 PAST = "past"
-"""How the names of the axes of a cache begin that is empty before the first step."""
+"""The prefix of the axis name of a growing cache, which is empty before the first step."""
 
 ROOM = "room"
-"""The axis of a cache that has a place for every position from the start."""
+"""The axis of a fixed cache, which has the capacity for all positions from the start."""
 
 
 @dataclass(frozen=True)
 class AsKeys(Op):
-    """The same value, its axis `positions` now called `keys`: every position may now see every other."""
+    """Rename the axis `positions` to `keys`, so that every position may see every other."""
 
     kind: ClassVar[str] = "as_keys"
     positions: str
@@ -41,9 +41,9 @@ class AsKeys(Op):
 
 @dataclass(frozen=True)
 class Append(Op):
-    """The cache with the new positions at its end: axis `past` of the cache and `new` of the other become `seen`.
+    """Append new positions to a cache: its axis `past` and the axis `new` become `seen`.
 
-    Only the last `window` of them are kept, unless it is None.
+    Keeps only the last `window` positions, unless it is None.
     """
 
     kind: ClassVar[str] = "append"
@@ -55,9 +55,10 @@ class Append(Op):
 
 @dataclass(frozen=True)
 class Write(Op):
-    """The cache with `new` along its axis `room` where the places are the position.
+    """Write `new` into a fixed cache, at the current position along its axis `room`.
 
-    Inputs: the cache, the new position (its axis `new` has size 1), the places int64 [room], the position int64.
+    Inputs: the cache; the new value (its axis `new` has size 1); the positions of the entries, int64 [room]; the
+    current position, int64.
     """
 
     kind: ClassVar[str] = "write"
@@ -150,8 +151,8 @@ def _write_types(op: Write, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     cache, new, places, position = inputs
     renamed = tuple(op.new if name == op.room else name for name in cache.names)
     require(renamed == new.names, f"the cache {cache} and the new position {new} must have the same order of axes")
-    require(places == Type("int64", (cache.axis(op.room),)), f"{places} are not the places of {cache}")
-    require(position == Type("int64"), f"{position} is not a position")
+    require(places == Type("int64", (cache.axis(op.room),)), f"{places} must be the positions of the cache {cache}")
+    require(position == Type("int64"), f"the position must be an int64 scalar, found {position}")
     return (cache,)
 
 
@@ -178,7 +179,7 @@ def _write_onnx(op: Write, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
     aligned = emit_aligned(onnx, here, node.inputs[2].type, Type("bool", node.inputs[0].type.axes))
     if node.inputs[0].type.dtype != "bool":
         return (onnx.op("Where", aligned, new, cache),)
-    kept = onnx.op("And", onnx.op("Not", aligned), cache)  # ONNX Runtime selects no bool
+    kept = onnx.op("And", onnx.op("Not", aligned), cache)  # ONNX Runtime's Where has no bool
     return (onnx.op("Or", onnx.op("And", aligned, new), kept),)
 
 
@@ -197,6 +198,6 @@ cost.rule(Write)(per_result(0))
 def _as_keys(site: Site, x: Value, window: float | None = None) -> Value:
     """The positions of `x` as keys, for queries to attend to: those less than `window` away (default: all)."""
     if window is not None and (window != int(window) or window < 1):
-        raise site.refuse_number("window", window, "a window is a positive whole number of positions")
+        raise site.refuse_number("window", window, "the window must be a positive whole number")
     keys = site.make_keys(site.positions(x), None if window is None else int(window))
     return site.emit(AsKeys(keys.positions, keys.name, keys.window), x)

@@ -1,4 +1,4 @@
-"""Ops that only rearrange axes, and the functions with which every rule matches axes by name."""
+"""Ops that only rearrange axes, and functions for matching axes by name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from xformc.compiler.graph.rules import (
 
 @dataclass(frozen=True)
 class Align(Op):
-    """The same value with its axes in another order: the axes named in `last` go to the end, the rest keep theirs."""
+    """Move the axes `last` to the end; the others keep their order."""
 
     kind: ClassVar[str] = "align"
     last: tuple[str, ...]
@@ -51,7 +51,7 @@ def _align_onnx(op: Align, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
 
 @dataclass(frozen=True)
 class Expand(Op):
-    """The same value with a new last axis of size 1."""
+    """Add a last axis of size 1."""
 
     kind: ClassVar[str] = "expand"
     axis: str
@@ -81,9 +81,9 @@ for _op in (Align, Expand):
 
 
 def union(first: tuple[Axis, ...], second: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """The axes of two values that are matched by name: the batch, then those of the first in order.
+    """The axes of the result of two values matched by name: the batch, then those of the first in order.
 
-    One that the second alone has stands before the axis that follows it there, or else last. Raises: RuleError where
+    An axis that only the second has is placed before the axis that follows it there, or else last. Raises: RuleError if
     an axis has two sizes.
     """
     merged, after = list(first), len(first)
@@ -97,10 +97,10 @@ def union(first: tuple[Axis, ...], second: tuple[Axis, ...]) -> tuple[Axis, ...]
 
 
 def permutation(found: Type, wanted: Type) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How to bring a value from one order of axes to another that may have more axes.
+    """The permutation that turns one axis order into another, which may have more axes.
 
-    Returns the permutation of the axes of `found`, and the places in `wanted` of the axes it lacks (to be inserted
-    with size 1), in ascending order.
+    Returns the permutation of the axes of `found`, and the indices in `wanted` of the axes that it lacks (to be
+    inserted with size 1), in ascending order.
     """
     order = tuple(found.names.index(name) for name in wanted.names if name in found.names)
     inserted = tuple(index for index, name in enumerate(wanted.names) if name not in found.names)
@@ -109,7 +109,7 @@ def permutation(found: Type, wanted: Type) -> tuple[tuple[int, ...], tuple[int, 
 
 
 def aligner(found: Type, wanted: Type) -> Callable[[Any], Any]:
-    """The torch function that brings a tensor to the order of axes of `wanted`, with size 1 where it lacks one."""
+    """The torch function that permutes a tensor to the axes of `wanted`, with size 1 for axes that it lacks."""
     order, inserted = permutation(found, wanted)
 
     def align(x: Any) -> Any:
@@ -124,7 +124,7 @@ def aligner(found: Type, wanted: Type) -> Callable[[Any], Any]:
 
 
 def emit_aligned(onnx: OnnxEmitter, name: str, found: Type, wanted: Type) -> str:
-    """Write what `aligner` does; leading axes of size 1 are left to ONNX's own broadcasting."""
+    """Write the nodes for `aligner`; leading axes of size 1 are left to ONNX's broadcasting."""
     order, inserted = permutation(found, wanted)
     if order != tuple(range(len(order))):
         name = onnx.op("Transpose", name, perm=list(order))

@@ -1,4 +1,4 @@
-"""Linear maps between named axes: every projection of a model is one of these."""
+"""Linear maps between named axes: all projections of a model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from xformc.compiler.quantize.formats import FORMATS
 class Linear(Op):
     """`y[.., out] = sum over over of x[.., over] * weight[out, over] + bias[out]`.
 
-    Inputs: x with the axes named in `over`; weight with the new axes first and those of `over` last; optionally a
-    bias with the new axes. Several axes may go in or out at once: heads and d_k need no reshaping in between.
+    Inputs: x with the axes `over`; weight with the new axes first and those of `over` last; optionally a bias with the
+    new axes. It may map several axes at once, such as heads and d_k, without reshaping.
     """
 
     kind: ClassVar[str] = "linear"
@@ -42,7 +42,7 @@ def _linear_types(op: Linear, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
         require(inputs[2].axes == new, f"the bias {inputs[2]} does not fit {', '.join(map(str, new))}")
     kept = x.without(op.over)
     twice = [axis.name for axis in new if axis in kept]
-    require(not twice, f"the result would have axis {', '.join(twice)} twice")
+    require(not twice, f"the result would have the axis {', '.join(twice)} twice")
     return (Type(x.dtype, (*kept, *new)),)
 
 
@@ -79,7 +79,7 @@ def _linear_onnx(op: Linear, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     ordered = _ordered(op, x)
     new = prod(weight.sizes()[: len(weight.axes) - len(op.over)])
     width = prod(weight.sizes()) // new
-    key = f"rows of {inputs[0]} over {' '.join(op.over)}"  # several maps of a value round it once
+    key = f"rows of {inputs[0]} over {' '.join(op.over)}"  # several maps of a value quantize it once
     rows = onnx.once(key, lambda: onnx.op("Reshape", emit_aligned(onnx, inputs[0], x, ordered), [-1, width]))
     bias = [onnx.flat(name, new) for name in inputs[2:]]
     matrix = onnx.weight(inputs[1], "rows", new, width)

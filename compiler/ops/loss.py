@@ -1,4 +1,4 @@
-"""The training loss: label-smoothed cross entropy, alone or in one with the projection before it."""
+"""The training loss: label-smoothed cross entropy, alone or fused with the projection before it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from xformc.compiler.graph.rules import TorchNamespace, cost, mixes, require, to
 class CrossEntropy(Op):
     """Label-smoothed cross entropy (Szegedy et al. 2016, section 7; `smoothing` is spread over all classes).
 
-    Inputs: logits [.., classes] and labels [..], where `ignore` marks a position that does not count. Results, all
-    without axes: the mean loss over the counted positions, the sum of the unsmoothed losses, and the count.
+    Inputs: logits [.., classes] and labels [..]; positions with the label `ignore` do not count. Results, all scalars:
+    the mean loss over the counted positions, the sum of the unsmoothed losses, and the count.
     """
 
     kind: ClassVar[str] = "cross_entropy"
@@ -25,9 +25,9 @@ class CrossEntropy(Op):
 
 @dataclass(frozen=True)
 class LinearCrossEntropy(Op):
-    """`cross_entropy(linear(x, weight, bias), labels)` without ever holding all logits at once.
+    """`cross_entropy(linear(x, weight, bias), labels)` without materializing all logits.
 
-    Inputs: x [.., d], labels [..], weight [classes, d] and optionally a bias [classes]; results as CrossEntropy's.
+    Inputs: x [.., d], labels [..], weight [classes, d] and optionally a bias [classes]. Results as for CrossEntropy.
     """
 
     kind: ClassVar[str] = "linear_cross_entropy"
@@ -89,7 +89,7 @@ def _cross_entropy_cost(op: CrossEntropy, node: Node) -> Cost:
 
 @cost.rule(LinearCrossEntropy)
 def _linear_cross_entropy_cost(op: LinearCrossEntropy, node: Node) -> Cost:
-    """The projection's products in the forward pass, and the operations of a softmax for each logit."""
+    """The matrix product of the projection in the forward pass, and the operations of a softmax per logit."""
     x, _, weight = (value.type for value in node.inputs[:3])
     logits = count((*x.axes[:-1], weight.axes[0]))
     return moving(node, logits * count(x.axes[-1:]) * 2, logits * (len(node.inputs) + 2))

@@ -1,4 +1,4 @@
-"""What attention may not see: padding, what comes later, what is out of the window, what no edge leads to."""
+"""Masks of attention: padding, later positions, positions outside the window, and missing edges."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.layout import aligner, emit_aligned
 
 MASKED = -1e9
-"""The score of what may not be seen; its softmax is exactly zero in float32, unless nothing else is there."""
+"""The score of a hidden key; its softmax is exactly zero in float32, unless all keys are hidden."""
 
 NEVER = 2 * MASKED
-"""The score of padding, of what comes later, and of what is out of the window: zero even if edges hide all others."""
+"""The score of padding, later keys and keys outside the window: their softmax is zero even if edges hide all others."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Select(Op):
 class LocalMask(Op):
     """Scores [.., queries, .., keys, ..] with NEVER where a query may not see a key.
 
-    `causal`: a query sees no key after its own position. `window`: it sees only keys less than so many positions
-    away. `queries` and `keys` are the same positions.
+    `causal`: a query sees no key after its own position. `window`: it sees only keys that are less than `window`
+    positions away. `queries` and `keys` are the same positions.
     """
 
     kind: ClassVar[str] = "local_mask"
@@ -72,9 +72,9 @@ class LocalMask(Op):
 
 @dataclass(frozen=True)
 class Reached(Op):
-    """Which keys of a cache are there: true up to the position, for the last `window` of those if it is not None.
+    """The filled entries of a fixed cache: true up to the position, or for the last `window` entries of these.
 
-    Inputs: the places int64 [room], the position int64 without axes; the result is bool [keys].
+    Inputs: the positions of the entries, int64 [room]; the current position, an int64 scalar. Result: bool [keys].
     """
 
     kind: ClassVar[str] = "reached"
@@ -101,7 +101,7 @@ def _fill_types(op: Fill, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 @types.rule(Select)
 def _select_types(op: Select, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     mask, a, b = inputs
-    require(a == b, f"needs two values alike, found {a} and {b}")
+    require(a == b, f"needs two values of the same type, found {a} and {b}")
     return _fill_types(Fill(0.0), (a, mask))
 
 
@@ -116,8 +116,8 @@ def _local_mask_types(op: LocalMask, inputs: tuple[Type, ...]) -> tuple[Type, ..
 @types.rule(Reached)
 def _reached_types(op: Reached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     places, position = inputs
-    require(places.dtype == "int64" and len(places.axes) == 1, f"{places} are not places")
-    require(position == Type("int64"), f"{position} is not a position")
+    require(places.dtype == "int64" and len(places.axes) == 1, f"needs int64 [room], found {places}")
+    require(position == Type("int64"), f"the position must be an int64 scalar, found {position}")
     return (Type("bool", (Axis(op.keys, places.axes[0].size),)),)
 
 
@@ -134,7 +134,7 @@ def _local_mask_mixes(op: LocalMask, node: Node) -> frozenset[str]:
 
 @hidden.rule(Fill)
 def _fill_hidden(op: Fill, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    """A key that comes later must stay below those that edges hide."""
+    """A later key must keep a lower score than keys hidden by edges."""
     return inputs[0] if (inputs[0], op.value) in (("zero", 0.0), ("masked", NEVER)) else "open"
 
 
@@ -154,7 +154,7 @@ def _local_mask_step(op: LocalMask, node: Node, step: Stepper) -> tuple[Value, .
 
 
 def reached(op: Any, step: Stepper, node: Node) -> Value:
-    """Which keys the newest query sees of a cache with room for all, for an op with the fields `keys` and `window`."""
+    """The keys of a fixed cache that the newest query sees, for an op with the fields `keys` and `window`."""
     return step.emit(Reached(op.keys, op.window), (step.places(), step.position()), f"{node.outputs[0].name}/reached")
 
 
@@ -241,7 +241,7 @@ def _local_mask_onnx(op: LocalMask, node: Node, onnx: OnnxEmitter, inputs: tuple
 
 
 def emit_visible(op: Any, onnx: OnnxEmitter, axis: Axis) -> str:
-    """Write what `visible` computes, once in a scope."""
+    """Write the mask of `visible`, once per scope."""
 
     def make() -> str:
         ones = onnx.op("Expand", True, onnx.merged((axis,), (axis,)))

@@ -1,4 +1,4 @@
-"""Ops of the target `native`, each one operator of docs/kernels.md; `passes/lower.py` writes them."""
+"""Ops of the target `native`, each an operator of docs/kernels.md; written by `passes/lower.py`."""
 
 from dataclasses import dataclass
 from math import prod
@@ -14,15 +14,15 @@ from xformc.compiler.ops.linear import Linear
 from xformc.format.operators import DOMAIN
 
 ACTIVATIONS = frozenset({"relu", "gelu", "silu", "tanh", "sigmoid"})
-"""The functions of `Unary` that a projection can end with."""
+"""The functions of `Unary` that a projection can absorb."""
 
 
 @dataclass(frozen=True)
 class Project(Op):
-    """Linear maps of one value, each `activate(x W^T + b)`; of one map alone the sum with a residual, normalized.
+    """Linear maps of one value, each `activate(x W^T + b)`. A single map may also add a residual and normalize.
 
-    Inputs: x; the residual if there is one, with the axes of the result; gain and offset of the norm (`layer`) or its
-    gain (`rms`); then for each part its weight and, if `biased`, its bias. One result for each part.
+    Inputs: x; the residual, if any, with the axes of the result; gain and offset of the norm (`layer`) or its gain
+    (`rms`); then for each part its weight and, if `biased`, its bias. One result per part.
     """
 
     kind: ClassVar[str] = "project"
@@ -36,13 +36,13 @@ class Project(Op):
 
     @property
     def before(self) -> int:
-        """How many inputs come before those of the parts."""
+        """The number of inputs before those of the parts."""
         return 1 + self.residual + {"none": 0, "rms": 1, "layer": 2}[self.norm]
 
 
 @dataclass(frozen=True)
 class Embed(Op):
-    """`factor * table[ids]`, of a table that is stored as the weight of a projection, or row by row in float32."""
+    """`factor * table[ids]`. The table is `packed` as the weight of a projection, or stored row by row in float32."""
 
     kind: ClassVar[str] = "embed"
     factor: float
@@ -51,11 +51,11 @@ class Embed(Op):
 
 @dataclass(frozen=True)
 class Attend(Op):
-    """Attention as `Attention` defines it, to keys [slots, keys, shared.., d].
+    """`Attention` with keys and values [slots, keys, shared.., d].
 
-    Inputs: query [batch, rows.., shared.., repeated.., d_k], of which `rank` axes come before `shared`, key, value,
-    then the mask [slots, keys] if it is `masked`, the bias, with the axes of the heads, `queries` and `keys`, if it is
-    `biased`, and the slot of each row of the batch [batch] if it is `slotted`.
+    Inputs: query [batch, rows.., shared.., repeated.., d_k] with `rank` axes before `shared`; key; value; if `masked`,
+    the mask [slots, keys]; if `biased`, the bias with the axes of the heads, `queries` and `keys`; if `slotted`, the
+    slot of each row [batch].
     """
 
     kind: ClassVar[str] = "attend"
@@ -71,11 +71,11 @@ class Attend(Op):
 
 @dataclass(frozen=True)
 class AttendCached(Op):
-    """A step of causal self-attention; its caches are written in place.
+    """One step of causal self-attention; updates its caches in place.
 
-    Inputs: query [batch, beam.., shared.., repeated.., d_k], key and value [batch, beam.., shared.., d] of the newest
-    position, the two caches, position, slots, with a beam ancestors, and if it is `biased` the bias, with the axes of
-    the heads, `queries` (one) and keys.
+    Inputs: query [batch, beam.., shared.., repeated.., d_k]; key and value [batch, beam.., shared.., d] of the newest
+    position; the two caches; position; slots; with a beam, ancestors; if `biased`, the bias with the axes of the
+    heads, `queries` (of size 1) and keys.
     """
 
     kind: ClassVar[str] = "attend_cached"
@@ -89,7 +89,7 @@ class AttendCached(Op):
 
 @dataclass(frozen=True)
 class Narrow(Op):
-    """The nearest float16 of each number; the largest where that would be infinite."""
+    """Convert to float16, rounding to nearest; saturates instead of overflowing to infinity."""
 
     kind: ClassVar[str] = "narrow"
 
@@ -143,8 +143,11 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
 
 
 def emit_project_candidates(onnx: OnnxEmitter, project: Node, x: str, scores: str, width: str) -> tuple[str, ...]:
-    """Write the candidates of the logits [batch, beam, 1, vocabulary] that this plain projection makes of `x`: by
-    ProjectCandidates, or by ScreenCandidates if it was left to be screened. The names of scores, tokens and parents."""
+    """Write the search candidates of this plain projection of `x`, whose logits are [batch, beam, 1, vocabulary].
+
+    Uses ProjectCandidates, or ScreenCandidates for a projection to screen. Return the names of scores, tokens and
+    parents.
+    """
     op, (value, weight, *bias) = project.op, project.inputs
     assert isinstance(op, Linear | Project)
     ordered = Type(value.type.dtype, (*value.type.without(op.over), *(value.type.axis(name) for name in op.over)))
@@ -226,13 +229,13 @@ def _attend_onnx(op: Attend, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 
 
 def _groups(op: Attend | AttendCached, query: Type) -> tuple[int, int]:
-    """How many heads have keys of their own, and how many queries share each of them."""
+    """The number of heads with their own keys, and the number of query heads that share each of them."""
     heads, common = query.axes[op.rank : -1], len(op.shared)
     return prod(axis.size or 1 for axis in heads[:common]), prod(axis.size or 1 for axis in heads[common:])
 
 
 def _bias(op: Attend | AttendCached, onnx: OnnxEmitter, name: str, bias: Type, query: Type) -> str:
-    """The bias in the order [heads.., queries, keys]."""
+    """Write the bias in the axis order [heads.., queries, keys]."""
     heads = query.axes[op.rank : -1]
     (keys,) = bias.without((*(axis.name for axis in heads), op.queries))
     return emit_aligned(onnx, name, bias, Type(bias.dtype, (*heads, bias.axis(op.queries), keys)))

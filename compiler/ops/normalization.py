@@ -1,4 +1,4 @@
-"""Layer normalisation, and by the root mean square alone."""
+"""Layer normalization and RMS normalization."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def _layer_norm_onnx(op: LayerNorm, node: Node, onnx: OnnxEmitter, inputs: tuple
 def _rms_norm_torch(op: RMSNorm, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
     sizes = node.inputs[1].type.sizes()
     normalize, epsilon = torch.functional.rms_norm, op.epsilon
-    # Autocast leaves the root mean square in half precision, and layer normalisation not.
+    # Autocast runs rms_norm in half precision, but layer_norm in float32.
     return lambda x, gain: normalize(x.to(gain.dtype), sizes, gain, epsilon)
 
 
@@ -100,4 +100,4 @@ def _rms_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
 
 def _check(site: Site, epsilon: float) -> None:
     if not 0 < epsilon < 1:
-        raise site.refuse_number("epsilon", epsilon, "epsilon lies between 0 and 1")
+        raise site.refuse_number("epsilon", epsilon, "epsilon must be greater than 0 and less than 1")

@@ -1,4 +1,4 @@
-"""Where a token stands: its index, the sinusoids made of it, and the row of a table at it."""
+"""Absolute positions: indices, sinusoidal encodings, and rows of position tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from xformc.compiler.ops.layout import Expand
 
 @dataclass(frozen=True)
 class Positions(Op):
-    """0, 1, 2, ... along `axis`, which the input has: int64 [axis].
+    """0, 1, 2, ... along `axis` of the input: int64 [axis].
 
     `limit` is the largest size of that axis, or None.
     """
@@ -38,15 +38,15 @@ class Positions(Op):
 
 
 FUNCTIONS = {"both": ("Sin", "Cos"), "sin": ("Sin",), "cos": ("Cos",)}
-"""The functions of an angle that stand beside each other in an encoding of positions."""
+"""The functions of the angle that are interleaved in an encoding of positions."""
 
 
 @dataclass(frozen=True)
 class Sinusoid(Op):
     """`PE(pos, 2i) = sin(pos / 10000^(2i/width))`, `PE(pos, 2i+1) = cos(..)` (Vaswani et al. 2017, section 3.5).
 
-    With `functions` sin or cos, both numbers of such a pair are that function of the angle. Input: int64 positions.
-    The result has a last axis `axis` of `width` numbers.
+    With `functions` sin or cos, both elements of a pair are that function of the angle. Input: int64 positions. The
+    result has a new last axis `axis` of size `width`.
     """
 
     kind: ClassVar[str] = "sinusoid"
@@ -55,13 +55,13 @@ class Sinusoid(Op):
     functions: str = "both"
 
     def frequencies(self) -> list[float]:
-        """The angles that one position adds, in radians: one for each pair of both functions, or for each number."""
+        """The angles per position, in radians: one per pair with both functions, otherwise one per element."""
         step = len(FUNCTIONS[self.functions])
         return [frequency(index, self.width) for index in range(0, self.width, step)]
 
 
 def frequency(index: int, width: int) -> float:
-    """The angle that one position adds in the number `index` of `width`: 10000^(-2 floor(index / 2) / width)."""
+    """The angle per position of element `index` of `width`: 10000^(-2 floor(index / 2) / width)."""
     return pow(10000.0, -2 * (index // 2) / width)
 
 
@@ -141,7 +141,7 @@ cost.rule(Sinusoid)(per_result(2))
 
 @dataclass(frozen=True)
 class At(Op):
-    """The row of a table along `axis`, which then has size 1. Inputs: the table, the position (int64, no axes)."""
+    """The row of a table at a position along `axis`, which then has size 1. Inputs: the table, an int64 scalar."""
 
     kind: ClassVar[str] = "at"
     axis: str
@@ -189,7 +189,7 @@ def _sinusoid(site: Site, x: Value, functions: str = "both") -> Value:
     `functions`: `both`, or `sin` or `cos` for one of them alone.
     """
     if functions not in FUNCTIONS:
-        raise site.refuse(f"'functions' is both, sin or cos, found '{functions}'")
+        raise site.refuse(f"'functions' must be both, sin or cos, found '{functions}'")
     width = x.type.axes[-1]
     index = site.emit(Positions(site.positions(x)), x, name="index")
     return site.emit(Sinusoid(width.name, width.size or 0, functions), index)

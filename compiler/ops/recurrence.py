@@ -1,4 +1,4 @@
-"""Recurrence: a cell that is applied position by position, and remembers. Its body is its own step."""
+"""Recurrence: a cell with states, applied position by position. Its body is also its step in decoding."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -30,9 +30,9 @@ from xformc.compiler.ops.masks import Select
 class Recurrence(Op):
     """`y[t], state = body(x[t], state)` for every position t in order, or from the last to the first.
 
-    Inputs: `sequences` values with the axis `positions`, then the first state before the first position if `started`,
-    then what the body uses of its surroundings. The body takes one position of each sequence (the axis `positions`
-    has size 1), the `states`, and the rest; it gives y and the new states. States that are not given begin as zero.
+    Inputs: `sequences` values with the axis `positions`; if `started`, the initial value of the first state; then the
+    outer values that the body uses. The body takes one position of each sequence (the axis `positions` has size 1), the
+    `states`, and the outer values; it returns y and the new states. Other states start as zero.
     """
 
     kind: ClassVar[str] = "recurrence"
@@ -48,7 +48,7 @@ class Recurrence(Op):
         return tuple(value.type for value in self.body.inputs[self.sequences : self.sequences + self.states])
 
     def bind(self, sequences: Any, states: Any, rest: Any) -> dict[str, Any]:
-        """What each of the body's inputs is, by name."""
+        """The body's inputs by name."""
         names = (value.name for value in self.body.inputs)
         return dict(zip(names, (*sequences, *states, *rest), strict=True))
 
@@ -63,7 +63,7 @@ def _recurrence_types(op: Recurrence, inputs: tuple[Type, ...]) -> tuple[Type, .
     found = [_narrow(type, op.positions) for type in given]
     found += [inputs[op.sequences], *expected[op.sequences + 1 :][: op.states - 1]] if op.started else op.state_types()
     found += inputs[op.sequences + op.started :]
-    require(found == expected, f"the cell takes {', '.join(map(str, expected))}, found {', '.join(map(str, found))}")
+    require(found == expected, f"the cell needs {', '.join(map(str, expected))}, found {', '.join(map(str, found))}")
     result = op.body.outputs[0].type
     return (Type(result.dtype, tuple(length if axis.name == op.positions else axis for axis in result.axes)),)
 
@@ -83,7 +83,7 @@ def _recurrence_step(op: Recurrence, node: Node, step: Stepper) -> tuple[Value, 
         raise step.refuse("it goes from the last position to the first", "only a forward recurrence is causal")
     outside = node.inputs[op.sequences + op.started :]
     if any(step.carries_time(value) for value in outside):
-        raise step.refuse("its cell sees other positions than the one that it is applied to")
+        raise step.refuse("its cell sees positions other than its own")
     name = node.outputs[0].name
     states = [
         step.state(f"{name}/{index}", type, node.inputs[op.sequences] if op.started and index == 0 else None)
@@ -156,7 +156,7 @@ def _recurrence_onnx(op: Recurrence, node: Node, onnx: OnnxEmitter, inputs: tupl
 
 @cost.rule(Recurrence)
 def _recurrence_cost(op: Recurrence, node: Node) -> Cost:
-    """That of its cell, for each position after the one before."""
+    """The cost of its cell per position, one position after another."""
     length = next(value.type.axis(op.positions) for value in node.inputs if op.positions in value.type.names)
     cell = replace(total(cost_of(inner) for inner in op.body.nodes), sequential=ONE)
     return replace(cell.times(count((length,))), reach=Reach(op.positions, "serial", not op.reverse, op.reverse))
@@ -190,7 +190,7 @@ def _recurrence(
 
     body, captured = site.trace({**inputs, **{f"state/{name}": type for name, type in held.items()}}, trace)
     if any(positions in mixed_axes(node) for node in body.nodes):
-        raise site.refuse(f"the cell sees one position of {positions} at a time", "look along the positions outside it")
+        raise site.refuse(f"the cell sees one position of {positions} at a time", "mix positions outside the cell")
     if positions not in body.outputs[0].type.names:
         raise site.refuse("the cell's result does not depend on its position or its states")
     begin = () if start is None else (_start(site, start, positions, next(iter(held.values()))),)
@@ -200,9 +200,9 @@ def _recurrence(
 
 def _new_state(site: Site, name: str, old: Value, new: Value) -> Value:
     if new is old:
-        raise site.refuse(f"the cell never changes its state '{name}'", f"name a step of the cell '{name}'")
+        raise site.refuse(f"the cell never updates its state '{name}'", f"name a step of the cell '{name}'")
     if set(new.type.axes) != set(old.type.axes):
-        raise site.refuse(f"the state '{name}' is {old.type}, and the cell makes it {new.type}")
+        raise site.refuse(f"the state '{name}' is {old.type}, but the cell sets it to {new.type}")
     if new.type.axes == old.type.axes:
         return new
     return site.emit(Align(old.type.names[1:]), new, name=f"{name}/state")
@@ -211,7 +211,7 @@ def _new_state(site: Site, name: str, old: Value, new: Value) -> Value:
 def _start(site: Site, start: Value, positions: str, wanted: Type) -> Value:
     value = site.emit(Expand(positions), start, name="start")
     if set(value.type.axes) != set(wanted.axes):
-        raise site.refuse(f"the first state is {wanted} and cannot start as {start.type}")
+        raise site.refuse(f"the first state is {wanted}, but 'start' is {start.type}")
     if value.type.axes == wanted.axes:
         return value
     return site.emit(Align(wanted.names[1:]), value, name="begin")

@@ -1,4 +1,4 @@
-"""Reductions: one number of all along an axis, padding apart, and sums of all up to each position."""
+"""Reductions along an axis, ignoring padding, and cumulative sums."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,10 +29,10 @@ from xformc.compiler.ops.masks import MASKED
 
 @dataclass(frozen=True)
 class Reduce(Op):
-    """The mean, sum or max of what stands along `axis`, or the first or last of it; the functions are in FUNCTIONS.
+    """The mean, sum, max, first or last along `axis`; the functions are in FUNCTIONS.
 
-    Inputs: x, and optionally a mask with some of its axes: only what it shows counts. Where it shows nothing, the
-    mean, sum and last are zero and the max is MASKED.
+    Inputs: x, and optionally a mask with some of its axes; only elements where it is true count. If it is false
+    everywhere, the mean, sum and last are zero and the max is MASKED.
     """
 
     kind: ClassVar[str] = "reduce"
@@ -42,7 +42,7 @@ class Reduce(Op):
 
 @dataclass(frozen=True)
 class CumulativeSum(Op):
-    """At each place along `axis`, the sum of all up to it: `y[t] = x[0] + .. + x[t]`."""
+    """The cumulative sum along `axis`: `y[t] = x[0] + .. + x[t]`."""
 
     kind: ClassVar[str] = "cumulative_sum"
     axis: str
@@ -75,7 +75,7 @@ mixes.rule(CumulativeSum)(_mixed)
 
 @hidden.rule(Reduce)
 def _reduce_hidden(op: Reduce, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    """Over keys, zeros do not change a sum, nor MASKED a maximum; over another axis all of them are alike."""
+    """Over keys, zeros do not change a sum, nor MASKED a maximum; over another axis, hidden keys stay hidden."""
     held = inputs[0]
     if op.axis in keys:
         return held if (op.function, held) in (("sum", "zero"), ("max", "masked")) else "open"
@@ -116,9 +116,9 @@ def _reduce_onnx(op: Reduce, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 
 @dataclass(frozen=True)
 class _Function:
-    """One reduction: `torch(x, mask, index)` of tensors, and the same as ONNX nodes; the mask may be None.
+    """One reduction: `torch(x, mask, index)` on tensors, and the same as ONNX nodes; the mask may be None.
 
-    The index counts from the last axis, as the mask may lack leading ones.
+    The index is negative, counted from the last axis, since the mask may lack leading axes.
     """
 
     torch: Callable[[Any, Any, int], Any]

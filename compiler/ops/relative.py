@@ -1,4 +1,4 @@
-"""Relative positions: what is added to the scores of attention for how far a key is from the query."""
+"""Relative positions: attention biases that depend on the distance between key and query."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,16 +27,16 @@ from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.positions import Positions
 
 MAX_DISTANCE = 2**16
-"""The largest distance that buckets may tell apart."""
+"""The largest `max_distance` of buckets."""
 
 
 @dataclass(frozen=True)
 class Distance(Op):
     """The position of each key minus that of each query: int64 [queries, keys].
 
-    Input: the positions of the queries, int64 [queries]; the keys are at the same. `newest`: in a step there is one
-    query, the newest, and the keys are those at and before it, the last `window` of them if it is not None; or they
-    are at the second input, int64 [room].
+    Input: the positions of the queries, int64 [queries]; the keys have the same positions. `newest`: a step has one
+    query, the newest. Its keys are the positions up to it, or the last `window` of these, or those of the optional
+    second input, int64 [room].
     """
 
     kind: ClassVar[str] = "distance"
@@ -48,11 +48,11 @@ class Distance(Op):
 
 @dataclass(frozen=True)
 class Buckets(Op):
-    """The bucket of each distance (Raffel et al. 2020, section 2.1), from an int64 value to one with the same axes.
+    """The bucket of each distance (Raffel et al. 2020, section 2.1); int64, with the same axes.
 
-    Half of the `count` buckets, those of the later keys, are kept apart if `bidirectional`; else later keys are in
-    bucket 0. Of each side, the first half of the buckets hold one distance each, the others grow by the same factor up
-    to `max_distance`, and the last holds all that is farther.
+    If `bidirectional`, half of the `count` buckets are for later keys; otherwise later keys are in bucket 0. The first
+    half of the buckets of a side hold one distance each; the others grow by a constant factor up to `max_distance`, and
+    the last holds all larger distances.
     """
 
     kind: ClassVar[str] = "buckets"
@@ -78,10 +78,10 @@ class Buckets(Op):
 
 @dataclass(frozen=True)
 class Slopes(Op):
-    """`-slope[head] * |distance|` (Press et al. 2022, section 3): a new first axis `heads` of `count` heads.
+    """`-slope[head] * |distance|` (Press et al. 2022, section 3), with a new first axis `heads` of size `count`.
 
-    The slopes are a geometric sequence that begins at 2^(-8/count) with that same ratio, for a power of two. For
-    another count they are those of the next smaller power of two, then every other one of the next larger.
+    If `count` is a power of two, the slopes are a geometric sequence with first term and ratio 2^(-8/count). Otherwise
+    they are the slopes of the next smaller power of two, then every other slope of the next larger one.
     """
 
     kind: ClassVar[str] = "slopes"
@@ -101,8 +101,8 @@ def _geometric(count: int) -> list[float]:
 @types.rule(Distance)
 def _distance_types(op: Distance, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     index, *places = inputs
-    require(index.dtype == "int64" and index.names == (op.queries,), f"{index} is not the positions of {op.queries}")
-    require(not places or (op.newest and places[0].dtype == "int64" and len(places[0].axes) == 1), "two positions")
+    require(index.dtype == "int64" and index.names == (op.queries,), f"{index} must be the positions of {op.queries}")
+    require(not places or (op.newest and places[0].dtype == "int64" and len(places[0].axes) == 1), "invalid keys")
     (queries,) = index.axes
     return (Type("int64", (queries, Axis(op.keys, None if op.newest else queries.size))),)
 
@@ -225,7 +225,7 @@ def _buckets(site: Site, buckets: Axis, max_distance: float, bidirectional: bool
         raise site.refuse_number("buckets", count, f"distances need {kind}")
     if max_distance != int(max_distance) or not side // 2 < max_distance <= MAX_DISTANCE:
         bounds = f"a whole number of positions, more than {side // 2} and at most {MAX_DISTANCE:,}"
-        raise site.refuse(f"the distance of the last bucket is {bounds}, found {max_distance:g}")
+        raise site.refuse(f"max_distance must be {bounds}, found {max_distance:g}")
     return Buckets(count, int(max_distance), bidirectional)
 
 

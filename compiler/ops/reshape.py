@@ -1,4 +1,4 @@
-"""Axes made of axes: one split into several, several merged into one, two values joined along their last."""
+"""Splitting an axis, merging axes, and joining two values along their last axes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from xformc.compiler.ops.layout import aligner, emit_aligned
 
 @dataclass(frozen=True)
 class Split(Op):
-    """The same numbers with `axis` as the axes `into`, in its place; the last of them changes fastest."""
+    """Split `axis` into the axes `into`, in its place; the last of them varies fastest."""
 
     kind: ClassVar[str] = "split"
     axis: str
@@ -25,7 +25,7 @@ class Split(Op):
 
 @dataclass(frozen=True)
 class Merge(Op):
-    """The same numbers with the axes `axes` as one, in the place of the first; the last of them changes fastest."""
+    """Merge `axes` into the axis `to`, in the place of the first; the last of them varies fastest."""
 
     kind: ClassVar[str] = "merge"
     axes: tuple[str, ...]
@@ -34,7 +34,7 @@ class Merge(Op):
 
 @dataclass(frozen=True)
 class Join(Op):
-    """The numbers of the second value after those of the first, along their last axes: the new last axis is `axis`."""
+    """Concatenate two values along their last axes into a new last axis `axis`."""
 
     kind: ClassVar[str] = "join"
     axis: str
@@ -56,7 +56,7 @@ def _merge_types(op: Merge, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     missing = [name for name in op.axes if name not in x.names]
     require(not missing, f"{x} has no axis {', '.join(missing)}")
     parts = tuple(x.axis(name) for name in op.axes)
-    require(all(axis.size is not None for axis in parts), f"{_listed(parts)}: only the run knows all of their sizes")
+    require(all(axis.size is not None for axis in parts), f"{_listed(parts)}: sizes must be known before run time")
     index = x.names.index(op.axes[0])
     before, after = (Type(x.dtype, axes).without(op.axes) for axes in (x.axes[:index], x.axes[index:]))
     return (Type(x.dtype, (*before, Axis(op.to, prod(axis.size or 1 for axis in parts)), *after)),)
@@ -66,7 +66,7 @@ def _merge_types(op: Merge, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 def _join_types(op: Join, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     first, second = inputs
     alike = first.dtype == second.dtype and set(first.axes[:-1]) == set(second.axes[:-1])
-    require(alike, f"needs two values that differ in their last axes alone, found {first} and {second}")
+    require(alike, f"needs two values that differ only in their last axes, found {first} and {second}")
     sizes = [value.axes[-1].size for value in inputs]
     require(None not in sizes, f"the last axes of {first} and {second} must have known sizes")
     return (Type(first.dtype, (*first.axes[:-1], Axis(op.axis, sum(size or 0 for size in sizes)))),)
@@ -92,7 +92,7 @@ def _listed(axes: tuple[Axis, ...]) -> str:
 
 
 def _gathered(op: Merge, node: Node) -> Type:
-    """The order of axes in which those that are merged stand together."""
+    """The axis order in which the merged axes are adjacent."""
     x, result = node.inputs[0].type, node.outputs[0].type
     index = result.names.index(op.to)
     inner = tuple(x.axis(name) for name in op.axes)
@@ -124,7 +124,7 @@ def _merge_onnx(op: Merge, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
 
 
 def _second(node: Node) -> tuple[Type, Type]:
-    """The type of the second value, and the same with its axes in the order of the first."""
+    """The type of the second value, as it is and with its axes in the order of the first."""
     first, second = (value.type for value in node.inputs)
     return second, Type(second.dtype, (*first.axes[:-1], second.axes[-1]))
 
@@ -151,9 +151,9 @@ def _split(site: Site, x: Value, axis: str, into: tuple[Axis, ...]) -> Value:
     """One axis split into several, in its place. Their sizes multiply to its size; the last one varies fastest."""
     old = site.axis(x, axis)
     if old.size is None:
-        raise site.refuse(f"the axis {old} cannot be split: only the run knows its size")
+        raise site.refuse(f"the axis {old} cannot be split: its size is known only at run time")
     if prod(part.size or 1 for part in into) != old.size:
-        raise site.refuse(f"the axis {old} cannot be split into {_listed(into)}", "their sizes multiply to its size")
+        raise site.refuse(f"the axis {old} cannot be split into {_listed(into)}", "their product must be its size")
     return site.emit(Split(old.name, tuple(part.name for part in into), tuple(part.size or 1 for part in into)), x)
 
 
@@ -165,7 +165,7 @@ def _merge(site: Site, x: Value, axes: tuple[Axis, ...], to: Axis, positions: bo
     """
     parts = tuple(site.axis(x, axis.name) for axis in axes)
     if prod(part.size or 0 for part in parts) != to.size:
-        raise site.refuse(f"the axes {_listed(parts)} cannot be merged into {to}", "their sizes multiply to its size")
+        raise site.refuse(f"the axes {_listed(parts)} cannot be merged into {to}", "their product must be its size")
     if positions:
         site.make_positions(to.name)
     return site.emit(Merge(tuple(part.name for part in parts), to.name), x)
@@ -176,6 +176,6 @@ def _join(site: Site, x: Value, by: Value, to: Axis) -> Value:
     """`x` and `by`, concatenated along their last axes into the axis `to`."""
     sizes = [value.type.axes[-1].size or 0 for value in (x, by)]
     if sum(sizes) != to.size:
-        hint = f"a size of {' + '.join(value.type.names[-1] for value in (x, by))}"
-        raise site.refuse(f"the last axes of {x.type} and {by.type} have together {sum(sizes)} numbers, not {to}", hint)
+        hint = f"set it to {' + '.join(value.type.names[-1] for value in (x, by))}"
+        raise site.refuse(f"the last axes of {x.type} and {by.type} have a total size of {sum(sizes)}, not {to}", hint)
     return site.emit(Join(to.name), x, by)

@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys are turned by angles that grow with their position."""
+"""Rotary positions: rotates queries and keys by angles proportional to their position."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from xformc.compiler.ops.positions import Positions, frequency
 
 @dataclass(frozen=True)
 class Rotate(Op):
-    """Each pair of numbers of the last axis, turned by `position * 10000^(-2i/width)` (Su et al. 2021, equation 34):
+    """Rotate each pair of the last axis by `a = position * 10000^(-2i/width)` (Su et al. 2021, equation 34).
 
-    `y[2i] = x[2i] cos a - x[2i+1] sin a`, `y[2i+1] = x[2i+1] cos a + x[2i] sin a`. The product of two vectors so turned
-    depends on the distance of their positions alone. Inputs: x [.., width]; int64 positions with one axis of x.
+    `y[2i] = x[2i] cos a - x[2i+1] sin a`, `y[2i+1] = x[2i+1] cos a + x[2i] sin a`. The dot product of two rotated
+    vectors depends only on the distance of their positions. Inputs: x [.., width]; int64 positions with one axis of x.
     """
 
     kind: ClassVar[str] = "rotate"
@@ -28,7 +28,7 @@ class Rotate(Op):
 def _rotate_types(op: Rotate, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     x, positions = inputs
     width = x.axes[-1]
-    require(width.size is not None and width.size % 2 == 0, f"pairs are turned, so {width} must be even")
+    require(width.size is not None and width.size % 2 == 0, f"pairs are rotated, so {width} must be even")
     fits = positions.dtype == "int64" and set(positions.axes) <= set(x.axes[:-1])
     require(fits, f"the positions {positions} do not fit {x}")
     return (x,)
@@ -40,7 +40,7 @@ def _rotate_mixes(op: Rotate, node: Node) -> frozenset[str]:
 
 
 def _angles(node: Node) -> tuple[list[float], Type, Type]:
-    """The angle that one position adds in each pair, the axes of all angles, and those in the order of x."""
+    """The angle per position of each pair, the type of all angles, and that type in the axis order of x."""
     x, positions = (value.type for value in node.inputs)
     width = x.axes[-1]
     half = Axis(width.name, (width.size or 0) // 2)

@@ -1,4 +1,4 @@
-"""Which parameters of a graph may be rounded: the weights of linear maps, and tables that tokens are looked up in."""
+"""The parameters of a graph that can be quantized: weights of linear maps, and token embedding tables."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from xformc.compiler.ops.recurrence import Recurrence
 
 
 def roundable(graph: Graph) -> tuple[str, ...]:
-    """The parameters with two axes or more that are only the weights of linear maps or tables of tokens, by name."""
+    """The names of parameters with two or more axes that are used only in linear maps or as token embeddings."""
     matrices = {parameter.name for parameter in graph.parameters if len(parameter.type.axes) > 1}
     rounded, others = set[str](), set[str]()
     for node, positions in _nodes(graph):
@@ -24,12 +24,12 @@ def roundable(graph: Graph) -> tuple[str, ...]:
 
 
 def linear_weights(graph: Graph) -> frozenset[str]:
-    """The names of the parameters that are weights of linear maps of a graph, or of the cells in it."""
+    """The names of the parameters that are weights of linear maps in a graph or its cells."""
     return frozenset(node.inputs[1].name for node, _ in _nodes(graph) if isinstance(node.op, Linear))
 
 
 def _nodes(graph: Graph) -> Iterator[tuple[Node, frozenset[str]]]:
-    """The nodes of a graph and of the cells in it, which use its parameters by their names; the values of positions."""
+    """The nodes of a graph and of its cells, each with the names of the values that are positions."""
     positions = frozenset(
         output.name for node in graph.nodes if isinstance(node.op, Positions) for output in node.outputs
     )

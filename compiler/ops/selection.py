@@ -1,4 +1,4 @@
-"""Picking by comparison: the largest of an axis, values that are the same, and only the best of many."""
+"""Selection by comparison: argmax, equality of indices, and keeping the largest elements."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from xformc.compiler.ops.masks import MASKED
 
 @dataclass(frozen=True)
 class ArgMax(Op):
-    """The index of the largest number along `over`; of equal ones the first. Int64, without that axis."""
+    """The index of the largest element along `over`, the first of equal ones. Int64, without that axis."""
 
     kind: ClassVar[str] = "argmax"
     over: str
@@ -35,14 +35,14 @@ class ArgMax(Op):
 
 @dataclass(frozen=True)
 class Equal(Op):
-    """Whether `a` is `b`, for int64 values; axes are matched by name, and one that a side lacks is broadcast."""
+    """Whether `a` equals `b`, for int64 values; axes are matched by name and broadcast."""
 
     kind: ClassVar[str] = "equal"
 
 
 @dataclass(frozen=True)
 class KeepTop(Op):
-    """`x` where it is among the `count` largest along `over`, MASKED elsewhere; of equal ones the first are kept."""
+    """`x` for the `count` largest elements along `over`, MASKED elsewhere; of equal elements, the first are kept."""
 
     kind: ClassVar[str] = "keep_top"
     count: int
@@ -68,7 +68,7 @@ def _keep_top_types(op: KeepTop, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (x,) = inputs
     require(op.over in x.names, f"{x} has no axis {op.over}")
     size = x.axis(op.over).size
-    require(size is not None and 1 <= op.count <= size, f"the axis {op.over} of {x} has no {op.count} to keep")
+    require(size is not None and 1 <= op.count <= size, f"the axis {op.over} of {x} has fewer than {op.count} elements")
     return (x,)
 
 
@@ -140,5 +140,5 @@ def _equal(site: Site, x: Value, by: Value) -> Value:
 def _keep_top(site: Site, x: Value, count: float, over: str) -> Value:
     """The `count` highest scores along an axis; a softmax gives the others 0 (Shazeer et al., 2017)."""
     if count != int(count) or count < 1:
-        raise site.refuse_number("count", count, "a whole number of scores is kept")
+        raise site.refuse_number("count", count, "count must be a positive whole number")
     return site.emit(KeepTop(int(count), site.axis(x, over).name), x)

@@ -1,4 +1,4 @@
-"""The softmax: scores to weights that are positive and sum to 1 along an axis."""
+"""The softmax along an axis."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ def _softmax_onnx(op: Softmax, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
 
 @cost.rule(Softmax)
 def _softmax_cost(op: Softmax, node: Node) -> Cost:
-    """For each number the largest, the difference, its exponential, their sum and the division."""
+    """Per element: maximum, difference, exponential, sum and division."""
     return replace(per_result(5)(op, node), reach=Reach(op.axis, "all"))
 
 

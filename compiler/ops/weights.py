@@ -1,4 +1,4 @@
-"""Values that belong to the model itself: learned ones, and random ones that are drawn once and kept."""
+"""Primitives for parameters: learned values, and random values that are drawn once and kept."""
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.graph import Initial, Value

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention that is written out (contract, scale, bias, mask, softmax, contract) becomes one op."""
+"""Fuses scaled dot-product attention (contract, scale, bias, mask, softmax, contract) into one op."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from xformc.compiler.ops.softmax import Softmax
 
 @dataclass(frozen=True)
 class _Operand:
-    """A side of the product of queries and keys, and the axis that is summed over."""
+    """One side of the product of queries and keys, and the axis that it is summed over."""
 
     value: Value
     depth: str
@@ -25,7 +25,7 @@ class _Operand:
 
 @dataclass
 class _Found:
-    """What was read of an attention so far, from its result back to its scores."""
+    """The parts of an attention matched so far, from its result back to its scores."""
 
     keys: str
     value: Value
@@ -42,10 +42,10 @@ class _Found:
 
 
 def fuse_attention(graph: Graph, *, arranged: bool = True) -> Graph:
-    """The graph with an Attention node for each softmax attention by dot products; anything else stays as it is.
+    """The graph with an Attention node for each softmax dot-product attention; other nodes stay as they are.
 
-    Where it is `arranged`, the axes of its inputs are brought to the order in which matrix products take them, so that
-    caches are kept in that order; kernels of our own take them as projections make them.
+    With `arranged`, the axes of its inputs are reordered for matrix products, so that caches are stored in that order.
+    Our own kernels take them as projections write them.
     """
     reader = _Reader(graph)
     found = {item.last.outputs[0].name: item for node in graph.nodes if (item := reader.read(node)) is not None}
@@ -61,7 +61,7 @@ def fuse_attention(graph: Graph, *, arranged: bool = True) -> Graph:
 
 
 def _inside(node: Node, arranged: bool) -> Node:
-    """The node, with the attentions in its body fused if it has one."""
+    """The node, with the attentions in its body fused if it is a recurrence."""
     return (
         replace(node, op=replace(node.op, body=fuse_attention(node.op.body, arranged=arranged)))
         if isinstance(node.op, Recurrence)
@@ -70,9 +70,10 @@ def _inside(node: Node, arranged: bool) -> Node:
 
 
 class _Reader:
-    """Reads attentions in a graph: every value inside one is used by that attention alone.
+    """Matches attentions in a graph. Every value inside one must be used by that attention only.
 
-    Masks add up, and two of edges would hide as much as one of padding: attention with two stays as it is.
+    An attention with two edge masks is not fused: masks are added, and two edge masks would hide as much as one padding
+    mask.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -90,7 +91,7 @@ class _Reader:
         return None
 
     def own(self, value: Value) -> Node | None:
-        """The node that makes the value, if nothing but its one user needs it."""
+        """The node that makes the value, if the value has only one user."""
         return self.producers.get(value.name) if self.uses[value.name] == 1 else None
 
     def _weights(self, found: _Found, value: Value) -> _Found | None:
@@ -126,7 +127,7 @@ class _Reader:
         return self._scores(found, node.inputs[0])
 
     def _biased(self, found: _Found, node: Node) -> _Found | None:
-        """One side of a sum is the scores, the other a bias with no more axes than they have."""
+        """Match a sum of the scores and a bias that has no axes beyond those of the scores."""
         for scores, bias in (node.inputs, node.inputs[::-1]):
             if set(scores.type.names) == set(node.outputs[0].type.names):
                 kept = {"inner": [*found.inner], "masks": [*found.masks], "edges": [*found.edges]}
@@ -137,7 +138,7 @@ class _Reader:
 
 
 def _product(found: _Found, node: Node) -> _Found | None:
-    """Read the product of queries and keys, of which the keys have the axis of keys."""
+    """Match the product of queries and keys; the side with the axis of keys is the keys."""
     for query, key in (node.inputs, node.inputs[::-1]):
         if found.keys in key.type.names and found.keys not in query.type.names:
             assert isinstance(node.op, Contract)
@@ -146,7 +147,7 @@ def _product(found: _Found, node: Node) -> _Found | None:
 
 
 def _fits(found: _Found) -> bool:
-    """Whether key and value differ in one axis only, and the query has all axes of the key but that of keys."""
+    """Whether key and value differ in one axis only, and the query has all axes of the key except the axis of keys."""
     query, key, value = found.query, found.key, found.value
     assert query is not None and key is not None
     shared = {name for name in key.value.type.names if name not in (found.keys, key.depth)}
@@ -156,7 +157,7 @@ def _fits(found: _Found) -> bool:
 
 
 def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reader: _Reader, arranged: bool) -> Value:
-    """Write the op, its inputs in the orders of axes that it computes in or, if not `arranged`, with the depth last."""
+    """Write the op. If `arranged`, its inputs have the axis order of the computation; otherwise the depth is last."""
     assert found.query is not None and found.key is not None
     name, place = found.last.outputs[0].name, found.last.place
     depth = found.key.depth
@@ -171,7 +172,7 @@ def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reade
         return builder.emit(Align(last), (value,), f"{name}/{part}", place)
 
     def laid_out(value: Value, width: str, part: str) -> Value:
-        """In the order [shared.., keys, width], before it becomes keys if it can be."""
+        """The value in the order [shared.., keys, width]; reorders before AsKeys if possible."""
         source = reader.own(value)
         if source is not None and isinstance(source.op, AsKeys):
             inner = ordered(values[source.inputs[0].name], source.op.positions, width, part)
@@ -212,5 +213,5 @@ def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reade
 
 
 def _after_batch(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The order without the axis batch, which always stands first, also where a beam comes after it."""
+    """The order without the axis batch, which always comes first, also before a beam."""
     return names[1:] if names[:1] == ("batch",) else names

@@ -1,4 +1,4 @@
-"""What the cell of a recurrence computes without its states is done before it, for all positions at once."""
+"""Moves the nodes of a recurrence's cell that need no state before it, where they run for all positions at once."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from xformc.compiler.ops.recurrence import Recurrence
 
 
 def hoist(graph: Graph) -> Graph:
-    """The graph with as little as possible in the bodies of its recurrences; same values, same parameters."""
+    """The graph with minimal bodies of its recurrences; same values, same parameters."""
     builder, values = rebuild(graph, graph.name, {})
     for node in graph.nodes:
         if isinstance(node.op, Recurrence):
@@ -20,7 +20,7 @@ def hoist(graph: Graph) -> Graph:
 
 
 def _hoist(builder: GraphBuilder, values: dict[str, Value], node: Node, op: Recurrence) -> Value:
-    """Write the recurrence after the nodes of its body that need no state."""
+    """Write the nodes of the body that need no state, then the recurrence."""
     inputs = [values[value.name] for value in node.inputs]
     first = op.sequences + op.states
     states = op.body.inputs[op.sequences : first]

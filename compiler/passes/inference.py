@@ -1,4 +1,4 @@
-"""What training needs and an engine does not: dropout goes."""
+"""Removes dropout, which only training needs."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from xformc.compiler.ops.recurrence import Recurrence
 
 
 def inference(graph: Graph) -> Graph:
-    """The graph without its dropout nodes, in cells, too; attention's own dropout acts only in training anyway."""
+    """The graph without dropout nodes, also in cells. The dropout of Attention has no effect outside training."""
     builder, values = rebuild(graph, graph.name, {})
     for node in graph.nodes:
         if isinstance(node.op, Dropout):

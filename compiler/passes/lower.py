@@ -1,8 +1,8 @@
-"""For the target `native`: nodes that one operator of docs/kernels.md computes together become one node.
+"""Lowers graphs for the target `native`: replaces nodes that one operator of docs/kernels.md computes with one node.
 
-Projections take what comes after them (an activation, a residual, a normalization) and those of one value are made at
-once. Attention reads its keys as projections make them; in a step its caches stay where they are and are written in
-place, and a beam that is reordered moves only the numbers of its ancestors. Anything else stays as it is.
+A projection absorbs the activation, residual and normalization after it; plain projections of the same value are merged
+into one node. Attention reads keys in the layout that projections write. In a step, caches are updated in place, and
+reordering a beam moves only its ancestor indices. Other nodes stay as they are.
 """
 
 from collections import Counter, defaultdict
@@ -28,22 +28,22 @@ PrecisionOf = Callable[[str], Precision]
 """The precision in which a parameter is stored, by its name."""
 
 LARGE_VOCABULARY = 16384
-"""From so many tokens on it takes less time to screen logits than to compute all in float32; 10,000 take as long."""
+"""The vocabulary from which screening logits is faster than computing all in float32; at 10,000 both are equal."""
 
 SLOTS = "slots"
-"""The axis of what is prepared or cached for each sentence of a batch, which a row of the batch finds by its slot."""
+"""The axis of prepared values and caches, one entry per sentence; a row of the batch finds its entry by its slot."""
 
 ANCESTORS = Value("ancestors", Type("int64", (Axis("batch"), Axis("beam"), Axis("past"))))
-"""Which beam each hypothesis was in at each earlier position."""
+"""The beam index of each hypothesis at each earlier position."""
 
 
 def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
-    """The graph with kernels where there are some."""
+    """Lower a graph to kernels where possible."""
     return _Lowering(graph, _packable([graph], precision_of), precision_of).run()
 
 
 def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
-    """The tabulated decoder with kernels where there are some; what only they need is its `resident`."""
+    """Lower a tabulated decoder to kernels where possible; the inputs that only kernels need are its `resident`."""
     screened = _screened(decoder, precision_of)
     packable = _packable([decoder.prepare, decoder.step], precision_of) - screened
     slotted = _slotted(decoder)
@@ -70,10 +70,10 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
 
 
 def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
-    """A lowered decoder whose step ends before its logits, with the `projection` that makes them of the step's first
-    output; or the decoder as it is, if they are made by anything else.
+    """Move the final projection of a lowered decoder out of the step: its `projection` computes the logits from the
+    step's first output. If the logits do not come from a projection, the decoder is returned unchanged.
 
-    A projection that is not lowered is one to screen.
+    A projection that is not lowered is to be screened.
     """
     last = decoder.step.producers().get(decoder.logits.name)
     plain = last is not None and isinstance(last.op, Project) and last.op == Project(last.op.over, 1, last.op.biased)
@@ -85,7 +85,7 @@ def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
 
 
 def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
-    """The weight of a large vocabulary whose logits only a beam search takes, if its number format can be screened."""
+    """The weight of a large vocabulary, if only beam search reads its logits and its number format can be screened."""
     last = decoder.step.producers().get(decoder.logits.name)
     if last is None or not isinstance(last.op, Linear) or "beam" not in decoder.logits.type.names:
         return frozenset()
@@ -98,7 +98,7 @@ def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
 
 
 def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[str]:
-    """The parameters that are only used as the weights of projections, or also as tables to look up."""
+    """The parameters that are used only as weights of projections, and quantized ones used as embedding tables."""
     projected, others = set[str](), set[str]()
     looked_up = set[str]()
     for graph in graphs:
@@ -120,9 +120,9 @@ def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[s
 
 @dataclass(frozen=True)
 class _Cached:
-    """An attention of a step, the nodes that append to its two caches, its rows, and the heads that keys have.
+    """An attention of a step, the nodes that append to its two caches, its rows, and the heads of its keys.
 
-    With `narrow` its caches hold float16.
+    With `narrow`, its caches are stored in float16.
     """
 
     node: Node
@@ -143,13 +143,13 @@ class _Cached:
 
 
 def _cached(decoder: Decoder) -> list[_Cached]:
-    """The attentions of the step that look at two caches which nothing else reads."""
+    """The attentions of the step that are the only readers of their two caches."""
     producers = decoder.step.producers()
     uses = Counter(value.name for node in decoder.step.nodes for value in node.inputs)
     carried = {state.past.name: state for state in decoder.states}
 
     def appends(item: Node | None) -> Append | None:
-        """What the node does, if it appends to a cache that begins empty, for one attention."""
+        """The op of the node if it appends to an initially empty cache of one attention."""
         if item is None or not isinstance(item.op, Append):
             return None
         cache, seen = item.inputs[0], item.outputs[0]
@@ -177,7 +177,7 @@ def _cached(decoder: Decoder) -> list[_Cached]:
 
 
 def _read_cached(op: Attention, node: Node, keys: Node, values: Node, window: int | None, time: str) -> list[_Cached]:
-    """The attention, if its axes are in the order that the kernel reads."""
+    """The attention, if its axes are in the kernel's order."""
     query, key = node.inputs[0].type, keys.inputs[1].type
     rows = tuple(name for name in ("batch", "beam", time) if name in query.names)
     shared = key.names[len(rows) : -1]
@@ -187,21 +187,21 @@ def _read_cached(op: Attention, node: Node, keys: Node, values: Node, window: in
 
 
 def _plain(op: Attention, node: Node, heads: tuple[str, ...]) -> bool:
-    """Whether nothing is added to its scores but one bias by head, query and key."""
+    """Whether its scores get at most one bias, with the axes of heads, queries and keys."""
     biases = [value.type.names for value in node.inputs[3 + op.masks :]]
     fits = all(sorted(names) == sorted((*heads, op.queries, op.keys)) for names in biases)
     return op.edges == 0 and len(biases) <= 1 and fits
 
 
 def _reads(query: Type, rows: tuple[str, ...], shared: tuple[str, ...]) -> bool:
-    """Whether the query's axes are the rows, the heads that keys have, others, and the depth; all heads sized."""
+    """Whether the query's axes are rows, heads of the keys, other heads, and depth, and all heads have a size."""
     heads = query.axes[len(rows) : -1]
     ordered = query.names[: len(rows)] == rows and query.names[len(rows) : len(rows) + len(shared)] == shared
     return ordered and all(axis.size is not None for axis in heads)
 
 
 def _slotted(decoder: Decoder) -> frozenset[str]:
-    """The constants that are nothing but memories of attention, so that rows of the batch can find theirs."""
+    """The constants that only attention reads, as keys, values or mask, so that rows can address them by slot."""
     memories = [
         {value.name for value in node.inputs[1 : 3 + node.op.masks]}
         for node in decoder.step.nodes
@@ -214,14 +214,14 @@ def _slotted(decoder: Decoder) -> frozenset[str]:
 
 
 def _whole(groups: list[set[str]], found: set[str]) -> frozenset[str]:
-    """What was found, without the groups of which not everything was."""
+    """Remove from `found` the groups that are not entirely in it."""
     while strange := [names for names in groups if names & found and not names <= found]:
         found.difference_update(*strange)
     return frozenset(found)
 
 
 def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: PrecisionOf) -> frozenset[str]:
-    """The constants that are keys and values of attention in float16."""
+    """The constants that are keys and values of attention and are stored in float16."""
     pairs = [
         {value.name for value in node.inputs[1:3]}
         for node in decoder.step.nodes
@@ -239,7 +239,7 @@ def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: Precision
 
 
 def _rounded(value: Value, producers: Mapping[str, Node], precision_of: PrecisionOf) -> bool:
-    """Whether it comes from a product that rounds much more than float16 does."""
+    """Whether it comes from a matrix product whose number format is much coarser than float16."""
     node = producers.get(value.name)
     while node is not None and not isinstance(node.op, Linear):
         node = producers.get(node.inputs[0].name)
@@ -247,7 +247,7 @@ def _rounded(value: Value, producers: Mapping[str, Node], precision_of: Precisio
 
 
 def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The names of the rows and of the shared heads, if `Attend` computes this attention."""
+    """The names of the rows and of the shared heads, if `Attend` can compute this attention."""
     if op.window is not None or op.masks > 1:
         return None
     query, key = (value.type for value in node.inputs[:2])
@@ -264,7 +264,7 @@ def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
 
 @dataclass
 class _Chain:
-    """A projection and the nodes after it that it can do itself."""
+    """A projection and the following nodes that it absorbs."""
 
     nodes: list[Node]
     activation: str = "none"
@@ -278,7 +278,7 @@ class _Chain:
 
 @dataclass
 class _Lowering:
-    """Rewrites one graph."""
+    """Lowers one graph."""
 
     graph: Graph
     packable: frozenset[str]
@@ -330,7 +330,7 @@ class _Lowering:
         return self.builder.emit(Narrow(), (result,), value.name) if value.name in self.narrowed else result
 
     def _declare(self) -> None:
-        """The inputs and parameters; those for kernels come last."""
+        """Declare the inputs and parameters; the inputs for kernels come last."""
         for value in self.graph.inputs:
             if value.name in self.in_place:
                 continue
@@ -354,7 +354,7 @@ class _Lowering:
         self.values |= self.builder.take_parameters(self.graph)
 
     def _projections(self) -> tuple[dict[int, _Chain], dict[int, list[Node]]]:
-        """The chains by each of their nodes, and the projections without one by their first, made together."""
+        """The chains by each of their nodes, and groups of plain projections to merge, by the first of each group."""
         chains: dict[int, _Chain] = {}
         alike: dict[tuple[object, ...], list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
@@ -369,7 +369,7 @@ class _Lowering:
         return chains, {id(group[0]): group for group in alike.values()}
 
     def _chain(self, node: Node, taken: Mapping[int, _Chain]) -> _Chain:
-        """The projection with what it can do of what comes after it, unless another one does that."""
+        """The projection with the following nodes that it can absorb, unless another chain has them."""
         chain = _Chain([node])
         after = self._only_user(node)
         if after is not None and isinstance(after.op, Unary) and after.op.function in ACTIVATIONS:
@@ -392,7 +392,7 @@ class _Lowering:
         return chain
 
     def _only_user(self, node: Node) -> Node | None:
-        """The one node that uses the result, if nothing else does."""
+        """The only node that uses the result, or None."""
         (result,) = node.outputs
         users = self.users[result.name]
         return users[0] if len(users) == 1 and result.name not in self.results else None

@@ -1,4 +1,4 @@
-"""What is written several times is computed once: nodes alike become one."""
+"""Merges identical nodes (common subexpression elimination)."""
 
 from dataclasses import replace
 
@@ -10,10 +10,10 @@ from xformc.compiler.ops.recurrence import Recurrence
 
 
 def share(graph: Graph) -> Graph:
-    """The graph with one node where several do the same to the same values; only dropout is drawn again each time.
+    """The graph with identical nodes merged, except dropout and recurrences.
 
-    Positions look at nothing but the size of an axis, so they take the first value that has it: then they are the same
-    for all values, and no scores are kept for the sake of their size.
+    Positions depend only on the size of an axis, so they read it from the first value that has the axis. Then they are
+    the same for all values, and no scores are kept just for their size.
     """
     builder, values = rebuild(graph, graph.name, {})
     known: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}

@@ -1,9 +1,9 @@
-"""The decoder, derived: from a training graph to what is done once and what is done for each token.
+"""Derives the decoder from a training graph: the part that runs once, and the part that runs per token.
 
-A node that does not depend on the time axis goes to `prepare`. A node that carries the time axis through is its own
-step, on one position. A node that mixes positions of the time axis has a `to_step` rule that says how it does so
-causally; one that looks along keys made of the time axis may do so where the `hidden` rules show that keys which come
-later do not count. Anything else is refused with its place in the spec.
+A node that does not depend on the time axis goes to `prepare`. A node that maps the time axis position by position is
+its own step, on one position. A node that mixes positions of the time axis needs a `to_step` rule, its causal form. A
+node that mixes keys of the time axis is allowed if the `hidden` rules show that later keys do not count. Anything else
+is an error at its place in the spec.
 """
 
 from dataclasses import dataclass, replace
@@ -17,10 +17,10 @@ from xformc.compiler.ops.keys import ROOM, AsKeys
 
 @dataclass(frozen=True)
 class State:
-    """What one step leaves to the next: `new` of a step is `past` of the one after it.
+    """A state between steps: `new` of one step is `past` of the next.
 
-    Before the first step it is `initial`, a constant of the decoder, or else zero, where the axes whose names begin
-    with PAST have size 0.
+    It starts as `initial`, a constant of the decoder, or else as zero; axes whose names begin with PAST then have
+    size 0.
     """
 
     past: Value
@@ -30,10 +30,10 @@ class State:
 
 @dataclass(frozen=True)
 class Resident:
-    """What the kernels of a native step read and write in place (docs/kernels.md), inputs of the step.
+    """The inputs of a native step that its kernels read and write in place (docs/kernels.md).
 
-    `slots` [batch] tells which row of the batch at the start each row is; `ancestors` [batch, beam, past] which beam
-    each hypothesis was in at each earlier position, if there is a beam; `caches` are [slots, capacity, beam, width].
+    `slots` [batch]: the row of each sentence in the initial batch. `ancestors` [batch, beam, past], with a beam: the
+    beam index of each hypothesis at each earlier position. `caches`: [slots, capacity, beam, width].
     """
 
     slots: Value
@@ -43,15 +43,15 @@ class Resident:
 
 @dataclass(frozen=True)
 class Decoder:
-    """`prepare` makes the constants; `step` makes the logits and the new states of one token.
+    """Two graphs: `prepare` computes the constants; `step` computes the logits and the new states of one token.
 
-    The inputs of `step` are `token`, int64 [batch, time=1], or [batch, beam, time=1] of a decoder with a beam;
-    `position`, its index, int64 without axes; the `constants`; the `past` of each of the `states`; and those of
-    `resident`, if there is one: in this order. The outputs of `step` are the logits and then the new states. The
-    outputs of `prepare` are the constants, and then the initial states that are not zero (`prepared`). Its input
-    `positions`, if it has one, is 0, 1, 2, .. up to the last position that will be decoded. Where caches have room for
-    all positions, it is also a constant, as it is. Where there is a `projection`, the step's first output is what that
-    takes, and the logits are its result.
+    The inputs of `step`, in order: `token`, int64 [batch, time=1], or [batch, beam, time=1] with a beam; `position`,
+    its index, an int64 scalar; the `constants`; the `past` of each of the `states`; and the inputs of `resident`, if
+    any. Its outputs are the logits and then the new states. With a `projection`, its first output is the input of that
+    node instead, which computes the logits.
+
+    The outputs of `prepare` are the constants and then the initial states that are not zero (`prepared`). Its input
+    `positions`, if any, is 0, 1, 2, .. up to the last position to decode; with fixed caches it is also a constant.
     """
 
     time: str
@@ -67,7 +67,7 @@ class Decoder:
 
     @property
     def given(self) -> tuple[Value, ...]:
-        """The inputs of `prepare` that are the model's own."""
+        """The inputs of `prepare` that are inputs of the model."""
         return tuple(value for value in self.prepare.inputs if value != self.positions)
 
     @property
@@ -77,7 +77,7 @@ class Decoder:
 
     @property
     def prepared(self) -> tuple[Value, ...]:
-        """What the outputs of `prepare` are: the constants, then the initial states."""
+        """The outputs of `prepare`: the constants, then the initial states."""
         return (*self.constants, *self.initial)
 
     @property
@@ -89,8 +89,8 @@ class Decoder:
 def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> Decoder:
     """Split the training graph along its input and axis `time`.
 
-    Caches grow by a position in each step, or are `fixed`: then they have an axis `room` from the start, a step
-    writes its place, and what comes later is masked as in training. Raises: RuleError at what is not causal.
+    Caches grow by one position in each step. `fixed` caches have an axis `room` from the start: a step writes its own
+    position, and later positions are masked as in training. Raises: RuleError at a node that is not causal.
     """
     timed = _timed_values(graph, time)
     once = [node for node in graph.nodes if node.outputs[0].name not in timed]
@@ -120,10 +120,10 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
 
 
 def with_beam(decoder: Decoder) -> Decoder:
-    """The decoder of several hypotheses a sentence: token, states and all that depends on them get an axis `beam`."""
+    """Add an axis `beam` to the token, the states and all values that depend on them."""
     for value in (decoder.token, *(state.past for state in decoder.states)):
         if value.type.names[:1] != ("batch",):
-            raise RuleError(f"{value.name}: {value.type} needs the axis batch first to be searched with a beam")
+            raise RuleError(f"{value.name}: {value.type} must have the axis batch first for beam search")
     lifted = {
         value.name: Type(value.type.dtype, (value.type.axes[0], Axis("beam"), *value.type.axes[1:]))
         for value in (decoder.token, *(state.past for state in decoder.states))
@@ -150,7 +150,7 @@ def _timed_values(graph: Graph, time: str) -> frozenset[str]:
 
 
 class _Derivation:
-    """Builds the step graph; it is the `Stepper` that the `to_step` rules are given."""
+    """Builds the step graph; implements `Stepper` for the `to_step` rules."""
 
     def __init__(self, graph: Graph, time: str, timed: frozenset[str], fixed: bool) -> None:
         self.time = time
@@ -183,12 +183,12 @@ class _Derivation:
             copy_node(self.builder, self.values, node)
             return
         if not to_step.has(node.op):
-            raise self.refuse(f"'{node.op.kind}' mixes positions of '{self.time}' and has no step")
+            raise self.refuse(f"'{node.op.kind}' mixes positions of '{self.time}' and has no step rule")
         outputs = to_step.of(node.op)(node.op, node, self)
         self.values.update({old.name: new for old, new in zip(node.outputs, outputs, strict=True)})
 
     def finish(self) -> tuple[Graph, tuple[Value, ...]]:
-        """The step, and those of its inputs that are constants."""
+        """The step graph, and which of its inputs are constants."""
         results = [self.values[value.name] for value in self.graph.outputs]
         changing, states = (self.token, self._position), [state.past for state in self.states]
         constants = tuple(value for value in self.builder.inputs if value not in (*changing, *states))
@@ -209,9 +209,7 @@ class _Derivation:
 
     def state(self, name: str, type: Type, initial: Value | None = None) -> Value:
         if grown := self.keys.intersection(type.names):
-            raise self.refuse(
-                f"it would carry a number for each of {', '.join(sorted(grown))}, of which each step adds one"
-            )
+            raise self.refuse(f"its state has the axis {', '.join(sorted(grown))}, which grows with each step")
         state = self.builder.input(name, type)
         self._pending[state.name] = (state, initial)
         return state
@@ -234,7 +232,7 @@ class _Derivation:
         return RuleError(f"{name} cannot be decoded step by step: {reason}", hint=hint, place=self.node.place)
 
     def _hide(self, node: Node) -> Hidden:
-        """What the node's results hold where a key comes after the query."""
+        """The content of the node's results at keys that come after the query."""
         held: Hidden = "open"
         if hidden.has(node.op):
             inputs: tuple[Hidden, ...] = tuple(self.hidden.get(value.name, "open") for value in node.inputs)

@@ -1,4 +1,4 @@
-"""What a step computes of its position alone is computed once, for all positions, and looked up in each step."""
+"""Precomputes the values of a step that depend only on the position, as tables that each step reads."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from xformc.compiler.passes.step import Decoder
 
 
 def tabulate(decoder: Decoder) -> Decoder:
-    """The decoder with such tables among its constants; `prepare` makes them of its input `positions`: int64 [time]."""
+    """The decoder with these tables as constants; `prepare` computes them from its input `positions`, int64 [time]."""
     alone = _of_position(decoder)
     used = {value.name for node in decoder.step.nodes if node not in alone for value in node.inputs}
     used.update(value.name for value in decoder.step.outputs)
@@ -25,7 +25,7 @@ def tabulate(decoder: Decoder) -> Decoder:
 
 
 def _of_position(decoder: Decoder) -> list[Node]:
-    """The nodes of the step that need nothing but its position and parameters, and whose sizes are known."""
+    """The nodes of the step that need only its position and parameters, and whose sizes are known."""
     parameters = {parameter.name for parameter in decoder.step.parameters}
     known, alone = set[str](), list[Node]()
     for node in decoder.step.nodes:
@@ -42,7 +42,7 @@ def _of_position(decoder: Decoder) -> list[Node]:
 
 
 def _tables(decoder: Decoder, alone: list[Node], made: list[Value]) -> tuple[Graph, Value, list[Value]]:
-    """`prepare` with these nodes for all positions, its new input, and their results, which follow its constants."""
+    """`prepare` with these nodes for all positions, its new input, and their results, placed after its constants."""
     builder, values = rebuild(decoder.prepare, decoder.prepare.name, {})
     for node in decoder.prepare.nodes:
         copy_node(builder, values, node)
@@ -63,7 +63,7 @@ def _tables(decoder: Decoder, alone: list[Node], made: list[Value]) -> tuple[Gra
 def _looked_up(
     decoder: Decoder, alone: list[Node], made: list[Value], tables: list[Value]
 ) -> tuple[Graph, tuple[Value, ...]]:
-    """The step with rows of the tables in the place of these nodes, and the tables, which come after its constants."""
+    """The step with these nodes replaced by rows of the tables, and the tables, placed after its constants."""
     builder, values = rebuild(decoder.step, decoder.step.name, {})
     rows = tuple(builder.input(f"{value.name}/table", table.type) for value, table in zip(made, tables, strict=True))
     pasts = (state.past for state in decoder.states)

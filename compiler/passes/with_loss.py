@@ -1,4 +1,4 @@
-"""From the training graph to the graph of its loss, with the last projection fused into it."""
+"""Adds the loss to the training graph, with the last projection fused into it."""
 
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Graph
@@ -9,11 +9,11 @@ from xformc.format.tokens import PAD
 
 
 def with_loss(graph: Graph, label_smoothing: float, ignore: int = PAD) -> Graph:
-    """The graph with a further input `labels` and the results loss, nll and count.
+    """The graph with an additional input `labels` and the results loss, nll and count.
 
-    `labels` has the axes of the graph's result, [batch, .., classes], but the last. loss: mean label-smoothed cross
-    entropy over the labels that are not `ignore`; nll: sum of their unsmoothed cross entropies, in nats; count: how
-    many there are.
+    `labels` has the axes of the graph's result, [batch, .., classes], without the last. loss: mean label-smoothed cross
+    entropy over the labels that are not `ignore`; nll: sum of their unsmoothed cross entropies, in nats; count: their
+    number.
     """
     builder, values = rebuild(graph, f"{graph.name} loss", {})
     (logits,) = graph.outputs

@@ -1,9 +1,9 @@
-"""Calibration: the scales by which matrix products quantize what they are given, from examples.
+"""Calibration: computes scales for quantizing the inputs of matrix products, from examples.
 
-The training form is run on the examples, and what goes into each product is counted in a histogram; of scales between
-that for the largest number and far smaller ones, the one with the least mean squared error is taken (Nagel et al. 2021,
-A White Paper on Neural Network Quantization, section 3.1). A weight has one scale, wherever and however often a model
-uses it: in every turn of a recurrence, in every layer that shares it.
+The training form runs on the examples and counts the inputs of each matrix product in a histogram. The scale is the one
+with the smallest mean squared error, among candidates from the scale of the largest number down to far smaller ones
+(Nagel et al. 2021, A White Paper on Neural Network Quantization, section 3.1). A weight has one input scale, however
+often the model uses it: at every position of a recurrence, and in every layer that shares it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,23 +22,23 @@ from xformc.errors import UserError
 from xformc.format.precision import Precision
 
 RULE = "mse"
-"""What engine.json calls it."""
+"""The name of the calibration rule in engine.json."""
 
 EXAMPLES = 512
-"""The most examples that a calibration takes; more change scales little."""
+"""The maximum number of calibration examples; more hardly change the scales."""
 
 BINS = 8192
 
 _CANDIDATES = 2.0 ** -(torch.arange(64, dtype=torch.float64) / 8)
-"""The largest numbers that are not cut off, as parts of the largest number: down to about a 235th."""
+"""Clipping thresholds as fractions of the largest number, down to about 1/235."""
 
 _LEAST = 2.0**-126
 """The smallest normal float32."""
 
-_NOT_FINITE = "weights or examples have numbers that are too large, or weights that are not numbers"
+_NOT_FINITE = "the weights or examples are too large, or weights are NaN"
 
 Example = Mapping[str, NDArray[Any]]
-"""The inputs of the training graph by name; none of the positions is padding."""
+"""The inputs of the training graph by name, without padding."""
 
 
 class TrainingForm(Protocol):
@@ -46,20 +46,21 @@ class TrainingForm(Protocol):
 
     @property
     def graph(self) -> Graph:
-        """What it computes."""
+        """The graph that it computes."""
         ...
 
     def with_maps(self, maps: Mapping[str, LinearMap]) -> Callable[..., Any]:
-        """The same with these in place of the linear maps of some weights, by their names."""
+        """The module with some linear maps replaced, by the names of their weights."""
         ...
 
 
 def calibrated_weights(
     weights: Mapping[str, Precision], maps: frozenset[str], *, examples: bool
 ) -> dict[str, Precision]:
-    """Of these weights those whose products take a calibrated scale: with `examples` all that can, else all that must.
+    """The weights whose matrix products need a calibrated scale: with `examples` all that can use one, otherwise only
+    those that require one.
 
-    `maps` are the weights of linear maps.
+    `maps` are the names of weights of linear maps.
     """
     wanted = {name for name, format in FORMATS.items() if format.calibrated_only or (examples and format.grid)}
     return {name: precision for name, precision in weights.items() if precision in wanted and name in maps}
@@ -71,9 +72,9 @@ def calibrate(
     examples: Sequence[Example],
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, float]:
-    """The scale for each of these weights, of the products with it.
+    """The input scale of each of these weights.
 
-    Raises: UserError where the model computes numbers that are not finite.
+    Raises: UserError if the model computes numbers that are not finite.
     """
     if not weights:
         return {}
@@ -88,9 +89,9 @@ def calibrate(
 
 
 class Histogram:
-    """How many numbers of each size there were, without their signs: in bins of one width, below a power of two.
+    """A histogram of absolute values, with bins of equal width up to a power of 2.
 
-    The power grows as larger numbers come, and neighbouring bins become one; the memory does not grow.
+    The power grows as larger numbers come, and adjacent bins are merged, so that memory stays constant.
     """
 
     def __init__(self) -> None:
@@ -98,11 +99,11 @@ class Histogram:
         self.largest, self._end = 0.0, _LEAST
 
     def add(self, numbers: Tensor) -> None:
-        """Count these numbers. Raises: UserError for one that is not finite."""
+        """Count these numbers. Raises: UserError if one is not finite."""
         sizes = numbers.detach().abs().flatten().double()
         largest = float(sizes.max()) if len(sizes) else 0.0
         if not largest < float("inf"):
-            raise UserError("the model computes numbers that are not finite from the examples", hint=_NOT_FINITE)
+            raise UserError("the model computes numbers that are not finite on the examples", hint=_NOT_FINITE)
         self.largest = max(self.largest, largest)
         if largest >= self._end:
             self._widen(2.0 ** frexp(largest)[1])
@@ -119,7 +120,7 @@ class Histogram:
 
 
 def scale_of(histogram: Histogram, grid: Grid) -> float:
-    """The scale, a positive float32, of least mean squared error when such numbers are rounded to this grid."""
+    """The scale, a positive float32, with the smallest mean squared error of quantizing these numbers to the grid."""
     if not histogram.largest:
         return 1.0
     seen = histogram.counts > 0

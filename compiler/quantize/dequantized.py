@@ -1,7 +1,7 @@
-"""ONNX nodes for weights that DequantizeLinear restores, in the form of which TensorRT makes products.
+"""ONNX nodes for weights with DequantizeLinear, in the form that TensorRT fuses into quantized matrix products.
 
-That is explicit quantization: QuantizeLinear and DequantizeLinear before a product in float32. Where no calibration
-found a scale for what comes in, weights alone are restored, which only saves memory, which limits a step.
+This is explicit quantization: QuantizeLinear and DequantizeLinear before a float32 matrix product. Without a calibrated
+input scale, only the weights are quantized; this saves memory bandwidth, the limit of a step.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from xformc.compiler.quantize.elements import Element
 
 
 def emit_restored(onnx: OnnxEmitter, weight: Weight, axis: int = 0, block: int = 0) -> str:
-    """The matrix in float32, beside what reads it, so that a builder may do both at once.
+    """Dequantize the matrix to float32 next to its reader, so that a builder can fuse both.
 
-    Scales are by `axis`, or along it for each `block` of numbers.
+    Scales are per index of `axis`, or per `block` of elements along it.
     """
     name, scale = weight.tensors
     return onnx.once(f"read {name}", lambda: onnx.op("DequantizeLinear", name, scale, axis=axis, block_size=block))
 
 
 def emit_quantized_product(onnx: OnnxEmitter, rows: str, weight: Weight, bias: Sequence[str], element: Element) -> str:
-    """Both factors rounded, the first by one scale if a calibration found it; else the product in float32."""
+    """A matrix product with both operands quantized; in float32 if there is no calibrated input scale."""
     matrix, scale = emit_restored(onnx, weight), weight.input_scale
     if scale is None:
         return onnx.op("Gemm", rows, matrix, *bias, transB=1)

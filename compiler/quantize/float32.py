@@ -1,4 +1,4 @@
-"""float32: what weights are trained in, and what engines store by default."""
+"""float32: the format of training, and the default of engines."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -13,7 +13,7 @@ from xformc.compiler.quantize.stored import Floats
 
 
 class Float32(NumberFormat):
-    """Weights as they are; where they stand alone, in any shape."""
+    """Weights without quantization, in any shape."""
 
     precision = "float32"
     layouts: ClassVar[Layouts] = {
@@ -23,7 +23,7 @@ class Float32(NumberFormat):
     }
 
     def check(self, matrix: Floats, path: str) -> None:
-        """Any numbers are held."""
+        """Accept any numbers."""
 
     def emit_product(self, onnx: OnnxEmitter, rows: str, weight: Weight, bias: Sequence[str]) -> str:
         """One Gemm."""

@@ -1,4 +1,4 @@
-"""float8, always E4M3: 253 numbers and one scale for a matrix, the scheme that TensorRT is known to fuse."""
+"""float8, always E4M3: 253 numbers and one scale per matrix, the scheme that TensorRT is known to fuse."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -20,14 +20,14 @@ LARGEST = 448
 
 
 def round_float8(matrix: Floats) -> tuple[NDArray[np.uint8], Floats]:
-    """The bits, and one scale without axes for the whole: `matrix ~ numbers * scale`, ties to even."""
+    """Quantize to float8, ties to even: the bits and one scalar scale, `matrix ~ numbers * scale`."""
     scale = short_scales(np.abs(matrix).max(initial=0) / np.float32(LARGEST))
     scaled = np.clip(matrix / scale, -LARGEST, LARGEST)
     return scaled.astype(ml_dtypes.float8_e4m3fn).view(np.uint8), scale
 
 
 def restore_float8(bits: NDArray[np.uint8], scale: Floats) -> Floats:
-    """The numbers that `round_float8` stands for."""
+    """Dequantize the result of `round_float8`."""
     return np.ascontiguousarray(bits).view(ml_dtypes.float8_e4m3fn).astype(np.float32) * scale
 
 
@@ -43,7 +43,7 @@ def _read(array: NDArray[Any], scale: NDArray[Any] | None, count: int) -> NDArra
 
 
 class Float8(NumberFormat):
-    """`number * scale` with one scale for the whole matrix, in calibrated products of TensorRT alone."""
+    """`number * scale` with one scale per matrix; only for calibrated matrix products in TensorRT."""
 
     precision = "float8"
     layouts: ClassVar[Layouts] = {"rows": Layout("", Element.FLOAT8E4M3FN, _store, _read)}
@@ -51,20 +51,20 @@ class Float8(NumberFormat):
     calibrated_only = True
 
     def emit_product(self, onnx: OnnxEmitter, rows: str, weight: Weight, bias: Sequence[str]) -> str:
-        """Both factors in float8."""
+        """A matrix product with both operands in float8."""
         return emit_quantized_product(onnx, rows, weight, bias, Element.FLOAT8E4M3FN)
 
     def emit_rows(self, onnx: OnnxEmitter, ids: str, weight: Weight) -> str:
-        """Rows of the restored table, because TensorRT takes stored numbers of 8 bits as factors alone."""
+        """Rows of the dequantized table: TensorRT reads 8-bit numbers only as operands of matrix products."""
         return onnx.op("Gather", emit_restored(onnx, weight), ids, axis=0)
 
     def refusal(self, target: Target, *, uncalibrated: bool) -> Refusal | None:
-        """Only calibrated products are multiplied, only by TensorRT."""
+        """float8 needs TensorRT, and calibration for matrix products."""
         if not TRAITS[target].calibrated:
-            message = f"float8 is multiplied by TensorRT alone, not by an engine of target {target}"
+            message = f"float8 matrix products need TensorRT, not target {target}"
             return Refusal(message, "build with --target tensorrt, or with --precision int8")
         if uncalibrated:
-            message = "float8 needs to know how large the numbers are that it is multiplied with"
-            hint = "give examples: --calibrate valid.en --calibrate valid.de, or one file, as the task has"
+            message = "float8 matrix products need calibration examples"
+            hint = "add --calibrate valid.en --calibrate valid.de, or one file if the task is trained on one"
             return Refusal(message, hint)
         return None

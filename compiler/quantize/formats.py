@@ -1,4 +1,4 @@
-"""The one table of number formats, and reading a parameter in any of them from the tensors of a file."""
+"""The table of number formats; reads a parameter in any format from the tensors of a file."""
 
 from collections.abc import Container, Mapping
 from math import prod
@@ -20,18 +20,18 @@ from xformc.format.precision import Precision
 FORMATS: dict[Precision, NumberFormat] = {
     format.precision: format for format in (Float32(), Int8(), Float8(), Int4(), Float16(), BFloat16())
 }
-"""By their names in engine.json, in the order of the certificate's stages."""
+"""The number formats by their names in engine.json, in the order of the certificate's stages."""
 
 
 def suffixes() -> tuple[str, ...]:
-    """What the names of a parameter's numbers end with, behind its path."""
+    """The suffixes after a parameter's path in the names of its tensors."""
     return tuple(dict.fromkeys(suffix for suffix, _ in _readable()))
 
 
 def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, NDArray[Any]]]) -> NDArray[np.float32]:
-    """The parameter in float32, in its natural shape, from the tensors of a file: (ONNX's type, array) by name.
+    """The parameter in float32, in its original shape, from the tensors of a file: (ONNX type, array) by name.
 
-    Raises: KeyError where there is none of it; ValueError where it is in no layout of a number format.
+    Raises: KeyError if it is missing; ValueError if no layout of a number format matches.
     """
     suffix = _suffix(path, stored)
     if suffix is None:
@@ -42,12 +42,12 @@ def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, N
     found = None if known is None else known[1](array, scale, prod(sizes))
     if found is None or found.size != prod(sizes):
         what = f"{Element(element).name} {list(array.shape)}"
-        raise ValueError(f"{path + suffix} is {what}, which is no form of {list(sizes)}")
+        raise ValueError(f"{path + suffix} is {what}, which is not a layout of {list(sizes)}")
     return np.ascontiguousarray(found, np.float32).reshape(sizes)
 
 
 def precision_of(path: str, elements: Mapping[str, int]) -> Precision | None:
-    """The format in which a file holds the parameter, by ONNX's types of its tensors; None where it is in none."""
+    """The number format of a parameter in a file, from the ONNX types of its tensors; None if unknown."""
     suffix = _suffix(path, elements)
     known = None if suffix is None else _readable().get((suffix, elements[path + suffix]))
     return None if known is None else known[0]
@@ -58,7 +58,7 @@ def _suffix(path: str, names: Container[str]) -> str | None:
 
 
 def _readable() -> dict[tuple[str, int], tuple[Precision, Restore]]:
-    """The format of each layout that a parameter can be read back from, by the name and type of its numbers."""
+    """The format of each readable layout, by the suffix and type of its values."""
     return {
         (layout.suffix, layout.element): (format.precision, layout.restore)
         for format in FORMATS.values()

@@ -1,7 +1,7 @@
-"""float16 and bfloat16: half the space, and on GPUs products in 16 bits.
+"""float16 and bfloat16: half the memory, and 16-bit matrix products on GPUs.
 
-Targets of processors only save space: weights become float32 when the model is loaded. On GPUs a product is computed in
-the numbers that a model's types say: both factors and the result have 16 bits there.
+CPU targets only save memory: weights are converted to float32 when the model is loaded. On GPUs, the operands and the
+result of a matrix product have 16 bits.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Half(NumberFormat):
-    """A format of 16 bits without a scale. bits: how many of a number it has after the first."""
+    """A 16-bit float format without a scale. bits: the stored bits of its mantissa."""
 
     element: ClassVar[Element]
     bits: ClassVar[int]
     emulated = True
 
     def emit_product(self, onnx: OnnxEmitter, rows: str, weight: Weight, bias: Sequence[str]) -> str:
-        """On a processor with weights in float32; else both factors and the result in 16 bits, the bias in float32."""
+        """On CPUs in float32; otherwise operands and result in 16 bits, and the bias in float32."""
         (name,) = weight.tensors
         if not onnx.typed:
             return onnx.op("Gemm", rows, _widened(onnx, name), *bias, transB=1)
@@ -53,11 +53,11 @@ class Half(NumberFormat):
         return onnx.op("Cast", onnx.op("Gather", name, ids, axis=0), to=Element.FLOAT)
 
     def rounds(self, traits: Traits) -> bool:
-        """Where products are in 16 bits."""
+        """True for targets with 16-bit matrix products."""
         return traits.typed
 
     def linear_map(self, torch: ModuleType, input_scale: float | None) -> LinearMap:
-        """Factors and product are rounded to 16 bits; sums are in float32, and so is the bias."""
+        """Operands and product are rounded to 16 bits; sums and bias are in float32."""
         dtype, linear = getattr(torch, self.precision), torch.nn.functional.linear
 
         def apply(x: "Tensor", weight: "Tensor", bias: "Tensor | None" = None) -> "Tensor":
@@ -67,8 +67,8 @@ class Half(NumberFormat):
         return apply
 
     def product_stage(self, traits: Traits) -> ProductStage:
-        """A result may be the next number of 16 bits."""
-        what = "products in 16 bits, as a part of a unit in the last place of the definition's"
+        """A result may differ by one unit in the last place."""
+        what = "16-bit matrix products, in units in the last place of the definition"
         return ProductStage("half", what, self._reach)
 
     def _reach(self, torch: ModuleType, x: "Tensor", matrix: "Tensor") -> "Tensor":
@@ -76,23 +76,23 @@ class Half(NumberFormat):
 
 
 def to_float16(matrix: Floats) -> NDArray[np.float16]:
-    """The nearest float16, ties to even."""
+    """Convert to float16, ties to even."""
     return matrix.astype(np.float16)
 
 
 def to_bfloat16(matrix: Floats) -> NDArray[np.uint16]:
-    """The nearest bfloat16, ties to even, as the upper half of a float32's bits."""
+    """Convert to bfloat16, ties to even, as the upper 16 bits of a float32."""
     bits = np.ascontiguousarray(matrix, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def from_bfloat16(halves: NDArray[np.uint16]) -> Floats:
-    """The same numbers in float32."""
+    """Convert to float32."""
     return (halves.astype(np.uint32) << 16).view(np.float32)
 
 
 class Float16(Half):
-    """IEEE's half precision; it ends at 65,504."""
+    """IEEE half precision; its largest number is 65,504."""
 
     precision = "float16"
     element, bits = Element.FLOAT16, 10
@@ -102,12 +102,12 @@ class Float16(Half):
     }
 
     def check(self, matrix: Floats, path: str) -> None:
-        """Raises: UserError for numbers beyond its end."""
+        """Raises: UserError for numbers out of range."""
         super().check(matrix, path)
         largest = float(np.abs(matrix).max(initial=0))
         if largest > float(np.finfo(np.float16).max):
-            hint = "use bfloat16, which reaches as far as float32"
-            raise UserError(f"a weight is {largest:.3g}, and float16 ends at 65,504", place=path, hint=hint)
+            hint = "use bfloat16, which has the range of float32"
+            raise UserError(f"a weight is {largest:.3g}, above the float16 maximum of 65,504", place=path, hint=hint)
 
 
 class BFloat16(Half):

@@ -1,7 +1,7 @@
-"""int4: integers of 4 bits with a scale for each 32 neighbours of a row.
+"""int4: 4-bit integers with one scale per block of 32 elements of a row.
 
-The kernels of docs/kernels.md and ONNX Runtime's MatMulNBits round what comes in to 8 bits, too. With standard
-operators the matrix is restored: once for each run of a processor's model, where it is read in a model for a GPU.
+The kernels of docs/kernels.md and ONNX Runtime's MatMulNBits also quantize the inputs, to 8 bits. With standard
+operators the matrix is dequantized: on CPUs once per run of the model, on GPUs next to its reader.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ from xformc.compiler.quantize.stored import SCALE, Floats, Layout, Matrix, Store
 from xformc.format.targets import Traits
 
 BLOCK = 32
-"""Neighbours of a row that share one scale."""
+"""The number of adjacent elements of a row that share a scale."""
 
 BLOCKS, INT4_PANELS = ".blocks", ".int4_panels"
 
 NIBBLES = (BLOCK // (2 * QUAD), PANEL, QUAD)
-"""The shape of the bytes that 32 rows have for one block: each byte has two numbers of one row."""
+"""The shape of the bytes of one block of 32 rows: each byte has two numbers of one row."""
 
 
 def round_blocks(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """Symmetric, a scale for each block of a row: q [new, blocks, BLOCK] in -8..7, scale [new, blocks].
+    """Quantize symmetrically with a scale per block: q [new, blocks, BLOCK] in -8..7, scale [new, blocks].
 
-    The number that is largest without its sign becomes -8, so a scale may be negative. The last block ends with zeros.
+    The number with the largest absolute value becomes -8, so a scale may be negative. The last block is zero-padded.
     """
     new, width = matrix.shape
     blocks = -(-width // BLOCK)
@@ -46,15 +46,15 @@ def round_blocks(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
 
 
 def restore_blocks(rounded: NDArray[np.int8], scale: Floats, width: int) -> Floats:
-    """The numbers that `round_blocks` stands for: [new, width]."""
+    """Dequantize the result of `round_blocks`: [new, width]."""
     return (rounded.astype(np.float32) * scale[..., None]).reshape(len(rounded), -1)[:, :width]
 
 
 def nibble_panels(rounded: NDArray[np.int8], scale: Floats) -> tuple[NDArray[np.uint8], Floats]:
-    """int4 [new, blocks, 32] and its scale [new, blocks] in panels: uint8 [panels, blocks, 4, 32, 4], and float32
-    [panels, blocks, 32], which is 0 after the last row.
+    """Arrange int4 [new, blocks, 32] and its scale [new, blocks] in panels: uint8 [panels, blocks, 4, 32, 4], and
+    float32 [panels, blocks, 32], with 0 after the last row.
 
-    A byte has `q + 8` of two numbers that are four apart in their row, the first in the lower half.
+    A byte has `q + 8` of two numbers that are 4 apart in their row, the first in the lower half.
     """
     new, blocks, _ = rounded.shape
     count = -(-new // PANEL)
@@ -67,7 +67,7 @@ def nibble_panels(rounded: NDArray[np.int8], scale: Floats) -> tuple[NDArray[np.
 
 
 def from_nibble_panels(stored: NDArray[np.uint8], scale: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """What `nibble_panels` was given."""
+    """The inverse of `nibble_panels`."""
     count, blocks = stored.shape[:2]
     new = int(np.count_nonzero(scale[:, :1]))
     halves = unpair(stored.transpose(0, 3, 1, 2, 4)[..., None])
@@ -129,7 +129,7 @@ def _read_panels(array: NDArray[Any], scale: NDArray[Any] | None, count: int) ->
 
 
 class Int4(NumberFormat):
-    """`q * scale` with q in -8..7 and a scale for each 32 neighbours of a row."""
+    """`q * scale` with q in -8..7 and one scale per block of 32 elements of a row."""
 
     precision = "int4"
     layouts: ClassVar[Layouts] = {
@@ -140,7 +140,7 @@ class Int4(NumberFormat):
     coarse = True
 
     def emit_product(self, onnx: OnnxEmitter, rows: str, weight: Weight, bias: Sequence[str]) -> str:
-        """MatMulNBits where there are blocks; else the product with the restored matrix."""
+        """MatMulNBits for blocks; otherwise a matrix product with the dequantized matrix."""
         if weight.layout == "blocks":
             sizes = {"N": weight.new, "K": weight.width, "bits": 4, "block_size": BLOCK, "accuracy_level": 4}
             product = onnx.op("MatMulNBits", rows, *weight.tensors, domain="com.microsoft", **sizes)
@@ -148,29 +148,29 @@ class Int4(NumberFormat):
         return onnx.op("Gemm", rows, _emit_restored(onnx, weight), *bias, transB=1)
 
     def emit_rows(self, onnx: OnnxEmitter, ids: str, weight: Weight) -> str:
-        """Rows of the restored matrix; of blocks alone those that are looked up are restored."""
+        """Rows of the dequantized matrix; with blocks, only the rows that are looked up are dequantized."""
         if weight.layout == "blocks":
             return _emit_block_rows(onnx, ids, weight)
         return onnx.op("Gather", _emit_restored(onnx, weight), ids, axis=0)
 
     def rounds(self, traits: Traits) -> bool:
-        """Where kernels or MatMulNBits compute products."""
+        """True for targets with kernels or MatMulNBits."""
         return traits.contrib
 
     def linear_map(self, torch: ModuleType, input_scale: float | None) -> LinearMap:
-        """Each row is rounded by its own largest number."""
+        """Each row of the input is quantized by its own largest absolute value."""
         return rounded_rows_map(torch)
 
     def product_stage(self, traits: Traits) -> ProductStage:
-        """Kernels compute the definition; MatMulNBits rounds as its own code says, so only how far is known."""
+        """Kernels compute the definition; MatMulNBits has its own rounding, so only an error bound is known."""
         if traits.kernels:
             return super().product_stage(traits)
-        what = "products with int4, as a part of how far 8-bit steps may move them"
+        what = "int4 matrix products, as a fraction of the error bound of 8-bit inputs"
         return ProductStage(self.precision, what, reach, exact=True)
 
 
 def _emit_restored(onnx: OnnxEmitter, weight: Weight) -> str:
-    """The matrix in float32: beside what reads it in a model for a GPU, else once for each run of the model."""
+    """Dequantize the matrix to float32: on GPUs next to its reader, otherwise once per run of the model."""
     if onnx.typed:
         return emit_restored(onnx, weight, axis=1, block=BLOCK)
     return onnx.outermost(f"float32 {weight.tensors[0]}", lambda scope: emit_restored(scope, weight, 1, BLOCK))

@@ -1,7 +1,7 @@
-"""int8: integers with a scale for each row of a matrix.
+"""int8: 8-bit integers with one scale per row of a matrix.
 
-On processors what comes in is rounded, too, each row by its own largest number, so that no row depends on another. On
-GPUs products are of 8 bits where a calibration found the scale of what comes in; otherwise weights alone are rounded.
+On CPUs the inputs are quantized as well, each row by its own largest absolute value, so that rows stay independent. On
+GPUs, matrix products have 8-bit operands if calibration found an input scale; otherwise only the weights are quantized.
 """
 
 from collections.abc import Sequence
@@ -22,26 +22,26 @@ from xformc.compiler.quantize.stored import SCALE, Floats, Layout, Matrix, Store
 from xformc.format.targets import Traits
 
 ZERO = 128
-"""What stands for 0 in unsigned bytes."""
+"""The zero point of unsigned bytes."""
 
 _INT64 = 7
-"""ONNX's number for int64, which no parameter is stored in."""
+"""ONNX's number for int64, which is not a format of parameters."""
 
 
 def round_rows(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """Symmetric, a scale for each row: `matrix ~ q * scale[:, None]`, q in -127..127."""
+    """Quantize symmetrically with a scale per row: `matrix ~ q * scale[:, None]`, q in -127..127."""
     scale = short_scales(np.abs(matrix).max(1, initial=0) / np.float32(LARGEST))
     rounded = np.clip(np.rint(matrix / scale[:, None]), -LARGEST, LARGEST)
     return rounded.astype(np.int8), scale
 
 
 def restore_rows(rounded: NDArray[np.int8], scale: Floats) -> Floats:
-    """The numbers that `round_rows` stands for."""
+    """Dequantize the result of `round_rows`."""
     return rounded.astype(np.float32) * scale[:, None]
 
 
 def byte_panels(rounded: NDArray[np.int8]) -> NDArray[np.uint8]:
-    """int8 [new, width] -> uint8 [ceil(new / 32), ceil(width / 4), 32, 4] of `q + 128`, which stands for 0 outside."""
+    """int8 [new, width] -> uint8 [ceil(new / 32), ceil(width / 4), 32, 4] of `q + 128`, padded with 128 (zero)."""
     new, width = rounded.shape
     count, quads = -(-new // PANEL), -(-width // QUAD)
     padded = np.pad(rounded, ((0, count * PANEL - new), (0, quads * QUAD - width))).view(np.uint8) ^ np.uint8(ZERO)
@@ -49,7 +49,7 @@ def byte_panels(rounded: NDArray[np.int8]) -> NDArray[np.uint8]:
 
 
 def from_byte_panels(stored: NDArray[np.uint8], new: int, width: int) -> NDArray[np.int8]:
-    """The matrix [new, width] of `byte_panels`."""
+    """The inverse of `byte_panels`: the matrix [new, width]."""
     flat = stored.transpose(0, 2, 1, 3).reshape(-1, stored.shape[1] * QUAD)[:new, :width]
     return np.ascontiguousarray(flat ^ np.uint8(ZERO)).view(np.int8)
 
@@ -85,7 +85,7 @@ def _read_panels(array: NDArray[Any], scale: NDArray[Any] | None, count: int) ->
 
 
 class Int8(NumberFormat):
-    """`q * scale` with q in -127..127 and a scale for each row."""
+    """`q * scale` with q in -127..127 and one scale per row."""
 
     precision = "int8"
     layouts: ClassVar[Layouts] = {
@@ -96,7 +96,7 @@ class Int8(NumberFormat):
     coarse = True
 
     def emit_product(self, onnx: OnnxEmitter, rows: str, weight: Weight, bias: Sequence[str]) -> str:
-        """`scale_x * scale * sum(q_x * q)`, as docs/kernels.md has it, the sum exact; on GPUs by calibrated scales."""
+        """`scale_x * scale * sum(q_x * q)` with an exact sum (docs/kernels.md); on GPUs with calibrated scales."""
         if onnx.typed:
             return emit_quantized_product(onnx, rows, weight, bias, Element.INT8)
         name, scale = weight.tensors
@@ -112,7 +112,7 @@ class Int8(NumberFormat):
         return onnx.op("Add", product, *bias) if bias else product
 
     def emit_rows(self, onnx: OnnxEmitter, ids: str, weight: Weight) -> str:
-        """Rows that are looked up are restored; on GPUs all are, because TensorRT takes integers as factors alone."""
+        """Dequantize the rows that are looked up; on GPUs all rows, as TensorRT reads integers only as operands."""
         if onnx.typed:
             return onnx.op("Gather", emit_restored(onnx, weight), ids, axis=0)
         name, scale = weight.tensors
@@ -120,18 +120,18 @@ class Int8(NumberFormat):
         return onnx.op("Mul", rows, onnx.op("Unsqueeze", onnx.op("Gather", scale, ids, axis=0), [-1]))
 
     def rounds(self, traits: Traits) -> bool:
-        """On processors."""
+        """True for CPU targets."""
         return not traits.typed
 
     def linear_map(self, torch: ModuleType, input_scale: float | None) -> LinearMap:
-        """Rows by their own scales where there is no calibration."""
+        """Without calibration, each row of the input has its own scale."""
         return rounded_rows_map(torch) if input_scale is None else super().linear_map(torch, input_scale)
 
 
 def emit_signed_products_are_exact(onnx: OnnxEmitter) -> str:
-    """Whether MatMulInteger is exact for uint8 and int8: on x86 without VNNI, ONNX Runtime adds them up in 16 bits.
+    """Whether MatMulInteger is exact for uint8 and int8: on x86 without VNNI, ONNX Runtime accumulates in 16 bits.
 
-    ONNX Runtime computes this when it loads the model, and keeps the one branch of each If that this processor needs.
+    ONNX Runtime evaluates this when it loads the model, and keeps only the branch of each If that this CPU needs.
     """
     largest = onnx.op("Cast", [255, 255], to=Element.UINT8), onnx.op("Cast", [127, 127], to=Element.INT8)
     total = onnx.op("Cast", onnx.op("MatMulInteger", *largest), to=_INT64)
@@ -144,18 +144,18 @@ def _emit_sum(onnx: OnnxEmitter, rounded: str, columns: str, *zero: str) -> str:
 
 
 def _emit_unsigned(onnx: OnnxEmitter, columns: str) -> str:
-    """int8 as uint8 around 128: slower to multiply where both are exact."""
+    """int8 as uint8 with zero point 128; slower to multiply if both are exact."""
     return onnx.op("Cast", onnx.op("Add", onnx.op("Cast", columns, to=Element.FLOAT), float(ZERO)), to=Element.UINT8)
 
 
 def _emit_scale(onnx: OnnxEmitter, rows: str) -> str:
-    """What 1 stands for in each row [rows, 1]: its largest number without sign / 127."""
+    """The scale of each row [rows, 1]: its largest absolute value / 127."""
     largest = onnx.op("ReduceMax", onnx.op("Abs", rows), [-1], keepdims=1)
     return onnx.op("Div", onnx.op("Max", largest, TINY), float(LARGEST))
 
 
 def _emit_rounded(onnx: OnnxEmitter, rows: str, scale: str) -> str:
-    """The rows as uint8 around 128: the integer product of ONNX Runtime is fastest for these."""
+    """Quantize the rows to uint8 with zero point 128, the fastest input of ONNX Runtime's integer product."""
     scales = onnx.op("Squeeze", scale, [-1])
     zeros = onnx.op("Expand", emit_uint8(onnx, ZERO), onnx.op("Shape", scales))
     return onnx.op("QuantizeLinear", rows, scales, zeros, axis=0)

@@ -1,4 +1,4 @@
-"""Layouts that several number formats share: rows, and the panels of 32 rows of docs/kernels.md."""
+"""Layouts shared by several number formats: rows, and the panels of 32 rows of docs/kernels.md."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,17 +12,17 @@ from xformc.compiler.quantize.stored import Floats, Layout, Matrix, StoredTensor
 PANELS = ".panels"
 
 PANEL = 32
-"""Rows of a panel."""
+"""The number of rows of a panel."""
 
 QUAD = 4
-"""Neighbours of a row that panels of integers keep together."""
+"""The number of adjacent elements of a row that integer panels keep together."""
 
 Encode = Callable[[Floats], NDArray[Any]]
 Decode = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def row_layout(element: Element, encode: Encode, decode: Decode) -> Layout:
-    """Numbers without a scale, row after row."""
+    """Numbers without a scale, row by row."""
 
     def store(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
         return {"": StoredTensor(element, (new, width), lambda: encode(matrix()))}
@@ -57,5 +57,5 @@ def panels(matrix: NDArray[Any]) -> NDArray[Any]:
 
 
 def from_panels(stored: NDArray[Any], new: int) -> NDArray[Any]:
-    """The matrix [new, width] of `panels`."""
+    """The inverse of `panels`: the matrix [new, width]."""
     return stored.transpose(0, 2, 1).reshape(-1, stored.shape[1])[:new]

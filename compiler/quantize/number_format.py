@@ -1,4 +1,4 @@
-"""What a number format of weights is: all that storing, multiplying, calibrating and certifying asks of it."""
+"""The interface of number formats: storage, matrix products, calibration and certificate of weights."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 Layouts = Mapping[LayoutName, Layout]
 
 LinearMap = Callable[["Tensor", "Tensor", "Tensor | None"], "Tensor"]
-"""Of (rows [.., width], matrix [new, width], bias [new] or None): [.., new]."""
+"""Takes rows [.., width], a matrix [new, width] and a bias [new] or None; returns [.., new]."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What calibrated products round to, once their factor is divided by its scale.
+    """The numbers of the quantized inputs of calibrated matrix products, after division by the scale.
 
-    largest: the largest number of it. nearest: of (the torch module, x), the nearest of its numbers, ties to even.
+    largest: the largest number. nearest(torch, x): round x to the nearest number, ties to even.
     """
 
     largest: int
@@ -37,11 +37,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class ProductStage:
-    """The certificate's stage of products that round what they are given.
+    """The certificate's stage for matrix products with quantized inputs.
 
-    what: what is compared, after how many there are. reach: of (the torch module, rows [.., width], matrix), how far
-    each result may be off; None where each result is the definition's but for what float32 rounds. exact: products are
-    compared with those of factors that are not rounded, not with their definition.
+    what: what is compared, after the count. reach(torch, rows [.., width], matrix): the error bound of each result, or
+    None if results equal the definition up to float32 rounding. exact: compare with products of unquantized inputs, not
+    with the definition.
     """
 
     name: str
@@ -52,20 +52,20 @@ class ProductStage:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an engine cannot be built with a format, and what to do."""
+    """Why a target cannot use a number format, and a hint."""
 
     message: str
     hint: str
 
 
 class NumberFormat(ABC):
-    """A number format of weights. One file has all of it; `formats.FORMATS` lists them.
+    """A number format of weights. Each is defined in one file; `formats.FORMATS` lists them.
 
-    precision: its name in engine.json. layouts: how a matrix may be stored; rows at least, and without panels target
-    native multiplies it by standard operators. grid: what calibrated products round to, if they can be calibrated;
-    `calibrated_only` if all must be. emulated: ONNX Runtime has no such products on a processor, so a certificate runs
-    them emulated where they round. coarse: its products round much more than float16 does, so the keys and values that
-    attention keeps of them may be float16.
+    precision: its name in engine.json. layouts: the layouts of a matrix, at least rows; without panels, target native
+    uses standard operators. grid: the numbers of quantized inputs, if its matrix products can be calibrated;
+    `calibrated_only` if they must be. emulated: ONNX Runtime has no such products on CPUs, so certificates emulate
+    them. coarse: its products are much less precise than float16, so attention may store keys and values computed by
+    them in float16.
     """
 
     precision: ClassVar[Precision]
@@ -76,26 +76,28 @@ class NumberFormat(ABC):
     coarse: ClassVar[bool] = False
 
     def check(self, matrix: Floats, path: str) -> None:
-        """Raises: UserError where the format cannot hold a parameter's numbers."""
+        """Raises: UserError if the format cannot represent a parameter's numbers."""
         if not np.isfinite(np.abs(matrix).max(initial=0)):
-            raise UserError("has values that are not finite, which cannot be rounded", place=path)
+            raise UserError("has values that are not finite, which cannot be quantized", place=path)
 
     @abstractmethod
     def emit_product(self, onnx: OnnxEmitter, rows: str, weight: Weight, bias: Sequence[str]) -> str:
-        """`rows [.., width] * weight^T + bias` as [rows, new]; `bias` has one name or none, rows are a matrix."""
+        """`rows [rows, width] * weight^T + bias` as [rows, new]; `bias` has one name or none."""
 
     @abstractmethod
     def emit_rows(self, onnx: OnnxEmitter, ids: str, weight: Weight) -> str:
-        """The rows of a table [new, width]: [.., width] for ids [..]."""
+        """Look up rows of a table [new, width]: [.., width] for ids [..]."""
 
     def rounds(self, traits: Traits) -> bool:
-        """Whether products of a target, where they are not calibrated, round what they are given."""
+        """Whether a target's matrix products quantize their inputs without calibration."""
         return False
 
     def linear_map(self, torch: ModuleType, input_scale: float | None) -> LinearMap:
-        """The definition of products that round what they are given: by the scale of a calibration, or without one."""
+        """The definition of matrix products with quantized inputs, with a calibrated input scale or without one."""
         grid = self.grid
-        assert grid is not None and input_scale is not None, f"products with {self.precision} round nothing"
+        assert grid is not None and input_scale is not None, (
+            f"products with {self.precision} do not quantize their inputs"
+        )
 
         def apply(x: "Tensor", weight: "Tensor", bias: "Tensor | None") -> "Tensor":
             product = torch.nn.functional.linear(grid.nearest(torch, x / input_scale) * input_scale, weight)
@@ -104,9 +106,9 @@ class NumberFormat(ABC):
         return apply
 
     def product_stage(self, traits: Traits) -> ProductStage:
-        """How a certificate compares the products that round."""
-        return ProductStage(self.precision, f"products with {self.precision} and their definition")
+        """How a certificate compares matrix products with quantized inputs."""
+        return ProductStage(self.precision, f"matrix products with {self.precision} and their definition")
 
     def refusal(self, target: Target, *, uncalibrated: bool) -> Refusal | None:
-        """Why engines of a target cannot have weights in it; `uncalibrated`: of products, without examples."""
+        """Why a target cannot use the format, or None; `uncalibrated`: there are no calibration examples."""
         return None

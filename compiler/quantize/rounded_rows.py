@@ -1,4 +1,4 @@
-"""By definition, in PyTorch: products that round each row of what they are given by its own largest number."""
+"""The definition, in PyTorch, of matrix products that quantize each row of the input by its largest absolute value."""
 
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 LARGEST = 127
 
 TINY = 1e-30
-"""Stands for the largest number of a row of zeros."""
+"""The least largest value of a row, for rows of zeros."""
 
 
 def rounded_rows_map(torch: ModuleType) -> LinearMap:
-    """Each row [.., width] is rounded, half to even, by the scale of 1 / 127 of its largest number."""
+    """Quantize each row [.., width], ties to even, with a scale of 1 / 127 of its largest absolute value."""
     linear = torch.nn.functional.linear
 
     def apply(x: "Tensor", weight: "Tensor", bias: "Tensor | None" = None) -> "Tensor":
@@ -27,6 +27,6 @@ def rounded_rows_map(torch: ModuleType) -> LinearMap:
 
 
 def reach(torch: ModuleType, x: "Tensor", matrix: "Tensor") -> "Tensor":
-    """How far rounding each factor by half a scale of its row may move each result."""
+    """The error bound of each result if each input is off by at most half the scale of its row."""
     largest = x.abs().amax(1, keepdim=True).expand_as(x)
     return torch.nn.functional.linear(largest, matrix.abs()) / (2 * LARGEST)

@@ -1,4 +1,4 @@
-"""A vocabulary's weights in 16-bit integers, by which most of its logits are known well enough (docs/kernels.md)."""
+"""A vocabulary's weights in 16-bit integers, precise enough to rule out most logits (docs/kernels.md)."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,21 +11,21 @@ from xformc.compiler.quantize.layouts import PANEL
 from xformc.compiler.quantize.stored import Floats, Layout, Matrix, StoredTensor
 
 PAIR = 2
-"""Neighbours of a row that panels of 16-bit integers keep together."""
+"""The number of adjacent elements of a row that panels of 16-bit integers keep together."""
 
 _MOST, _NORM = 32767, 46000
-"""The largest integer, and the largest norm of a row of them before rounding: products of two rows fit 32 bits."""
+"""The largest integer, and the largest norm of a row before rounding; dot products of two rows then fit in 32 bits."""
 
 _ROWS = 1024
-"""So many rows are rounded at once, to bound memory."""
+"""The number of rows quantized at once, to limit memory."""
 
 
 @dataclass(frozen=True)
 class Screen:
-    """A matrix [new, width] as `words * scale[:, None]`, and how far that is from it.
+    """A matrix [new, width] quantized as `words * scale[:, None]`, and its error.
 
-    panels: int16 [ceil(new / 32), ceil(width / 2), 32, 2]; scale: [new]; largest: the largest norm of a row of
-    `matrix - words * scale[:, None]` and of one of the matrix itself, both rounded up; [2].
+    panels: int16 [ceil(new / 32), ceil(width / 2), 32, 2]; scale: [new]; largest [2]: the largest norm of a row of
+    `matrix - words * scale[:, None]` and of a row of the matrix, both rounded up.
     """
 
     panels: NDArray[np.int16]
@@ -34,9 +34,9 @@ class Screen:
 
 
 def screen(matrix: Floats) -> Screen:
-    """Round each row by the least scale that keeps its numbers in 16 bits and its norm below `_NORM`.
+    """Quantize each row with the smallest scale that keeps its numbers in 16 bits and its norm below `_NORM`.
 
-    A row that has numbers that are not finite is 0, infinitely far off.
+    A row with numbers that are not finite becomes 0, with an infinite error.
     """
     new, width = matrix.shape
     count, pairs = -(-new // PANEL), -(-width // PAIR)
@@ -71,4 +71,4 @@ def _store(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
 
 
 SCREEN = Layout(".screen", Element.INT16, _store)
-"""What ScreenCandidates takes beside a matrix in float32."""
+"""The additional input of ScreenCandidates, next to a float32 matrix."""

@@ -1,4 +1,4 @@
-"""How a parameter stands in a model's file: its tensors, and the layout that stores and restores them."""
+"""Parameters in model files: their tensors, and the layouts that store and restore them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from xformc.compiler.quantize.elements import Element, size_in_bytes
 
 Floats = NDArray[np.float32]
 Matrix = Callable[[], Floats]
-"""A matrix [new, width], which is made when it is written."""
+"""Makes a matrix [new, width] when it is written."""
 
 SCALE, INPUT_SCALE = ".scale", ".input_scale"
-"""What is put behind a parameter's path; a path has no dot."""
+"""Suffixes after a parameter's path; a path has no dot."""
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One tensor of a file: the type of its elements, its shape, and its bytes as they stand there."""
+    """One tensor of a file: its element type, its shape, and its bytes as stored."""
 
     element: Element
     shape: tuple[int, ...]
@@ -27,22 +27,22 @@ class StoredTensor:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The size in bytes."""
         return size_in_bytes(self.element, self.shape)
 
 
 Restore = Callable[[NDArray[Any], NDArray[Any] | None, int], NDArray[Any] | None]
-"""Of (numbers, scale or None, count): `count` numbers in the order of the matrix, or None where the shapes are of no
-such matrix."""
+"""Takes (values, scale or None, count); returns `count` numbers in the order of the matrix, or None if the shapes do
+not match."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """One way to store the matrices of a number format.
 
-    suffix: what is put behind the path of a parameter to name its numbers. element: their type; the two together tell
-    a reader the format, so no other layout has both. store: the tensors of a matrix [new, width] by suffix, its numbers
-    first, then its scale. restore: None of a layout that is only ever beside another.
+    suffix: appended to a parameter's path to name its values. element: their type; suffix and element together identify
+    the format, so no two layouts share both. store: the tensors of a matrix [new, width] by suffix, the values first,
+    then the scale. restore: None for a layout that only accompanies another.
     """
 
     suffix: str
@@ -51,7 +51,7 @@ class Layout:
     restore: Restore | None = None
 
     def tensors(self, path: str, matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
-        """The tensors of a parameter by their names."""
+        """The tensors of a parameter by name."""
         return {path + suffix: tensor for suffix, tensor in self.store(matrix, new, width).items()}
 
 
@@ -61,14 +61,14 @@ def plain(array: Matrix, shape: tuple[int, ...]) -> StoredTensor:
 
 
 def input_scale(path: str, value: float) -> dict[str, StoredTensor]:
-    """The tensor of the scale by which products with this parameter round what they are given."""
+    """The tensor of the input scale of matrix products with this parameter."""
     return {path + INPUT_SCALE: plain(lambda: np.array(value, np.float32), ())}
 
 
 def short_scales(scale: NDArray[Any]) -> Floats:
-    """The scales to 16 bits, 1 where there is nothing to scale.
+    """Round scales to 16 bits, and 0 to 1.
 
-    A number of 8 bits times such a scale is exact in float32, so rounding what was restored changes nothing.
+    An 8-bit number times such a scale is exact in float32, so quantizing dequantized values changes nothing.
     """
     mantissa, exponent = np.frexp(scale.astype(np.float32))
     short = np.ldexp(np.rint(mantissa * np.float32(2**_SCALE_BITS)), exponent - _SCALE_BITS).astype(np.float32)

@@ -1,7 +1,7 @@
-"""The two loops of a beam search whose values grow.
+"""The two loops of beam search with growing values.
 
-The inner one decodes a batch of sentences token by token until enough of them are finished; the outer one then files
-what they found, keeps the rows of the others only, and starts the inner loop again.
+The inner loop decodes a batch of sentences token by token until enough of them are finished. The outer loop then stores
+their results, keeps only the rows of the other sentences, and starts the inner loop again.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _KEPT = frozenset({"batch", "beam", "source"})
 
 @dataclass(frozen=True)
 class SearchInputs:
-    """The ONNX names of the search's inputs; see docs/search.md for what they mean."""
+    """The ONNX names of the search's inputs, as defined in docs/search.md."""
 
     source: str
     beam_size: str
@@ -44,8 +44,8 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Begun:
-    """What is written before the loops: the limit of each sentence [batch], the largest of them, what `prepare` made,
-    and the size of the batch as a vector."""
+    """Values from before the loops: the length limit of each sentence [batch], the largest of them, the results of
+    `prepare`, and the size of the batch as a vector."""
 
     options: BeamOptions
     limit: str
@@ -56,7 +56,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class Beam(Record):
-    """The open hypotheses of sentences, the best that they have finished, and how many those were."""
+    """The open hypotheses of each sentence, its best finished ones, and the number of finished ones."""
 
     tokens: BeamTokens
     scores: BeamScores
@@ -66,9 +66,9 @@ class Beam(Record):
 
 @dataclass(frozen=True)
 class Live(Record):
-    """The sentences that are still being decoded: their rows in the batch of the sources, and all they have.
+    """The sentences still being decoded: their rows in the batch of sources, and their values.
 
-    `constant` are those of the decoder's that have an axis of the batch, `state` what a step leaves to the next.
+    `constant` are the decoder's constants with the axis batch, `state` its states.
     """
 
     sentence: Integers
@@ -80,7 +80,7 @@ class Live(Record):
 
 @dataclass(frozen=True)
 class Decoding(Record):
-    """What the inner loop carries."""
+    """The carried values of the inner loop."""
 
     position: Integer
     done: Flags
@@ -90,7 +90,7 @@ class Decoding(Record):
 
 @dataclass(frozen=True)
 class _Epoch(Record):
-    """What the outer loop carries; `filed` is what the whole batch has found so far, in the order of the sources."""
+    """The carried values of the outer loop; `filed` are the results of the whole batch, in the order of the sources."""
 
     position: Integer
     live: Live
@@ -98,13 +98,13 @@ class _Epoch(Record):
 
 
 Step = Callable[[OnnxEmitter, Live, Decoding], tuple[str, Decoding]]
-"""Writes a step for the live sentences: whether to go on, and what is carried to the next."""
+"""Writes a step for the live sentences; returns whether to continue, and the new carried values."""
 
 
 def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Begun:
-    """Write what comes before the loops.
+    """Write the part before the loops.
 
-    `decoder` has the axis `beam` (see `with_beam`); `longest` is the most tokens that it can decode, or None.
+    `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
     """
     width = onnx.op("Unsqueeze", inputs.beam_size, [0])
     options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, inputs.length_penalty)
@@ -116,7 +116,7 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
 
 
 def decode_batch(onnx: OnnxEmitter, decoder: Decoder, begun: Begun, states: Names, types: Fields, step: Step) -> Pool:
-    """Write both loops: the best that each sentence has finished. `states` are those before the first step."""
+    """Write both loops; return the best hypotheses of each sentence. `states` are the initial states."""
     rows = {value.name: value.type for value in decoder.constants if "batch" in value.type.names}
     beam = _first_beam(onnx, begun)
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", begun.batch), 1)
@@ -143,7 +143,7 @@ def newest(onnx: OnnxEmitter, beam: Beam) -> str:
 
 
 def best(onnx: OnnxEmitter, found: Pool, n_best: str) -> SearchResult:
-    """The n best of each sentence, without the begin token, cut to the longest."""
+    """The n best of each sentence, without the begin token, cut to the length of the longest."""
     zero, one = [0], [1]
     n_best = onnx.op("Unsqueeze", n_best, zero)
     scores = onnx.op("Slice", found.scores, zero, n_best, one)
@@ -155,7 +155,7 @@ def best(onnx: OnnxEmitter, found: Pool, n_best: str) -> SearchResult:
 
 
 def _decode_some(onnx: OnnxEmitter, position: str, live: Live, types: Fields, step: Step) -> tuple[str, str, Live]:
-    """Decode until some sentences are done: the position after that, which are done, and what all have."""
+    """Decode until some sentences are done; return the next position, which sentences are done, and all of them."""
 
     def turn(scope: OnnxEmitter, _: str, now: Decoding) -> tuple[str, Decoding, Collected]:
         return *step(scope, live, now), []
@@ -166,7 +166,7 @@ def _decode_some(onnx: OnnxEmitter, position: str, live: Live, types: Fields, st
 
 
 def _file(onnx: OnnxEmitter, live: Live, filed: Pool) -> Pool:
-    """Write what the live sentences have found into the rows of the batch that are theirs."""
+    """Write the results of the live sentences into their rows of the batch."""
     pool, place = live.beam.pool, onnx.op("Unsqueeze", live.sentence, [1])
     more = onnx.op("Sub", onnx.op("Shape", pool.tokens, start=2), onnx.op("Shape", filed.tokens, start=2))
     padded = onnx.op("Pad", filed.tokens, onnx.op("Concat", [0, 0, 0, 0, 0], more, axis=0))
@@ -178,7 +178,7 @@ def _file(onnx: OnnxEmitter, live: Live, filed: Pool) -> Pool:
 
 
 def _first_beam(onnx: OnnxEmitter, begun: Begun) -> Beam:
-    """Write the hypotheses before the first step, of which the first alone can be continued."""
+    """Write the initial hypotheses; only the first of each sentence can be continued."""
     width = begun.options.width
     shape = onnx.op("Concat", begun.batch, width, axis=0)
     tokens_shape = onnx.op("Concat", shape, [1], axis=0)

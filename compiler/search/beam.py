@@ -1,4 +1,4 @@
-"""Beam search around a derived step, as ONNX operators: the whole of docs/search.md; width 1 is greedy search."""
+"""Beam search as ONNX operators around a derived step, as defined in docs/search.md; width 1 is greedy search."""
 
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.passes.step import Decoder
@@ -18,13 +18,13 @@ from xformc.compiler.search.decoder_step import emit_states, emit_step, state_ty
 from xformc.compiler.search.loops import Names
 
 FINISHED_SHARE = 8
-"""The inner loop ends when a share of 1/8 of its sentences is finished."""
+"""The inner loop ends when 1/8 of its sentences are finished."""
 
 
 def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
-    """Write prepare, the search and the choice of the n best.
+    """Write prepare, the search and the selection of the n best.
 
-    `decoder` has the axis `beam` (see `with_beam`); `longest` is the most tokens that it can decode, or None.
+    `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
     """
     begun = begin(onnx, decoder, inputs, longest)
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
@@ -41,9 +41,9 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
 def advance(
     onnx: OnnxEmitter, options: BeamOptions, limit: str, now: Decoding, candidates: Candidates, state: Names
 ) -> tuple[str, Decoding]:
-    """Write what follows of the candidates: whether to go on, and what is carried to the next step.
+    """Write the rest of a step, from the candidates; return whether to continue, and the new carried values.
 
-    `state` is what the step made of the hypotheses as they were.
+    `state` are the new states, in the order of the old hypotheses.
     """
     beam, length = now.beam, onnx.op("Add", now.position, 1)
     standing = Standing(length, limit, now.done, beam.found, _longer(onnx, beam.pool))
@@ -54,12 +54,12 @@ def advance(
 
 
 def _continued(onnx: OnnxEmitter, beam: Beam, rows: str, tokens: str) -> str:
-    """The tokens of the hypotheses in these rows, each with another one at its end."""
+    """The tokens of the hypotheses in these rows, each with one more token at its end."""
     return onnx.op("Concat", reorder(onnx, beam.tokens, rows), onnx.op("Unsqueeze", tokens, [-1]), axis=-1)
 
 
 def _longer(onnx: OnnxEmitter, pool: Pool) -> Pool:
-    """The pool with room for another token."""
+    """The pool, padded by one token."""
     return Pool(onnx.op("Pad", pool.tokens, [0, 0, 0, 0, 0, 1]), pool.lengths, pool.scores)
 
 

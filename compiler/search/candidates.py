@@ -1,4 +1,4 @@
-"""The choices of a step of beam search, each a function of what it is given: docs/search.md has their definition."""
+"""The choices of a step of beam search, as functions; docs/search.md defines them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from xformc.format.tokens import PAD
 
 @dataclass(frozen=True)
 class BeamOptions:
-    """What is the same in every step; `width` and `candidates`, twice as many, are vectors of one number."""
+    """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element."""
 
     width: str
     candidates: str
@@ -31,7 +31,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The continuations that are the next hypotheses, [batch, beam]; `rows` are those of their parents."""
+    """The continuations that become the next hypotheses, [batch, beam]; `rows` are the rows of their parents."""
 
     scores: str
     tokens: str
@@ -40,7 +40,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Pool(Record):
-    """Finished hypotheses, best first; the score of one that is not there is NEVER."""
+    """Finished hypotheses, best first; empty entries have the score NEVER."""
 
     tokens: BeamTokens
     lengths: BeamIntegers
@@ -49,10 +49,10 @@ class Pool(Record):
 
 @dataclass(frozen=True)
 class Standing:
-    """How the sentences of a batch stand before the choices of a step.
+    """The state of the sentences of a batch before the choices of a step.
 
-    `length` counts the tokens with that of the step; `limit`, `done` and `found`, the finished hypotheses, are [batch].
-    The tokens of `pool` have the length that the hypotheses have after the step.
+    `length` is the number of tokens including the step's. `limit`, `done` and `found` (the number of finished
+    hypotheses) are [batch]. The tokens of `pool` already have the length of the hypotheses after the step.
     """
 
     length: str
@@ -64,7 +64,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Settled:
-    """What the choices of a step leave: `tokens` are those of the chosen hypotheses, the rest is as in `Standing`."""
+    """The result of the choices of a step: `tokens` of the chosen hypotheses, and the new fields of `Standing`."""
 
     done: str
     found: str
@@ -74,7 +74,7 @@ class Settled:
 
 
 def emit_limit(onnx: OnnxEmitter, source: str, factor: str, offset: str, longest: Operand | None) -> str:
-    """The most tokens that each sentence may have, [batch]; no more than `longest`, if there is a bound."""
+    """The maximum number of tokens of each sentence, [batch]; at most `longest`, unless it is None."""
     real = onnx.op("Not", onnx.op("Equal", source, PAD))
     count = onnx.op("ReduceSum", onnx.op("Cast", real, to=1), [1], keepdims=0)
     scaled = onnx.op("Floor", onnx.op("Mul", count, factor))
@@ -86,7 +86,7 @@ def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions) ->
     """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam]."""
     best, ids = onnx.ops("TopK", 2, logits, options.candidates, axis=-1)
     first = onnx.op("GatherElements", onnx.op("LogSoftmax", logits, axis=-1), _leading(onnx, ids), axis=-1)
-    normalizer = onnx.op("Sub", _leading(onnx, best), first)  # ten times as fast as ReduceLogSumExp
+    normalizer = onnx.op("Sub", _leading(onnx, best), first)  # 10 times as fast as ReduceLogSumExp
     total = onnx.op("Add", onnx.op("Sub", best, normalizer), onnx.op("Unsqueeze", before, [2, 3]))
     flat = onnx.op("Concat", onnx.op("Shape", before, end=1), [-1], axis=0)
     scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), options.candidates, axis=-1)
@@ -98,9 +98,9 @@ def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions) ->
 def settle(
     onnx: OnnxEmitter, options: BeamOptions, now: Standing, candidates: Candidates, continued: Callable[[str, str], str]
 ) -> Settled:
-    """Finish what ends among the candidates, and choose the next hypotheses.
+    """Finish the candidates that end, and choose the next hypotheses.
 
-    `continued(rows, tokens)` gives the tokens of the hypotheses in these rows, each followed by one of the tokens.
+    `continued(rows, tokens)` returns the tokens of the hypotheses in these rows, each followed by one of the tokens.
     """
     width, last = options.width, onnx.op("LessOrEqual", now.limit, now.length)
     top = leading(onnx, candidates, width)
@@ -123,9 +123,9 @@ def leading(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Candidates
 def ending(
     onnx: OnnxEmitter, top: Candidates, last: str, done: str, length: str, options: BeamOptions
 ) -> tuple[str, str]:
-    """Which of the candidates end here, and the scores of those with their penalty; NEVER of the others.
+    """Return which candidates end here, and their scores with length penalty, or NEVER for candidates that do not.
 
-    All of them do at the `last` length of a sentence, and none in one that is `done` [batch].
+    At the `last` length of a sentence all of them end; in a sentence that is `done`, none. Both are [batch].
     """
     ends = onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, [1]))
     ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", done, [1])))
@@ -135,7 +135,7 @@ def ending(
 
 
 def keep_best(onnx: OnnxEmitter, pool: Pool, offered: Pool, width: str) -> Pool:
-    """The `width` best of the pool and of what is offered, of tokens of one length; of equal ones those of the pool."""
+    """The `width` best of both pools, whose tokens have the same length; of equal scores, those of `pool` win."""
     scores, chosen = onnx.ops("TopK", 2, onnx.op("Concat", pool.scores, offered.scores, axis=-1), width, axis=-1)
     lengths = onnx.op("Concat", pool.lengths, offered.lengths, axis=-1)
     tokens = onnx.op("Concat", pool.tokens, offered.tokens, axis=1)
@@ -146,7 +146,7 @@ def keep_best(onnx: OnnxEmitter, pool: Pool, offered: Pool, width: str) -> Pool:
 
 
 def choose_open(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Chosen:
-    """The `width` best candidates that do not end with the end token."""
+    """The `width` best candidates that do not end in the end token."""
     scores = onnx.op("Where", candidates.ended, NEVER, candidates.scores)
     scores, chosen = onnx.ops("TopK", 2, scores, width, axis=-1)
     rows = rows_of(onnx, onnx.op("GatherElements", candidates.parents, chosen, axis=-1), width)
@@ -154,17 +154,17 @@ def choose_open(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Chosen
 
 
 def count_found(onnx: OnnxEmitter, found: str, ends: str) -> str:
-    """How many hypotheses of each sentence have been finished, with those that end now, [batch]."""
+    """The number of finished hypotheses of each sentence, including those that end now, [batch]."""
     return onnx.op("Add", found, onnx.op("ReduceSum", onnx.op("Cast", ends, to=7), [1], keepdims=0))
 
 
 def update_done(onnx: OnnxEmitter, done: str, last: str, found: str, width: str) -> str:
-    """Which sentences are done after a step, [batch]."""
+    """The sentences that are done after a step, [batch]."""
     return onnx.op("Or", onnx.op("Or", done, last), onnx.op("GreaterOrEqual", found, width))
 
 
 def rows_of(onnx: OnnxEmitter, parents: str, width: str) -> str:
-    """Parents [batch, beam] as numbers of rows of a value whose batch and beam are one axis."""
+    """Parents [batch, beam] as row indices of a value with batch and beam merged into one axis."""
     rows = onnx.op("Squeeze", onnx.op("Shape", parents, end=1))
     starts = onnx.op("Mul", onnx.op("Range", 0, rows, 1), width)
     return onnx.op("Add", parents, onnx.op("Unsqueeze", starts, [1]))
@@ -178,5 +178,5 @@ def reorder(onnx: OnnxEmitter, name: str, rows: str) -> str:
 
 
 def _leading(onnx: OnnxEmitter, name: str) -> str:
-    """The first along the last axis of a value with four axes, which stays."""
+    """The first element along the last of four axes, which is kept."""
     return onnx.op("Slice", name, [0], [1], [3])

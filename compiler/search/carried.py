@@ -1,4 +1,4 @@
-"""The types of what searches carry from step to step, as annotations of the fields of records."""
+"""Types of the values that searches carry from step to step, as annotations of record fields."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.ops.keys import ROOM
 
 NEVER = float("-inf")
-"""The score of what is not there, or may not be chosen."""
+"""The score of entries that are empty or must not be chosen."""
 
 _BATCH, _BEAM, _LENGTH, _ROOM = Axis("batch"), Axis("beam"), Axis("length"), Axis(ROOM)
 

@@ -1,6 +1,6 @@
-"""A decoder in a search, as ONNX operators: what it prepares, its states before the first step, and a step.
+"""A decoder in a search, as ONNX operators: prepare, the initial states, and a step.
 
-Values of the decoder are named by their names in it.
+Values are keyed by their names in the decoder.
 """
 
 from collections.abc import Mapping
@@ -16,45 +16,45 @@ _ZERO: dict[DType, bool | int | float] = {"float32": 0.0, "int64": 0, "bool": Fa
 
 
 def emit_prepare(onnx: OnnxEmitter, decoder: Decoder, given: Names) -> dict[str, str]:
-    """Write `prepare` of these inputs: the names of `Decoder.prepared`."""
+    """Write `prepare` with these inputs; return the names of `Decoder.prepared`."""
     return dict(zip((value.name for value in decoder.prepared), onnx.graph(decoder.prepare, given), strict=True))
 
 
 def emit_positions(onnx: OnnxEmitter, decoder: Decoder, count: Operand) -> dict[str, str]:
-    """Write the positions before `count`, a number, if `prepare` needs them, and name them by its input."""
+    """Write the positions 0 to `count` - 1 if `prepare` needs them, keyed by its input; `count` is a scalar."""
     return {} if decoder.positions is None else {decoder.positions.name: onnx.op("Range", 0, count, 1)}
 
 
 def state_types(decoder: Decoder) -> dict[str, Type]:
-    """The types of the states, in their order."""
+    """The types of the states, in order."""
     return {state.past.name: state.past.type for state in decoder.states}
 
 
 def emit_states(onnx: OnnxEmitter, decoder: Decoder, sizes: Mapping[str, Operand], prepared: Names) -> dict[str, str]:
-    """Write the states before the first step, in their order.
+    """Write the initial states, in order.
 
-    `sizes` has a vector with the size of each axis that only the run knows (`batch`, and `beam` if there is one).
+    `sizes` has the run-time size of each axis as a vector (`batch`, and `beam` if there is one).
     """
     return {state.past.name: _emit_state(onnx, state, sizes, prepared) for state in decoder.states}
 
 
 def step_inputs(decoder: Decoder, token: str, position: str, known: Names) -> dict[str, str]:
-    """The inputs of a step; `known` are its constants, states and what is resident."""
+    """The inputs of a step; `known` are its constants, states and resident inputs."""
     return {**known, decoder.token.name: token, decoder.position.name: position}
 
 
 def emit_step(
     onnx: OnnxEmitter, decoder: Decoder, token: str, position: str, known: Names
 ) -> tuple[str, dict[str, str]]:
-    """Write a step: its logits, and the states of the next one. For `known` see `step_inputs`."""
+    """Write a step; return its logits and the new states. For `known` see `step_inputs`."""
     logits, *states = onnx.graph(decoder.step, step_inputs(decoder, token, position, known))
     return logits, {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
 
 
 def emit_resident(onnx: OnnxEmitter, resident: Resident | None, batch: str, capacity: Operand) -> dict[str, str]:
-    """Write what the kernels of a step without a beam keep in place.
+    """Write the resident inputs of a step without a beam.
 
-    `batch` and `capacity`, the most positions, are vectors of one number.
+    `batch` and `capacity`, the maximum number of positions, are vectors with one element.
     """
     if resident is None:
         return {}
@@ -65,7 +65,7 @@ def emit_resident(onnx: OnnxEmitter, resident: Resident | None, batch: str, capa
 def emit_caches(
     onnx: OnnxEmitter, resident: Resident, slots: Operand, capacity: Operand, beam: Operand
 ) -> dict[str, str]:
-    """Write the buffers of a step's caches, for so many slots, positions and hypotheses (vectors of one number)."""
+    """Write the buffers of a step's caches; `slots`, `capacity` and `beam` are vectors with one element."""
     return {
         value.name: onnx.op(
             "CacheNarrow" if value.type.dtype == "float16" else "Cache",

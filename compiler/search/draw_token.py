@@ -1,4 +1,4 @@
-"""What all sampling does with the logits of a step, each a function of what it is given: docs/search.md defines it."""
+"""The parts of a sampling step that all targets share, as functions; docs/search.md defines them."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ _FLOAT, _INT64 = 1, 7
 
 @dataclass(frozen=True)
 class Text(Record):
-    """A text of each row: the token to feed, whether it has ended, how many tokens were sampled and their score."""
+    """The texts of a batch: the token to feed, whether a text has ended, the number of sampled tokens, their score."""
 
     newest: Integers
     done: Flags
@@ -24,56 +24,57 @@ class Text(Record):
 
 @dataclass(frozen=True)
 class Temperature:
-    """What logits are divided by, and whether the likeliest token is taken instead."""
+    """The divisor of the logits, and whether to take the most likely token instead."""
 
     divisor: str
     greedy: str
 
 
 def vocabulary_of(decoder: Decoder) -> int:
-    """How many tokens a decoder has logits for."""
+    """The vocabulary size of a decoder's logits."""
     (size,) = Type("float32", decoder.logits.type.axes[-1:]).sizes()
     return size
 
 
 def emit_temperature(onnx: OnnxEmitter, temperature: str) -> Temperature:
-    """The temperature of an input, which is 0 for greedy search."""
+    """Turn the temperature input, 0 for greedy search, into a Temperature."""
     greedy = onnx.op("Equal", temperature, 0.0)
     return Temperature(onnx.op("Where", greedy, 1.0, temperature), greedy)
 
 
 def below_highest(onnx: OnnxEmitter, logits: str) -> str:
-    """How far each logit is below the highest of its text, [batch, vocabulary], of logits [batch, 1, vocabulary]."""
+    """Subtract the highest logit of each text: [batch, 1, vocabulary] -> [batch, vocabulary]."""
     logits = onnx.op("Squeeze", logits, [1])
     return onnx.op("Sub", logits, onnx.op("ReduceMax", logits, [1], keepdims=1))
 
 
 def weigh(onnx: OnnxEmitter, below: str, temperature: Temperature) -> str:
-    """The probability of each token, but for a factor, [batch, vocabulary]."""
+    """The unnormalized probability of each token, [batch, vocabulary]."""
     return onnx.op("Exp", onnx.op("Div", below, temperature.divisor))
 
 
 def cumulate(onnx: OnnxEmitter, weights: str, below: str, threshold: str) -> str:
-    """The sums of the weights of what is not below the threshold, in the order of the tokens [batch, vocabulary]."""
+    """The cumulative sum of the weights of tokens not below the threshold, by token id, [batch, vocabulary]."""
     return onnx.op("CumSum", onnx.op("Where", onnx.op("GreaterOrEqual", below, threshold), weights, 0.0), 1)
 
 
 def draw(onnx: OnnxEmitter, reached: str, total: str, uniform: str, temperature: Temperature) -> str:
-    """The token drawn for each text, [batch]: the first whose sum is above this share of the total, [batch, 1]."""
+    """The token drawn for each text, [batch]: the first with a sum above `uniform` times `total` [batch, 1]."""
     goal = onnx.op("Mul", onnx.op("Unsqueeze", uniform, [1]), total)
     goal = onnx.op("Where", temperature.greedy, 0.0, goal)
     return onnx.op("Cast", count(onnx, onnx.op("LessOrEqual", reached, goal), keepdims=0), to=_INT64)
 
 
 def real(onnx: OnnxEmitter, tokens: str) -> str:
-    """Which tokens are not padding."""
+    """The tokens that are not padding."""
     return onnx.op("Not", onnx.op("Equal", tokens, PAD))
 
 
 def append_token(onnx: OnnxEmitter, text: Text, given: str, drawn: str, below: str) -> tuple[str, Text]:
-    """Which texts [batch] were sampled, and all of them with another token: that of the prompt where one is given.
+    """Append the drawn token to each text, or the prompt's token while there is one; return which texts were sampled
+    [batch], and the new texts.
 
-    `done` stays as it is.
+    `done` is not updated.
     """
     sampled = onnx.op("Not", onnx.op("Or", real(onnx, given), text.done))
     token = onnx.op("Where", sampled, drawn, given)
@@ -85,18 +86,18 @@ def append_token(onnx: OnnxEmitter, text: Text, given: str, drawn: str, below: s
 
 
 def ended_texts(onnx: OnnxEmitter, text: Text, sampled: str, end_token: str, max_new_tokens: str) -> str:
-    """Which texts have ended, [batch]."""
+    """The texts that have ended, [batch]."""
     ended = onnx.op("And", sampled, onnx.op("Equal", text.newest, end_token))
     full = onnx.op("GreaterOrEqual", text.lengths, max_new_tokens)
     return onnx.op("Or", text.done, onnx.op("Or", ended, full))
 
 
 def count(onnx: OnnxEmitter, flags: str, *, keepdims: int) -> str:
-    """How many of the flags [batch, ..] are set, as floats, which are the fastest to add up."""
+    """The number of flags [batch, ..] that are set, summed as floats, which is fastest."""
     return onnx.op("ReduceSum", onnx.op("Cast", flags, to=_FLOAT), [1], keepdims=keepdims)
 
 
 def _at(onnx: OnnxEmitter, values: str, tokens: str) -> str:
-    """The value of each text's token: of [batch, vocabulary] by [batch], [batch]."""
+    """The value of each text's token: values [batch, vocabulary], tokens [batch] -> [batch]."""
     taken = onnx.op("GatherElements", values, onnx.op("Unsqueeze", tokens, [1]), axis=1)
     return onnx.op("Squeeze", taken, [1])

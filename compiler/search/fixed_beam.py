@@ -1,4 +1,4 @@
-"""Beam search in fixed shapes: the definition of docs/search.md, all sentences of a batch until the last is done."""
+"""Beam search with fixed shapes, as defined in docs/search.md; a batch runs until its last sentence is done."""
 
 from dataclasses import dataclass
 
@@ -25,8 +25,8 @@ from xformc.format.tokens import BEGIN, PAD
 
 @dataclass(frozen=True)
 class _Inputs(Record):
-    """What a runtime gives beside the source; `places` and `ranks` count positions that there is room for, and
-    hypotheses."""
+    """The runtime's inputs besides the source; `places` are 0, 1, .. below the capacity, `ranks` 0, 1, .. below the
+    beam size."""
 
     places: Places
     ranks: Ranks
@@ -38,15 +38,15 @@ class _Inputs(Record):
 
 @dataclass(frozen=True)
 class _Constants(Record):
-    """What `prepare` makes once, beside the decoder's constants."""
+    """The results of `prepare` besides the decoder's constants."""
 
     limit: Integers
 
 
 @dataclass(frozen=True)
 class _Carried(Record):
-    """`hypotheses` and `open_scores` are those that are still open, `newest` their last tokens; `tokens`, `lengths` and
-    `scores` the best that are finished, and `found` how many were."""
+    """The carried values. Open hypotheses: `hypotheses`, `open_scores`, and `newest`, their last tokens. Finished ones:
+    `tokens`, `lengths` and `scores` of the best, and `found`, their number."""
 
     position: Integer
     done: Flags
@@ -61,7 +61,7 @@ class _Carried(Record):
 
 
 def fixed_beam_search(decoder: Decoder) -> FixedSearch:
-    """The search of a decoder that has the axis `beam` and fixed caches."""
+    """The search for a decoder with the axis `beam` and fixed caches."""
     fixed, (source,) = FixedDecoder(decoder), decoder.given
     carried = fields_of(_Carried, state=fixed.states)
 
@@ -109,7 +109,7 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder, source: str) -> Names:
 def _advance(
     onnx: OnnxEmitter, given: _Inputs, limit: str, now: _Carried, logits: str, state: Names
 ) -> tuple[str, _Carried]:
-    """Write what follows of the logits: whether another step is wanted, and what is carried to it."""
+    """Write the rest of a step, from the logits; return whether to continue, and the new carried values."""
     width, length = onnx.op("Shape", given.ranks), onnx.op("Add", now.position, 1)
     options = BeamOptions(width, onnx.op("Mul", width, [2]), given.end_token, given.length_penalty)
     candidates = select(onnx, logits, now.open_scores, options)
@@ -131,13 +131,13 @@ def _advance(
 
 
 def _continued(onnx: OnnxEmitter, given: _Inputs, now: _Carried, rows: str, tokens: str) -> str:
-    """The tokens of the hypotheses in these rows, each with another one at the position."""
+    """The tokens of the hypotheses in these rows, each with a new token at the position."""
     kept = reorder(onnx, now.hypotheses, rows)
     return written(onnx, given.places, now.position, onnx.op("Unsqueeze", tokens, [2]), kept)
 
 
 def _blanked(onnx: OnnxEmitter, pool: Pool) -> Pool:
-    """The pool without tokens and lengths where nothing is finished yet."""
+    """The pool with tokens and lengths cleared in empty entries."""
     there = onnx.op("Greater", pool.scores, NEVER)
     tokens = onnx.op("Where", onnx.op("Unsqueeze", there, [2]), pool.tokens, PAD)
     return Pool(tokens, onnx.op("Where", there, pool.lengths, 0), pool.scores)

@@ -1,7 +1,7 @@
-"""Sampling in fixed shapes: the definition of docs/search.md, with random numbers that a runtime draws.
+"""Sampling with fixed shapes, as defined in docs/search.md, with random numbers drawn by the runtime.
 
-Of the filters that choose what may be drawn only their threshold is computed, by narrowing an interval: there is no
-list of the best tokens, whose length would depend on data.
+The top-k and top-p filters are applied as a threshold, which is found by narrowing an interval. A list of the best
+tokens would have a length that depends on data.
 """
 
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ from xformc.format.tokens import BEGIN, PAD
 
 _FLOAT = 1
 PARTS, ROUNDS = 16, 9
-"""An interval of logits is cut into so many parts, so often: 2^8 wide at first, it is 2^-28 wide at the end. Two logits
-that near to each other count as equal."""
+"""An interval of logits is divided into PARTS, ROUNDS times: a width of 2^8 shrinks to 2^-28. Logits that are closer
+to each other count as equal."""
 
 
 @dataclass(frozen=True)
 class _Inputs(Record):
-    """What a runtime gives: `prompt` is padded to the room, `draws` has the random number of each row at each place."""
+    """The runtime's inputs: `prompt` is padded to the capacity, `draws` has a random number per row and position."""
 
     prompt: RoomTokens
     draws: RoomFloats
@@ -49,8 +49,8 @@ class _Inputs(Record):
 
 @dataclass(frozen=True)
 class _Carried(Record):
-    """`newest` is the token to feed, `done` whether the text has ended; `tokens`, `lengths` and `scores` are what was
-    sampled."""
+    """The carried values: `newest` is the token to feed, `done` whether the text has ended; `tokens`, `lengths` and
+    `scores` belong to the sampled continuation."""
 
     position: Integer
     newest: Integers
@@ -62,7 +62,7 @@ class _Carried(Record):
 
 
 def fixed_sampling(decoder: Decoder) -> FixedSearch:
-    """Sampling from a decoder that has fixed caches."""
+    """Sampling from a decoder with fixed caches."""
     fixed, vocabulary = FixedDecoder(decoder), vocabulary_of(decoder)
     carried = fields_of(_Carried, state=fixed.states)
 
@@ -96,7 +96,7 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> Names:
 
 
 def _advance(onnx: OnnxEmitter, given: _Inputs, now: _Carried, below: str, drawn: str, state: Names) -> _Carried:
-    """Write what follows of the tokens that are drawn: what is carried to the next step."""
+    """Write the rest of a step, from the drawn tokens; return the new carried values."""
     before = Text(now.newest, now.done, now.lengths, now.scores)
     sampled, text = append_token(onnx, before, _here(onnx, given.prompt, now.position), drawn, below)
     place, column = onnx.op("Unsqueeze", now.lengths, [1]), onnx.op("Unsqueeze", text.newest, [1])
@@ -127,10 +127,10 @@ def _draw(onnx: OnnxEmitter, given: _Inputs, vocabulary: int, below: str, unifor
 def _threshold(
     onnx: OnnxEmitter, given: _Inputs, vocabulary: int, below: str, weights: str, temperature: Temperature
 ) -> str:
-    """The lowest of the values that may be drawn, [batch, 1].
+    """The lowest value that may be drawn, [batch, 1].
 
-    First the `top_k`-th highest; then the one at which the best reach the share `top_p` of the weight that the
-    `top_k` highest have.
+    First the `top_k`-th highest; then the value down to which the weights add up to `top_p` of the weight of the
+    `top_k` highest.
     """
     ones = onnx.op("Cast", onnx.op("LessOrEqual", below, 0.0), to=_FLOAT)
     wanted = _wanted(onnx, given.top_k, vocabulary)
@@ -143,15 +143,15 @@ def _threshold(
 
 
 def _wanted(onnx: OnnxEmitter, top_k: str, vocabulary: int) -> str:
-    """How many tokens may be drawn by `top_k`, as a float."""
+    """The number of tokens that `top_k` allows, as a float."""
     wanted = onnx.op("Where", onnx.op("Equal", top_k, 0), vocabulary, onnx.op("Min", top_k, vocabulary))
     return onnx.op("Cast", wanted, to=_FLOAT)
 
 
 def _highest(onnx: OnnxEmitter, values: str, weights: str, wanted: str) -> str:
-    """The highest of the values [batch, n] such that those at or above it have the wanted weight together: [batch, 1].
+    """The highest of the values [batch, n] at which the weights of all values not below it reach `wanted`: [batch, 1].
 
-    The values are 0 and below; `wanted` is [batch, 1] or has no axes, and at most the weight of all.
+    The values are at most 0; `wanted` is [batch, 1] or a scalar, and at most the total weight.
     """
     low, high = onnx.op("ReduceMin", values, [1], keepdims=1), onnx.op("ReduceMax", values, [1], keepdims=1)
     cuts = [index / PARTS for index in range(1, PARTS)]
@@ -168,5 +168,5 @@ def _highest(onnx: OnnxEmitter, values: str, weights: str, wanted: str) -> str:
 
 
 def _here(onnx: OnnxEmitter, values: str, position: str) -> str:
-    """The numbers [batch] of [batch, room] at the position."""
+    """The column [batch] of values [batch, room] at the position."""
     return onnx.op("Gather", values, position, axis=1)

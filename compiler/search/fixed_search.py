@@ -1,7 +1,7 @@
-"""Searches whose values keep their shapes: every size is that of an input's axis, and none depends on data.
+"""Searches with fixed shapes: every size is the size of an input's axis, and none depends on data.
 
-Such a search is a `prepare` and a `step` that may be one model, with a loop around the step, or two that a runtime
-drives: docs/engine.md has their interface.
+Such a search consists of `prepare` and `step`: one model with a loop around the step, or two models that a runtime
+drives (docs/engine.md has their interface).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ from xformc.format.interfaces import RESULTS
 
 @dataclass(frozen=True)
 class FixedSearch:
-    """A search in parts: a runtime gives the `inputs`, `prepare` makes the `constants` once and the `carried` first,
-    and a step makes the carried anew.
+    """A search in parts: `prepare` turns the `inputs` into the `constants` and the initial `carried` values; each step
+    updates the carried values.
 
-    `prepare` writes what comes before the first step, of the inputs by their own names. `step` writes a step, given
-    inputs, constants and carried: whether another one is wanted, and the new carried.
+    `prepare` writes the part before the first step, with the inputs under their own names. `step` writes a step from
+    inputs, constants and carried values; it returns whether to continue, and the new carried values.
     """
 
     inputs: Fields
@@ -35,33 +35,34 @@ class FixedSearch:
 
     @property
     def results(self) -> Fields:
-        """The types of the results, which are among the carried."""
+        """The types of the results, which are carried values."""
         return {name: self.carried[name] for name in RESULTS}
 
 
 @dataclass(frozen=True)
 class FixedDecoder:
-    """A decoder whose caches are fixed, with the names that its values have in a search.
+    """A decoder with fixed caches, and the names of its values in a search.
 
-    Constants are `constant_0`, `constant_1`, ..; states `0`, `1`, ..: they are in a field `state` of a record.
+    Constants are `constant_0`, `constant_1`, ..; states are `0`, `1`, .. in the field `state` of a record.
     """
 
     decoder: Decoder
 
     @property
     def constants(self) -> dict[str, Type]:
-        """The types of the constants but the places, which are an input."""
+        """The types of the constants, without the positions, which are an input."""
         return {name: self._named(value.type) for name, value in self._constants().items()}
 
     @property
     def states(self) -> dict[str, Type]:
-        """The types of the states that a step carries to the next."""
+        """The types of the states."""
         return {name: value.type for name, value in self._states().items()}
 
     def prepare(self, onnx: OnnxEmitter, places: str, sizes: Mapping[str, str]) -> tuple[dict[str, str], Names]:
-        """Write `prepare`: the constants and the first states.
+        """Write `prepare`; return the constants and the initial states.
 
-        Its inputs have their own names but the places; `sizes` has the sizes of `batch`, `beam` and `room` as vectors.
+        Its inputs have their own names, except the positions; `sizes` has the sizes of `batch`, `beam` and `room` as
+        vectors.
         """
         given = {value.name: value.name for value in self.decoder.given} | self._given(places)
         made = emit_prepare(onnx, self.decoder, given)
@@ -72,7 +73,7 @@ class FixedDecoder:
     def step(
         self, onnx: OnnxEmitter, names: Names, token: str, position: str, places: str, state: Names
     ) -> tuple[str, Names]:
-        """Write a step for these tokens: the logits, and the new states. The constants are among `names`."""
+        """Write a step for these tokens; return the logits and the new states. `names` includes the constants."""
         known = {value.name: names[name] for name, value in self._constants().items()} | self._given(places)
         known |= {value.name: state[name] for name, value in self._states().items()}
         logits, states = emit_step(onnx, self.decoder, token, position, known)
@@ -86,7 +87,7 @@ class FixedDecoder:
         return {str(index): state.past for index, state in enumerate(self.decoder.states)}
 
     def _named(self, type: Type) -> Type:
-        """The type with its axes called as those of the inputs: keys are positions."""
+        """The type with the axis names of the inputs: keys are named after their positions."""
         nodes = (*self.decoder.prepare.nodes, *self.decoder.step.nodes)
         positions = {node.op.keys: node.op.positions for node in nodes if isinstance(node.op, AsKeys)}
         return Type(type.dtype, tuple(Axis(positions.get(axis.name, axis.name), axis.size) for axis in type.axes))
@@ -99,12 +100,12 @@ R = TypeVar("R", bound=Record)
 
 
 def inputs_of(kind: type[R]) -> R:
-    """The record whose values are inputs of the model, called as its fields."""
+    """The record of the model's inputs, which are named as its fields."""
     return record_of(kind, {name: name for name in fields_of(kind)})
 
 
 def emit_whole(onnx: OnnxEmitter, search: FixedSearch) -> Names:
-    """Write the search as one model: its results. A loop carries what a step makes."""
+    """Write the search as one model with a loop around the step; return its results."""
     inputs = {name: name for name in search.inputs}
     bind_fields(onnx, search.inputs, inputs)
     made = search.prepare(onnx)
@@ -126,6 +127,6 @@ def written(onnx: OnnxEmitter, places: str, position: str, new: str, old: str) -
 
 
 def following(onnx: OnnxEmitter, places: str, position: str) -> str:
-    """Write the next position; after the last place it stays there, for a step too many."""
+    """Write the next position; it stays at the last one, for surplus steps."""
     last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", places)), 1)
     return onnx.op("Min", onnx.op("Add", position, 1), last)

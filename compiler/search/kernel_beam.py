@@ -1,6 +1,6 @@
-"""The same search with the kernels of docs/kernels.md: two nodes a step beside the decoder's own, no cache moved.
+"""Beam search with the kernels of docs/kernels.md: two nodes per step besides the decoder's, and no cache is moved.
 
-What a hypothesis carries of its past is which beam it was in at each position, and the states that are not caches.
+A hypothesis carries its beam index at each earlier position, and the states that are not caches.
 """
 
 from dataclasses import replace
@@ -27,11 +27,11 @@ from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_s
 from xformc.compiler.search.loops import Names
 
 Offered = tuple[str, ...]
-"""What the operators that make candidates give: scores, tokens and parents, [batch, 2 * width]."""
+"""The results of the operators that compute candidates: scores, tokens and parents, [batch, 2 * width]."""
 
 
 def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
-    """Write what `emit_beam_search` does, of a lowered decoder, with caches that are written in place."""
+    """Like `emit_beam_search`, for a lowered decoder with caches that are updated in place."""
     begun = begin(onnx, decoder, inputs, longest)
     width = begun.options.width
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": width}, begun.prepared)
@@ -60,7 +60,7 @@ def _emit_caches(onnx: OnnxEmitter, resident: Resident | None, begun: Begun) -> 
 
 
 def _candidates(onnx: OnnxEmitter, vocabulary: Node | None, result: str, scores: str, width: str) -> Offered:
-    """The candidates, of logits or of what the projection onto the vocabulary, if it is split off, makes logits of."""
+    """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input."""
     if vocabulary is None:
         return onnx.ops("Candidates", 3, result, scores, width, domain=DOMAIN)
     return emit_project_candidates(onnx, vocabulary, result, scores, width)
@@ -69,7 +69,7 @@ def _candidates(onnx: OnnxEmitter, vocabulary: Node | None, result: str, scores:
 def _advance(
     onnx: OnnxEmitter, options: BeamOptions, limit: str, now: Decoding, offered: Offered
 ) -> tuple[str, Decoding]:
-    """Write what `advance` of beam.py does; of the states it makes the ancestors alone."""
+    """Like `advance` of beam.py; of the states, it updates only the ancestors."""
     beam, pool = now.beam, now.beam.pool
     go_on, position, done, tokens, scores, pool_tokens, pool_lengths, pool_scores, found, ancestors = onnx.ops(
         "Advance",
@@ -84,7 +84,7 @@ def _advance(
 
 
 def _moved(onnx: OnnxEmitter, states: Names, ancestors: str, width: str) -> dict[str, str]:
-    """The states, each with its hypothesis: its parent is the newest of its ancestors."""
+    """The states, reordered for the new hypotheses; the parent of each is the newest of its ancestors."""
     if not states:
         return {}
     parents = onnx.op("Squeeze", onnx.op("Slice", ancestors, [-1], [2**31], [2]), [2])

@@ -1,4 +1,4 @@
-"""What a loop carries, as a record: fields that name ONNX values and tell their types, in one order."""
+"""The carried values of a loop as a record: an ordered set of fields with ONNX names and types."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -12,18 +12,18 @@ Fields = Mapping[str, Type]
 """The types of values by name, in order."""
 
 Names = Mapping[str, str]
-"""The ONNX names of values by their name here."""
+"""The ONNX names of values by name."""
 
 Collected = list[tuple[Type, str]]
-"""Values that a loop stacks, one for each turn, with their types."""
+"""Values that a loop stacks, one per iteration, with their types."""
 
 
 @dataclass(frozen=True)
 class Record:
     """Base of the records. A field is an ONNX name annotated with its type (see carried.py), another record, or a
-    mapping of ONNX names, for values of which only the decoder knows how many there are.
+    mapping of ONNX names, for values whose number depends on the decoder.
 
-    The values of an inner record or mapping are called `FIELD_NAME`.
+    The values of an inner record or mapping are named `FIELD_NAME`.
     """
 
 
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=Record)
 
 
 def fields_of(kind: type[Record], **groups: Fields) -> dict[str, Type]:
-    """The names and types of a record's values, in order; `groups` has those of each field that is a mapping."""
+    """The types of a record's values by name, in order; `groups` has the types of each field that is a mapping."""
     found: dict[str, Type] = {}
     for name, annotation in _annotations(kind).items():
         if get_origin(annotation) is Annotated:
@@ -43,7 +43,7 @@ def fields_of(kind: type[Record], **groups: Fields) -> dict[str, Type]:
 
 
 def names_of(record: Record) -> dict[str, str]:
-    """The ONNX names of a record's values by their names, in order."""
+    """The ONNX names of a record's values by name, in order."""
     found: dict[str, str] = {}
     for field in fields(record):
         value: str | Record | Names = getattr(record, field.name)
@@ -55,7 +55,7 @@ def names_of(record: Record) -> dict[str, str]:
 
 
 def record_of(kind: type[R], names: Names) -> R:
-    """The record of these values, of which there may be more: `names_of` backwards."""
+    """The inverse of `names_of`; ignores additional names."""
     values: dict[str, Any] = {}
     for name, annotation in _annotations(kind).items():
         if get_origin(annotation) is Annotated:
@@ -68,12 +68,12 @@ def record_of(kind: type[R], names: Names) -> R:
 
 
 def mapped(record: R, function: Callable[[str], str]) -> R:
-    """The record with another value in the place of each."""
+    """The record with the function applied to each name."""
     return record_of(type(record), {name: function(value) for name, value in names_of(record).items()})
 
 
 def bind_fields(onnx: OnnxEmitter, types: Fields, names: Names) -> None:
-    """Say which ONNX values these are, so that the sizes of their axes can be read from them."""
+    """Bind these ONNX values, so that the sizes of their axes can be read from them."""
     for name, type in types.items():
         onnx.bind(Value(name, type), names[name])
 
@@ -86,10 +86,10 @@ def emit_loop(
     body: Callable[[OnnxEmitter, str, R], tuple[str, R, Collected]],
     keeps: frozenset[str] = frozenset(),
 ) -> tuple[R, tuple[str, ...]]:
-    """Write a loop that carries a record whose values have these types: see `OnnxEmitter.loop`.
+    """Write a loop that carries a record with these types: see `OnnxEmitter.loop`.
 
-    `body(scope, iteration, record)` returns whether to go on, the new record and what is collected; the results are
-    the last record and what was collected.
+    `body(scope, iteration, record)` returns whether to continue, the new record and the values to collect. Returns the
+    last record and the collected values.
     """
     kind, names = type(entering), names_of(entering)
     assert list(types) == list(names), f"the types of {list(types)} do not fit {list(names)}"
@@ -97,7 +97,7 @@ def emit_loop(
     def turn(scope: OnnxEmitter, iteration: str, values: list[str]) -> tuple[str, list[str], Collected]:
         go_on, leaving, collected = body(scope, iteration, record_of(kind, dict(zip(names, values, strict=True))))
         left = names_of(leaving)
-        assert left.keys() == names.keys(), f"a turn leaves {list(left)}, and {list(names)} entered"
+        assert left.keys() == names.keys(), f"the body returned {list(left)} for {list(names)}"
         return go_on, [left[name] for name in names], collected
 
     results = onnx.loop(trips, list(zip(types.values(), names.values(), strict=True)), turn, keeps)
@@ -105,7 +105,7 @@ def emit_loop(
 
 
 def some_open(onnx: OnnxEmitter, done: str) -> str:
-    """Whether some of the flags [batch] are not set."""
+    """Whether any of the flags [batch] is not set."""
     waiting = onnx.op("ReduceMax", onnx.op("Cast", onnx.op("Not", done), to=7), keepdims=0)
     return onnx.op("Greater", waiting, 0)
 

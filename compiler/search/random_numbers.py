@@ -1,4 +1,4 @@
-"""Random numbers that depend on a seed and a place alone, in ONNX's integers: SplitMix64's numbers.
+"""Random numbers that depend only on a seed and a position: SplitMix64 in ONNX integer arithmetic.
 
 Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014), figure 17 with the
 finaliser of Stafford's variant 13.
@@ -14,18 +14,18 @@ ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 LAST_SHIFT = 31
 BITS = 24
-"""How many of the 64 bits make the number: as many as a float32 holds."""
+"""The number of the 64 bits that are used: the precision of a float32."""
 
 _FLOAT, _UINT64 = 1, 13
 
 
 def emit_stream(onnx: OnnxEmitter, seed: str) -> str:
-    """Where the numbers of each seed, int64 [batch], begin."""
+    """The initial state of each stream, from the seeds, int64 [batch]."""
     return _mixed(onnx, onnx.op("Add", _unsigned(onnx, seed), _constant(onnx, WEYL)))
 
 
 def emit_uniform(onnx: OnnxEmitter, stream: str, place: str) -> str:
-    """A float32 in [0, 1) for each stream at this place, an int64: k / 2^24, uniformly."""
+    """A uniform float32 in [0, 1), k / 2^24, for each stream at this position, an int64."""
     steps = onnx.op("Mul", _unsigned(onnx, place), _constant(onnx, WEYL))
     bits = onnx.op(
         "BitShift", _mixed(onnx, onnx.op("Add", stream, steps)), _constant(onnx, 64 - BITS), direction="RIGHT"

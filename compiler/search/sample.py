@@ -1,7 +1,7 @@
-"""Sampling around a derived step, as ONNX operators: the second half of docs/search.md; temperature 0 is greedy.
+"""Sampling as ONNX operators around a derived step, as defined in docs/search.md; temperature 0 is greedy.
 
-Two loops over positions. The first reads the tokens that every prompt of the batch has, for the states alone; the
-second reads on where a prompt is longer, and samples where it has ended.
+There are two loops over positions. The first reads the tokens up to the length of the shortest prompt, only to update
+the states. The second continues to read longer prompts, and samples after the end of a prompt.
 """
 
 from dataclasses import dataclass, replace
@@ -41,12 +41,12 @@ from xformc.format.tokens import BEGIN, PAD
 
 _INT64, _FLOAT = 7, 1
 _KEPT = frozenset({"batch"})
-"""The axes whose sizes do not change in the loops."""
+"""The axes with constant sizes in the loops."""
 
 
 @dataclass(frozen=True)
 class SampleInputs:
-    """The ONNX names of the inputs of sampling; see docs/search.md for what they mean."""
+    """The ONNX names of the inputs of sampling, as defined in docs/search.md."""
 
     prompt: str
     seed: str
@@ -68,7 +68,7 @@ class SampleResult:
 
 @dataclass(frozen=True)
 class _Prompts:
-    """The begin token and the tokens of each text, [batch, length], and how many these are, [batch]."""
+    """The begin token and the tokens of each prompt, [batch, length], and their number, [batch]."""
 
     tokens: str
     lengths: str
@@ -76,8 +76,8 @@ class _Prompts:
 
 @dataclass(frozen=True)
 class _Filters:
-    """What may be drawn: how many of the best tokens are ranked, as a vector, the weight that they reach, and whether
-    there is a threshold at all."""
+    """The filters of the tokens to draw: the number of best tokens to rank, as a vector, the weight to reach, and
+    whether there is a threshold at all."""
 
     temperature: Temperature
     ranked: str
@@ -87,7 +87,7 @@ class _Filters:
 
 @dataclass(frozen=True)
 class _Reading(Record):
-    """What the first loop carries."""
+    """The carried values of the first loop."""
 
     position: Integer
     state: Names
@@ -95,16 +95,16 @@ class _Reading(Record):
 
 @dataclass(frozen=True)
 class _Sampling(Record):
-    """What the second loop carries."""
+    """The carried values of the second loop."""
 
     text: Text
     state: Names
 
 
 def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, longest: int | None) -> SampleResult:
-    """Write prepare, the reading of the prompts, and the sampling.
+    """Write prepare, the loop that reads the prompts, and the sampling loop.
 
-    `longest` is the most positions that the model has, if there is a bound.
+    `longest` is the maximum number of positions of the model, or None.
     """
     stream, filters = emit_stream(onnx, inputs.seed), _emit_filters(onnx, decoder, inputs)
     prompts = _emit_prompts(onnx, inputs.prompt)
@@ -150,7 +150,7 @@ def _emit_prompts(onnx: OnnxEmitter, prompt: str) -> _Prompts:
 
 
 def _count_positions(onnx: OnnxEmitter, prompts: _Prompts, max_new_tokens: str, longest: int | None) -> str:
-    """How many tokens the longest text may be fed."""
+    """The number of tokens to feed for the longest text."""
     given = onnx.op("Sub", onnx.op("ReduceMax", prompts.lengths, keepdims=0), 1)
     positions = onnx.op("Add", given, max_new_tokens)
     return positions if longest is None else onnx.op("Min", positions, longest)
@@ -163,7 +163,7 @@ def _step(onnx: OnnxEmitter, decoder: Decoder, token: str, position: str, known:
 def _read(
     onnx: OnnxEmitter, decoder: Decoder, known: Names, states: Names, prompts: _Prompts, trips: str
 ) -> tuple[str, Names]:
-    """How many tokens were read, the first `trips` of them, which every text has, and the states after them."""
+    """Read the first `trips` tokens, which every prompt has; return their number and the states after them."""
     if not decoder.states and decoder.resident is None:
         return trips, states
     written = (node.outputs[0] for node in decoder.step.nodes if isinstance(node.op, AttendCached))
@@ -188,7 +188,7 @@ def _first_text(onnx: OnnxEmitter, prompts: _Prompts, start: str) -> Text:
 
 
 def _given(onnx: OnnxEmitter, prompts: _Prompts, place: str) -> str:
-    """The tokens of the prompts at a place, [batch]: PAD after their ends."""
+    """The tokens of the prompts at a position, [batch]; PAD after the end of a prompt."""
     last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", prompts.tokens, start=1), [0]), 1)
     return onnx.op("Gather", prompts.tokens, onnx.op("Min", place, last), axis=1)
 
@@ -202,7 +202,7 @@ def _draw(onnx: OnnxEmitter, below: str, uniform: str, filters: _Filters) -> str
 
 
 def _threshold(onnx: OnnxEmitter, below: str, filters: _Filters) -> str:
-    """The lowest of the values that may be drawn, [batch, 1]."""
+    """The lowest value that may be drawn, [batch, 1]."""
     best, _ = onnx.ops("TopK", 2, below, filters.ranked, axis=1)
     weights = onnx.op("Softmax", onnx.op("Div", best, filters.temperature.divisor), axis=1)
     short = onnx.op("Less", onnx.op("CumSum", weights, 1), filters.reach)
@@ -211,7 +211,7 @@ def _threshold(onnx: OnnxEmitter, below: str, filters: _Filters) -> str:
 
 
 def _continuations(onnx: OnnxEmitter, prompts: _Prompts, start: str, steps: str, text: Text) -> SampleResult:
-    """What each text was continued by: of the tokens [steps, batch], those after its own."""
+    """The continuation of each text: the tokens of `steps` [steps, batch] after its prompt."""
     longest = onnx.op("ReduceMax", text.lengths, keepdims=0)
     ranks = onnx.op("Range", 0, longest, 1)
     first = onnx.op("Sub", onnx.op("Sub", prompts.lengths, 1), start)

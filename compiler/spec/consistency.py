@@ -1,4 +1,4 @@
-"""What the parts of a spec must agree on, and what is declared in vain."""
+"""Checks across the sections of a spec, and checks for declarations that nothing uses."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,59 +15,57 @@ from xformc.compiler.spec.tree import Entry, Tree
 
 
 def unused(tree: Tree, kind: str, section: str, used: frozenset[str]) -> list[Problem]:
-    """What the file itself, not one that it extends, declares under `section` although nothing uses it."""
+    """Report names that the file itself declares under `section` and nothing uses; what it extends is not reported."""
     found = tree.get(section)
     entries = {} if found is None else found.entries
     return [
-        Problem(
-            entry.key, f"the {kind} '{name}' is not used by anything", suggest(name, used) or _elsewhere(tree, name)
-        )
+        Problem(entry.key, f"the {kind} '{name}' is never used", suggest(name, used) or _elsewhere(tree, name))
         for name, entry in entries.items()
         if name not in used and is_own(entry, tree)
     ]
 
 
 def is_own(entry: Entry, tree: Tree) -> bool:
-    """Whether the file itself has the entry, or a setting over it, and not a spec that it extends."""
+    """Whether the entry comes from the file itself or from a setting, not from a spec that it extends."""
     return entry.key.source.setting or entry.key.source == tree.span.source
 
 
 def unused_blocks(tree: Tree) -> list[Problem]:
-    """The file's own blocks that neither the model nor another block names."""
+    """Report the file's own blocks that neither the model nor another block uses."""
     return unused(tree, "block", "blocks", frozenset(reachable_blocks(tree)))
 
 
 def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Input]) -> list[Problem]:
-    """A shared tokenizer has one size."""
+    """Check that inputs with a shared tokenizer have one vocabulary size."""
     axes = [axis for item in inputs.values() for axis in item.axes]
     if not _all_text(inputs) or not train.tokenizer.shared or len({axis.size for axis in axes}) == 1:
         return []
     span = (tree.get("train", "tokenizer", "shared") or tree).span
     found = ", ".join(map(str, axes))
-    return [Problem(span, f"a shared tokenizer has one vocabulary, found {found}", "say 'shared: false'")]
+    return [Problem(span, f"a shared tokenizer needs one vocabulary, found {found}", "set 'shared: false'")]
 
 
 def word_pieces(tree: Tree, task: str, train: Train, inputs: Mapping[str, Input]) -> list[Problem]:
-    """A label for each word needs a piece for each word."""
+    """Check that a tagging model of text has a word tokenizer: it predicts one label per word."""
     if task != "tagging" or not _all_text(inputs) or train.tokenizer.kind == "word":
         return []
     place = tree.get("train", "tokenizer", "kind") or tree.get("train", "tokenizer") or tree.get("task") or tree
-    message = f"tagging labels words, so a piece is a word: train.tokenizer.kind is {train.tokenizer.kind}"
+    message = f"tagging labels whole words, so train.tokenizer.kind must be word, found {train.tokenizer.kind}"
     return [Problem(place.span, message, "write train: {tokenizer: {kind: word}}")]
 
 
 def wide_beam(tree: Tree, task: str, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
-    """A search of width W looks at the 2 W best tokens, so there must be so many."""
+    """Check that the vocabulary has at least 2 W tokens: beam search of width W looks at the 2 W best."""
     most = inputs["target"].vocabulary // 2 if task == "translation" else decode.beam_size
     if decode.beam_size <= most:
         return []
     place = tree.get("decode", "beam_size") or tree.get("decode") or tree
-    message = f"beam_size is at most half of the target's vocabulary, which is {most}, found {decode.beam_size}"
+    message = f"beam_size must be at most {most}, half of the target vocabulary, found {decode.beam_size}"
     return [Problem(place.span, message, f"set decode.beam_size to {most} or less, or enlarge the vocabulary")]
 
 
 def schedule_rate(tree: Tree, train: Train, sizes: Mapping[str, Number]) -> list[Problem]:
-    """The learning rate follows from a positive whole size of the model, or from its peak alone."""
+    """Check that `schedule.width` is a positive whole size, or that `schedule.peak` is set without it."""
     schedule, section = train.schedule, tree.get("train", "schedule") or tree
     if schedule.peak is not None:
         return _beside_peak(section, tree)
@@ -75,29 +73,29 @@ def schedule_rate(tree: Tree, train: Train, sizes: Mapping[str, Number]) -> list
     if schedule.width in widths:
         return []
     place = section.get("width") or tree.get("sizes", schedule.width) or section
-    message = f"the learning rate goes with {schedule.width}^-0.5, so {schedule.width} must be a positive whole size"
+    message = f"the learning rate scales with {schedule.width}^-0.5, so {schedule.width} must be a positive whole size"
     similar = suggest(schedule.width, widths) if section.get("width") else None
     return [Problem(place.span, message, similar or "set schedule.width to a size of the model, or schedule.peak")]
 
 
 def _beside_peak(section: Tree, tree: Tree) -> list[Problem]:
-    """What peak makes idle; a file may set peak where the one that it extends sets a scale or a width."""
+    """Report settings that peak overrides. A file may set peak where the one it extends sets scale or width."""
     source = section.entries["peak"].key.source
     files = () if source.setting else (tree.span.source, source)
     return [
-        Problem(entry.key, f"{name} does nothing where peak sets the learning rate", f"remove {name} or peak")
+        Problem(entry.key, f"{name} has no effect when peak sets the learning rate", f"remove {name} or peak")
         for name, entry in section.entries.items()
         if name in ("scale", "width") and (entry.key.source.setting or entry.key.source in files)
     ]
 
 
 def learned_limits(model: Model, train: Train, graph: Graph) -> list[Problem]:
-    """Learned positions reach as far as the longest sentences that are trained on."""
+    """Check that learned positions cover the longest training sentences."""
     return [
         Problem(
             model.declared[axis.name].span,
-            f"{axis.size} positions are too few for the {train.max_length} tokens of train.max_length",
-            "raise the one, or lower the other",
+            f"{axis.size} positions are fewer than train.max_length, which is {train.max_length}",
+            "raise the size, or lower train.max_length",
         )
         for axis in _position_tables(graph, model)
         if axis.size is not None and axis.size < train.max_length and axis.name in model.declared
@@ -117,7 +115,7 @@ def _all_text(inputs: Mapping[str, Input]) -> bool:
 
 
 def _elsewhere(tree: Tree, name: str) -> str | None:
-    """The choice that would use the name."""
+    """A hint that names the choice that would use this name."""
     for block in reachable_blocks(tree).values():
         choose = block.tree.get("choose")
         for word, branch in _branches(block):

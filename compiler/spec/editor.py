@@ -1,4 +1,4 @@
-"""The JSON schema of a spec, with which editors complete and check it; the compiler itself checks more."""
+"""The JSON schema of a spec, for completion and checks in editors; the compiler itself checks more."""
 
 from collections.abc import Mapping
 
@@ -33,7 +33,7 @@ def json_schema() -> Schema:
     definitions = schema["$defs"]
     assert isinstance(definitions, dict)
     definitions.update(_bodies())
-    del _at(definitions, "Stage")["required"]  # a stage of what is extended has the rest
+    del _at(definitions, "Stage")["required"]  # the spec that is extended has the rest of the stage
     _at(definitions, "Stage", "properties")["do"] = {"$ref": "#/$defs/body"}
     _at(schema, "properties", "blocks", "patternProperties")[NAME] = {"$ref": "#/$defs/block"}
     for section in ("sizes", "choices", "inputs", "blocks", "model"):
@@ -42,7 +42,7 @@ def json_schema() -> Schema:
 
 
 def _bodies() -> Schema:
-    """The definitions of `body`, `step`, `argument` and `block`, with the names of primitives and blocks."""
+    """The schema's definitions of `body`, `step`, `argument` and `block`, with all primitives and shipped blocks."""
     signatures = {name: (signature_of_primitive(item), item.doc) for name, item in PRIMITIVES.items()}
     for name, entry in shipped_blocks().items():
         doc = entry.tree.get("doc")
@@ -79,7 +79,7 @@ def _block() -> Schema:
     properties: Schema = {
         "doc": _TEXT,
         "takes": {"type": "object", "additionalProperties": takes},
-        "choose": {"type": "string", "description": "the choice; each of its words is a further key with a body"},
+        "choose": {"type": "string", "description": "the choice; each of its words is another key with a body"},
         "do": {"$ref": "#/$defs/body"},
     }
     either: Plain = [{"required": ["do"]}, {"required": ["choose"]}]

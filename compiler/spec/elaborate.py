@@ -1,4 +1,4 @@
-"""From a spec to its graph: blocks are expanded, names looked up, and each primitive writes its nodes."""
+"""Elaborates a spec into its graph: expands blocks, looks up names, and lets each primitive write its nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,13 +18,13 @@ from xformc.compiler.spec.writer import Site, Writer
 MAX_STEPS = 100_000
 MAX_DEPTH = 64
 OTHERWISE = "otherwise"
-"""The branch of a choice for every word that has none, and for no word at all."""
+"""The branch of a choice for words without a branch of their own, and for a choice that is not set."""
 NOT_WORDS = (OTHERWISE, "doc", "takes", "choose")
 
 
 @dataclass(frozen=True)
 class Elaborated:
-    """The graph, which names of the spec it used, and how the steps that wrote it nest."""
+    """The graph, the sizes and choices of the spec that it uses, and the log of its steps."""
 
     graph: Graph
     sizes: frozenset[str]
@@ -38,12 +38,12 @@ class Elaborated:
 
 
 def elaborate(name: str, task: str, model: Model) -> Elaborated:
-    """The graph of a model, called `name`. Raises: SpecError."""
+    """The graph of a model, named `name`. Raises: SpecError."""
     return Elaborator(name, model).run(task)
 
 
 class Elaborator:
-    """Walks the stages in order: each method takes the running value and gives the next one."""
+    """Walks the stages in order; each method takes the running value and returns the next one."""
 
     def __init__(self, name: str, model: Model) -> None:
         self.model = model
@@ -70,14 +70,14 @@ class Elaborator:
         return Elaborated(graph, frozenset(self.binder.used), frozenset(self.choices), self.log)
 
     def check_result(self, task: str, result: Value, stage: Inline) -> None:
-        """Raises: SpecError unless the last stage gives what the task needs."""
+        """Check that the last stage returns what the task needs. Raises: SpecError."""
         if not TASKS[task].fits(result.type, self.model.inputs):
             wanted = TASKS[task].wanted(self.model.inputs)
-            message = f"the last stage of a {task} model gives {wanted}, this gives {result.type}"
+            message = f"the last stage of a {task} model must return {wanted}, found {result.type}"
             raise SpecError.at(stage.span, message)
 
     def body(self, body: Body, scope: Scope, x: Value, path: str) -> Value:
-        """The result of a body that is applied to `x`."""
+        """The result of a body applied to `x`."""
         return self.named_body(body, scope, x, path)[0]
 
     def named_body(self, body: Body, scope: Scope, x: Value, path: str) -> tuple[Value, Scope]:
@@ -113,7 +113,7 @@ class Elaborator:
         return self.log.leave(self.primitive(step, scope, x, path))
 
     def inline(self, step: Inline, scope: Scope, x: Value, path: str) -> Value:
-        """The result of `do`, perhaps several times."""
+        """The result of `do`, repeated if `repeat` is set."""
         if step.repeat is None:
             return self.body(step.body, scope, x, path)
         times = self.binder.number(step.repeat, scope)
@@ -141,7 +141,7 @@ class Elaborator:
         return self.body(self.chosen(block, inner), inner, x, path)
 
     def chosen(self, block: Block, scope: Scope) -> Body:
-        """The body of a block that its choice picks."""
+        """The body of a block, as picked by its choice."""
         if block.choice is None:
             return block.bodies["do"]
         name = str(block.choice.value)
@@ -152,13 +152,13 @@ class Elaborator:
         elif choice is None and OTHERWISE in block.bodies:
             return block.bodies[OTHERWISE]
         elif choice is None:
-            hint = suggest(name, self.model.choices) or f"add '{name}: ' and one of {listed(block.bodies)} to choices"
-            raise scope.problem(block.choice.span, f"no choice '{name}' is made", hint)
+            hint = suggest(name, self.model.choices) or f"set '{name}' under choices to {listed(block.bodies)}"
+            raise scope.problem(block.choice.span, f"the choice '{name}' is not set", hint)
         else:
             word, span = str(choice.value), choice.span
         known = {*self.words(name), OTHERWISE} if OTHERWISE in block.bodies else set(block.bodies)
         if word not in known:
-            message = f"{name} is {listed(sorted(known))}, found '{word}'"
+            message = f"{name} must be {listed(sorted(known))}, found '{word}'"
             raise scope.problem(span, message, suggest(word, known))
         if word not in block.bodies:
             return block.bodies[OTHERWISE]
@@ -166,7 +166,7 @@ class Elaborator:
         return block.bodies[word]
 
     def words(self, name: str) -> set[str]:
-        """The words that a choice may be: those of all blocks that choose by it, shipped or of the spec."""
+        """The words that a choice accepts: those of all blocks that choose by it, shipped or in the spec."""
         trees = [entry.tree for entry in shipped_blocks().values()]
         words = {word for tree in trees if (tree.get("choose") or tree).word == name for word in tree.entries}
         for block in self.model.blocks.values():
@@ -183,25 +183,25 @@ class Elaborator:
         }
         if primitive.on is not None and x.type.dtype != primitive.on:
             applied = "vectors" if primitive.on == "float32" else "tokens"
-            message = f"{call.name} is applied to {applied}, found {x.name}: {x.type}"
+            message = f"{call.name} needs {applied}, found {x.name}: {x.type}"
             raise site.refuse(message, "embed the tokens first" if applied == "vectors" else None)
         arguments = {name: self.plain(item, path) for name, item in bound.items()}
         return primitive.apply(site, x, **arguments)
 
     def plain(self, bound: Bound, path: str) -> object:
-        """What a primitive's function is given for an argument."""
+        """The argument as a primitive's function takes it."""
         if isinstance(bound, Closure):
             return _Applied(self, bound, path)
         return bound.value if isinstance(bound, Quantity) else bound
 
     def apply(self, closure: Closure, path: str, x: Value) -> Value:
-        """The result of a block that was given as an argument."""
+        """The result of a block passed as an argument."""
         return self.body(closure.body, closure.scope, x, path)
 
     def apply_named(
         self, closure: Closure, path: str, x: Value, names: Mapping[str, Value]
     ) -> tuple[Value, Mapping[str, Value]]:
-        """The result of such a block that knows more names, and what each name means at its end."""
+        """The result of such a block with additional names in scope, and the values of all names at its end."""
         body = closure.body
         if len(body.steps) == 1 and isinstance(inline := body.steps[0][1], Inline) and inline.plain:
             body = inline.body
@@ -210,7 +210,7 @@ class Elaborator:
         return result, after.values
 
     def count(self, span: Span, scope: Scope) -> None:
-        """Raises: SpecError at one step too many."""
+        """Count a step. Raises: SpecError above the limit."""
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise scope.problem(span, f"the model has more than {MAX_STEPS:,} steps")
@@ -218,7 +218,7 @@ class Elaborator:
 
 @dataclass(frozen=True)
 class _Applied:
-    """A body that a primitive was given: see graph.primitives.Applied."""
+    """A body passed to a primitive: see graph.primitives.Applied."""
 
     elaborator: Elaborator
     closure: Closure

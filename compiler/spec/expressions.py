@@ -1,4 +1,4 @@
-"""Arithmetic on named sizes: `d_model / heads`, `sqrt(d_model)`. Numbers, names, + - * / ( ) and sqrt."""
+"""Arithmetic on named sizes, such as `d_model / heads`: numbers, names, + - * / ( ) and sqrt."""
 
 import math
 import operator
@@ -19,7 +19,7 @@ _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 class ExpressionError(Exception):
-    """Text that is not an expression, or has no value; `start` and `end` bound the wrong part of the text."""
+    """The text is not an expression, or has no value; `start` and `end` delimit the wrong part."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class ExpressionError(Exception):
 
 @dataclass(frozen=True)
 class Term:
-    """A part of an expression: a number, a name, or an operator (`neg` and `sqrt` among them) on parts."""
+    """A part of an expression: a number, a name, or an operator (including `neg` and `sqrt`) on parts."""
 
     head: str | int | float
     parts: tuple["Term", ...]
@@ -41,7 +41,7 @@ class Term:
         return (*own, *(name for part in self.parts for name in part.names()))
 
     def value(self, lookup: Lookup) -> Number:
-        """Its value. Raises: ExpressionError where it has none, and what `lookup` raises for a name."""
+        """Its value. Raises: ExpressionError if it has none, and what `lookup` raises for a name."""
         value = self._value(lookup)
         if not abs(value) <= LARGEST:
             raise ExpressionError(f"larger than {LARGEST:.0e}", self.start, self.end)
@@ -57,7 +57,7 @@ class Term:
         except ZeroDivisionError:
             raise ExpressionError("division by zero", self.start, self.end) from None
         except ValueError:
-            raise ExpressionError("the square root of a negative number", self.start, self.end) from None
+            raise ExpressionError("square root of a negative number", self.start, self.end) from None
 
 
 def _divide(a: Number, b: Number) -> Number:
@@ -81,7 +81,7 @@ _OPERATORS: dict[str, Callable[..., Number]] = {
 
 @lru_cache(1024)
 def parse_expression(text: str) -> Term:
-    """The expression that the text is. Raises: ExpressionError."""
+    """Parse a text as an expression. Raises: ExpressionError."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"longer than {MAX_LENGTH} characters", 0, len(text))
     parser = _Parser(text)
@@ -101,7 +101,7 @@ class _Parser:
             match = _TOKEN.match(text, position)
             if match is None or match.lastgroup is None:
                 start = position + len(text[position:]) - len(text[position:].lstrip())
-                raise ExpressionError(f"'{text[start]}' has no meaning in arithmetic", start, start + 1)
+                raise ExpressionError(f"'{text[start]}' is not allowed in arithmetic", start, start + 1)
             kind = match.lastgroup
             self.tokens.append((kind, match[kind], match.start(kind), match.end(kind)))
             position = match.end()
@@ -132,7 +132,7 @@ class _Parser:
         if text == "(":
             inside = self.sum(0)
             return Term(inside.head, inside.parts, start, self.expect(")"))
-        raise ExpressionError("a number or a name is missing here", start, max(end, start + 1))
+        raise ExpressionError("expected a number or a name here", start, max(end, start + 1))
 
     def next(self) -> tuple[str, str, int, int]:
         token = self.tokens[self.at]
@@ -143,5 +143,5 @@ class _Parser:
         found = self.next()
         if found[1] != text:
             wanted = f"'{text}'" if text else "an operator"
-            raise ExpressionError(f"{wanted} is missing here", found[2], max(found[3], found[2] + 1))
+            raise ExpressionError(f"expected {wanted} here", found[2], max(found[3], found[2] + 1))
         return found[3]

@@ -1,6 +1,6 @@
-"""How the steps of a spec nest: one frame for each stage, repetition, block and primitive.
+"""The nesting of a spec's steps, with one frame per stage, repetition, block and primitive.
 
-A graph alone does not say which block a node came from; its frames do.
+A graph does not record which block a node came from; its frames do.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ Kind = Literal["stage", "repeat", "iteration", "block", "primitive"]
 
 @dataclass(frozen=True)
 class Frame:
-    """One step that was applied to `x` and gave `result`.
+    """One step that was applied to `x` and returned `result`.
 
-    `name` is that of its stage, block or primitive. `path` begins the names of its nodes and parameters, such as
-    `encoder/0/self_attention`; a step that adds no level has that of the step around it. `made` are the names of the
-    values that its nodes gave, with those of its `children`, in order. The children of a repeat are its iterations.
+    `name` names its stage, block or primitive. `path` is the prefix of its nodes and parameters, such as
+    `encoder/0/self_attention`; a step that adds no level has the path of the step around it. `made` lists the values
+    that its nodes and those of its `children` produce, in order. The children of a repeat are its iterations.
 
-    Of a call, `step` is what the spec names it, where that is not the block's name; `written` its first argument as it
-    stands in the spec, `numbers` those that are numbers; `given`: a block is among them.
+    For calls: `step` is the name in the spec if it differs from the block's, `written` the first argument as written,
+    `numbers` the arguments that are numbers, and `given` is true if an argument is a block.
     """
 
     kind: Kind
@@ -39,7 +39,7 @@ class Frame:
 
     @property
     def times(self) -> int:
-        """How often its body was applied: of a repeat, the number of iterations."""
+        """The number of times its body was applied: the iterations of a repeat, otherwise 1."""
         return len(self.children) if self.kind == "repeat" else 1
 
 
@@ -48,9 +48,9 @@ _Ended = tuple[Value, int]
 
 
 class FrameLog:
-    """What the elaborator enters and leaves, in order; `made` collects the names of all values as they are made.
+    """The log of the steps that the elaborator enters and leaves; `made` lists the names of all values, in order.
 
-    Elaboration only appends here: most specs are compiled without anyone asking for their frames.
+    Elaboration only appends to it; frames are built on demand, since most specs are compiled without them.
     """
 
     def __init__(self) -> None:
@@ -58,16 +58,16 @@ class FrameLog:
         self._events: list[_Begun | _Ended] = []
 
     def enter(self, kind: Kind, step: Call | str, path: str, x: Value) -> None:
-        """Begin a frame inside those that are open. `step`: the call, or the name of what is no call."""
+        """Open a frame inside the open ones. `step`: the call, or the name of a frame that is not a call."""
         self._events.append((kind, step, path, x, len(self.made)))
 
     def leave(self, result: Value) -> Value:
-        """End the innermost frame; gives `result`."""
+        """Close the innermost frame; return `result`."""
         self._events.append((result, len(self.made)))
         return result
 
     def frames(self) -> tuple[Frame, ...]:
-        """The frames of the stages, with all others inside."""
+        """The frames of the stages, with all other frames nested inside."""
         begun: list[_Begun] = []
         children: list[list[Frame]] = [[]]
         for event in self._events:

@@ -1,4 +1,4 @@
-"""The inputs of a spec: what each holds, with its sizes looked up."""
+"""Reads the inputs of a spec and looks up their sizes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from xformc.compiler.spec.tree import Entry, Tree
 
 SMALLEST_VOCABULARY = 5
 TAKEN = ("labels", "position", "probabilities")
-"""Names that the compiler gives to inputs and outputs of its own."""
+"""Names of inputs and outputs that the compiler adds."""
 
 
 def read_inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]) -> dict[str, Input]:
-    """The inputs that the spec declares; mistakes are added to the problems."""
+    """The inputs that the spec declares; mistakes are appended to `problems`."""
     section, declared = tree.get("inputs"), tree.get("sizes")
     entries = {} if section is None else section.entries
     reader = _Reader({} if declared is None else declared.entries, sizes, entries, problems)
@@ -32,7 +32,7 @@ def read_inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads what is written for one kind of input. `declared` has the sizes as they are written."""
+    """Reads one kind of input. `declared` holds the sizes as written."""
 
     declared: Mapping[str, Entry]
     sizes: Mapping[str, Number]
@@ -40,8 +40,8 @@ class _Reader:
     problems: list[Problem]
 
     def tokens(self, entry: Entry, value: Tree) -> Input:
-        message = f"a vocabulary has a whole number of pieces, at least {SMALLEST_VOCABULARY}"
-        hint = "four are padding, unknown, begin and end"
+        message = f"the size of a vocabulary must be a whole number, at least {SMALLEST_VOCABULARY}"
+        hint = "four tokens are reserved: padding, unknown, begin and end"
         return Input("tokens", (self.axis(value, SMALLEST_VOCABULARY, message, hint),), None, entry.key)
 
     def vectors(self, entry: Entry, value: Tree) -> Input:
@@ -57,13 +57,13 @@ class _Reader:
     def edges(self, entry: Entry, value: Tree) -> Input:
         sequences = [name for name, item in self.entries.items() if item.tree.get("tokens") or item.tree.get("vectors")]
         if value.word not in sequences:
-            message = f"edges join the positions of an input of tokens or vectors, found {value.described()}"
-            hint = suggest(value.word, sequences) or (f"such are {', '.join(sequences)}" if sequences else None)
+            message = f"edges must name an input of tokens or vectors, found {value.described()}"
+            hint = suggest(value.word, sequences) or (f"choose {', '.join(sequences)}" if sequences else None)
             self.problems.append(Problem(value.span, message, hint))
         return Input("edges", (), value.word, entry.key)
 
     def axis(self, tree: Tree, least: int = 1, message: str = "", hint: str | None = None) -> Axis:
-        """The axis of the size that is named here, which has at least so many."""
+        """The axis of the size named here; the size must be at least `least`."""
         name, size = tree.word, self.sizes.get(tree.word, 0)
         if not name:
             self.problems.append(Problem(tree.span, f"must be the name of a size, found {tree.described()}"))
@@ -84,7 +84,7 @@ _KINDS: dict[str, Callable[[_Reader, Entry, Tree], Input]] = {
 
 
 def _name_problems(inputs: Mapping[str, Input], named: Mapping[str, Entry]) -> list[Problem]:
-    """Names that the compiler needs for itself."""
+    """Report names that are reserved for the compiler."""
     problems = [
         Problem(inputs[name].span, f"the name '{name}' is reserved", "choose another name")
         for name in TAKEN
@@ -93,7 +93,7 @@ def _name_problems(inputs: Mapping[str, Input], named: Mapping[str, Entry]) -> l
     for name, item in inputs.items():
         for end in _ENDINGS[item.kind]:
             if name + end in named:
-                message = f"the name '{name}{end}' belongs to the input '{name}' of {item.kind}"
+                message = f"the name '{name}{end}' is reserved for the input '{name}' of {item.kind}"
                 problems.append(Problem(named[name + end].key, message, "choose another name"))
     return problems
 
@@ -104,4 +104,4 @@ _ENDINGS: dict[InputKind, tuple[str, ...]] = {
     "values": (),
     "edges": (),
 }
-"""What is put after an input's name to name what goes with it."""
+"""Endings that make the names of an input's companions, such as its mask."""

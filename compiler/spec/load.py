@@ -1,4 +1,4 @@
-"""Reading specs: the file, what it extends, and the shipped blocks."""
+"""Reads specs: the file, the specs that it extends, and the shipped blocks."""
 
 import os
 from functools import cache
@@ -11,11 +11,11 @@ from xformc.specs import BLOCKS, SHIPPED, find_shipped
 
 MAX_EXTENDS = 16
 _WHOLE = (("blocks",), ("inputs",), ("model", "do"))
-"""Where a later file's value replaces the earlier one's whole: a block, an input, and a stage's `do`."""
+"""Keys whose value is replaced as a whole by a later file: a block, an input, and a stage's `do`."""
 
 
 def load_tree(path: Path) -> Tree:
-    """The file with what it extends merged in. Raises: SpecError; UserError for no file."""
+    """Read a file and merge it into what it extends. Raises: SpecError; UserError if there is no file."""
     return _extended(path, _read(path), (path.resolve(),))
 
 
@@ -32,7 +32,7 @@ def shipped_blocks() -> dict[str, Entry]:
 
 
 def merge(base: Tree, over: Tree, keys: tuple[str, ...] = ()) -> Tree:
-    """Mappings merge key by key; lists, scalars, blocks, inputs and the `do` of a stage replace whole."""
+    """Merge mappings key by key; replace lists, scalars, blocks, inputs and the `do` of a stage as a whole."""
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)) or _is_whole(keys):
         return over
     entries = dict(base.entries)
@@ -51,7 +51,7 @@ def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
     if extends is None or not isinstance(tree.value, dict):
         return tree
     if not isinstance(extends.value, str):
-        raise SpecError.at(extends.span, f"'extends' names a spec, found {extends.described()}")
+        raise SpecError.at(extends.span, f"'extends' must name a spec, found {extends.described()}")
     found = _find(extends.value, extends.span, path.parent)
     if found.resolve() in chain:
         circle = " -> ".join(item.stem for item in (*chain[chain.index(found.resolve()) :], found))
@@ -60,16 +60,16 @@ def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
         raise SpecError.at(extends.span, f"more than {MAX_EXTENDS} specs extend each other")
     base = _extended(found, _read(found), (*chain, found.resolve()))
     if not isinstance(base.value, dict):
-        raise SpecError.at(base.span, f"a spec is a mapping, found {base.described()}")
+        raise SpecError.at(base.span, f"a spec must be a mapping, found {base.described()}")
     rest = {key: entry for key, entry in tree.value.items() if key != "extends"}
     return merge(base, Tree(rest, tree.span, tree.weight))
 
 
 def _find(name: str, span: Span, folder: Path) -> Path:
-    """The file that `extends: name` means: beside the file that says so, else among the shipped specs."""
+    """The file that `extends: name` refers to: next to the extending file, else a shipped spec."""
     parts = PurePosixPath(name)
     outside = SpecError.at(
-        span, f"'{name[:100]}' leads out of the spec's folder", "name a shipped spec, or a file in this folder"
+        span, f"'{name[:100]}' is outside the spec's folder", "name a shipped spec, or a file in this folder"
     )
     if parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name or not parts.parts:
         raise outside
@@ -108,7 +108,7 @@ def _read(path: Path, *, shipped: bool = False) -> Tree:
 def _decode(shown: str, data: bytes, shipped: bool) -> Source:
     if len(data) > MAX_BYTES:
         source = Source(shown, "")
-        raise SpecError.at(Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the most a spec may be")
+        raise SpecError.at(Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the limit for a spec")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -121,7 +121,7 @@ def _decode(shown: str, data: bytes, shipped: bool) -> Source:
 
 
 def _shown(path: Path) -> str:
-    """The path as messages show it: as it was given, from the working folder, or in xformc."""
+    """The path as messages show it: as given, relative to the working folder, or inside xformc."""
     text = str(path)
     if path.is_relative_to(SHIPPED):
         text = f"xformc/specs/{path.relative_to(SHIPPED).as_posix()}"

@@ -1,4 +1,4 @@
-"""The parts of a spec's model, parsed and with their names checked: what a graph is made of."""
+"""The parsed parts of a spec's model, with their names checked; a graph is built from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from xformc.compiler.spec.syntax import Block, Inline
 from xformc.compiler.spec.tree import Tree
 
 MAX_AXIS = 2**31 - 1
-"""The most that an axis may have."""
+"""The largest size of an axis."""
 
 Ties = tuple[tuple[tuple[str, Span], ...], ...]
 
@@ -23,8 +23,8 @@ InputKind = Literal["tokens", "vectors", "values", "edges"]
 class Input:
     """An input of the model, and where it is declared.
 
-    `axes`: of tokens the vocabulary; of vectors their width; of values all but the batch. Edges have none: `of` is the
-    input whose positions they join.
+    `axes`: the vocabulary for tokens, the width for vectors, all axes but the batch for values. Edges have none; `of`
+    is the input whose positions they connect.
     """
 
     kind: InputKind
@@ -34,17 +34,17 @@ class Input:
 
     @property
     def vocabulary(self) -> int:
-        """How many pieces there are; for tokens only."""
+        """The number of tokens in the vocabulary; for tokens only."""
         assert self.kind == "tokens", f"an input of {self.kind} has no vocabulary"
         return self.axes[0].size or 0
 
     @property
     def is_sequence(self) -> bool:
-        """Whether it has positions: any number of them, along an axis that has the name of the input."""
+        """Whether it has positions, along an axis that is named after the input and has no fixed size."""
         return self.kind in ("tokens", "vectors")
 
     def type(self, name: str) -> Type:
-        """The type of the graph's input; the input is called `name`."""
+        """The type of the graph input `name`."""
         batch, positions = Axis("batch"), Axis(name)
         if self.kind == "tokens":
             return Type("int64", (batch, positions))
@@ -57,7 +57,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Model:
-    """What a graph is made of. `declared` has what is written for each size, `ties` each path's place."""
+    """The model that a graph is built from. `declared` holds each size as written, `ties` the place of each path."""
 
     sizes: Mapping[str, Number]
     declared: Mapping[str, Tree]

@@ -1,4 +1,4 @@
-"""Mistakes in a spec: where each one stands, what is wrong, and what to do; several are reported together."""
+"""Mistakes in a spec: the place, the message and the hint of each, reported together."""
 
 import re
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ _SHOWN_COLUMNS = 100
 
 @dataclass(frozen=True)
 class Source:
-    """A file that was read: the name to show for it, and its text. `shipped`: it has blocks of xformc's own.
+    """A file that was read: its name in messages, and its text. `shipped`: it holds xformc's own blocks.
 
-    `setting`: it is no file, but a setting over one (see `settings`).
+    `setting`: it is a setting, not a file (see `settings`).
     """
 
     name: str
@@ -26,17 +26,17 @@ class Source:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines of the text, without their ends; YAML has these ends."""
+        """The lines of the text without line ends, split as YAML does."""
         return re.split("\r\n|[\n\r\x85\u2028\u2029]", self.text)
 
     def line(self, number: int) -> str:
-        """The line of this number, from 1; nothing behind the last."""
+        """The line with this number, from 1; empty after the last."""
         return self.lines[number - 1] if number <= len(self.lines) else ""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Part of one line of a source. Line and column count from 1; `end` is the column after it."""
+    """Part of one line of a source. Line and column count from 1; `end` is the column after the part."""
 
     source: Source
     line: int
@@ -50,7 +50,7 @@ class Span:
 
     @property
     def text(self) -> str:
-        """What the file says there."""
+        """The text of the file at this span."""
         return self.source.line(self.line)[self.column - 1 : self.end - 1]
 
     def part(self, start: int, end: int) -> "Span":
@@ -70,7 +70,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake. `user`: the step of a spec that led to it, where it stands in a shipped block."""
+    """One mistake. `user`: for a mistake in a shipped block, the step of the spec that led to it."""
 
     span: Span
     message: str
@@ -87,7 +87,7 @@ class Problem:
 
 
 class SpecError(UserError):
-    """What is wrong with a spec: `problems` in the order of the file, at least one."""
+    """A spec has mistakes: `problems`, at least one, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -106,7 +106,7 @@ class SpecError(UserError):
 
 
 def raise_problems(problems: Iterable[Problem]) -> None:
-    """Raise SpecError if there are any: ordered by place, and each said once."""
+    """Raise SpecError if there are any, ordered by place and without duplicates."""
     once = {(problem.span, problem.message): problem for problem in reversed(list(problems))}
     if once:
         raise SpecError(sorted(once.values(), key=_order))
@@ -117,7 +117,7 @@ def _order(problem: Problem) -> tuple[str, int, int]:
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:
-    """`did you mean 'x'?`, where one of the known words is close to this one."""
+    """`did you mean 'x'?` if one of the known words is close to this one."""
     close = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'?" if close else None
 

@@ -1,4 +1,4 @@
-"""From the tree of a spec to its model: sizes get values, bodies become steps, names are looked up."""
+"""Turns the tree of a spec into its model: evaluates sizes, parses bodies into steps, looks up names."""
 
 from collections.abc import Mapping
 
@@ -15,11 +15,11 @@ from xformc.compiler.spec.tasks import TASKS, idle_problems, input_problems
 from xformc.compiler.spec.tree import Entry, Tree
 
 RESERVED = ("batch", "x", "past", "seen", "beam", "step")
-"""Names of axes and values that every model has, or gets from the compiler."""
+"""Names of axes and values that every model has or the compiler adds."""
 
 
 def read_model(tree: Tree, problems: list[Problem]) -> Model:
-    """The model of a spec's tree; mistakes are added to the problems."""
+    """The model of a spec's tree; mistakes are appended to `problems`."""
     sizes = _sizes(tree, problems)
     blocks, stages = _bodies(tree, problems)
     inputs = read_inputs(tree, sizes, problems)
@@ -32,7 +32,7 @@ def read_model(tree: Tree, problems: list[Problem]) -> Model:
 
 
 def reachable_blocks(tree: Tree) -> dict[str, Entry]:
-    """The blocks, own and shipped, that the model names, in whichever branch, and those that these name."""
+    """The blocks, own and shipped, that the model refers to in any branch, directly or through other blocks."""
     known = {**shipped_blocks(), **_section(tree, "blocks")}
     model = tree.get("model")
     found: dict[str, Entry] = {}
@@ -79,7 +79,7 @@ def _check_names(tree: Tree, problems: list[Problem]) -> None:
             if name in taken:
                 problems.append(Problem(entry.key, f"the name '{name}' {taken[name]}", "choose another name"))
             else:
-                taken[name] = f"is that of {'an' if kind == 'input' else 'a'} {kind} already"
+                taken[name] = f"is already taken by {'an' if kind == 'input' else 'a'} {kind}"
 
 
 def _check_task(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem]) -> None:
@@ -95,6 +95,6 @@ def _ties(tree: Tree, problems: list[Problem]) -> Ties:
     seen: set[str] = set()
     for item in (item for group in groups for item in group):
         if str(item.value) in seen:
-            problems.append(Problem(item.span, f"'{item.value}' is tied twice", "make one group of the two"))
+            problems.append(Problem(item.span, f"'{item.value}' is tied twice", "merge the two groups"))
         seen.add(str(item.value))
     return tuple(tuple((str(item.value), item.span) for item in group) for group in groups)

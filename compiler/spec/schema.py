@@ -1,4 +1,4 @@
-"""What a spec may contain: the pydantic model of the whole file, and its mistakes at their places."""
+"""The pydantic model of a whole spec file; reports mistakes at their places."""
 
 import re
 from typing import Annotated, get_args
@@ -26,7 +26,7 @@ Group = Annotated[list[str], Field(min_length=2)]
 class Input(Section):
     """An input of the model, of one kind.
 
-    `tokens`: pieces of a vocabulary of this size. `vectors`: any number of vectors of this size. `values`: numbers
+    `tokens`: token ids of a vocabulary of this size. `vectors`: any number of vectors of this size. `values`: numbers
     along these axes. `edges`: which positions of another input may attend to which.
     """
 
@@ -41,13 +41,13 @@ class Input(Section):
     def _one_kind(self) -> "Input":
         if len(self.model_fields_set) != 1:
             raise ValueError(
-                f"needs one of {', '.join(Input.model_fields)}, found {len(self.model_fields_set)} of them"
+                f"needs exactly one of {', '.join(Input.model_fields)}, found {len(self.model_fields_set)}"
             )
         return self
 
 
 class Stage(Section):
-    """A part of the model: a body applied to an input, or to an earlier stage."""
+    """A stage of the model: a body applied to an input or to an earlier stage."""
 
     from_: Annotated[str, Field(alias="from")]
     do: object
@@ -76,7 +76,7 @@ class Document(Section):
 def validate(tree: Tree) -> tuple[Document | None, list[Problem]]:
     """The document, or every mistake against the schema."""
     if not isinstance(tree.value, dict):
-        return None, [Problem(tree.span, f"a spec is a mapping, found {tree.described()}")]
+        return None, [Problem(tree.span, f"a spec must be a mapping, found {tree.described()}")]
     try:
         return Document.model_validate(tree.plain()), []
     except ValidationError as error:
@@ -87,7 +87,7 @@ _KEYS = {
     "": ("a name", "a name has letters, digits and _, and begins with a letter"),
     "precision": ("a path", "a path is names with / between them; * is any one name"),
 }
-"""What the keys of a section are, and how such a thing looks."""
+"""What a section's keys must be, and a hint that describes their form."""
 
 _WANTED = {
     "int_type": "must be a whole number",
@@ -101,11 +101,11 @@ _WANTED = {
     "too_short": "needs at least {min_length} entries",
     "string_pattern_mismatch": "must be a word of letters, digits, _, - and .",
 }
-"""What was required, by the kind of pydantic's error; other kinds say it themselves."""
+"""Messages by the kind of pydantic's error; other kinds keep pydantic's message."""
 
 
 def _problem(tree: Tree, error: ErrorDetails) -> Problem:
-    """The problem that pydantic reports, at its place in the tree."""
+    """Turn an error of pydantic's into a problem at its place in the tree."""
     kind, location = error["type"], error["loc"]
     if location[-1] == "[key]" and kind != "extra_forbidden":
         what, hint = _KEYS.get(str(location[0]), _KEYS[""])
@@ -115,7 +115,7 @@ def _problem(tree: Tree, error: ErrorDetails) -> Problem:
         return Problem(_entry(tree, location[:-1]).key, f"the key '{last}' is missing")
     if kind == "extra_forbidden":
         known = _fields(location[:-1])
-        return Problem(entry.key, f"unknown key '{last[:40]}'", suggest(last, known) or f"known are {', '.join(known)}")
+        return Problem(entry.key, f"unknown key '{last[:40]}'", suggest(last, known) or f"the keys: {', '.join(known)}")
     if kind == "value_error":
         return Problem(entry.tree.span, f"{last} {error['msg'].removeprefix('Value error, ')}")
     context = error.get("ctx", {})
@@ -126,7 +126,7 @@ def _problem(tree: Tree, error: ErrorDetails) -> Problem:
 
 
 def _entry(tree: Tree, location: tuple[int | str, ...]) -> Entry:
-    """The deepest entry on the way to the location."""
+    """The deepest existing entry on the path to the location."""
     entry = Entry(tree.span, tree)
     for step in location:
         if isinstance(step, int):

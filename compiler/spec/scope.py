@@ -1,4 +1,4 @@
-"""What names mean inside a block, and what the arguments of a step are."""
+"""Names inside a block, and the binding of a step's arguments to values."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from xformc.compiler.spec.tree import Tree
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number that a block was given: what an axis of it is called, and where the number is written."""
+    """A number passed to a block: the name of an axis made from it, and where the number is written."""
 
     value: Number
     name: str
@@ -25,7 +25,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Closure:
-    """A body that a block was given, with the names that it may use."""
+    """A body passed to a block, with the scope that it was written in."""
 
     body: Body
     scope: "Scope"
@@ -36,7 +36,7 @@ Bound = Closure | Value | bool | Quantity | str | Axis | tuple[Axis, ...] | Mapp
 
 @dataclass(frozen=True)
 class Scope:
-    """The names that a body may use. `blocks` are those it stands in, `user` the last step in a spec."""
+    """The names that a body may use. `blocks` are the enclosing blocks, `user` the last step in the user's spec."""
 
     values: Mapping[str, Value]
     arguments: Mapping[str, Bound]
@@ -44,28 +44,28 @@ class Scope:
     user: Span
 
     def at(self, span: Span) -> "Scope":
-        """The scope inside the step at this place."""
+        """The scope inside the step at this span."""
         return self if span.source.shipped else replace(self, user=span)
 
     def problem(self, span: Span, message: str, hint: str | None = None) -> SpecError:
-        """The error for a mistake at this place."""
+        """The error for a mistake at this span."""
         return SpecError.at(span, message, hint, self.user if span.source.shipped else None)
 
     def unknown_size(self, name: str, span: Span, known: Iterable[str]) -> SpecError:
-        """The error for a name that is no size."""
+        """The error for an unknown size."""
         return self.problem(span, *unknown_size(name, known))
 
 
 @dataclass
 class Binder:
-    """Makes values of arguments, by kind. `used` collects the sizes that were asked for."""
+    """Evaluates arguments by kind. `used` collects the sizes that were looked up."""
 
     sizes: Mapping[str, Number]
     declared: Mapping[str, Tree]
     used: set[str] = field(default_factory=set[str])
 
     def bind(self, name: str, kind: Kind, argument: Tree | Body, scope: Scope) -> Bound:
-        """What the argument `name` is, given what is written for it."""
+        """Evaluate what is written for the argument `name`."""
         if isinstance(argument, Body):
             return Closure(argument, scope)
         if kind == "number":
@@ -73,13 +73,13 @@ class Binder:
         return _KINDS[kind](self, argument, scope)
 
     def value(self, tree: Tree, scope: Scope) -> Value:
-        """The value of this name: of the body itself, or an argument."""
+        """The value of this name: from the body, or an argument."""
         arguments = {name: bound for name, bound in scope.arguments.items() if isinstance(bound, Value)}
         known = {**arguments, **scope.values}
         if not isinstance(tree.value, str):
             raise scope.problem(tree.span, f"must be the name of a value, found {tree.described()}")
         if tree.value not in known:
-            hint = suggest(tree.value, known) or f"known here are {', '.join(known)}"
+            hint = suggest(tree.value, known) or f"the values here are {', '.join(known)}"
             raise scope.problem(tree.span, f"unknown value '{tree.value[:40]}'", hint)
         return known[tree.value]
 
@@ -100,7 +100,7 @@ class Binder:
         return evaluate(tree, lookup)
 
     def quantity(self, name: str, tree: Tree, scope: Scope) -> Quantity:
-        """A number, called after the size that it is, or else after the argument."""
+        """A number, named after its size, or else after the argument."""
         value = self.number(tree, scope)
         bound = scope.arguments.get(tree.word)
         if isinstance(bound, Quantity):
@@ -116,7 +116,7 @@ class Binder:
             return bound
         value = self.number(tree, scope)
         if not isinstance(bound, Quantity) and tree.word not in self.sizes:
-            raise scope.problem(tree.span, f"an axis needs a name, found {tree.described()}", "give it one under sizes")
+            raise scope.problem(tree.span, f"an axis needs a name, found {tree.described()}", "name it under sizes")
         name = bound.name if isinstance(bound, Quantity) else tree.word
         if value != int(value) or not 1 <= value <= MAX_AXIS:
             raise self.unfit(tree, scope, value, f"the axis {name} needs a positive whole number")
@@ -141,19 +141,19 @@ class Binder:
         return bound
 
     def word(self, tree: Tree, scope: Scope) -> str:
-        """A word, or the word that the argument of this name is."""
+        """A word, or the word bound to the argument of this name."""
         if not isinstance(tree.value, str):
             raise scope.problem(tree.span, f"must be a word, found {tree.described()}")
         bound = scope.arguments.get(tree.value)
         return bound if isinstance(bound, str) else tree.value
 
     def name(self, tree: Tree, scope: Scope) -> str:
-        """The name of an axis that a value has, or of the axis that the argument of this name is."""
+        """The name of an axis of the value, or of the axis bound to the argument of this name."""
         bound = scope.arguments.get(tree.word)
         return bound.name if isinstance(bound, Axis | Quantity) else self.word(tree, scope)
 
     def states(self, tree: Tree, scope: Scope) -> Mapping[str, tuple[Axis, ...]]:
-        """The axes of each state, by its name."""
+        """The axes of each state, by name."""
         bound = scope.arguments.get(tree.word)
         if isinstance(bound, Mapping):
             return bound
@@ -166,7 +166,7 @@ class Binder:
         return {name: self.axes(entry.tree, scope) for name, entry in tree.entries.items()}
 
     def unfit(self, tree: Tree, scope: Scope, value: Number, message: str) -> SpecError:
-        """The error for a number that cannot serve: at the size that it is, or where it is written."""
+        """The error for an invalid number: at the size that it comes from, or where it is written."""
         bound = scope.arguments.get(tree.word)
         size = bound.written if isinstance(bound, Quantity) else self.declared.get(tree.word, tree)
         parts = parse_number(size).names()

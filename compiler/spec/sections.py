@@ -1,4 +1,4 @@
-"""The sections of a spec that are plain settings: how to train, and the defaults of decoding."""
+"""The sections of a spec that are plain settings: training, and decoding defaults."""
 
 from typing import Annotated, Literal
 
@@ -20,19 +20,19 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 TrainPrecision = Annotated[
     Literal["auto", "float32", "bfloat16", "fp32", "bf16"], AfterValidator(lambda word: WORDS.get(word, word))
 ]
-"""The number format of training; what is read is `auto` or a long name."""
+"""The number format of training. Short names are accepted and stored as long ones."""
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class Section(BaseModel):
-    """A frozen section without unknown keys; a number must be a number, not a text that looks like one."""
+    """A frozen section without unknown keys; a number must be a number, not a string of digits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Tokenizer(Section):
-    """How text becomes pieces. `shared`: all inputs of tokens have one vocabulary."""
+    """How text is split into tokens. `shared`: all token inputs have one vocabulary."""
 
     kind: Literal["bpe", "unigram", "word", "char"] = "bpe"
     shared: bool = True
@@ -55,8 +55,8 @@ class Optimizer(Section):
 class Schedule(Section):
     """`scale * width^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)` (Vaswani et al. 2017, equation 3).
 
-    `width` names a size of the model. `peak` takes the place of `scale` and `width`: the learning rate at the end of
-    the warm-up. `decay: linear` multiplies the rate by `1 - step / steps`, so that it ends at 0.
+    `width` names a size of the model. `peak`, the learning rate at the end of the warm-up, replaces `scale` and
+    `width`. `decay: linear` multiplies the rate by `1 - step / steps`, so that it ends at 0.
     """
 
     warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 4000
@@ -67,7 +67,7 @@ class Schedule(Section):
 
     @model_serializer(mode="wrap")
     def _used(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Without the settings that do nothing, and without a default width."""
+        """Leave out settings without effect, and the default width."""
         idle = {"peak"} if self.peak is None else {"scale", "width"}
         if self.width == "d_model":
             idle.add("width")
@@ -76,7 +76,7 @@ class Schedule(Section):
 
 
 class Checkpoint(Section):
-    """When to write checkpoints; both, either or none (then only at the end)."""
+    """When to write checkpoints. With both, whichever comes first; with neither, only at the end."""
 
     every_steps: Count | None = None
     every_minutes: Positive | None = 10.0
@@ -85,9 +85,9 @@ class Checkpoint(Section):
 class Train(Section):
     """The training recipe.
 
-    `batch_tokens` bounds the source and the target tokens of a batch, `accumulate` batches make a step, and
-    training ends after `steps` steps or `minutes` minutes, whichever is first. Pairs with more than
-    `max_length` tokens on a side are left out. The result is the mean of the last `average` checkpoints.
+    `batch_tokens` limits the source tokens and the target tokens of a batch. `accumulate` batches make a step.
+    Training ends after `steps` steps or `minutes` minutes, whichever comes first. Pairs with more than `max_length`
+    tokens on a side are skipped. The result is the mean of the last `average` checkpoints.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -107,17 +107,17 @@ class Train(Section):
 
 
 class MaxLength(Section):
-    """A sentence ends after `floor(factor * source tokens) + offset` tokens at the latest."""
+    """The longest output: `floor(factor * source tokens) + offset` tokens."""
 
     factor: Annotated[float, Field(ge=0, le=100)] = 1.0
     offset: Annotated[int, Field(ge=0, le=100_000)] = 50
 
 
 class Sample(Section):
-    """How a language model goes on with a text.
+    """How a language model continues a text.
 
-    The logits are divided by `temperature` (0: only the best token is left). Then the `top_k` best tokens (0: all) are
-    kept, and of these the fewest best whose probabilities reach `top_p` together.
+    The logits are divided by `temperature` (0: take the most likely token). Sampling is then limited to the `top_k`
+    most likely tokens (0: no limit), and among these to the fewest whose probabilities add up to `top_p`.
     """
 
     temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
@@ -147,5 +147,5 @@ class Decode(Section):
     @classmethod
     def _not_nothing(cls, value: MaxLength) -> MaxLength:
         if value.factor == 0 and value.offset == 0:
-            raise ValueError("must leave room for a token: factor and offset are both 0")
+            raise ValueError("must allow at least one token: factor and offset are both 0")
         return value

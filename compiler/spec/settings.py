@@ -1,4 +1,4 @@
-"""Settings over a spec: values that replace the file's, as `--set train.steps=100` does."""
+"""Settings of a spec: values that replace those of the file, such as `--set train.steps=100`."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _PATH = re.compile(r"[^\s=.:#'\"{}\[\],&!|>%@`]+(\.[^\s=.:#'\"{}\[\],&!|>%@`]+)*
 def parse_settings(settings: Sequence[str]) -> dict[str, Tree]:
     """Read settings written `PATH=VALUE`: names joined by dots, and a value in YAML.
 
-    Returns: the values by path, each with its place. Raises: UserError for a wrong path, SpecError for a wrong value.
+    Return the values by path, each with its place. Raises: UserError for a wrong path, SpecError for a wrong value.
     """
     parsed: dict[str, Tree] = {}
     for setting in settings:
@@ -28,9 +28,9 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Tree]:
 
 
 def settings_of(values: Mapping[str, object]) -> list[str]:
-    """The same settings as text, from values in Python.
+    """Turn settings with Python values into text.
 
-    Raises: UserError for a value that YAML has no word for.
+    Raises: UserError for a value that cannot be written as YAML.
     """
     try:
         return [f"{path}={json.dumps(value, allow_nan=False)}" for path, value in values.items()]
@@ -39,7 +39,7 @@ def settings_of(values: Mapping[str, object]) -> list[str]:
 
 
 def apply_settings(tree: Tree, settings: Mapping[str, Tree]) -> Tree:
-    """The tree with these values in place of its own. Raises: SpecError where a path leads into a value."""
+    """The tree with these values replaced. Raises: SpecError if a path leads into a value that is not a mapping."""
     for path, value in settings.items():
         key = Span(value.span.source, 1, 1, len(path) + 1)
         tree = _replaced(tree, path.split("."), Entry(key, value))
@@ -49,7 +49,7 @@ def apply_settings(tree: Tree, settings: Mapping[str, Tree]) -> Tree:
 def _replaced(tree: Tree, names: Sequence[str], entry: Entry) -> Tree:
     if not isinstance(tree.value, dict):
         found = tree.described()
-        raise SpecError.at(entry.key, f"there is no '{names[0]}' to set: a mapping is needed there, found {found}")
+        raise SpecError.at(entry.key, f"cannot set '{names[0]}': needs a mapping, found {found}")
     name, *rest = names
     if rest:
         inner = tree.entries.get(name)

@@ -1,4 +1,4 @@
-"""What blocks and primitives take: their arguments, in order, each of a kind."""
+"""The signatures of blocks and primitives: their arguments in order, each with its kind."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _BLOCK_KEYS = ("doc", "takes", "choose", "do")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument of a block or primitive: its kind, and what it is when it is not given."""
+    """One argument of a block or primitive: its kind and its default."""
 
     kind: Kind
     required: bool = True
@@ -25,20 +25,20 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a block or primitive takes, in order. `transparent`: it never adds a level to paths by itself."""
+    """The arguments of a block or primitive, in order. `transparent`: it adds no level of its own to paths."""
 
     parameters: Mapping[str, Parameter]
     transparent: bool = False
 
 
 def signature_of_primitive(primitive: Primitive) -> Signature:
-    """What a primitive takes."""
+    """The signature of a primitive."""
     parameters = {name: Parameter(item.kind, item.required) for name, item in primitive.takes.items()}
     return Signature(parameters, primitive.transparent)
 
 
 def signature_of(tree: Tree, problems: list[Problem]) -> Signature:
-    """What the block of this definition takes; its other keys are checked, too."""
+    """The signature of the block that this tree defines; also checks its other keys."""
     problems.extend(_form_problems(tree))
     doc = tree.get("doc")
     if doc is not None and not isinstance(doc.value, str):
@@ -47,18 +47,18 @@ def signature_of(tree: Tree, problems: list[Problem]) -> Signature:
     if takes is None:
         return Signature({})
     if not isinstance(takes.value, dict):
-        problems.append(Problem(takes.span, f"'takes' is a mapping of names to kinds, found {takes.described()}"))
+        problems.append(Problem(takes.span, f"'takes' must be a mapping of names to kinds, found {takes.described()}"))
     return Signature(dict(_parameters(takes, problems)))
 
 
 def _form_problems(tree: Tree) -> Iterator[Problem]:
     entries, choose = tree.entries, tree.get("choose")
     if not isinstance(tree.value, dict):
-        yield Problem(tree.span, f"a block is a mapping with 'do' or 'choose', found {tree.described()}")
+        yield Problem(tree.span, f"a block must be a mapping with 'do' or 'choose', found {tree.described()}")
     elif ("do" in entries) == ("choose" in entries):
-        yield Problem(tree.span, "a block has either 'do' or 'choose'")
+        yield Problem(tree.span, "a block needs exactly one of 'do' and 'choose'")
     elif choose is not None and not choose.word:
-        yield Problem(choose.span, "'choose' names a choice, or an argument that is a word")
+        yield Problem(choose.span, "'choose' must name a choice or a word argument")
     elif choose is None:
         for key in entries.keys() - set(_BLOCK_KEYS):
             hint = suggest(key, _BLOCK_KEYS) or "the keys of a block are doc, takes and do"
@@ -80,7 +80,7 @@ def _parameters(takes: Tree, problems: list[Problem]) -> Iterator[tuple[str, Par
             ((kind, default),) = tree.entries.items()
             yield name, Parameter(_kind(kind), required=False, default=default.tree)
         else:
-            hint = f"a kind is {listed(TAKEN_KINDS)}; with a default, {{number: d_ff}}"
+            hint = f"a kind is {listed(TAKEN_KINDS)}; {{number: d_ff}} sets a default"
             problems.append(Problem(tree.span, f"{tree.described()} is not a kind of argument", hint))
 
 
@@ -89,5 +89,5 @@ def _kind(word: str) -> Kind:
 
 
 def is_name(text: str) -> bool:
-    """Whether it is a name: ASCII letters, digits and _, beginning with a letter; at most 64 characters."""
+    """Whether this is a name: a letter, then ASCII letters, digits and _; at most 64 characters."""
     return text.isascii() and text.isidentifier() and not text.startswith("_") and len(text) <= 64

@@ -1,4 +1,4 @@
-"""Numbers of a spec: literals, and arithmetic on named sizes; the sizes themselves are such numbers."""
+"""The numbers of a spec: literals and arithmetic on named sizes, among them the sizes themselves."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,7 +10,7 @@ MAX_CHAIN = 64
 
 
 def evaluate(tree: Tree, lookup: Callable[[str, Span], Number]) -> Number:
-    """The number that a tree says; `lookup` gives the value of a name. Raises: SpecError."""
+    """The number that a tree holds; `lookup` returns the value of a name. Raises: SpecError."""
     try:
         return parse_number(tree).value(lambda name, part: lookup(name, _part(tree, part.start, part.end)))
     except ExpressionError as error:
@@ -18,7 +18,7 @@ def evaluate(tree: Tree, lookup: Callable[[str, Span], Number]) -> Number:
 
 
 def parse_number(tree: Tree) -> Term:
-    """The expression that a number or a text is. Raises: SpecError."""
+    """Parse a number or a text as an expression. Raises: SpecError."""
     if isinstance(tree.value, bool) or not isinstance(tree.value, int | float | str):
         raise SpecError.at(tree.span, f"must be a number or arithmetic on sizes, found {tree.described()}")
     if not isinstance(tree.value, str):
@@ -30,7 +30,7 @@ def parse_number(tree: Tree) -> Term:
 
 
 def evaluate_sizes(tree: Tree | None) -> dict[str, Number]:
-    """The value of every size under `sizes`. Raises: SpecError with all that have none."""
+    """The value of every size under `sizes`. Raises: SpecError that lists every size without a value."""
     sizes = _Sizes({} if tree is None else {name: entry.tree for name, entry in tree.entries.items()})
     problems: list[Problem] = []
     for name in sizes.trees:
@@ -46,7 +46,7 @@ def evaluate_sizes(tree: Tree | None) -> dict[str, Number]:
 
 
 def with_dependencies(tree: Tree | None, names: Iterable[str]) -> set[str]:
-    """The names, and those of all the sizes that they are made of."""
+    """The names, and the names of all sizes that they depend on."""
     found: set[str] = set()
     todo = list(names)
     while todo:
@@ -59,16 +59,16 @@ def with_dependencies(tree: Tree | None, names: Iterable[str]) -> set[str]:
 
 
 def unknown_size(name: str, known: Iterable[str]) -> tuple[str, str]:
-    """The message and the hint for a name that is no size."""
+    """The message and the hint for an unknown size."""
     return f"unknown size '{name[:40]}'", suggest(name, known) or f"add '{name[:40]}' to sizes"
 
 
 class _KnownError(Exception):
-    """A size that another one needs has no value, and that is reported where it stands."""
+    """A size that another one needs has no value; the error is reported at that size."""
 
 
 class _Sizes:
-    """Values, made on demand; a size that failed fails again silently."""
+    """Sizes, evaluated on demand; a size that failed once is not reported again."""
 
     def __init__(self, trees: dict[str, Tree]) -> None:
         self.trees = trees
@@ -89,7 +89,7 @@ class _Sizes:
                 cycle = " -> ".join((*inner[inner.index(other) :], other))
                 raise SpecError.at(span, f"a size depends on itself: {cycle}")
             if len(inner) >= MAX_CHAIN:
-                raise SpecError.at(span, f"more than {MAX_CHAIN} sizes are made of each other")
+                raise SpecError.at(span, f"sizes depend on each other more than {MAX_CHAIN} levels deep")
             return self.value(other, inner)
 
         self.failed.add(name)
@@ -103,5 +103,5 @@ def _problem(error: ExpressionError, tree: Tree) -> SpecError:
 
 
 def _part(tree: Tree, start: int, end: int) -> Span:
-    """The part of a text that stands in one line, unquoted; else the whole of it."""
+    """The span of part of a text that is unquoted and on one line; otherwise the span of the whole text."""
     return tree.span.part(start, end) if tree.span.text == tree.value and end > start else tree.span

@@ -1,4 +1,4 @@
-"""A spec: what was read from a file, checked, and its way to a graph."""
+"""A spec: read from a file, checked, and expanded to a graph on demand."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ from xformc.format.precision import WORDS, Precision
 
 @dataclass(frozen=True)
 class Spec:
-    """One architecture with its training recipe and its decoding defaults, as declared in one file."""
+    """One architecture with its training recipe and its decoding defaults."""
 
     name: str
     task: str
@@ -53,16 +53,16 @@ class Spec:
         return self._elaborated.graph
 
     def frames(self) -> tuple[Frame, ...]:
-        """How the steps that wrote the graph nest: the frame of each stage. Raises: SpecError, as `graph` does."""
+        """The frame of each stage: how the steps that wrote the graph nest. Raises: SpecError, as `graph` does."""
         return self._elaborated.frames
 
     @property
     def default_precision(self) -> Precision:
-        """The precision of the weights for which nothing else is said."""
+        """The precision of weights that no pattern of the spec matches."""
         return self.precision.get(DEFAULT, "float32")
 
     def precisions(self, default: Precision | None = None) -> dict[str, Precision]:
-        """The precision of every weight that can be rounded, by name; `default` takes the place of the spec's own.
+        """The precision of every weight that can be quantized, by name; `default` overrides the spec's own default.
 
         Raises: SpecError, as `graph` does.
         """
@@ -70,14 +70,14 @@ class Spec:
         return assign(self.precision, default or self.default_precision, weights, self.model.ties)
 
     def place_of_precision(self, precision: Precision, *, default: bool) -> Span | None:
-        """Where the spec first says this precision, of single weights or also as its default; None where nowhere."""
+        """Where the spec first sets this precision, or None. `default`: its default counts as well."""
         said = (entry.tree for key, entry in self._section("precision") if default or key != DEFAULT)
         return next((tree.span for tree in said if WORDS.get(tree.word) == precision), None)
 
     def resolved_yaml(self) -> str:
-        """One file that says the same without any other: what it extends, its blocks and defaults are in it.
+        """The spec as one self-contained file: with what it extends, its blocks and its defaults.
 
-        What the model does not use is left out. Raises: SpecError, as `graph` does.
+        Leaves out what the model does not use. Raises: SpecError, as `graph` does.
         """
         used, document = self._elaborated, self.tree.plain()
         assert isinstance(document, dict)
@@ -123,9 +123,9 @@ def _remove(section: dict[str, Plain], path: tuple[str, ...]) -> None:
 
 
 def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
-    """Read a spec, with settings `PATH=VALUE` in place of what the file says.
+    """Read a spec; settings `PATH=VALUE` replace values of the file.
 
-    Raises: SpecError with every mistake found before expansion; UserError for no file, or for a setting without a path.
+    Raises: SpecError with every mistake found before expansion; UserError if there is no file or a setting has no path.
     """
     tree = apply_settings(load_tree(path), parse_settings(settings))
     document, problems = validate(tree)

@@ -1,4 +1,4 @@
-"""Bodies, steps and blocks as they are written: shapes and names are checked here, all mistakes at once."""
+"""Parses bodies, steps and blocks; checks their form and names, and collects all mistakes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,12 +7,12 @@ from xformc.compiler.spec.problems import Problem, Span, suggest
 from xformc.compiler.spec.signature import STEP_KEYS, Kind, Parameter, Signature, is_name
 from xformc.compiler.spec.tree import Tree
 
-_NAMES_STEPS = "a mapping under 'do' names its steps; for unnamed steps write a list"
+_NAMES_STEPS = "a mapping under 'do' names its steps; write a list for unnamed steps"
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something applied to the running value, or to `source`. `level` is what it adds to paths."""
+    """A step applied to the running value, or to `source`. `level` is what it adds to paths."""
 
     span: Span
     level: str | None
@@ -36,13 +36,13 @@ class Inline(Step):
 
     @property
     def plain(self) -> bool:
-        """Whether it is nothing but its body."""
+        """Whether it only wraps its body."""
         return self.repeat is None and self.source is None
 
 
 @dataclass(frozen=True)
 class Body:
-    """Steps in order, with their names if they have any. `label`: how a step is called that is given it."""
+    """Steps in order, with their names if any. `label` names a step that takes this body as an argument."""
 
     steps: tuple[tuple[str | None, Step], ...]
     span: Span
@@ -63,9 +63,9 @@ class Block:
 
 @dataclass
 class Parser:
-    """Reads trees into steps; mistakes collect in `problems`.
+    """Parses trees into steps and collects mistakes in `problems`.
 
-    `signatures` has every primitive and the blocks that are named; `shipped` are names to suggest.
+    `signatures` has every primitive and the blocks in use; `shipped` are names to suggest.
     """
 
     signatures: Mapping[str, Signature]
@@ -88,7 +88,7 @@ class Parser:
         return Block(name, tree.span, signature, bodies, defaults, choice)
 
     def body(self, tree: Tree) -> Body:
-        """What stands under `do`, or under a word of a choice."""
+        """The body under `do`, or under a word of a choice."""
         if isinstance(tree.value, dict):
             return Body(
                 tuple(self._named(key, entry.key, entry.tree) for key, entry in tree.entries.items()), tree.span
@@ -108,7 +108,7 @@ class Parser:
             hint = "a name has letters, digits and _, and begins with a letter"
             self._problem(key, f"'{name[:40]}' is not a name", hint)
         if name == "x" or name in self.takes:
-            self._problem(key, f"the name '{name}' already means something else here", "choose another name")
+            self._problem(key, f"the name '{name}' is already in use here", "choose another name")
         return name, self._step(tree, name)
 
     def _list(self, tree: Tree) -> Body:
@@ -129,8 +129,8 @@ class Parser:
             return self._inline(tree, level)
         if len(tree.entries) != 1:
             found = f"{len(tree.entries)} keys" if tree.entries else tree.described()
-            message = f"a step is a block's name, or one key with its arguments; found {found}"
-            hint = "each step of a list begins with its own '-'" if tree.entries else None
+            message = f"a step must be a block's name, or one key with its arguments; found {found}"
+            hint = "begin each step of a list with its own '-'" if tree.entries else None
             self._problem(tree.span, message, _NAMES_STEPS if level in self.signatures else hint)
             return Inline(tree.span, level, None, Body((), tree.span), None)
         ((name, entry),) = tree.entries.items()
@@ -143,7 +143,7 @@ class Parser:
             self._problem(entry.key, f"unknown key '{key[:40]}'", hint)
         do = tree.get("do")
         if do is None and not unknown:
-            self._problem(tree.span, "the key 'do' is missing", "'do' has the steps")
+            self._problem(tree.span, "the key 'do' is missing", "write the steps under 'do'")
         body = Body((), tree.span) if do is None else self.body(do)
         return Inline(tree.span, level, tree.get("from"), body, tree.get("repeat"))
 
@@ -186,7 +186,7 @@ class Parser:
                 elif key in taken:
                     trees[key] = entry.tree
                 else:
-                    hint = suggest(key, taken) or f"it takes {', '.join(taken) or 'no arguments'}"
+                    hint = suggest(key, taken) or f"its arguments: {', '.join(taken) or 'none'}"
                     self._problem(entry.key, f"{name} takes no argument '{key[:40]}'", hint)
         elif given is not None and first is None:
             self._problem(given.span, f"{name} takes no arguments", f"write just {name}")
@@ -212,6 +212,6 @@ class Parser:
 
 
 def _level(name: str, signature: Signature, arguments: Mapping[str, Tree | Body]) -> str | None:
-    """A step is known by its block's name, or by that of the block that it is given."""
+    """The level that a call adds to paths: its block's name, or that of a block passed as an argument."""
     labels = [body.label for body in arguments.values() if isinstance(body, Body) and body.label]
     return labels[0] if labels else None if signature.transparent else name

@@ -1,4 +1,4 @@
-"""The tasks of a model: which inputs each has, what its last stage gives, and which settings do something for it."""
+"""The tasks of a model: the inputs, the result and the settings of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from xformc.format.tokens import IGNORE, PAD
 
 @dataclass(frozen=True)
 class Task:
-    """What a model is for.
+    """The task of a model.
 
-    `inputs`: the inputs of tokens that it has, or None for any. `time`: the input that is decoded token by token, or
-    None where labels are given. `positions`: the result is for each position, not for the whole. `decode`: the keys
-    of the section `decode` that it has.
+    `inputs`: its token inputs, or None for any inputs. `time`: the input that is decoded token by token, or None for
+    tasks that predict labels. `positions`: whether the result has one row per position. `decode`: the keys of the
+    section `decode` that apply to it.
     """
 
     inputs: tuple[str, ...] | None
@@ -27,11 +27,11 @@ class Task:
 
     @property
     def ignore(self) -> int:
-        """The label that does not count in the loss."""
+        """The label that the loss ignores."""
         return IGNORE if self.time is None else PAD
 
     def fits(self, result: Type, inputs: Mapping[str, Input]) -> bool:
-        """Whether the last stage may give this."""
+        """Whether the last stage may return this type."""
         if self.time is not None:
             return result == _logits(self.time, inputs)
         head, last = result.axes[:-1], result.axes[-1:]
@@ -43,7 +43,7 @@ class Task:
         )
 
     def wanted(self, inputs: Mapping[str, Input]) -> str:
-        """What the last stage gives, in words."""
+        """What the last stage must return, in words."""
         if self.time is not None:
             return str(_logits(self.time, inputs))
         if not self.positions:
@@ -66,7 +66,7 @@ DECODE = tuple(key for task in TASKS.values() for key in task.decode)
 
 
 def input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list[Problem]:
-    """What is wrong with the inputs, declared at `inputs`, for the task of this name."""
+    """Check the inputs declared at `inputs` for the task `name`."""
     wanted = TASKS[name].inputs
     if wanted is None:
         return [] if inputs.entries else [Problem(inputs.span, f"{name} needs an input")]
@@ -80,37 +80,37 @@ def input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list[
         elif item in known and known[item].kind != "tokens":
             hint = f"write {item}: {{tokens: SIZE}}"
             problems.append(
-                Problem(entry.key, f"the input '{item}' of {name} has tokens, not {known[item].kind}", hint)
+                Problem(entry.key, f"the input '{item}' of {name} must be tokens, found {known[item].kind}", hint)
             )
     return problems
 
 
 def idle_settings(name: str, inputs: Mapping[str, Input]) -> dict[tuple[str, ...], str]:
-    """The settings that do nothing for this task and these inputs: where each stands, and why it is idle."""
+    """The settings without effect for this task and these inputs: the path of each, and the reason."""
     task, arrays = TASKS[name], [other for other, item in inputs.items() if item.kind != "tokens"]
     idle: dict[tuple[str, ...], str] = {}
     if not task.decode:
         others = listed(other for other, item in TASKS.items() if item.decode)
-        idle["decode",] = f"{name} gives labels; only {others} decodes"
+        idle["decode",] = f"{name} predicts labels; only {others} has decoding settings"
     for key in DECODE if task.decode else ():
         if key not in task.decode:
-            idle["decode", key] = f"the settings of decoding of {name} are {', '.join(task.decode)}"
+            idle["decode", key] = f"the decoding settings of {name} are {', '.join(task.decode)}"
     if arrays:
-        idle["train", "tokenizer"] = f"examples are arrays, as {arrays[0]} is no text"
+        idle["train", "tokenizer"] = f"the input {arrays[0]} is not text, so examples are arrays"
     elif len(inputs) == 1:
-        idle["train", "tokenizer", "shared"] = "there is one input alone"
+        idle["train", "tokenizer", "shared"] = "the model has only one input"
     if not any(item.is_sequence for item in inputs.values()):
         idle["train", "max_length"] = "no input has positions"
     return idle
 
 
 def idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input]) -> list[Problem]:
-    """Settings that are written although they do nothing; none where an input is wrong already."""
+    """Report settings without effect, unless the inputs are already wrong."""
     declared = tree.get("inputs")
     if not inputs or declared is None or declared.entries.keys() != inputs.keys():
         return []
     return [
-        Problem(key, f"{'.'.join(path)} does nothing here: {why}", "leave it out")
+        Problem(key, f"{'.'.join(path)} has no effect here: {why}", "remove it")
         for path, why in idle_settings(name, inputs).items()
         if (key := _key(tree, path)) is not None
     ]

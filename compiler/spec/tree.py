@@ -1,4 +1,4 @@
-"""YAML as a tree in which every key and value knows its place. Only data is read, and only so much of it."""
+"""YAML as a tree in which every key and value knows its place. Reads plain data only, within fixed limits."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ _WORDS: tuple[tuple[str, re.Pattern[str], Callable[[str], Scalar]], ...] = (
     ("int", re.compile(r"[-+]?[0-9]{1,40}\Z"), int),
     ("float", re.compile(r"[-+]?(\.[0-9]{1,40}|[0-9]{1,40}(\.[0-9]{0,40})?)([eE][-+]?[0-9]{1,4})?\Z"), float),
 )
-"""The plain words that are not text: tag, pattern, meaning. `no`, `.nan` and endless digits are text."""
+"""Unquoted words that are not text: tag, pattern, meaning. `no`, `.nan` and very long numbers are text."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Tree:
-    """A value and its place. `weight` counts the values in it, aliases expanded; `height` its levels."""
+    """A value and its place. `weight` counts the values in it with aliases expanded, `height` its levels."""
 
     value: Scalar | tuple["Tree", ...] | dict[str, Entry]
     span: Span
@@ -43,17 +43,17 @@ class Tree:
 
     @property
     def entries(self) -> dict[str, Entry]:
-        """The entries of a mapping; nothing for anything else."""
+        """The entries of a mapping; empty for other values."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
     def items(self) -> tuple["Tree", ...]:
-        """The items of a list; nothing for anything else."""
+        """The items of a list; empty for other values."""
         return self.value if isinstance(self.value, tuple) else ()
 
     @property
     def word(self) -> str:
-        """The text of a text; an empty one for anything else."""
+        """The text of a string; empty for other values."""
         return self.value if isinstance(self.value, str) else ""
 
     def get(self, *keys: str) -> "Tree | None":
@@ -85,7 +85,7 @@ class Tree:
         return self.value
 
     def described(self) -> str:
-        """What was found, for an error message."""
+        """The value in words, for an error message."""
         if isinstance(self.value, dict):
             return "a mapping"
         if isinstance(self.value, tuple):
@@ -96,7 +96,7 @@ class Tree:
 
 
 def parse_yaml(source: Source) -> Tree:
-    """The tree of a source. Raises: SpecError for what is not YAML, or is more than a spec may hold."""
+    """The tree of a source. Raises: SpecError if it is not YAML, or exceeds a limit."""
     reader = _Reader(source)
     try:
         return reader.document()
@@ -117,7 +117,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
 
 
 class _Reader:
-    """Builds the tree from the events of the YAML parser, within the bounds."""
+    """Builds the tree from the events of the YAML parser, within the limits."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -133,7 +133,7 @@ class _Reader:
         next(self.events)
         after = next(self.events)
         if not isinstance(after, yaml.StreamEndEvent):
-            raise self.problem(after, "a second YAML document; a spec is one")
+            raise self.problem(after, "a spec must be a single YAML document")
         return tree
 
     def node(self, event: yaml.Event, depth: int) -> Tree:
@@ -144,7 +144,7 @@ class _Reader:
         assert isinstance(event, yaml.NodeEvent)
         tag: str | None = getattr(event, "tag", None)
         if tag is not None:
-            raise self.problem(event, f"the tag '{tag}' is not allowed", "a spec is plain data")
+            raise self.problem(event, f"the tag '{tag}' is not allowed", "a spec must be plain data")
         self.bound(depth, event)
         anchor: str | None = event.anchor
         if anchor is not None:
@@ -177,7 +177,7 @@ class _Reader:
                 raise self.problem(event, "merge keys are not supported", "use 'extends', or write the keys out")
             if key in entries:
                 first = entries[key].key.line
-                raise self.problem(event, f"the key '{key[:40]}' is given twice", f"the first is in line {first}")
+                raise self.problem(event, f"the key '{key[:40]}' is given twice", f"the first is on line {first}")
             entries[key] = Entry(self.span(event), self.node(next(self.events), depth + 1))
         return entries
 
@@ -191,7 +191,7 @@ class _Reader:
 
     def alias(self, event: yaml.AliasEvent) -> Tree:
         if event.anchor not in self.anchors:
-            raise self.problem(event, f"no anchor '&{event.anchor}' stands before this alias")
+            raise self.problem(event, f"no anchor '&{event.anchor}' before this alias")
         tree = self.anchors[event.anchor]
         if tree is None:
             raise self.problem(event, f"'&{event.anchor}' contains itself")
@@ -223,7 +223,7 @@ def _resolve(text: str) -> Scalar:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what `parse_yaml` reads back: quotes exactly the text that it would not take for text."""
+    """Writes what `parse_yaml` reads back: quotes only strings that would not be read as text."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 (this is how PyYAML is told)
 

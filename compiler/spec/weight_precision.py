@@ -1,4 +1,4 @@
-"""In which numbers an engine stores each weight: the section `precision` of a spec."""
+"""The section `precision` of a spec: the number format in which an engine stores each weight."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +9,13 @@ from xformc.compiler.spec.tree import Tree
 from xformc.format.precision import Precision
 
 DEFAULT = "default"
-"""The key of what no pattern fits."""
+"""The key for weights that no pattern matches."""
 
 
 def assign(
     patterns: Mapping[str, Precision], default: Precision, weights: Sequence[str], ties: Ties
 ) -> dict[str, Precision]:
-    """The precision of each of these weights: that of the last pattern that fits one of its paths, or the default."""
+    """The precision of each weight: that of the last pattern that matches one of its paths, or the default."""
     chosen: dict[str, Precision] = {}
     for weight in weights:
         paths = _paths(weight, ties)
@@ -27,13 +27,13 @@ def assign(
 
 
 def fits(pattern: str, path: str) -> bool:
-    """Whether a path is the pattern or begins with it, name by name; `*` is any one name."""
+    """Whether a path equals the pattern or starts with it, name by name; `*` matches any one name."""
     wanted, found = pattern.split("/"), path.split("/")
     return len(wanted) <= len(found) and all(name in ("*", other) for name, other in zip(wanted, found, strict=False))
 
 
 def idle_patterns(tree: Tree, weights: Sequence[str], ties: Ties) -> list[Problem]:
-    """The file's own patterns that fit no weight that can be rounded."""
+    """Report the file's own patterns that match no weight that can be quantized."""
     section = tree.get("precision")
     entries = {} if section is None else section.entries
     paths = [path for weight in weights for path in _paths(weight, ties)]
@@ -41,9 +41,9 @@ def idle_patterns(tree: Tree, weights: Sequence[str], ties: Ties) -> list[Proble
     return [
         Problem(
             entry.key,
-            f"no weight of a linear map and no table of tokens is under '{pattern[:100]}'",
+            f"'{pattern[:100]}' matches no weight of a linear layer and no embedding table",
             suggest(pattern, beginnings)
-            or f"there are some under {', '.join(sorted({p.split('/')[0] for p in paths}))}",
+            or f"these weights are under {', '.join(sorted({p.split('/')[0] for p in paths}))}",
         )
         for pattern, entry in entries.items()
         if pattern != DEFAULT and is_own(entry, tree) and not any(fits(pattern, path) for path in paths)
@@ -51,5 +51,5 @@ def idle_patterns(tree: Tree, weights: Sequence[str], ties: Ties) -> list[Proble
 
 
 def _paths(weight: str, ties: Ties) -> list[str]:
-    """All paths that a weight has: its name, and those that are tied to it."""
+    """All paths of a weight: its name, and the paths that are tied to it."""
     return [weight, *(path for group in ties if group[0][0] == weight for path, _ in group[1:])]

@@ -21,9 +21,9 @@ MAX_PARAMETERS = 10**11
 
 
 class Writer:
-    """A graph in the making, with the step of the spec that asked for each node.
+    """Builds a graph and remembers the step of the spec behind each node.
 
-    The names of the values that steps make are appended to `made`; those of the inputs' masks, which no step owns, not.
+    Appends the names of the values that steps make to `made`, but not the inputs' masks, which belong to no step.
     """
 
     def __init__(self, name: str, model: Model, made: list[str]) -> None:
@@ -41,7 +41,7 @@ class Writer:
         self._made = made
 
     def input(self, name: str) -> Value:
-        """The graph's input of this name; that of vectors has a second one beside it, its mask."""
+        """Add the graph input of this name; an input of vectors also gets a mask."""
         declared = self.inputs[name]
         value = self._root.input(name, declared.type(name))
         if declared.kind == "vectors":
@@ -49,7 +49,7 @@ class Writer:
         return value
 
     def emit(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
-        """Write a node that the step at `span` asked for. Raises: RuleError."""
+        """Write a node for the step at `span`. Raises: RuleError."""
         value = self._builder.emit(op, inputs, name, span.place)
         self._made.append(value.name)
         self._spans[value.name] = span
@@ -58,7 +58,7 @@ class Writer:
     def trace(
         self, path: str, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]
     ) -> tuple[Graph, tuple[Value, ...]]:
-        """The graph of what `make` writes, and the values of its surroundings that it uses: its further inputs."""
+        """The graph that `make` writes, and the outer values that it captures as additional inputs."""
         outer, inner = self._builder, GraphBuilder(path, names=self._root.names)
         values = tuple(inner.input(f"{path}/{name}", type, renamed=True) for name, type in inputs.items())
         self._builder = inner
@@ -71,7 +71,7 @@ class Writer:
         return replace(graph, inputs=(*values, *captured)), captured
 
     def mask(self, axis: str, span: Span) -> Value | None:
-        """True where an input's position, or a key made of it, is not padding: one node. None where nothing is."""
+        """The mask of an axis of positions or keys, false at padding, as one node. None if there is no padding."""
         declared = self.inputs.get(axis)
         if axis not in self.keys and (declared is None or not declared.is_sequence):
             return None
@@ -95,12 +95,12 @@ class Writer:
     def parameter(
         self, path: str, axes: tuple[Axis, ...], initial: Initial, site: "Site", *, trained: bool = True
     ) -> Value:
-        """Declare the parameter of this path, or use the one that it is tied to."""
+        """Declare the parameter of this path, or return the one that it is tied to."""
         declared = Parameter(Value(path, Type("float32", axes)), initial, trained)
         name, tie = self._tied.get(path, (path, None))
         known = self._root.parameters.get(name)
         if path in self._declared or (known is None and name in self._root.names):
-            hint = "write the body as a mapping, so that each step has a name of its own"
+            hint = "write the body as a mapping, so that each step has its own name"
             raise site.refuse(f"two parameters would be called '{path}'", hint)
         if known is not None and tie is not None and known.type != declared.type:
             message = f"{path} {_axes(declared)} cannot be tied to {name} {_axes(known)}: their axes differ"
@@ -112,7 +112,7 @@ class Writer:
         return self._root.parameter(name, declared.type, initial, trained=trained)
 
     def finish(self, result: Value) -> Graph:
-        """The graph. Raises: SpecError for ties of nothing, and for what was written in vain."""
+        """The graph. Raises: SpecError for ties to unknown parameters, and for unused results and inputs."""
         problems = [
             Problem(span, f"no parameter '{path[:100]}'", suggest(path, self._declared))
             for path, (_, span) in self._tied.items()
@@ -129,11 +129,9 @@ class Writer:
     def _unused(self, graph: Graph) -> list[Problem]:
         used = {value.name for node in graph.nodes for value in node.inputs} | {graph.outputs[0].name}
         spans = [self._spans[node.outputs[0].name] for node in graph.nodes if node.outputs[0].name not in used]
-        problems = [Problem(span, "the result of this step is not used by anything") for span in dict.fromkeys(spans)]
+        problems = [Problem(span, "the result of this step is never used") for span in dict.fromkeys(spans)]
         inputs = [value.name for value in graph.inputs if value.name in self.inputs and value.name not in used]
-        return problems + [
-            Problem(self.inputs[name].span, f"the input '{name}' is not used by anything") for name in inputs
-        ]
+        return problems + [Problem(self.inputs[name].span, f"the input '{name}' is never used") for name in inputs]
 
 
 def _axes(parameter: Parameter) -> str:
@@ -142,7 +140,7 @@ def _axes(parameter: Parameter) -> str:
 
 @dataclass(frozen=True)
 class Site:
-    """Where a primitive is used: it writes nodes and declares parameters under the path of its step."""
+    """The place where a primitive is used; it writes nodes and declares parameters under the path of its step."""
 
     writer: Writer
     binder: Binder
@@ -151,7 +149,7 @@ class Site:
     path: str
 
     def emit(self, op: Op, *inputs: Value, name: str = "") -> Value:
-        """Write a node; its result is called after the step, and `name`."""
+        """Write a node; its result is named after the step and `name`."""
         path = f"{self.path}/{name}" if name else self.path
         try:
             value = self.writer.emit(op, inputs, path, self.scope.user)
@@ -159,18 +157,18 @@ class Site:
             raise self.refuse(error.message, error.hint) from None
         names = value.type.names
         if len(set(names)) < len(names):
-            raise self.refuse(f"its result would have an axis twice: {value.type}")
+            raise self.refuse(f"its result would have the same axis twice: {value.type}")
         return value
 
     def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial, *, trained: bool = True) -> Value:
-        """Declare a parameter of this step. Raises: SpecError where only the run knows the size of an axis."""
+        """Declare a parameter of this step. Raises: SpecError if an axis has no size before run time."""
         unknown = [axis.name for axis in axes if axis.size is None]
         if unknown:
-            raise self.refuse(f"its weights would need the size of {', '.join(unknown)}, which only the run knows")
+            raise self.refuse(f"its weights need the size of {', '.join(unknown)}, which is known only at run time")
         return self.writer.parameter(f"{self.path}/{name}", axes, initial, self, trained=trained)
 
     def positions(self, value: Value) -> str:
-        """The axis of the value along which positions stand: those of an input, or of a step that made some."""
+        """The value's axis of positions: of an input, or of a step that made positions."""
         known = (*self.writer.inputs, *self.writer.made_positions)
         found = [name for name in value.type.names if name in known]
         if len(found) != 1:
@@ -178,24 +176,24 @@ class Site:
         return found[0]
 
     def keys(self, value: Value) -> Keys:
-        """The axis of keys that the value has."""
+        """The value's axis of keys."""
         found = [self.writer.keys[name] for name in value.type.names if name in self.writer.keys]
         if len(found) != 1:
-            hint = "as_keys makes keys of positions"
+            hint = "as_keys turns positions into keys"
             raise self.refuse(f"needs a value with one axis of keys, found {value.name}: {value.type}", hint)
         return found[0]
 
     def make_keys(self, positions: str, window: int | None) -> Keys:
-        """The axis of keys made of these positions; the same window gives the same axis."""
+        """The axis of keys for these positions; the same window returns the same axis."""
         name = f"{positions}_keys" if window is None else f"{positions}_keys_{window}"
         return self.writer.keys.setdefault(name, Keys(name, positions, window))
 
     def make_positions(self, axis: str) -> None:
-        """Say that positions stand along this axis from now on; all of them are real."""
+        """Declare that this axis holds positions, none of which is padding."""
         self.writer.made_positions.add(axis)
 
     def axis(self, value: Value, name: str) -> Axis:
-        """The axis of the value called `name`; `positions` and `keys` stand for those axes, whatever their names."""
+        """The value's axis `name`; `positions` and `keys` refer to its axis of positions and of keys."""
         known = self.positions(value) if name == "positions" else self.keys(value).name if name == "keys" else name
         if known not in value.type.names:
             hint = suggest(name, value.type.names) or f"it has {', '.join(value.type.names)}"
@@ -205,30 +203,30 @@ class Site:
     def trace(
         self, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]
     ) -> tuple[Graph, tuple[Value, ...]]:
-        """The graph of what `make` writes, and the values of the surroundings that it uses: its further inputs."""
+        """The graph that `make` writes, and the outer values that it captures as additional inputs."""
         return self.writer.trace(self.path, inputs, make)
 
     def mask(self, axis: str) -> Value | None:
-        """True where there is a real position along `axis`; None where all are."""
+        """A mask, true at the real positions along `axis`; None if all are real."""
         return self.writer.mask(axis, self.scope.user)
 
     def padding(self, axis: str) -> Value | None:
-        """The same for an axis of positions; None for one of keys, whose scores `mask` hides."""
+        """The mask for an axis of positions; None for an axis of keys, whose scores `mask` hides."""
         return self.mask(axis) if axis in self.writer.inputs else None
 
     def vocabulary(self, tokens: Value) -> Axis:
-        """The axis of the input's vocabulary; the value must be an input of tokens."""
+        """The vocabulary axis of an input of tokens."""
         found = self.writer.inputs.get(tokens.name)
         if found is None or found.kind != "tokens":
             raise self.refuse(f"needs an input of tokens, found {tokens.name}: {tokens.type}")
         return found.axes[0]
 
     def refuse(self, message: str, hint: str | None = None) -> SpecError:
-        """The error for what this step cannot do; the caller raises it."""
+        """The error for a mistake at this step; the caller raises it."""
         return self.scope.problem(self.call.span, message, hint)
 
     def refuse_number(self, argument: str, value: float, message: str) -> SpecError:
-        """The error for a number that this argument cannot be; the caller raises it."""
+        """The error for an invalid number for this argument; the caller raises it."""
         given = self.call.arguments[argument]
         assert isinstance(given, Tree)
         return self.binder.unfit(given, self.scope, value, message)

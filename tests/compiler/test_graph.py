@@ -79,7 +79,7 @@ def test_verify_refuses_use_before_making() -> None:
 def test_verify_refuses_a_type_that_the_rule_does_not_give() -> None:
     graph = small()
     wrong = replace(graph.nodes[0], outputs=(Value("a", Type("float32", (Axis("o", 2),))),))
-    with pytest.raises(GraphError, match="the rule gives"):
+    with pytest.raises(GraphError, match="the rule infers"):
         verify(replace(graph, nodes=(wrong, *graph.nodes[1:])))
 
 

@@ -122,7 +122,7 @@ def test_a_pass_may_be_left_out(spec: Spec) -> None:
 def test_a_program_of_one_target_is_not_that_of_another_once_its_step_is_derived(spec: Spec) -> None:
     with pytest.raises(AssertionError, match="depends on the target"):
         compile_engine(spec, "cpu").for_engine("cuda")
-    with pytest.raises(AssertionError, match="attention is fused otherwise"):
+    with pytest.raises(AssertionError, match="attention is fused differently"):
         run_passes(begin(spec), after=SHARED).for_engine("native")
 
 
@@ -141,18 +141,18 @@ def test_passes_before_a_refusal_can_be_printed(tmp_path: Path) -> None:
 def test_unknown_pass_names_those_that_are_run(spec: Spec) -> None:
     with pytest.raises(UserError) as error:
         print_program(begin(spec, "portable"), "stepp")
-    assert error.value.message == "no pass is called 'stepp'"
+    assert error.value.message == "there is no pass 'stepp'"
     assert error.value.hint == f"the passes are {', '.join(NAMES)}"
 
 
 def test_pass_that_is_not_run_says_so(tmp_path: Path) -> None:
     spec = small("vit", tmp_path)
-    hints = {"step": "nothing that is made of a classification model needs it"}
+    hints = {"step": "no target of a classification model needs it"}
     hints |= {"loss": "add --training", "lower": "add --target native"}
     for name, hint in hints.items():
         with pytest.raises(UserError) as error:
             print_program(begin(spec, "cpu"), name)
-        assert error.value.message == f"the pass {name} is not run for classification and target cpu"
+        assert error.value.message == f"the pass {name} is not used for classification and target cpu"
         assert error.value.hint == hint
 
 

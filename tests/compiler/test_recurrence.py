@@ -113,7 +113,7 @@ model:
 
 MISTAKES = {
     f"[recurrence: {{state: {{total: d_model}}, {SUM.replace('{do: {', '{do: {place: sinusoid, ')}}}]": "at a time",
-    "[recurrence: {state: {total: d_model}, cell: {do: {other: relu}}}]": "the cell never changes its state 'total'",
+    "[recurrence: {state: {total: d_model}, cell: {do: {other: relu}}}]": "the cell never updates its state 'total'",
     f"[recurrence: {{state: {{total: heads}}, {SUM}}}]": "the state 'total' is",
     "[recurrence: {state: {x: d_model}, cell: {do: {new: relu}}}]": "cannot be the name of a state",
     "[recurrence: {state: d_model, cell: {do: {new: relu}}}]": "must name states and their axes",

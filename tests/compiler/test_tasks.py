@@ -70,13 +70,13 @@ def test_labels_are_named_in_the_engine(tmp_path: Path) -> None:
 def test_labels_that_are_not_those_of_the_model_are_refused(tmp_path: Path, names: list[str]) -> None:
     with pytest.raises(UserError) as error:
         build_engine(write_task(tmp_path, "images"), None, None, "portable", tmp_path / "engine", labels=names)
-    assert error.value.message == "the model gives 4 labels, and 3 different ones are named"
-    assert error.value.hint == "the size labels of the spec is the number of labels in labels.txt"
+    assert error.value.message == "the model has 4 labels, found 3 different names"
+    assert error.value.hint == "set the size labels of the spec to the number of labels in labels.txt"
 
 
 def test_label_that_cannot_be_printed_is_refused(tmp_path: Path) -> None:
     names = ["cat", "dog", "hen", "\x1b"]
-    with pytest.raises(UserError, match="the label 3 has characters that cannot be printed"):
+    with pytest.raises(UserError, match="the label 3 has unprintable characters"):
         build_engine(write_task(tmp_path, "images"), None, None, "portable", tmp_path / "engine", labels=names)
 
 

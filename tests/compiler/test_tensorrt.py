@@ -253,8 +253,8 @@ def test_a_profile_that_the_user_gives_replaces_axes() -> None:
     [
         ("batch", "'batch' is not AXIS=LEAST:OFTEN:MOST"),
         ("depth=1:2:3", "there is no axis 'depth'\nhint: the axes are batch, beam, source, room"),
-        ("room=4:2:8", "does not go up"),
-        ("room=0:2:8", "does not go up"),
+        ("room=4:2:8", "must have 1 <= LEAST <= OFTEN <= MOST"),
+        ("room=0:2:8", "must have 1 <= LEAST <= OFTEN <= MOST"),
     ],
 )
 def test_a_profile_that_cannot_be_is_refused(text: str, message: str) -> None:

@@ -41,10 +41,10 @@ def test_load_weights_names_all_that_differs(tmp_path: Path) -> None:
         load_weights(tmp_path, make_graph(a=3, c=1, d=1))
     assert caught.value.place == str(file)
     assert caught.value.message.splitlines() == [
-        "these are not the weights of spec tiny:",
+        "the weights do not match spec tiny:",
         "  missing: c, d",
         "  unexpected: b, x0, x1, x2, x3, x4, x5, x6 and 3 more",
-        "  of another shape: a (found [2], required [3])",
+        "  wrong shape: a (found [2], required [3])",
     ]
 
 
@@ -56,7 +56,7 @@ def test_read_weights_takes_half_precision(tmp_path: Path) -> None:
 
 def test_read_weights_refuses_other_types(tmp_path: Path) -> None:
     save_tensors({"a": torch.tensor([1.5]).bfloat16()}, tmp_path / "w.safetensors")
-    with pytest.raises(UserError, match="a is stored as BF16; F32, F16, F64 can be read"):
+    with pytest.raises(UserError, match="a is stored as BF16, must be F32, F16, F64"):
         read_weights(tmp_path / "w.safetensors")
 
 
@@ -70,24 +70,24 @@ def test_read_weights_refuses_values_that_are_not_finite(tmp_path: Path) -> None
 def test_read_weights_refuses_a_broken_file(tmp_path: Path, keep: int) -> None:
     file = write(tmp_path / "w.safetensors", a=[1, 2, 3])
     file.write_bytes(file.read_bytes()[:keep])
-    with pytest.raises(UserError, match="not a whole safetensors file") as caught:
+    with pytest.raises(UserError, match="not a complete safetensors file") as caught:
         read_weights(file)
     assert caught.value.place == str(file)
 
 
 def test_read_weights_does_not_unpickle(tmp_path: Path) -> None:
     torch.save({"a": torch.zeros(2)}, tmp_path / "w.safetensors")
-    with pytest.raises(UserError, match="not a whole safetensors file"):
+    with pytest.raises(UserError, match="not a complete safetensors file"):
         read_weights(tmp_path / "w.safetensors")
 
 
 def test_find_weights_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file or folder"):
         find_weights(tmp_path / "absent")
-    with pytest.raises(UserError, match=r"holds no weights\.safetensors"):
+    with pytest.raises(UserError, match=r"has no weights\.safetensors"):
         find_weights(tmp_path)
     write(tmp_path / "checkpoints" / "00000100" / "weights.safetensors", a=[1])
     write(tmp_path / "checkpoints" / "00000200" / "weights.safetensors", a=[1])
-    with pytest.raises(UserError, match="this run has not finished") as caught:
+    with pytest.raises(UserError, match="this run is not finished") as caught:
         find_weights(tmp_path)
     assert str(tmp_path / "checkpoints" / "00000200") in (caught.value.hint or "")

@@ -60,7 +60,7 @@ def test_steps_are_the_training_form(tmp_path: Path, name: str) -> None:
 def test_a_state_that_would_grow_is_refused(tmp_path: Path) -> None:
     steps = "{keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}}, sums: cumulative_sum, "
     steps += "seen: {mask: {causal: true}}, weights: relu, output: {contract: {by: keys, over: keys}}}"
-    with pytest.raises(RuleError, match="a number for each of text_keys, of which each step adds one") as error:
+    with pytest.raises(RuleError, match="its state has the axis text_keys, which grows with each step") as error:
         derive_step(inference(language_graph(tmp_path, steps)), "text")
     assert error.value.place is not None
 
@@ -77,14 +77,14 @@ def test_two_layers_of_one_name_are_refused(tmp_path: Path) -> None:
         language_graph(tmp_path, "[gru, gru]")
     (problem,) = error.value.problems
     assert problem.message == "two parameters would be called 'body/gru/hidden/update/mixture/new/weight'"
-    assert problem.hint == "write the body as a mapping, so that each step has a name of its own"
+    assert problem.hint == "write the body as a mapping, so that each step has its own name"
 
 
 def test_weights_over_positions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as error:
         language_graph(tmp_path, "[sum: {over: d_model}]")
     (problem,) = error.value.problems
-    assert problem.message == "its weights would need the size of text, which only the run knows"
+    assert problem.message == "its weights need the size of text, which is known only at run time"
     assert problem.span.place.endswith("model.yaml:7:29")
 
 

@@ -66,26 +66,26 @@ def test_learned_positions_without_a_limit_say_what_to_add(problems: Problems) -
 
 def test_choice_that_is_not_made_lists_its_words(problems: Problems) -> None:
     (problem,) = problems(BASE.replace("  activation: relu\n", ""))
-    assert problem.message == "no choice 'activation' is made"
-    assert problem.hint == "add 'activation: ' and one of 'relu', 'gelu', 'silu' or 'sigmoid' to choices"
+    assert problem.message == "the choice 'activation' is not set"
+    assert problem.hint == "set 'activation' under choices to 'relu', 'gelu', 'silu' or 'sigmoid'"
 
 
 def test_shared_tokenizer_of_two_vocabularies_is_refused(problems: Problems) -> None:
     (problem,) = problems(E + "sizes: {small: 90}\ninputs: {target: {tokens: small}}\n")
-    assert problem.message == "a shared tokenizer has one vocabulary, found vocabulary=37000, small=90"
+    assert problem.message == "a shared tokenizer needs one vocabulary, found vocabulary=37000, small=90"
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../other", "a/../../b", "a\\b", "", "."])
 def test_extends_stays_in_the_tree(problems: Problems, name: str) -> None:
     (problem,) = problems(f'extends: "{name}"\n'.replace("\\", "\\\\"))
-    assert problem.message == f"'{name}' leads out of the spec's folder"
+    assert problem.message == f"'{name}' is outside the spec's folder"
     assert problem.span.place == "model.yaml:1:10"
 
 
 def test_extends_through_a_link_out_of_the_folder_is_refused(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "link.yaml").symlink_to(SHIPPED / "numbers.yaml")
     (problem,) = problems("extends: link\n")
-    assert problem.message == "'link' leads out of the spec's folder"
+    assert problem.message == "'link' is outside the spec's folder"
 
 
 def test_extends_of_nothing_suggests_a_shipped_spec(problems: Problems) -> None:
@@ -145,7 +145,7 @@ def test_aliases_cannot_nest_deeper_than_what_is_written(problems: Problems) -> 
             "blocks nested deeper than 64 levels",
         ),
         ("sizes:\n  s0: 1\n" + "\n".join(f"  s{n}: s{n - 1} + 1" for n in range(100, 0, -1)),
-         "more than 64 sizes are made of each other"),
+         "sizes depend on each other more than 64 levels deep"),
     ],
     ids=["repeat", "parameters", "doubling", "nesting", "sizes"],
 )  # fmt: skip
@@ -158,11 +158,11 @@ def test_expansion_is_bounded(problems: Problems, text: str, message: str) -> No
     [
         (b"", "1:1", "the file is empty"),
         (b"# nothing\n", "1:1", "the file is empty"),
-        (b"hello", "1:1", "a spec is a mapping, found 'hello'"),
-        (b"- a\n", "1:1", "a spec is a mapping, found a list"),
+        (b"hello", "1:1", "a spec must be a mapping, found 'hello'"),
+        (b"- a\n", "1:1", "a spec must be a mapping, found a list"),
         (b"name: x\nb: \xff\xfe\n", "2:4", "not UTF-8 text"),
         (b"\x7fELF\x02\x01\x01\x00\x00", "1:1", "a character that YAML does not allow"),
-        (b"#" * (MAX_BYTES + 1), "1:1", "larger than 256 KiB, the most a spec may be"),
+        (b"#" * (MAX_BYTES + 1), "1:1", "larger than 256 KiB, the limit for a spec"),
     ],
     ids=["empty", "comment", "scalar", "list", "latin", "binary", "large"],
 )

@@ -69,10 +69,20 @@ def test_the_resolved_spec_says_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("precision", "column", "message", "hint"),
     [
-        ("{decoderr: int8}", 13, "no weight of a linear map and no table of tokens is under 'decoderr'", "'decoder'?"),
-        ("{encoder/7: int8}", 13, "no weight of a linear map and no table of tokens is under 'encoder/7'", "mean 'enc"),
-        ("{encoder/0/feed_forward/inner/bias: int8}", 13, "is under 'encoder/0/feed_forward/inner/bias'", "mean"),
-        ("{zzz: int8}", 13, "is under 'zzz'", "there are some under decoder, encoder, logits"),
+        ("{decoderr: int8}", 13, "'decoderr' matches no weight of a linear layer and no embedding table", "'decoder'?"),
+        (
+            "{encoder/7: int8}",
+            13,
+            "'encoder/7' matches no weight of a linear layer and no embedding table",
+            "mean 'enc",
+        ),
+        (
+            "{encoder/0/feed_forward/inner/bias: int8}",
+            13,
+            "'encoder/0/feed_forward/inner/bias' matches no weight",
+            "mean",
+        ),
+        ("{zzz: int8}", 13, "'zzz' matches no weight", "these weights are under decoder, encoder, logits"),
         ("{encoder: in8}", 22, "must be 'float32', 'float16', 'bfloat16', 'int8', 'int4', 'float8'", "mean 'int8'?"),
         ("{encoder: 8}", 22, "found 8", None),
         ('{"a b": int8}', 13, "'a b' is not a path", "a path is names with / between them"),

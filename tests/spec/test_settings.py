@@ -65,10 +65,10 @@ def test_what_is_no_setting_is_refused(setting: str) -> None:
     [
         ("sizes.layers=[", 16, "not YAML"),
         ("train.steps=many", 14, "must be a whole number"),
-        ("sizes.layer=2", 1, "the size 'layer' is not used by anything"),
-        ("sizes.layers.x=2", 1, "there is no 'x' to set: a mapping is needed there, found 6"),
+        ("sizes.layer=2", 1, "the size 'layer' is never used"),
+        ("sizes.layers.x=2", 1, "cannot set 'x': needs a mapping, found 6"),
         ("trian.steps=2", 1, "'trian'"),
-        ("precision.encodre=int8", 1, "is under 'encodre'"),
+        ("precision.encodre=int8", 1, "'encodre' matches no weight"),
     ],
 )
 def test_a_mistake_in_a_setting_is_shown_in_it(setting: str, column: int, message: str) -> None:

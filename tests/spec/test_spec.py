@@ -103,7 +103,7 @@ def test_learned_positions_must_cover_the_training_sentences(tmp_path: Path) -> 
     path.write_text(text)
     with pytest.raises(SpecError) as error:
         compile_spec(load_spec(path))
-    assert error.value.message == "100 positions are too few for the 256 tokens of train.max_length"
+    assert error.value.message == "100 positions are fewer than train.max_length, which is 256"
     assert error.value.place == f"{path}:3:24"
     path.write_text(text + "train: {max_length: 100}\n")
     compile_spec(load_spec(path))
@@ -115,7 +115,7 @@ def test_schedule_needs_the_width_of_the_model(tmp_path: Path) -> None:
     path.write_text(text.replace("d_model: 128", "d_model: -128"))
     with pytest.raises(SpecError) as error:
         load_spec(path)
-    assert error.value.message == "the learning rate goes with d_model^-0.5, so d_model must be a positive whole size"
+    assert error.value.message == "the learning rate scales with d_model^-0.5, so d_model must be a positive whole size"
     assert error.value.hint == "set schedule.width to a size of the model, or schedule.peak"
 
 
@@ -214,7 +214,7 @@ def test_choice_that_no_branch_is_named_after_is_not_used(tmp_path: Path) -> Non
     path = tmp_path / "model.yaml"
     text = "extends: transformer_base\nblocks: {add_positions: {do: []}}\nchoices: {positions: learned}\n"
     path.write_text(text)
-    with pytest.raises(SpecError, match="the choice 'positions' is not used by anything"):
+    with pytest.raises(SpecError, match="the choice 'positions' is never used"):
         load_spec(path).graph()
 
 

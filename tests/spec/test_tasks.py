@@ -92,13 +92,13 @@ def test_only_the_settings_of_the_task_are_resolved(tmp_path: Path) -> None:
 E = "extends: transformer_base\n"
 VALUES = "{values: [height, width, channels]}"
 VECTORS = "{vectors: features}"
-GIVES = "the last stage of a {} model gives float32[batch, {}, this gives float32[batch, {}]"
+GIVES = "the last stage of a {} model must return float32[batch, {}, found float32[batch, {}]"
 WRONG = [
     (LANGUAGE_MODEL.replace("text:", "prompt:").replace("from: text", "from: prompt"),
      [("{", "language_model needs the input 'text'"),
       ("prompt", "language_model has no input 'prompt'")]),
     (LANGUAGE_MODEL.replace("{tokens", "{vectors"),
-     [("text", "the input 'text' of language_model has tokens, not vectors")]),
+     [("text", "the input 'text' of language_model must be tokens, found vectors")]),
     (TAGGING.replace("{words: {tokens: vocabulary}}", "{}"), [("{", "tagging needs an input")]),
     (IMAGES.replace(VALUES, "{values: [height, depth, 3]}"),
      [("depth", "unknown size 'depth'"), ("3", "must be the name of a size, found 3")]),
@@ -108,23 +108,23 @@ WRONG = [
     (IMAGES.replace("height: 3,", "height: 2.5,"),
      [("2.5", "the axis height needs a positive whole number, found 2.5")]),
     (IMAGES.replace("{values:", "{vales:"), [("vales", "unknown key 'vales'")]),
-    (IMAGES.replace(VALUES, "{}"), [("{", "image needs one of tokens, vectors, values, edges, found 0 of them")]),
+    (IMAGES.replace(VALUES, "{}"), [("{", "image needs exactly one of tokens, vectors, values, edges, found 0")]),
     (FRAMES.replace(VECTORS, "{vectors: features, tokens: features}"),
-     [("{", "frames needs one of tokens, vectors, values, edges, found 2 of them")]),
+     [("{", "frames needs exactly one of tokens, vectors, values, edges, found 2")]),
     (FRAMES.replace(VECTORS, VECTORS + ", e: {edges: frame}"),
-     [("frame", "edges join the positions of an input of tokens or vectors, found 'frame'")]),
+     [("frame", "edges must name an input of tokens or vectors, found 'frame'")]),
     (IMAGES.replace(VALUES, VALUES + ", e: {edges: image}"),
-     [("image", "edges join the positions of an input of tokens or vectors, found 'image'")]),
+     [("image", "edges must name an input of tokens or vectors, found 'image'")]),
     (FRAMES.replace(VECTORS, VECTORS + ", frames_mask: {tokens: features}"),
-     [("frames_mask", "the name 'frames_mask' belongs to the input 'frames' of vectors")]),
+     [("frames_mask", "the name 'frames_mask' is reserved for the input 'frames' of vectors")]),
     (TAGGING.replace("labels: 5", "labels: 5, words_keys: 3"),
-     [("words_keys", "the name 'words_keys' belongs to the input 'words' of tokens")]),
+     [("words_keys", "the name 'words_keys' is reserved for the input 'words' of tokens")]),
     (IMAGES.replace("{image:", "{labels:").replace("labels: 4", "kinds: 4"),
      [("labels", "the name 'labels' is reserved")]),
     (TAGGING.replace("train: {tokenizer: {kind: word}}\n", ""),
-     [("tagging", "tagging labels words, so a piece is a word: train.tokenizer.kind is bpe")]),
+     [("tagging", "tagging labels whole words, so train.tokenizer.kind must be word, found bpe")]),
     (TAGGING.replace("kind: word", "kind: char"),
-     [("char", "tagging labels words, so a piece is a word: train.tokenizer.kind is char")]),
+     [("char", "tagging labels whole words, so train.tokenizer.kind must be word, found char")]),
     (TAGGING.replace("linear: {to: labels}", "linear: {to: [heads, labels]}"),
      [("{", GIVES.format("tagging", "words, LABELS], where LABELS is a size", "words, heads=2, labels=5"))]),
     (IMAGES.replace("over: [height, width, channels], to", "to"),
@@ -141,24 +141,25 @@ def test_task_that_does_not_fit_is_refused(problems: Problems, text: str, expect
 
 IDLE = [
     (E + "decode: {sample: {top_k: 3}}\n",
-     "decode.sample does nothing here: the settings of decoding of translation are beam_size, n_best, "
+     "decode.sample has no effect here: the decoding settings of translation are beam_size, n_best, "
      "length_penalty, max_length"),
     (LANGUAGE_MODEL.replace("decode: {", "decode: {beam_size: 2, "),
-     "decode.beam_size does nothing here: the settings of decoding of language_model are sample"),
+     "decode.beam_size has no effect here: the decoding settings of language_model are sample"),
     (TAGGING + "decode: {n_best: 2}\n",
-     "decode does nothing here: tagging gives labels; only 'translation' or 'language_model' decodes"),
+     "decode has no effect here: tagging predicts labels; only 'translation' or 'language_model' has "
+     "decoding settings"),
     (TAGGING.replace("kind: word", "kind: word, shared: true"),
-     "train.tokenizer.shared does nothing here: there is one input alone"),
+     "train.tokenizer.shared has no effect here: the model has only one input"),
     (FRAMES + "train: {tokenizer: {kind: word}}\n",
-     "train.tokenizer does nothing here: examples are arrays, as frames is no text"),
-    (IMAGES + "train: {max_length: 90}\n", "train.max_length does nothing here: no input has positions"),
+     "train.tokenizer has no effect here: the input frames is not text, so examples are arrays"),
+    (IMAGES + "train: {max_length: 90}\n", "train.max_length has no effect here: no input has positions"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "message"), IDLE, ids=[message[:40] for _, message in IDLE])
 def test_setting_that_does_nothing_is_refused(problems: Problems, text: str, message: str) -> None:
     (problem,) = problems(text)
-    assert (problem.message, problem.hint) == (message, "leave it out")
+    assert (problem.message, problem.hint) == (message, "remove it")
     assert problem.span.text == message.partition(" ")[0].rpartition(".")[2]
 
 
@@ -178,11 +179,11 @@ def test_sampling_outside_its_bounds_is_refused(problems: Problems, text: str, m
 
 def test_an_unused_input_is_refused_whatever_its_kind(problems: Problems) -> None:
     (problem,) = problems(FRAMES.replace("{vectors: features}}", "{vectors: features}, e: {edges: frames}}"))
-    assert problem.message == "the input 'e' is not used by anything"
+    assert problem.message == "the input 'e' is never used"
 
 
 def test_learned_positions_must_cover_the_texts(build: Build, problems: Problems) -> None:
     text = TAGGING.replace("sinusoidal", "learned").replace("labels: 5", "labels: 5, max_positions: 9")
     (problem,) = problems(text)
-    assert problem.message == "9 positions are too few for the 256 tokens of train.max_length"
+    assert problem.message == "9 positions are fewer than train.max_length, which is 256"
     build(text.replace("{tokenizer", "{max_length: 9, tokenizer"))

@@ -42,10 +42,10 @@ def test_average_checkpoints_refuses_other_shapes_and_names(tmp_path: Path) -> N
         average_checkpoints([first, second], tmp_path / "out.safetensors")
     assert caught.value.place == str(second)
     assert caught.value.message.splitlines() == [
-        f"these are not the weights of {first}:",
+        f"the weights do not match {first}:",
         "  missing: b",
         "  unexpected: c",
-        "  of another shape: a (found [3], required [2])",
+        "  wrong shape: a (found [3], required [2])",
     ]
     assert not (tmp_path / "out.safetensors").exists()
 

@@ -1,4 +1,4 @@
-"""The ONNX backend: an emitter that folds the `to_onnx` rules over graphs, in a tree of scopes."""
+"""The ONNX backend: an emitter that applies the `to_onnx` rules to graphs, in a tree of scopes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -33,9 +33,9 @@ _NUMPY = {bool: np.bool_, int: np.int64, float: np.float32}
 
 
 class Emitter:
-    """Writes the nodes of one scope: the model itself or the body of a loop. Constants live in the outermost one.
+    """Writes the nodes of one scope: the model, or the body of a loop. Constants are in the outermost scope.
 
-    A node is called `VALUE:OUTPUT`, where it computes a value of a graph: what refuses or profiles it can name that.
+    A node that computes a value of a graph is named `VALUE:OUTPUT`, so that errors and profiles can name the value.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Emitter:
         parent: "Emitter | None" = None,
         keeps: frozenset[str] = frozenset(),
     ) -> None:
-        """`keeps`: the axes whose sizes are the parent's."""
+        """`keeps`: the axes with the same sizes as in the parent."""
         self.weights = weights
         self.target: Target = target
         self.fused = TRAITS[target].contrib
@@ -67,7 +67,7 @@ class Emitter:
             self.initializers: list[onnx.TensorProto] = []
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing else has; an input's name has no dot."""
+        """A unique name; names of inputs have no dot."""
         self._root._count += 1
         return f"{hint}.{self._root._count}"
 
@@ -84,19 +84,19 @@ class Emitter:
         return outputs
 
     def default(self, name: str, value: float) -> Type:
-        """An input of the model without axes that has a default value: int64 or float32, as the value is."""
+        """Add a scalar input of the model with a default value; int64 or float32, as the value."""
         array = np.array(value, np.int64 if isinstance(value, int) else np.float32)
         self._root.initializers.append(onnx.numpy_helper.from_array(array, name))
         return Type("int64" if isinstance(value, int) else "float32")
 
     def once(self, key: str, make: Callable[[], str]) -> str:
-        """What `make` writes, written only once in this scope for this key."""
+        """Let `make` write, once per key in this scope."""
         if key not in self._once:
             self._once[key] = make()
         return self._once[key]
 
     def bind(self, value: Value, name: str) -> None:
-        """Say which ONNX value holds a value of the graph; its axes' run-time sizes can be read from it from now on."""
+        """Record the ONNX value that holds a value of the graph; the run-time sizes of its axes are read from it."""
         self._values[value.name] = name
         for index, axis in enumerate(value.type.axes):
             if axis.size is None and axis.name not in self.keeps:
@@ -116,14 +116,14 @@ class Emitter:
         return self.merged(*((axis,) for axis in axes))
 
     def merged(self, *groups: Sequence[Axis]) -> str:
-        """An int64 vector with one number for each group: the product of the sizes of its axes."""
+        """An int64 vector with one element per group: the product of the sizes of its axes."""
         symbols = [axis.name for group in groups for axis in group if axis.size is None]
         scope = self._scope_of(symbols)
         key = "sizes " + " ".join("*".join(str(axis) for axis in group) for group in groups)
         return scope.once(key, lambda: scope._write_sizes(groups))
 
     def graph(self, graph: Graph, inputs: Mapping[str, str]) -> tuple[str, ...]:
-        """Write all nodes of a graph; `inputs` holds the ONNX names of its inputs. Returns those of its outputs."""
+        """Write all nodes of a graph; `inputs` has the ONNX names of its inputs. Return the names of its outputs."""
         for parameter in graph.parameters:
             self._root._values[parameter.name] = parameter.name
             self.weights.use(parameter)
@@ -146,9 +146,9 @@ class Emitter:
         body: Callable[["Emitter", str, list[str]], tuple[str, list[str], list[tuple[Type, str]]]],
         keeps: frozenset[str] = frozenset(),
     ) -> tuple[str, ...]:
-        """Write a Loop. `body(scope, iteration, carried)` returns the condition, the new carried values and what is
-        collected; the results are the last carried values and the collected ones, stacked along a new first axis.
-        `keeps` names the axes whose sizes do not change from outside the loop to inside it."""
+        """Write a Loop. `body(scope, iteration, carried)` returns the condition, the new carried values and the values
+        to collect. Return the last carried values and the collected ones, stacked along a new first axis. `keeps` are
+        the axes with the same sizes inside and outside the loop."""
         scope = Emitter(self.weights, target=self.target, parent=self, keeps=keeps)
         iteration, alive = scope.fresh("iteration"), scope.fresh("alive")
         entering = [scope.fresh("carried") for _ in carried]
@@ -166,7 +166,7 @@ class Emitter:
         return self.ops("Loop", count, trips, True, *(value for _, value in carried), body=graph)
 
     def either(self, condition: str, then: Callable[["Emitter"], str], otherwise: Callable[["Emitter"], str]) -> str:
-        """Write an If: the float32 value that one of the two writes, each into a scope of its own."""
+        """Write an If with a float32 result; each branch is written into its own scope."""
         return self.op("If", condition, then_branch=self._branch(then), else_branch=self._branch(otherwise))
 
     def _branch(self, write: Callable[["Emitter"], str]) -> onnx.GraphProto:
@@ -176,7 +176,7 @@ class Emitter:
         return helper.make_graph(scope.nodes, "branch", [], [info])
 
     def own(self, names: Sequence[str]) -> list[str]:
-        """The same values under names that nodes of this scope make, each once: what a body may give as results."""
+        """Copy values if needed, so that each name is made in this scope and occurs once, as results of a body must."""
         made = {output for node in self.nodes for output in node.output}
         results: list[str] = []
         for name in names:
@@ -184,21 +184,21 @@ class Emitter:
         return results
 
     def flat(self, name: str, *shape: int) -> str:
-        """A parameter as a matrix or vector of this shape: stored so if it can be, else reshaped by a node."""
+        """A parameter as a matrix or vector of this shape: stored in it if possible, otherwise reshaped by a node."""
         return name if self.weights.flatten(name, shape) else self.op("Reshape", name, shape)
 
     def weight(self, name: str, layout: LayoutName, new: int, width: int) -> Weight:
-        """A parameter as a matrix [new, width] in its number format and this layout: rows become blocks if it has some
-        and the model may have ONNX Runtime's own operators."""
+        """A parameter as a matrix [new, width] in its number format and this layout. Layout rows becomes blocks if the
+        format has blocks and the model may use ONNX Runtime's own operators."""
         blocks = layout == "rows" and self.fused and "blocks" in self.weights.format_of(name).layouts
         return self.weights.weight(name, "blocks" if blocks else layout, new, width)
 
     def outermost(self, key: str, make: Callable[["Emitter"], str]) -> str:
-        """What `make` writes into the outermost scope, once for this key: what no turn of a loop needs to repeat."""
+        """Let `make` write into the outermost scope, once per key, so that no loop iteration repeats it."""
         return self._root.once(key, lambda: make(self._root))
 
     def operand(self, value: Operand) -> str:
-        """The name of an input: itself, or that of the constant, which the model holds once."""
+        """The name of an input; a constant is added to the model once and gets a name."""
         if isinstance(value, str):
             return value
         first = value if isinstance(value, int | float) else value[0]
@@ -217,7 +217,7 @@ class Emitter:
         self.nodes.append(helper.make_node(kind, inputs, outputs, name=name, domain=domain, **attributes))
 
     def _scope_of(self, symbols: Sequence[str]) -> "Emitter":
-        """The innermost scope that knows the size of one of the symbols: the others are known there too."""
+        """The innermost scope that knows the size of one of the symbols; the others are known there as well."""
         scope = self
         while scope.parent is not None and not any(name in scope._sizes for name in symbols):
             scope = scope.parent
@@ -226,7 +226,7 @@ class Emitter:
     def _size(self, symbol: str) -> str:
         scope = self
         while symbol not in scope._sizes:
-            assert scope.parent is not None, f"nothing tells the size of axis {symbol}"
+            assert scope.parent is not None, f"the size of axis {symbol} is unknown"
             scope = scope.parent
         name, index = scope._sizes[symbol]
         return scope.once(f"size {symbol}", lambda: scope.op("Shape", name, start=index, end=index + 1))
@@ -249,7 +249,7 @@ class Emitter:
 def model(
     emitter: Emitter, name: str, inputs: Sequence[tuple[str, Type]], outputs: Sequence[tuple[str, Type]]
 ) -> onnx.ModelProto:
-    """The finished model without its weights; an input that is also an initializer has that as its default."""
+    """The finished model without weights; an input that is also an initializer has it as its default."""
     graph = helper.make_graph(
         emitter.nodes,
         name,

@@ -1,4 +1,4 @@
-"""Parameter values on their way into ONNX files: inline in small models, in a data file beside large ones."""
+"""Writes and reads parameters in ONNX files: inline in small models, in a data file for large ones."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,20 +26,20 @@ from xformc.format.names import DATA, MODEL
 from xformc.format.precision import Precision
 
 INLINE_BYTES = 4 * 2**20
-"""Weights up to this total stay in model.onnx, where they are parsed and copied; those of a data file are mapped."""
+"""Weights up to this total are inline in model.onnx, parsed and copied; those in a data file are memory-mapped."""
 
 ALIGNMENT = 4096
-"""Each tensor of the data file starts at a multiple of this, so that it can be mapped."""
+"""Each tensor of the data file starts at a multiple of this, so that it can be memory-mapped."""
 
 
 OWN_DATA = "model.onnx.own"
-"""The data file of a model beside an engine: what it does not share with that."""
+"""The data file of a model next to an engine, with the tensors that it does not share with the engine."""
 
 
 class Initializers:
-    """The values by path, and the layouts in which a model's nodes take them (docs/precision.md).
+    """The parameters by path, and the layouts that a model's nodes need (docs/precision.md).
 
-    A model stores the layouts that its nodes use: a parameter that is asked for in two of them is there twice.
+    A model stores every layout that its nodes use: a parameter used in two layouts is stored twice.
     """
 
     def __init__(
@@ -50,11 +50,10 @@ class Initializers:
         input_scales: Mapping[str, float] = MappingProxyType({}),
         emulated: bool = False,
     ) -> None:
-        """`arrays` holds float32 numpy arrays by parameter path; `precision` those that are rounded.
+        """`arrays`: float32 numpy arrays by parameter path. `precision`: their number formats, float32 if missing.
 
-        `input_scales` holds the scales by which products with parameters quantize what they are given, where a
-        calibration found them. `emulated`: models compute products in 16 bits as ONNX Runtime can on a processor, see
-        `OnnxEmitter`.
+        `input_scales`: the calibrated input scales of matrix products, by parameter. `emulated`: models emulate 16-bit
+        products, so that ONNX Runtime can run them on a CPU (see `OnnxEmitter`).
         """
         self.arrays = arrays
         self.emulated = emulated
@@ -70,21 +69,21 @@ class Initializers:
         return {name: precision for name, precision in self._precision.items() if precision != "float32"}
 
     def precision_of(self, name: str) -> Precision:
-        """The number format of the parameter where a rule asks for it as a weight."""
+        """The number format of the parameter when used as a weight."""
         return self._precision.get(name, "float32")
 
     def format_of(self, name: str) -> NumberFormat:
-        """The same as an object."""
+        """The NumberFormat of the parameter when used as a weight."""
         return FORMATS[self.precision_of(name)]
 
     def use(self, parameter: Parameter) -> None:
-        """Say that the model has this parameter."""
+        """Add this parameter to the model."""
         if parameter.name not in self._parameters:
             self._parameters.add(parameter.name)
             self._stored[parameter.name] = self._plain(parameter.name, parameter.type.sizes())
 
     def flatten(self, name: str, shape: tuple[int, ...]) -> bool:
-        """Store the parameter in float32 in this shape. False if there is no such parameter, or another was wanted."""
+        """Store the parameter in float32 in this shape. Return False if it is missing or stored in another shape."""
         if name not in self._stored or self._stored[name].element != Element.FLOAT:
             return False
         if self._stored[name].shape not in (self.arrays[name].shape, shape):
@@ -93,9 +92,9 @@ class Initializers:
         return True
 
     def weight(self, name: str, layout: LayoutName, new: int, width: int) -> Weight:
-        """Store the parameter, a matrix [new, width], in this layout of its number format, which must have it.
+        """Store the parameter, a matrix [new, width], in this layout of its number format.
 
-        A parameter in plain float32 that is wanted in two shapes keeps the first; see `flatten`.
+        A float32 parameter that is requested in two shapes keeps the first; see `flatten`.
         """
         format = self.format_of(name)
         made = format.layouts[layout].tensors(name, lambda: self._matrix(name, new, width), new, width)
@@ -107,9 +106,9 @@ class Initializers:
         return Weight(name, format.precision, layout, new, width, tuple(made), self._input_scale(name))
 
     def attach(self, models: Sequence[onnx.ModelProto], folder: Path, beside: Path | None = None) -> None:
-        """Add the parameters that the models' nodes use; where they are large, they go to one data file in `folder`.
+        """Add the parameters that the models' nodes use; large ones go to one data file in `folder`.
 
-        What the engine in the folder `beside` has as the same tensor is not written again but linked.
+        Tensors that the engine in the folder `beside` already has are linked, not written again.
         """
         taken = [_users(model.graph) for model in models]
         used = self._used(set[str]().union(*taken))
@@ -129,15 +128,15 @@ class Initializers:
                     _place(model.graph, name, tensor, users.get(name, ()))
 
     def _used(self, names: set[str]) -> dict[str, StoredTensor]:
-        """The tensors of these names; a parameter of which none is used is there as it is, and all input scales are."""
+        """The tensors with these names, parameters without any tensor in use, and all input scales."""
         idle = {name for name in self._parameters if not any(name + suffix in names for suffix in formats.suffixes())}
         idle |= {name for name in self._stored if name.endswith(INPUT_SCALE)}
         return {name: self._stored[name] for name in sorted(self._stored) if name in names or name in idle}
 
     def _input_scale(self, name: str) -> str | None:
-        """Store the scale by which products with the parameter round what they are given, if there is one.
+        """Store the input scale of matrix products with the parameter, if there is one.
 
-        The name is that of the first parameter with the same scale: what several products take is rounded once.
+        Return the name of the first parameter's scale with the same value, so that a shared input is quantized once.
         """
         if name not in self._input_scales:
             return None
@@ -149,7 +148,7 @@ class Initializers:
         return plain(lambda: np.asarray(self.arrays[name], np.float32), shape)
 
     def _matrix(self, name: str, new: int, width: int) -> NDArray[np.float32]:
-        """The parameter's numbers. Raises: UserError where its number format cannot hold them."""
+        """The parameter's numbers. Raises: UserError if its number format cannot represent them."""
         matrix = np.asarray(self.arrays[name], np.float32).reshape(new, width)
         self.format_of(name).check(matrix, name)
         return matrix
@@ -163,18 +162,18 @@ def save_model(model: onnx.ModelProto, initializers: Initializers, folder: Path,
 def save_models(
     models: Mapping[str, onnx.ModelProto], initializers: Initializers, folder: Path, beside: Path | None = None
 ) -> None:
-    """Write the models, by the names of their files, and their weights into `folder`; see `Initializers.attach`."""
+    """Write the models, by file name, and their weights into `folder`; see `Initializers.attach`."""
     initializers.attach(list(models.values()), folder, beside)
     for name, model in models.items():
         (folder / name).write_bytes(model.SerializeToString())
 
 
 def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """The parameters with these names and sizes that a model holds in any number format, restored to float32.
+    """Read the parameters with these names and sizes from a model, in any number format, as float32.
 
-    Large ones in plain float32 are mapped from the data file, not read. One that the model lacks is left out.
+    Large float32 parameters are memory-mapped from the data file. Missing parameters are left out.
 
-    Raises: OSError, ValueError, and onnx's own errors, for a file that is not such a model.
+    Raises: OSError, ValueError, and onnx's own errors, if the file is not such a model.
     """
     model = onnx.ModelProto.FromString(path.read_bytes())
     wanted = {name + suffix for name in sizes for suffix in (*formats.suffixes(), SCALE)}
@@ -191,31 +190,31 @@ def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[st
 
 
 def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
-    """In which numbers a model holds these parameters; one that it lacks is left out. Raises: as `read_parameters`."""
+    """The number formats of these parameters in a model; missing ones are left out. Raises: as `read_parameters`."""
     model = onnx.ModelProto.FromString(path.read_bytes())
     kinds = {tensor.name: tensor.data_type for tensor in _tensors(model.graph)}
     return {name: found for name in names if (found := formats.precision_of(name, kinds)) is not None}
 
 
 def read_input_scales(path: Path, names: Iterable[str]) -> dict[str, float]:
-    """The input scales of these parameters that a model holds; see `Initializers`. Raises: as `read_parameters`."""
+    """The input scales of these parameters in a model; see `Initializers`. Raises: as `read_parameters`."""
     model = onnx.ModelProto.FromString(path.read_bytes())
     stored = {tensor.name: tensor for tensor in _tensors(model.graph) if tensor.name.endswith(INPUT_SCALE)}
     found = {name: stored[name + INPUT_SCALE] for name in names if name + INPUT_SCALE in stored}
     scales = {name: np.asarray(_read(tensor, path.parent)) for name, tensor in found.items()}
     for name, scale in scales.items():
         if scale.dtype != np.float32 or scale.shape != () or not 0 < scale < np.inf:
-            raise ValueError(f"{name}{INPUT_SCALE} is {scale.dtype} {list(scale.shape)}, not a positive float32")
+            raise ValueError(f"{name}{INPUT_SCALE} is {scale.dtype} {list(scale.shape)}, must be a positive float32")
     return {name: float(scale) for name, scale in scales.items()}
 
 
 def taken_names(graph: onnx.GraphProto) -> set[str]:
-    """Every name that a node of the graph or of a graph inside it takes."""
+    """The names of all inputs of nodes, in the graph and in graphs inside it."""
     return {name for _, inner in _graphs(graph) for node in inner.node for name in node.input}
 
 
 def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[int, onnx.GraphProto]]:
-    """The graph and those inside it, each with how many are around it."""
+    """The graph and the graphs inside it, each with its depth."""
     yield depth, graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -225,7 +224,7 @@ def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[int, onnx.
 
 @dataclass(frozen=True)
 class _User:
-    """A graph whose nodes take a name, so many graphs deep; `own` says that all of them are of our own operators."""
+    """A graph with nodes that use a name, and its depth; `own`: all of these nodes are our own operators."""
 
     graph: onnx.GraphProto
     depth: int
@@ -233,7 +232,7 @@ class _User:
 
 
 def _users(graph: onnx.GraphProto) -> dict[str, list[_User]]:
-    """The graphs, this one and those inside it, whose nodes take each name."""
+    """The graphs, this one and those inside it, with nodes that use each name."""
     found: dict[str, list[_User]] = {}
     for depth, inner in _graphs(graph):
         own: dict[str, bool] = {}
@@ -245,11 +244,11 @@ def _users(graph: onnx.GraphProto) -> dict[str, list[_User]]:
 
 
 def _place(graph: onnx.GraphProto, name: str, tensor: TensorProto, users: Sequence[_User]) -> None:
-    """Add a tensor to the graph, or to those inside it that use it where only they do.
+    """Add a tensor to the graph, or to the inner graphs that use it if only they do.
 
-    ONNX Runtime arranges the constants of a graph and of the one around it for its products, but none from farther out:
-    a graph deeper inside gets the tensor itself, or the same bytes under another name. Kernels of our own need nothing
-    arranged, and a second name would be a second mapping.
+    ONNX Runtime prepacks constants of a graph and of the graph around it for matrix products, but not of graphs farther
+    out. So a graph deeper inside gets the tensor itself, or the same bytes under another name. Our own kernels need no
+    prepacking, and a second name would be a second mapping.
     """
     deep = [user.graph for user in users if user.depth >= _TOO_DEEP and not user.own]
     if len(deep) < len(users) or not users:
@@ -263,7 +262,7 @@ def _place(graph: onnx.GraphProto, name: str, tensor: TensorProto, users: Sequen
 
 
 _TOO_DEEP = 2
-"""From how many graphs around it a graph does not see the outermost one's constants as such."""
+"""The depth from which a graph does not see the constants of the outermost graph as constants."""
 
 
 def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
@@ -280,13 +279,13 @@ def _inline(name: str, tensor: StoredTensor) -> TensorProto:
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    """The initializers of a graph and of those inside it."""
+    """The initializers of a graph and of the graphs inside it."""
     for _, inner in _graphs(graph):
         yield from inner.initializer
 
 
 def _write(path: Path, written: Mapping[str, StoredTensor]) -> dict[str, int]:
-    """Write the tensors one after the other, each at a multiple of ALIGNMENT, and say where each begins."""
+    """Write the tensors in sequence, each at a multiple of ALIGNMENT; return their offsets."""
     offsets, position = dict[str, int](), 0
     path.unlink(missing_ok=True)
     with path.open("wb") as file:
@@ -308,7 +307,7 @@ def _external(name: str, tensor: StoredTensor, location: str, offset: int) -> Te
 
 
 def _linked(engine: Path, folder: Path) -> dict[str, TensorProto]:
-    """The tensors of the engine's data file, after linking that into `folder`; none where it cannot be linked."""
+    """Link the engine's data file into `folder`; return its tensors, or none if it cannot be linked."""
     try:
         os.link(engine / DATA, folder / DATA)
     except OSError:
@@ -318,7 +317,7 @@ def _linked(engine: Path, folder: Path) -> dict[str, TensorProto]:
 
 
 def _same(stored: TensorProto | None, tensor: StoredTensor) -> bool:
-    """Whether a stored tensor has the same bytes; plain float32 may have been stored in another shape."""
+    """Whether a stored tensor has the same bytes; float32 may be stored in another shape."""
     if stored is None or stored.data_type != tensor.element:
         return False
     return tuple(stored.dims) == tensor.shape or (
@@ -327,7 +326,7 @@ def _same(stored: TensorProto | None, tensor: StoredTensor) -> bool:
 
 
 def _shaped(stored: TensorProto, tensor: StoredTensor) -> TensorProto:
-    """The same bytes in the wanted shape."""
+    """The stored tensor in the new shape."""
     proto = TensorProto()
     proto.CopyFrom(stored)
     proto.dims[:] = tensor.shape
@@ -335,9 +334,9 @@ def _shaped(stored: TensorProto, tensor: StoredTensor) -> TensorProto:
 
 
 def _read(tensor: TensorProto, folder: Path) -> NDArray[Any]:
-    """A tensor of a file that somebody sent. Raises: ValueError where it says what cannot be."""
+    """The array of a tensor from an untrusted file. Raises: ValueError if it is invalid."""
     if tensor.data_type not in set(Element) or any(size < 0 for size in tensor.dims):
-        raise ValueError(f"{tensor.name} is of type {tensor.data_type}, which no parameter is")
+        raise ValueError(f"{tensor.name} has type {tensor.data_type}, which is not a type of parameters")
     element = Element(tensor.data_type)
     size = size_in_bytes(element, tensor.dims)
     external = tensor.data_location == TensorProto.EXTERNAL
@@ -352,5 +351,5 @@ def _mapped(tensor: TensorProto, folder: Path, size: int) -> NDArray[np.uint8]:
     offset, length = int(entries.get("offset", 0)), int(entries.get("length", size))
     path = folder / DATA
     if entries.get("location") != DATA or length != size or offset < 0 or offset + size > path.stat().st_size:
-        raise ValueError(f"{tensor.name} is not a part of {DATA}")
+        raise ValueError(f"{tensor.name} is outside {DATA}")
     return np.memmap(path, np.uint8, "r", offset, (size,))

@@ -1,4 +1,4 @@
-"""The ONNX models of a program: the engine of each kind of task, and those that only a certificate needs."""
+"""The ONNX models of a program: the engine for each task, and the models that only certificates need."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -30,11 +30,11 @@ from xformc.format.tokens import END
 
 
 def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
-    """The models of an engine by the names of their files, without their weights; `program` has a target.
+    """The models of an engine by file name, without weights; `program` has a target.
 
-    Inputs and outputs are those of docs/engine.md.
+    docs/engine.md defines their inputs and outputs.
     """
-    assert weights.rounded == program.rounded, "the weights are stored otherwise than the program was compiled for"
+    assert weights.rounded == program.rounded, "the number formats of the weights differ from the program's"
     program = run_passes(program)
     if program.steps is not None and program.traits.fixed:
         return fixed_models(program, weights)
@@ -42,7 +42,7 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
 
 
 def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
-    """Source tokens in, n-best targets out; the search's options are inputs that have default values."""
+    """From source tokens to n-best targets; the search options are inputs with default values."""
     emitter, decoder = _emitter(program, weights), program.decoder
     (source,) = decoder.given
     emitter.bind(source, source.name)
@@ -60,7 +60,7 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 
 def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
-    """Prompts and seeds in, their continuations out; the options of sampling are inputs that have default values."""
+    """From prompts and seeds to continuations; the sampling options are inputs with default values."""
     emitter = _emitter(program, weights)
     options = _options(emitter, program.sampling)
     given = SampleInputs("prompt", "seed", **{name: name for name in options})
@@ -75,7 +75,7 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 
 def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
-    """A search in fixed shapes as one model, and in the two parts that a runtime drives, by their files' names."""
+    """A search with fixed shapes as one model, and as the two parts that a runtime drives, by file name."""
     search = _FIXED[program.task](program.decoder)
     whole = _emitter(program, weights)
     for name, result in emit_whole(whole, search).items():
@@ -102,7 +102,7 @@ def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.Mode
 
 
 def _needing(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the inputs alone that its nodes, or those inside them, take."""
+    """Remove the inputs that no node of the model uses."""
     taken = taken_names(model.graph)
     for value in [value for value in model.graph.input if value.name not in taken]:
         model.graph.input.remove(value)
@@ -112,7 +112,7 @@ def _needing(model: onnx.ModelProto) -> onnx.ModelProto:
 def forward_model(
     graph: Graph, weights: Initializers, *, target: Target, show: Sequence[Value] = ()
 ) -> onnx.ModelProto:
-    """A graph as it is: its inputs in, its results out, then the values of `show`."""
+    """A graph as a model, with its own inputs and outputs, and the values of `show` as further outputs."""
     emitter = Emitter(weights, target=target)
     emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     shown = [*graph.outputs, *show]
@@ -124,7 +124,7 @@ def forward_model(
 
 
 def label_model(program: Program, weights: Initializers) -> onnx.ModelProto:
-    """The graph's inputs in, the probabilities of the labels out: the softmax over the last axis of its result."""
+    """From the graph's inputs to the probabilities of the labels: a softmax over the last axis of its result."""
     emitter, graph = _emitter(program, weights), program.graph
     (logits,) = emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     name = emitter.op("Softmax", logits, name="probabilities", axis=-1)
@@ -133,9 +133,9 @@ def label_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 
 def stepwise_model(program: Program, weights: Initializers, *, show: Sequence[Value] = ()) -> onnx.ModelProto:
-    """The program's decoder, without a beam, fed with given tokens along the time axis, one a step.
+    """The program's decoder, without a beam, fed with given tokens along the time axis, one per step.
 
-    The graph's inputs in; out come the logits of every step and the values of `show`, stacked along a first axis.
+    Takes the graph's inputs; returns the logits of all steps and the values of `show`, stacked along a first axis.
     """
     emitter, decoder = _emitter(program, weights), program.decoder
     token, fixed = decoder.token, decoder.given
@@ -174,7 +174,7 @@ def stepwise_model(program: Program, weights: Initializers, *, show: Sequence[Va
 
 
 def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
-    """One step alone: the inputs of `Decoder.step` in their order, to its results `output.0`, `output.1`, ..."""
+    """A single step: from the inputs of `Decoder.step`, in order, to its results `output.0`, `output.1`, ..."""
     emitter, step = _emitter(program, weights), program.decoder.step
     results = emitter.graph(step, {value.name: value.name for value in step.inputs})
     names = [emitter.op("Identity", name, name=f"output.{index}") for index, name in enumerate(results)]
@@ -183,13 +183,13 @@ def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 
 def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions) -> dict[str, Type]:
-    """The types of the inputs that have default values: the options of a search or of sampling, and the end token."""
+    """Add the inputs with default values, the options and the end token; return their types."""
     values = {**asdict(defaults), "end_token": END}
     return {name: emitter.default(name, value) for name, value in values.items()}
 
 
 def _emitter(program: Program, weights: Initializers) -> Emitter:
-    assert program.target is not None, f"{program.spec.name} was compiled to be trained"
+    assert program.target is not None, f"{program.spec.name} was compiled for training"
     return Emitter(weights, target=program.target)
 
 
@@ -199,10 +199,10 @@ _MODELS: Mapping[str, Callable[[Program, Initializers], onnx.ModelProto]] = {
     "tagging": label_model,
     "classification": label_model,
 }
-"""The model of an engine of each task."""
+"""The engine's model for each task."""
 
 _FIXED: Mapping[str, Callable[[Decoder], FixedSearch]] = {
     "translation": fixed_beam_search,
     "language_model": fixed_sampling,
 }
-"""The search in fixed shapes of each task that decodes."""
+"""The search with fixed shapes for each task that decodes."""

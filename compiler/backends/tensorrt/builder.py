@@ -1,7 +1,7 @@
-"""TensorRT's builders behind one interface: from a model's file to a plan.
+"""One interface to TensorRT's builders, which turn a model file into a plan.
 
-`tensorrt` builds for the GPU of this machine. `tensorrt_rtx`, with the same API, needs none: its plans are finished
-where they are loaded.
+`tensorrt` builds for the GPU of this machine. `tensorrt_rtx` has the same API and needs no GPU: its plans are finished
+when they are loaded.
 """
 
 import os
@@ -21,12 +21,12 @@ from xformc.format.plans import INSTALL, Profile
 from xformc.runtime.devices.driver import Gpu, find_gpu
 
 BEST = 3
-"""How long a builder searches, of 0 to 5; 3 is TensorRT's own default."""
+"""The default optimization level of a builder, 0 to 5; 3 is also TensorRT's default."""
 
 
 @dataclass(frozen=True)
 class Builder:
-    """A builder that is installed. `device`: the GPU that its plans are for, or None if they are for any."""
+    """An installed builder. `device`: the GPU that its plans are for, or None for any GPU."""
 
     module: Any
     device: Gpu | None
@@ -38,46 +38,45 @@ class Builder:
 
     @property
     def version(self) -> str:
-        """Its version, which its plans need."""
+        """The version; its plans need the same."""
         return str(self.module.__version__)
 
 
 def installed_builders() -> tuple[str, ...]:
-    """The names of the builders that are installed, the preferred one first."""
+    """The names of the installed builders, the preferred one first."""
     return tuple(name for name in INSTALL if find_spec(name) is not None)
 
 
 def open_builder(name: str | None = None) -> Builder:
-    """The builder of this name; None takes the preferred one that is installed.
+    """The builder with this name, or the preferred installed one for None.
 
-    Raises: UserError if it is not installed, or cannot build here.
+    Raises: UserError if it is not installed, or needs a GPU that is not here.
     """
     found = installed_builders()
     if name not in (None, *found) or not found:
         wanted = [name] if name is not None else list(INSTALL)
         hint = " or ".join(INSTALL[each] for each in wanted)
-        raise UserError(f"{' and '.join(wanted)}: not installed, and builds TensorRT's plans", hint=hint)
+        raise UserError(f"{' and '.join(wanted)}: not installed, but needed to build TensorRT plans", hint=hint)
     chosen = name or found[0]
     if chosen == "tensorrt_rtx":
         return Builder(import_module(chosen), None)
     device = find_gpu()
     if device is None:
-        hint = f"build on the machine that will run it, or for any GPU: {INSTALL['tensorrt_rtx']}"
-        raise UserError(f"{chosen} builds on a GPU, and there is none here", hint=hint)
+        hint = f"build on the machine that will run the engine, or for any GPU: {INSTALL['tensorrt_rtx']}"
+        raise UserError(f"{chosen} needs a GPU, and there is none", hint=hint)
     return Builder(import_module(chosen), device)
 
 
 class Network:
-    """A model as a builder has parsed it, ready to be built once.
+    """A model parsed by a builder, ready to be built once.
 
-    `places` says where in the spec the nodes of the model come from, by the names of values in the graph; see
-    `Emitter`.
+    `places` maps names of values in the graph to their places in the spec; node names contain them (see `Emitter`).
     """
 
     def __init__(self, builder: Builder, path: Path, places: Mapping[str, str | None]) -> None:
-        """Parse the model's file, and its data file beside it.
+        """Parse the model file and its data file.
 
-        Raises: UserError at the place of the first operator that is refused.
+        Raises: UserError at the place of the first unsupported operator.
         """
         self.builder, self.path, self._places = builder, path, places
         trt = builder.module
@@ -94,13 +93,13 @@ class Network:
         return {item.name: Tensor(_axes(item), item.dtype.itemsize) for item in self._given()}
 
     def build(self, profile: Profile, *, effort: int = BEST, exact: bool = True, cache: Path | None = None) -> bytes:
-        """The plan for sizes within this profile. An axis of one size becomes a constant of the network.
+        """Build the plan for sizes within this profile. An axis with a single size becomes a constant of the network.
 
-        `effort`: see BEST. `exact`: products of float32 numbers are in float32; else TensorRT may round their factors
-        to TF32, 10 bits after the point as float16 has. `cache`: a file with the timings of earlier builds, which is
-        brought up to date.
+        `effort`: see BEST. `exact`: compute float32 matrix products in float32; otherwise TensorRT may round operands
+        to TF32, with 10 mantissa bits as in float16. `cache`: a file with the timings of earlier builds, which is
+        updated.
 
-        Raises: UserError where an axis is not in the profile, or TensorRT cannot build it.
+        Raises: UserError if an axis is not in the profile, or TensorRT cannot build the plan.
         """
         config = self._factory.create_builder_config()
         config.builder_optimization_level = effort
@@ -120,7 +119,7 @@ class Network:
         bounds = self._factory.create_optimization_profile()
         for item in self._given():
             if item.is_shape_tensor:
-                raise UserError(f"TensorRT takes the input {item.name} for a shape", place=str(self.path))
+                raise UserError(f"TensorRT treats the input {item.name} as a shape", place=str(self.path))
             ranges = [(axis, axis, axis) if isinstance(axis, int) else profile[axis] for axis in _axes(item)]
             item.shape = [least if least == most else -1 for least, _, most in ranges]
             if ranges:
@@ -141,7 +140,7 @@ class Network:
         return UserError(f"{message}: {reason}", place=place or str(self.path))
 
     def _failed(self, said: str) -> UserError:
-        """The error for what TensorRT says, at the place of the first node that it names."""
+        """The error for a message of TensorRT, at the place of the node that it names."""
         names = sorted({name for name in self._places if name in said}, key=len)
         value, place = self._origin(names[-1]) if names else ("", None)
         message = f"{self.builder.name} {self.builder.version} cannot build {self.path.name}{value}"
@@ -154,9 +153,9 @@ class Network:
 
 
 def timing_cache(builder: Builder) -> Path | None:
-    """The file of timings for this builder and device: in the user's cache, since every engine profits from it.
+    """The file of timings for this builder and device, in the user's cache, shared by all engines.
 
-    None for tensorrt_rtx, which times nothing before a plan is loaded.
+    None for tensorrt_rtx, which measures nothing before a plan is loaded.
     """
     if builder.device is None:
         return None
@@ -182,7 +181,7 @@ def _read_timings(config: Any, cache: Path | None) -> Any:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Write the file, all of it or nothing; a cache that cannot be written is none."""
+    """Write the file atomically; ignore errors, since it is only a cache."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -191,7 +190,7 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def _make_log(trt: Any) -> Any:
-    """A logger that keeps errors and says nothing."""
+    """A logger that collects errors and prints nothing."""
 
     class Log(trt.ILogger):
         def __init__(self) -> None:

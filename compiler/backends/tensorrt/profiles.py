@@ -1,4 +1,4 @@
-"""Optimisation profiles: between which sizes of each axis a plan of TensorRT runs, and for which it is made fastest."""
+"""Optimization profiles of TensorRT plans: the range of sizes of each axis, and the size to optimize for."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,25 +10,25 @@ from xformc.format.manifest import Input, SampleOptions, SearchOptions
 from xformc.format.plans import Profile, Range
 
 BATCH = (1, 32, 128)
-"""Of any model, where the device's memory has room for it."""
+"""The range of the batch for any model, if the device's memory allows it."""
 
 OFTEN = 32
-"""How many tokens a sentence often has."""
+"""The typical number of tokens of a sentence."""
 
 ASSUMED_MEMORY = 16 * 2**30
-"""Bytes of device memory, where there is no device to ask."""
+"""Bytes of device memory if there is no device to query."""
 
 LARGEST_TENSOR = 2**31 - 1
-"""TensorRT refuses tensors of more numbers."""
+"""The largest number of elements of a tensor in TensorRT."""
 
 
 KEYS = "_keys"
-"""The end of the name of an input's positions as the second axis of its edges."""
+"""The suffix of the second axis of edges, after the name of their input."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input of a model: the names of its axes or their sizes, and the bytes of one of its numbers."""
+    """An input of a model: the names or sizes of its axes, and the bytes per element."""
 
     axes: tuple[str | int, ...]
     item_size: int
@@ -39,8 +39,8 @@ def derive_profile(
 ) -> dict[str, Range]:
     """The profile of an engine of this task, by the names of its axes.
 
-    An input is as long as it declares, else up to `longest` tokens, those of the longest example in training. Outputs
-    have the lengths that `defaults` allow; the beam is at most as wide as there.
+    The maximum length of an input is the one that it declares, otherwise `longest`, the maximum length in training.
+    `defaults` limit the length of outputs and the beam size.
     """
     if isinstance(defaults, SearchOptions):
         return {"batch": BATCH, **_of_search(inputs, defaults, longest)}
@@ -68,33 +68,33 @@ def _range(often: int, most: int, bound: int | None) -> Range:
 def parse_profile(text: str, derived: Profile) -> dict[str, Range]:
     """The derived profile with the axes that `text` names replaced: `batch=1:32:128,room=64` (64 is 64:64:64).
 
-    The second axis of edges is as long as the first.
+    The second axis of edges has the sizes of the first.
 
-    Raises: UserError for another axis, or for sizes that are not least:often:most.
+    Raises: UserError for unknown axes, or sizes that are not least:often:most.
     """
     keys = {f"{axis}{KEYS}": axis for axis in derived if f"{axis}{KEYS}" in derived}
     profile = {axis: sizes for axis, sizes in derived.items() if axis not in keys}
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\w+)=(\d{1,9})(?::(\d{1,9}):(\d{1,9}))?\s*", part)
         if found is None:
-            raise UserError(f"--profile: '{part}' is not AXIS=LEAST:OFTEN:MOST", hint="such as batch=1:32:128")
+            raise UserError(f"--profile: '{part}' is not AXIS=LEAST:OFTEN:MOST", hint="for example batch=1:32:128")
         axis, first, *others = found.groups()
         sizes = [int(size) for size in (first, *others) if size is not None]
         least, often, most = sizes * 3 if len(sizes) == 1 else sizes
         if axis not in profile:
             raise UserError(f"--profile: there is no axis '{axis}'", hint=f"the axes are {', '.join(profile)}")
         if not 1 <= least <= often <= most:
-            raise UserError(f"--profile: '{part.strip()}' does not go up from 1 or more")
+            raise UserError(f"--profile: '{part.strip()}' must have 1 <= LEAST <= OFTEN <= MOST")
         profile[axis] = (least, often, most)
     return {**profile, **{name: profile[axis] for name, axis in keys.items()}}
 
 
 def fit_batch(profile: Profile, step: Sequence[Tensor], memory: int) -> dict[str, Range]:
-    """The profile with the largest batch halved until what a step reads and writes takes half of the memory at most.
+    """Halve the largest batch of the profile until the inputs and outputs of a step take at most half of the memory.
 
-    The other half is for weights and for what `prepare` and a step compute on the way.
+    The other half is for weights and for intermediate results of `prepare` and a step.
 
-    Raises: UserError where even a batch of 1 does not fit.
+    Raises: UserError if even a batch of 1 does not fit.
     """
     fitted = dict(profile)
     while not _fits(fitted, step, memory):
@@ -103,7 +103,7 @@ def fit_batch(profile: Profile, step: Sequence[Tensor], memory: int) -> dict[str
             sizes = ", ".join(f"{axis} {largest:,}" for axis, (_, _, largest) in fitted.items())
             raise UserError(
                 f"the states of a step do not fit in half of {memory / 2**30:.0f} GiB at {sizes}",
-                hint="allow less: --profile room=1:64:128, or a shorter decode.max_length in the spec",
+                hint="lower the limits: --profile room=1:64:128, or a shorter decode.max_length in the spec",
             )
         most = max(least, most // 2)
         fitted["batch"] = (least, min(often, most), most)

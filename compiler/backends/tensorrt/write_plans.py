@@ -1,4 +1,4 @@
-"""The plans of an engine for TensorRT: each of its models built for the sizes of one profile."""
+"""Builds the TensorRT plans of an engine, one per model, for the sizes of one profile."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -13,10 +13,10 @@ from xformc.format.plans import Plan, Profile
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """How plans are built.
+    """Options for building plans.
 
-    profile: sizes that replace derived ones, as `--profile` takes them. builder: tensorrt or tensorrt_rtx; None takes
-    the one that is installed. effort: how long it searches, 0 to 5.
+    profile: sizes that override derived ones, in the syntax of `--profile`. builder: tensorrt or tensorrt_rtx; None
+    takes the installed one. effort: the builder's optimization level, 0 to 5.
     """
 
     profile: str | None = None
@@ -34,12 +34,12 @@ def write_plans(
     effort: int = BEST,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, dict[str, object]]:
-    """Build the models in `folder`, each beside its file; what engine.json records as `plans`, and as `refused`.
+    """Build a plan for each model in `folder`, next to its file; return `plans` and `refused` for engine.json.
 
-    Where the user gives no batch, the largest of the `profile` is made to fit the device. A whole search has one width
-    of beam, the largest: TensorRT takes no other in loops.
+    Unless the user sets the batch, the largest batch of the `profile` is reduced to fit the device. The search as one
+    model has a fixed beam size, the largest, since TensorRT requires this in loops.
 
-    Raises: UserError where a model is refused; but a whole search may be refused where its steps are built.
+    Raises: UserError if TensorRT cannot build a model; the search as one model may fail if its steps can be built.
     """
     networks = {path.name: Network(builder, path, places) for path in sorted(folder.glob("*.onnx"))}
     if profile["batch"] == BATCH:

@@ -1,4 +1,4 @@
-"""A block of a spec as a module: it runs its own nodes and calls the blocks inside it."""
+"""A block of a spec as a module, which runs its own nodes and calls the blocks inside it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
@@ -16,20 +16,20 @@ from xformc.compiler.graph.graph import Node, Parameter
 
 
 class Block(nn.Module):
-    """Runs a plan. `block[i]` is the layer `i` of a repeat, and may be replaced by assigning to it.
+    """Runs a plan. `block[i]` is layer `i` of a repeat; assign to it to replace the layer.
 
-    A block whose plan has no steps only holds parameters, those of a recurrence's cell for example.
+    A block whose plan has no steps only holds parameters, for example those of a recurrence's cell.
     """
 
     def __init__(self, plan: BlockPlan, maps: Mapping[str, LinearMap]) -> None:
-        """A block without parameters and inner blocks; `TorchModule` adds them."""
+        """Make a block without parameters and inner blocks; `TorchModule` adds them."""
         super().__init__()
         self._plan, self._maps = plan, maps
         self._axes: dict[str, str] = {}
         self._compile()
 
     def forward(self, *inputs: Tensor) -> Any:
-        """The plan's outputs for its inputs, given in order: a tuple unless there is one."""
+        """Compute the plan's outputs from its inputs, in order; a tuple unless there is only one."""
         values: dict[str, Any] = dict(zip(self._inputs, inputs, strict=True))
         self._read(values)
         run_steps(self._steps, values)
@@ -46,7 +46,7 @@ class Block(nn.Module):
         self._axes[attribute_of(part)] = ", ".join(map(str, declared.type.axes))
 
     def enter_values(self, values: dict[str, Any]) -> None:
-        """Enter every value of this block and those inside it, by name; `values` has the plan's inputs."""
+        """Add all values of this block and of inner blocks to `values`, by name; it has the plan's inputs."""
         self._read(values)
         for step, planned in zip(self._steps, self._plan.steps, strict=True):
             block = None if isinstance(planned, Node) else getattr(self, _attribute(planned))
@@ -56,25 +56,25 @@ class Block(nn.Module):
                 run_steps((step,), values)
 
     def __getitem__(self, index: int) -> nn.Module:
-        """Layer `index` of a repeat; negative ones count from the end. Raises: IndexError without such a layer."""
+        """Layer `index` of a repeat; negative indices count from the end. Raises: IndexError."""
         return getattr(self, self._layers()[index])
 
     def __setitem__(self, index: int, module: nn.Module) -> None:
-        """Let another module take the place of a layer. Raises: IndexError without such a layer."""
+        """Replace a layer with another module. Raises: IndexError."""
         setattr(self, self._layers()[index], module)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the compiled steps, which refer to this very module."""
+        """The state without the compiled steps, which refer to this module."""
         return {name: value for name, value in self.__dict__.items() if name != "_steps"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the state of a copied or unpickled module and compile the steps for this one."""
+        """Take the state of a copied or unpickled module and compile the steps for it."""
         parent: Any = super()
         parent.__setstate__(state)
         self._compile()
 
     def __repr__(self) -> str:
-        """Inner blocks by name, parameters with their axes; layers alike are one line."""
+        """Inner blocks by name, and parameters with their axes; identical layers share a line."""
         name, extra = self._get_name(), self.extra_repr()
         if not self._modules:
             return f"{name}({extra})"
@@ -82,7 +82,7 @@ class Block(nn.Module):
         return f"{name}(\n" + "".join(f"  {line}\n" for line in lines) + ")"
 
     def extra_repr(self) -> str:
-        """The parameters of the block itself, and those of other blocks that it uses."""
+        """The block's own parameters, and tied parameters that it uses."""
         parts = [f"{name}[{self._axes.get(name, '')}]" for name in self._parameters]
         used = {value.name for node in self._plan.nodes for value in node.inputs}
         parts += [f"tied {name}" for name in self._plan.tied if name in used]
@@ -132,7 +132,7 @@ class Block(nn.Module):
             module = modules[attribute]
             assert module is not None
             if plan.tied and not torch.is_grad_enabled():
-                # Hooks of PyTorch's own ask an input that requires gradients for its graph, and there is none.
+                # PyTorch's own hooks expect inputs that require gradients to have a graph, and here there is none.
                 inputs = (*inputs[:first], *(parameter.detach() for parameter in inputs[first:]))
             return module(*inputs)
 

@@ -1,8 +1,8 @@
-"""Cross entropy of a projection, chunk by chunk: the logits of all tokens never exist at once.
+"""Cross entropy of a projection, computed in chunks, so that the logits of all tokens never exist at once.
 
-The gradient needs only softmax(logits), so it is made in the forward pass while a chunk is still in cache. Label
-smoothing and the label itself enter the gradient as vectors (their matrices have rank one or one entry a row), and
-the loss of a label is read off its probability, which saves every further pass over the logits.
+The gradient needs only softmax(logits), so it is computed in the forward pass, while a chunk is still in the cache. The
+label and label smoothing are added to the gradient as vectors (their matrices have one entry per row, or rank one), and
+the loss of a label is computed from its probability. This saves all further passes over the logits.
 """
 
 from typing import Any
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 CHUNK_ROWS = 512
-"""Tokens in one chunk; its logits should fit the processor's cache."""
+"""Tokens per chunk; its logits should fit in the CPU cache."""
 
 LEAST_PROBABILITY = 1e-37
-"""Where training clips a label's probability before its logarithm, so that a loss is never infinite."""
+"""The lower bound of a label's probability in training, so that the loss is never infinite."""
 
 
 def linear_cross_entropy(
@@ -22,7 +22,7 @@ def linear_cross_entropy(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of `x @ weight.T + bias` against the labels.
 
-    x: float [n, d]; weight [classes, d]; bias [classes] or None; labels: int64 [n]; positions whose label is `ignore`
+    x: float [n, d]; weight [classes, d]; bias [classes] or None; labels: int64 [n]; positions with the label `ignore`
     do not count. Returns the mean smoothed loss (differentiable), the sum of unsmoothed losses in nats, and the count.
     """
     device = x.device.type
@@ -38,7 +38,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
         x, weight, bias, labels, smoothing, ignore, dtype, enabled = arguments
         counted = labels != ignore
-        labels = torch.where(counted, labels, 0)  # what does not count needs a class all the same
+        labels = torch.where(counted, labels, 0)  # ignored positions still need a valid class
         scale = 1.0 / counted.sum().clamp(min=1)
         needs_gradient = enabled and any(ctx.needs_input_grad[:3])
         low, low_weight = x.to(dtype), weight.to(dtype)
@@ -100,7 +100,7 @@ def _label_logits(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor
 def _take_labels_off(
     x_gradient: Tensor, weight_gradient: Tensor, masked: Tensor, weight: Tensor, labels: Tensor, smoothing: float
 ) -> None:
-    """Take the label's and the smoothing's share off gradients that hold only the softmax's."""
+    """Subtract the parts of the label and the smoothing from gradients that have only the part of the softmax."""
     kept = 1.0 - smoothing
     x_gradient -= (kept * weight[labels] + smoothing * weight.mean(0)).to(x_gradient.dtype)
     weight_gradient.index_add_(0, labels, masked.float(), alpha=-kept)

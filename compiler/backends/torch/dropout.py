@@ -1,4 +1,4 @@
-"""Dropout for training on a CPU: sixteen random bits a number, where torch's own draws a double for each."""
+"""Dropout for training on CPUs: draws 16 random bits per element, where torch draws a double."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 
 LEVELS = 2**16
-"""How finely a probability is resolved."""
+"""The resolution of the probability."""
 
 
 def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
-    """What `nn.functional.dropout` does, in eager mode on a CPU a few times as fast.
+    """Like `nn.functional.dropout`, but a few times as fast in eager mode on a CPU.
 
-    There `probability` is rounded to a multiple of 2^-16. The same state of torch's generator gives the same mask.
+    There, `probability` is rounded to a multiple of 2^-16. The mask is determined by the state of torch's generator.
     """
     if not training or probability == 0.0 or x.device.type != "cpu" or torch.compiler.is_compiling():
         return nn.functional.dropout(x, probability, training)

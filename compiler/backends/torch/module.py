@@ -1,4 +1,4 @@
-"""The PyTorch backend: a graph becomes an `nn.Module` whose submodules are the blocks of the spec."""
+"""The PyTorch backend: turns a graph into an `nn.Module` with the blocks of the spec as submodules."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -21,15 +21,15 @@ class TorchModule(Block):
     """A graph as a module. `forward` takes the graph's inputs in order and returns its output (a tuple if several).
 
     The parameter `encoder/3/query/weight` is `model.encoder[3].query.weight`, and `encoder.3.query.weight` in
-    `state_dict`, with its axes' sizes. A tied parameter is registered once, under its path; the other blocks that use
-    it are given it as their last inputs. Blocks may be wrapped, hooked and replaced like any modules; those that only
+    `state_dict`, with the sizes of its axes. A tied parameter is registered once, under its path; other blocks that use
+    it get it as one of their last inputs. Blocks can be wrapped, hooked and replaced like any modules. Blocks that only
     hold parameters, for a recurrence's cell or for the projection of a loss, are never called.
     """
 
     def __init__(self, graph: Graph, seed: int = 0, maps: Mapping[str, LinearMap] = _NOTHING) -> None:
-        """Draw the initial parameters; the same graph and seed give the same numbers on every machine.
+        """Initialize the parameters; the same graph and seed give the same numbers on every machine.
 
-        `maps` says for some weights, by their names, what takes the place of their linear maps.
+        `maps` replaces the linear maps of some weights, by name.
         """
         plan = plan_blocks(graph)
         super().__init__(plan, dict(maps))
@@ -42,24 +42,24 @@ class TorchModule(Block):
             self._block(path).add_parameter(part, drawn, parameter)
 
     def all_values(self, *inputs: Tensor) -> dict[str, Tensor]:
-        """Every value of the graph by its name, parameters included."""
+        """All values of the graph by name, including parameters."""
         values: dict[str, Any] = dict(parameters_by_path(self))
         values.update(zip((value.name for value in self.graph.inputs), inputs, strict=True))
         self.enter_values(values)
         return values
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The parameters by path; on a processor the arrays share their memory."""
+        """The parameters by path; on a CPU the arrays share their memory."""
         return {path: parameter.detach().cpu().numpy() for path, parameter in parameters_by_path(self).items()}
 
     def with_maps(self, maps: Mapping[str, LinearMap]) -> "TorchModule":
-        """The module, not training, with its parameters, and with these in place of its linear maps."""
+        """The module in evaluation mode, with the same parameters and these linear maps replaced."""
         module = TorchModule(self.graph, maps=maps).eval()
         module.load_state_dict(self.state_dict())
         return module
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
-        """Take parameter values from arrays named by path. Raises: KeyError or RuntimeError where one does not fit."""
+        """Load parameters from arrays by path. Raises: KeyError or RuntimeError if one is missing or does not fit."""
         with torch.no_grad():
             for path, parameter in parameters_by_path(self).items():
                 parameter.copy_(torch.tensor(np.asarray(arrays[path], np.float32)))
@@ -83,7 +83,7 @@ def _inner_plans(plan: BlockPlan) -> Iterator[BlockPlan]:
 
 
 def _in_order(running: Iterable[str], graph: Graph) -> Iterable[str]:
-    """All blocks in the order in which they run, but none before one whose parameters are declared earlier."""
+    """All blocks in the order in which they run; blocks with parameters declared earlier come first."""
     names = (parameter.name for parameter in graph.parameters)
     declared = list(dict.fromkeys(path for name in names for path in parents(name)))
     ordered, start = list[str](), 0

@@ -1,4 +1,4 @@
-"""The weights of a module of one's own training loop, as the arrays that an engine is built from."""
+"""Converts the weights of a PyTorch module or state dict to arrays for building an engine."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from torch import nn
 from xformc.compiler.backends.torch.parameter_paths import path_of
 
 COMPILED = "_orig_mod."
-"""What torch.compile puts before the names of parameters."""
+"""The prefix that torch.compile adds to the names of parameters."""
 
 
 def named_arrays(weights: nn.Module | Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:

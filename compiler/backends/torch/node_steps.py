@@ -1,4 +1,4 @@
-"""What `to_torch` rules are given, and nodes as steps that run on a mapping of values."""
+"""The interface of `to_torch` rules, and nodes as steps that run on a mapping of values."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,9 +20,9 @@ Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]
 
 
 class Operators:
-    """The `TorchNamespace` of the nodes that `module` runs: its mode decides whether dropout acts.
+    """The `TorchNamespace` of the nodes that `module` runs; dropout follows its training mode.
 
-    `maps` says for some weights, by their names, what takes the place of their linear maps.
+    `maps` replaces the linear maps of some weights, by name.
     """
 
     torch = torch
@@ -36,15 +36,15 @@ class Operators:
 
     @property
     def training(self) -> bool:
-        """Whether the module is training."""
+        """Whether the module is in training mode."""
         return self._module.training
 
     def linear(self, weight: str) -> LinearMap:
-        """The linear map of the parameter of this name."""
+        """The linear map with this parameter."""
         return self._maps.get(weight, nn.functional.linear)
 
     def function(self, graph: Graph) -> Callable[..., tuple[Tensor, ...]]:
-        """The graph as a function of its inputs in order, to a tuple of its outputs; it has no parameters."""
+        """The graph, which has no parameters, as a function from its inputs, in order, to a tuple of its outputs."""
         steps = [self.step(node) for node in graph.nodes]
         inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
 
@@ -56,7 +56,7 @@ class Operators:
         return run
 
     def step(self, node: Node) -> Step:
-        """The node as a step. Raises: RuleError where its op has no rule."""
+        """The node as a step. Raises: RuleError if its op has no rule."""
         return (
             to_torch.of(node.op, node.place)(node.op, node, self),
             tuple(value.name for value in node.inputs),
@@ -65,7 +65,7 @@ class Operators:
 
 
 def run_steps(steps: Iterable[Step], values: dict[str, Any]) -> None:
-    """Run the steps in order; each takes its arguments from `values` and enters its results there."""
+    """Run the steps in order; each reads its arguments from `values` and stores its results there."""
     for function, arguments, results in steps:
         result = function(*[values[name] for name in arguments])
         if len(results) == 1:

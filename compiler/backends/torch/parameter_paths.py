@@ -10,7 +10,7 @@ _RESERVED = frozenset({*dir(nn.Module()), *_OWN})
 
 
 def attribute_of(part: str) -> str:
-    """The attribute of a module that stands for one part of a path."""
+    """The attribute of a module for one part of a path."""
     return f"{part}_" if part.rstrip("_") in _RESERVED else part
 
 

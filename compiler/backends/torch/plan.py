@@ -1,4 +1,4 @@
-"""Which nodes of a graph each block of a spec runs, in which order, and what goes in and out."""
+"""Assigns the nodes of a graph to the blocks of a spec: their order, and the inputs and outputs of each block."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from xformc.compiler.graph.graph import Graph, Node
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """What the block at `path` does; the root's path is empty.
+    """The plan of the block at `path`; the root's path is empty.
 
-    It is called with `values`, then with `tied`: parameters of other blocks. It reads `parameters`, which are its own
-    or those of blocks inside it, takes the `steps` in order, and gives `outputs`, the last made first.
+    It is called with `values`, then with `tied`, parameters of other blocks. It reads `parameters`, its own and those
+    of inner blocks, runs the `steps` in order, and returns `outputs`, in reverse order of computation.
     """
 
     path: str
@@ -25,7 +25,7 @@ class BlockPlan:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """What it is called with."""
+        """The inputs of a call."""
         return self.values + self.tied
 
     @property
@@ -40,24 +40,24 @@ class BlockPlan:
 
 
 def plan_blocks(graph: Graph) -> BlockPlan:
-    """The root's plan. Running it gives what the nodes give in the graph's order, to the bit.
+    """The root's plan. Its results are bitwise equal to those of the nodes in the graph's order.
 
-    A node is run by the block of its output's path; one that is given tied parameters is a block itself. Nodes that
-    give integers or booleans, such as masks, may run earlier than in the graph: no gradient passes them and they draw
-    no random numbers. Where nodes of a block alternate with others in a way that no such move resolves, the block is
-    not called: the one around it runs its nodes.
+    A node is run by the block of its output's path; a node with tied parameters is a block itself. Nodes with integer
+    or boolean results, such as masks, may run earlier than in the graph: they have no gradient and draw no random
+    numbers. If the nodes of a block alternate with others in a way that this cannot resolve, the block is not called,
+    and the block around it runs its nodes.
     """
     return _Planner(graph).root()
 
 
 def parents(path: str) -> Iterator[str]:
-    """The blocks around a path, the outermost first: of `a/b/c` these are `a` and `a/b`."""
+    """The blocks around a path, the outermost first: `a` and `a/b` for `a/b/c`."""
     return accumulate(path.split("/")[:-1], "{}/{}".format)
 
 
 @dataclass
 class _Unit:
-    """Neighbouring nodes of one block, or one node of the block around it (`owner` is None)."""
+    """Consecutive nodes of one block, or one node of the block around it (`owner` is None)."""
 
     owner: str | None
     nodes: list[Node]
@@ -99,7 +99,7 @@ class _Planner:
         return tuple(steps)
 
     def units(self, path: str, nodes: Sequence[Node]) -> list[_Unit]:
-        """The nodes by the block inside `path` that runs them; a block that cannot run its nodes at once runs none."""
+        """The nodes grouped by the inner block that runs them; a block that needs more than one call runs none."""
         open_blocks = set[str]()
         while True:
             units, torn = self.grouped(path, nodes, open_blocks)
@@ -108,7 +108,7 @@ class _Planner:
             open_blocks.add(torn)
 
     def grouped(self, path: str, nodes: Sequence[Node], open_blocks: set[str]) -> tuple[list[_Unit], str | None]:
-        """The units, and the first block whose nodes are in two of them."""
+        """The units, and the first block with nodes in two of them."""
         units: list[_Unit] = []
         for node in nodes:
             owner = self.child(path, node.outputs[0].name)
@@ -124,20 +124,20 @@ class _Planner:
         return units, None
 
     def child(self, path: str, name: str) -> str | None:
-        """The block directly inside `path` that this value is of; None if it is of `path` itself."""
+        """The block directly inside `path` that this value belongs to; None if it belongs to `path` itself."""
         around = [*parents(name), name]
         depth = path.count("/") + 1 if path else 0
         return around[depth] if depth < len(around) and around[depth] in self.paths else None
 
     def read(self, path: str, steps: Iterable[Node | BlockPlan]) -> tuple[str, ...]:
-        """The parameters below `path` that its steps are given, in the graph's order."""
+        """The parameters below `path` that its steps use, in the graph's order."""
         given: set[str] = set()
         for step in steps:
             given.update(step.inputs if isinstance(step, BlockPlan) else _names(step))
         return tuple(name for name in self.parameters if name in given and self.owns(path, name))
 
     def is_tied(self, node: Node) -> bool:
-        """Whether it is given parameters that are not of the block around it."""
+        """Whether it uses parameters from outside the block around it."""
         around = node.outputs[0].name.rpartition("/")[0]
         return any(not around or not self.owns(around, name) for name in self.parameters.keys() & _names(node))
 
@@ -146,7 +146,7 @@ class _Planner:
 
 
 def _users(graph: Graph) -> Mapping[str, set[int]]:
-    """The nodes that use each value that is made, and -1 for the graph's result."""
+    """The nodes that use each computed value, and -1 for the graph's results."""
     users: dict[str, set[int]] = {value.name: set() for node in graph.nodes for value in node.outputs}
     for node in graph.nodes:
         for value in node.inputs:
@@ -165,6 +165,6 @@ def _is_float(node: Node) -> bool:
 
 
 def _earliest(units: Sequence[_Unit], node: Node) -> int:
-    """Behind the last unit that makes what the node needs."""
+    """The index after the last unit that computes an input of the node."""
     needed = _names(node)
     return max((index + 1 for index, unit in enumerate(units) if unit.makes(needed)), default=0)

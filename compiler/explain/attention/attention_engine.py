@@ -1,4 +1,4 @@
-"""What an engine attends to: its graph rebuilt with its weights, and an example as its inputs."""
+"""Attention maps of an engine: rebuilds its graph with its weights and runs it on an example."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ from xformc.runtime.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Looked:
-    """The maps of an engine for an example.
+    """The attention maps of an engine for an example.
 
-    `tokens` has the pieces of each input of text; at the positions of the input `writer`, if there is one, the pieces
-    `written` come next.
+    `tokens` has the tokens of each text input. `writer` is the input that is decoded, if any; `written` are the tokens
+    that follow each of its positions.
     """
 
     name: str
@@ -42,18 +42,18 @@ class Looked:
 
 
 def look(folder: Path, texts: Sequence[str], target: str | None) -> Looked:
-    """The maps of the engine in `folder` for a text, or for one text for each of its inputs.
+    """The maps of the engine in `folder` for a text, or for one text per input.
 
-    `target` is the translation that is looked at, the engine's own if it is None. Raises: UserError for an engine that
-    takes more than text, or has no tokenizer or no attention weights, and for texts that do not fit its inputs.
+    `target` is the translation to show; None translates with the engine. Raises: UserError for an engine that needs
+    other inputs than text, or has no tokenizer or no attention weights, and for texts that do not fit its inputs.
     """
     engine = load(folder)
     tokenizer, task = _tokenizer(engine), engine.manifest.task
     if target is not None and task != "translation":
-        raise UserError(f"{engine.manifest.name} is a model of {task}, which has no target", hint="leave --target out")
+        raise UserError(f"{engine.manifest.name} is a {task} engine, which has no target", hint="remove --translation")
     writer = TASKS[task].time
     if writer is not None and len(texts) != 1:
-        raise UserError(f"{task} takes one text, found {len(texts)}", hint="put it in quotes")
+        raise UserError(f"{task} takes one text, found {len(texts)}", hint="quote the text")
     if writer is None:
         row = encode_example(1, list(texts), manifest=engine.manifest, tokenizer=tokenizer, truncate=False)
         return _look(engine, folder, tuple(texts), row, ())
@@ -69,16 +69,16 @@ def look(folder: Path, texts: Sequence[str], target: str | None) -> Looked:
 
 
 def look_at_arrays(folder: Path, arrays: Mapping[str, Any], number: int) -> Looked:
-    """The maps of the engine in `folder` for one of the examples in `arrays`, counted from 1.
+    """The maps of the engine in `folder` for example `number` of `arrays`, counted from 1.
 
-    Raises: UserError for arrays that do not fit its inputs, an example that is not there, and as `look`.
+    Raises: UserError for arrays that do not fit its inputs or a missing example; as `look`.
     """
     engine = load(folder)
     if TASKS[engine.manifest.task].time is not None:
-        raise UserError(f"{engine.manifest.name} is a model of {engine.manifest.task}, which reads text")
+        raise UserError(f"{engine.manifest.name} is a {engine.manifest.task} engine, which needs text")
     rows = read_rows(engine.manifest.inputs, arrays)
     if not 1 <= number <= len(rows):
-        raise UserError(f"there is no example {number}, there are {len(rows)}")
+        raise UserError(f"there is no example {number}, only {len(rows)}")
     return _look(engine, folder, (f"example {number}",), rows[number - 1], ())
 
 
@@ -86,26 +86,26 @@ def _tokenizer(engine: Engine) -> Tokenizer:
     others = [name for name, item in engine.manifest.inputs.items() if item.kind != "tokens"]
     if others:
         message = f"the engine {engine.manifest.name} takes more than text: it needs {', '.join(others)}"
-        raise UserError(message, hint="give it arrays: --input FILE.npz")
+        raise UserError(message, hint="pass arrays: --input FILE.npz")
     if engine.tokenizer is None:
-        message = f"the engine {engine.manifest.name} has no tokenizer: it was built with fresh weights"
-        raise UserError(message, hint="build it from a trained run: xformc build SPEC --weights RUN")
+        message = f"the engine {engine.manifest.name} has no tokenizer: it was built without a training run"
+        raise UserError(message, hint="build it from a run: xformc build RUN -o ENGINE")
     return engine.tokenizer
 
 
 def _ids(engine: Engine, tokenizer: Tokenizer, name: str, text: str) -> list[int]:
-    """The ids of a text, with the end token. Raises: UserError where it is empty, or too long for the model."""
+    """The ids of a text, with the end token. Raises: UserError if it is empty, or too long for the model."""
     limit = whole_limit(engine.manifest.inputs[name].longest)
     ids = encode_line(1, text, encode=partial(tokenizer.encode, name), limit=limit, truncate=False)
     if len(ids) == 1:
-        raise UserError(f"the {name} has no words")
+        raise UserError(f"the {name} is empty")
     return ids
 
 
 def _look(
     engine: Engine, folder: Path, texts: tuple[str, ...], row: Mapping[str, Any], written: Sequence[int]
 ) -> Looked:
-    """The maps for one example, of which `row` has an array for each input; `written` follow those of the writer."""
+    """The maps for one example: `row` has an array per input; `written` are the ids that follow the writer's."""
     inputs, tokenizer = engine.manifest.inputs, engine.tokenizer
     program = begin(load_spec(folder / SPEC), engine.manifest.target)
     graph = run_passes(program, after="inference", without=("share", "fuse", "hoist")).graph
@@ -126,7 +126,7 @@ def _pieces(tokenizer: Tokenizer | None, name: str, ids: Sequence[int]) -> tuple
 
 
 def _shown(pieces: Sequence[str]) -> tuple[str, ...]:
-    """Pieces for a reader: what begins a word stands alone, what goes on with one has a dot before it."""
+    """Format tokens for display: a token that continues a word gets a leading dot."""
     return tuple(
         piece[1:] or "\N{OPEN BOX}"
         if piece.startswith("\N{LOWER ONE EIGHTH BLOCK}")

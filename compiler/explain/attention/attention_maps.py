@@ -1,4 +1,4 @@
-"""The attention weights of a model for one example, read from its graph where they are written out."""
+"""The attention weights of a model for one example, from its unfused graph."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ from xformc.errors import UserError
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """What each position (`rows`, an axis of positions, or None for one vector) sees of the positions `columns`.
+    """The weights of positions `columns` for each position `rows` (an axis of positions, or None for a single vector).
 
-    `name` is the path of the attention, `weights` has [heads, rows, columns].
+    `name` is the path of the attention; `weights` is [heads, rows, columns].
     """
 
     name: str
@@ -32,18 +32,18 @@ class AttentionMap:
 
     @property
     def group(self) -> str:
-        """The name without the numbers of layers: `decoder/cross_attention`."""
+        """The name without layer numbers: `decoder/cross_attention`."""
         return "/".join(part for part in self.name.split("/") if not part.isdigit())
 
     @property
     def layer(self) -> str:
-        """The numbers of its layer, from 1: `3`, or nothing where it is in no repetition."""
+        """The number of its layer, from 1, such as `3`; empty if it is not in a repeat."""
         return ".".join(str(int(part) + 1) for part in self.name.split("/") if part.isdigit())
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A value that has attention weights, and the axes along which they stand."""
+    """A value with attention weights, and its axes of rows and keys."""
 
     value: Value
     rows: str | None
@@ -51,14 +51,14 @@ class _Found:
 
 
 def attention_maps(graph: Graph, weights: Mapping[str, Any], inputs: Sequence[torch.Tensor]) -> list[AttentionMap]:
-    """The maps of a graph without dropout, attention not fused, with these parameters for one example, in its order.
+    """The maps of a graph, without dropout or fused attention, for one example, in the order of the graph.
 
-    `inputs` are the graph's, with a batch of 1. Raises: UserError if the model looks at positions by no weights.
+    `inputs` are the graph's, with a batch of 1. Raises: UserError if the model has no attention weights.
     """
     exposed, found = _expose(graph)
     if not found:
         raise UserError(
-            f"{graph.name} has no attention weights", hint="a map needs a weight for each pair of positions"
+            f"{graph.name} has no attention weights", hint="attention maps need a weight per pair of positions"
         )
     module = TorchModule(exposed).eval()
     module.load_arrays(weights)
@@ -73,7 +73,7 @@ def attention_maps(graph: Graph, weights: Mapping[str, Any], inputs: Sequence[to
 
 
 def _expose(graph: Graph) -> tuple[Graph, list[_Found]]:
-    """The graph and its weights; for those inside a cell there is a node more, which gives them for all positions."""
+    """The graph and its weights; for weights inside a cell, a node is added that returns them for all positions."""
     keys = _positions_of_keys(graph)
     found, nodes = list(_find(graph, keys)), list(graph.nodes)
     for node in graph.nodes:
@@ -85,7 +85,7 @@ def _expose(graph: Graph) -> tuple[Graph, list[_Found]]:
 
 
 def _all_positions(node: Node, op: Recurrence, inner: Value) -> Node:
-    """The recurrence once more, giving a value of its cell for all positions."""
+    """A copy of the recurrence that returns a value of its cell for all positions."""
     body = replace(op.body, outputs=(inner, *op.body.outputs[1:]))
     length = node.outputs[0].type.axis(op.positions)
     axes = tuple(length if axis.name == op.positions else axis for axis in inner.type.axes)
@@ -93,7 +93,7 @@ def _all_positions(node: Node, op: Recurrence, inner: Value) -> Node:
 
 
 def _find(graph: Graph, keys: Mapping[str, str]) -> Iterator[_Found]:
-    """What is summed with values along an axis of keys: a softmax over it, or numbers for each pair of positions."""
+    """The weights of sums along an axis of keys: a softmax over it, or numbers per pair of positions."""
     producers, positions = graph.producers(), set(keys.values())
     for node in graph.nodes:
         if not isinstance(node.op, Contract) or node.op.over not in keys:
@@ -111,7 +111,7 @@ def _inputs(graph: Graph) -> set[str]:
 
 
 def _positions_of_keys(graph: Graph) -> dict[str, str]:
-    """The axis of positions of which each axis of keys was made."""
+    """The axis of positions that each axis of keys comes from."""
     found: dict[str, str] = {}
     for node in graph.nodes:
         if isinstance(node.op, AsKeys):
@@ -133,7 +133,7 @@ def _ordered(weights: torch.Tensor, found: _Found) -> npt.NDArray[np.float32]:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """The paths without the end that all of them share, but with what they name in a stage, or in a layer of it."""
+    """The paths without their common ending, but at least down to the name in a stage or in a layer."""
     parts = [name.split("/") for name in names]
     least = [2 + max((at for at, part in enumerate(path) if part.isdigit()), default=0) for path in parts]
     shared = 0

@@ -1,4 +1,4 @@
-"""Attention maps as one HTML page that needs nothing else, or as a figure with a grid of layers and heads."""
+"""Attention maps as a self-contained HTML page, or as a figure with a grid of layers and heads."""
 
 import base64
 import html
@@ -19,15 +19,15 @@ from xformc.compiler.explain.picture.captions import pretty
 from xformc.files import atomic_write
 
 NARROW, WIDE, PIECE, LONGEST = 1.1, 2.4, 0.075, 60
-"""The side of a map in a grid, in inches, at least and at most; of a piece in it; the most pieces that get a label."""
+"""Minimum and maximum side of a map in a grid, and size per token, in inches; maximum number of tokens with labels."""
 
 
 @dataclass(frozen=True)
 class MapGroup:
-    """The maps of one attention in all layers, and the pieces of text along their sides.
+    """The maps of one attention in all layers, and the tokens along their sides.
 
-    Where a target looks at something else, its rows are the pieces being written; where it looks at itself, they are
-    those that have been read, and `writes` has what is written next.
+    In attention from the target to another input, the rows are the tokens being written. In self-attention of the
+    target, they are the tokens already read, and `writes` has the next token of each row.
     """
 
     title: str
@@ -38,7 +38,7 @@ class MapGroup:
 
 
 def group_maps(looked: Looked) -> list[MapGroup]:
-    """The maps by their attention, in the order in which the model computes them."""
+    """Group the maps by attention, in the order in which the model computes them."""
     groups: dict[tuple[str, str | None, str], list[AttentionMap]] = {}
     for one in looked.maps:
         groups.setdefault((one.group, one.rows, one.columns), []).append(one)
@@ -60,14 +60,14 @@ def _group(looked: Looked, name: str, maps: Sequence[AttentionMap]) -> MapGroup:
 
 
 def _labels(looked: Looked, axis: str | None, count: int) -> tuple[str, ...]:
-    """The pieces along an axis of positions; numbers where it is none of an input of text."""
+    """The tokens along an axis of positions, or numbers if the input is not text."""
     if axis is None:
         return ("",)
     return looked.tokens.get(axis) or tuple(str(index + 1) for index in range(count))
 
 
 def write_page(looked: Looked, path: Path) -> None:
-    """Write the page: it holds its style, its script and its numbers, and loads nothing."""
+    """Write the page with its style, script and data; it loads nothing else."""
     data = json.dumps(
         {
             "name": looked.name,
@@ -99,12 +99,12 @@ def _as_json(group: MapGroup) -> dict[str, Any]:
 
 
 def _packed(head: Any) -> str:
-    """Weights from 0 to 1 as 16 bit numbers, in base 64."""
+    """Encode weights from 0 to 1 as 16-bit integers in base64."""
     return base64.b64encode(np.rint(np.clip(head, 0, 1) * 65535).astype("<u2").tobytes()).decode()
 
 
 def draw_maps(looked: Looked, path: Path) -> None:
-    """Write a figure (svg, pdf or png): for each attention a grid with a row for each layer, a column for each head."""
+    """Write a figure (svg, pdf or png): a grid per attention, with one row per layer and one column per head."""
     groups = group_maps(looked)
     heads = max(len(one.weights) for one in looked.maps)
     side = min(WIDE, max(NARROW, *(PIECE * max(len(group.rows), len(group.columns)) for group in groups)))
@@ -136,7 +136,7 @@ def _draw_map(plot: Any, group: MapGroup, one: AttentionMap, head: int, row: int
 
 
 def _label_map(plot: Any, group: MapGroup, one: AttentionMap, head: int, side: float) -> None:
-    """The pieces beside the maps of the first column, and below those of the last row."""
+    """Label the maps of the first column and of the last row with their tokens."""
     sides = ((head == 0, group.rows, plot.yaxis, 0), (one is group.maps[-1], group.columns, plot.xaxis, 90))
     for shown, pieces, axis, rotation in sides:
         labels = pieces if shown and len(pieces) <= LONGEST else ()

@@ -1,1 +1,1 @@
-"""What a spec costs, counted from its graph and measured: parameters, operations, memory, path lengths."""
+"""The cost of a spec, counted from its graph and measured: parameters, operations, memory, path lengths."""

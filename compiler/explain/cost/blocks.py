@@ -1,22 +1,22 @@
-"""The blocks of a model: what the paths of its values begin with, layers that are repeated taken together."""
+"""The blocks of a model, by the beginning of the paths of its values; repeated layers count as one block."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
 ELSEWHERE = "masks"
-"""What no stage of the spec asked for by itself: the masks of the inputs."""
+"""The block of values outside all stages: the masks of the inputs."""
 
 
 @dataclass
 class Blocks:
-    """Sorts paths into blocks, down to `depth` names (the numbers of repetitions do not count as names)."""
+    """Sorts paths into blocks, down to `depth` names; numbers of layers are not counted."""
 
     stages: Collection[str]
     depth: int
     _numbers: dict[str, list[set[int]]] = field(default_factory=dict[str, list[set[int]]])
 
     def of(self, path: str) -> str:
-        """The key of the block that a path belongs to: `encoder/#/self_attention`."""
+        """The key of a path's block: `encoder/#/self_attention`."""
         parts = [part.partition("~")[0] for part in path.split("/")]
         if parts[0] not in self.stages:
             return self._keep((ELSEWHERE,), [])
@@ -34,7 +34,7 @@ class Blocks:
         return self._keep(tuple(kept), numbers)
 
     def label(self, key: str) -> str:
-        """The block's name, with the repetitions that it has: `encoder/{0..5}/self_attention`."""
+        """The block's name with the range of its layers: `encoder/{0..5}/self_attention`."""
         numbers = iter(self._numbers[key])
         return "/".join(_range(next(numbers)) if part == "#" else part for part in key.split("/"))
 

@@ -1,4 +1,4 @@
-"""Polynomials in axes as the paper writes complexity: n positions, d the width of a vector, k and r other widths."""
+"""Complexities in the notation of the paper: n positions, d the width of a vector, k and r other widths."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,11 +19,11 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Symbols:
-    """What the axes of a graph are called in a complexity.
+    """The symbols of a graph's axes in complexities.
 
-    `positions`: along which positions stand; `keys`: positions that others look at, and n or, within a window, r.
-    `widths`: groups of axes that are the width of a vector together, such as heads and d_k, because a linear map goes
-    from them or to them.
+    `positions`: the axes of positions. `keys`: the symbol of each axis of keys, n or, with a window, r. `widths`:
+    groups of axes that form the width of a vector, such as heads and d_k, since a linear map reads or writes them
+    together.
     """
 
     positions: frozenset[str]
@@ -32,11 +32,11 @@ class Symbols:
 
     @cached_property
     def parts(self) -> frozenset[str]:
-        """The axes that are a part of the width of a vector."""
+        """The axes that are part of the width of a vector."""
         return frozenset(name for width in self.widths for name in width)
 
     def order(self, polynomial: Polynomial) -> str:
-        """The leading terms, such as `O(n²·d + n·d²)`; what is constant has none, and batch is left out."""
+        """The leading terms without constants and batch, such as `O(n²·d + n·d²)`."""
         terms = [self._term(axes) for axes, _ in polynomial.terms]
         unique = list({tuple(sorted(term.items())): term for term in terms}.values())
         leading = [term for term in unique if not any(self._below(term, other) for other in unique if other != term)]
@@ -55,7 +55,7 @@ class Symbols:
         return POSITIONS if axis in self.positions else self.keys.get(axis, axis)
 
     def _below(self, term: "Counter[str]", other: "Counter[str]") -> bool:
-        """Whether a term grows no faster than another: each of its factors is in the other, a part of d in d."""
+        """Whether a term grows no faster than another: each of its factors divides the other, a part of d also d."""
         missing = term - other
         spare = other[WIDTH] - term[WIDTH]
         return set(missing) <= self.parts and missing.total() <= max(spare, 0)
@@ -73,7 +73,7 @@ CostOf = Callable[[Node], Cost]
 
 
 def remembered() -> CostOf:
-    """`cost_of`, which computes the cost of each node once."""
+    """A version of `cost_of` that computes the cost of each node once."""
     known: dict[int, tuple[Node, Cost]] = {}
 
     def of(node: Node) -> Cost:
@@ -85,7 +85,7 @@ def remembered() -> CostOf:
 
 
 def symbols(graph: Graph, positions: frozenset[str]) -> Symbols:
-    """The symbols of a graph's axes, of which these have positions."""
+    """The symbols of a graph's axes; `positions` are its axes of positions."""
     nodes = list(all_nodes(graph.nodes))
     looking = [node.op for node in nodes if isinstance(node.op, AsKeys)]
     keys = {op.keys: POSITIONS if op.window is None else WINDOW for op in looking}
@@ -101,7 +101,7 @@ def symbols(graph: Graph, positions: frozenset[str]) -> Symbols:
 
 
 def position_axes(graph: Graph, costs: CostOf) -> frozenset[str]:
-    """The axes along which positions stand: those that only the run knows, and those that an op looks along."""
+    """The axes of positions: input axes with a run-time size, and axes that an op mixes as positions."""
     found = {axis.name for value in graph.inputs for axis in value.type.axes if axis.size is None}
     for node in all_nodes(graph.nodes):
         reach = costs(node).reach
@@ -111,7 +111,7 @@ def position_axes(graph: Graph, costs: CostOf) -> frozenset[str]:
 
 
 def all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """The nodes, and those in the bodies of their ops."""
+    """The nodes, and the nodes in the bodies of their ops."""
     for node in nodes:
         yield node
         for inner in vars(node.op).values():

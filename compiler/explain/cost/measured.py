@@ -1,4 +1,4 @@
-"""What a spec costs on this machine as its inputs grow: seconds and bytes of a forward pass and of a decoding step."""
+"""Measures seconds and bytes of a forward pass and of a decoding step on this machine, for growing inputs."""
 
 import tempfile
 import time
@@ -29,17 +29,17 @@ from xformc.runtime.session import open_model
 
 SHORTEST = 64
 RUNS, SHORT_SECONDS, LONG_SECONDS = 5, 0.3, 10.0
-"""A figure is the median of so many runs, or of as many as fill the short time; of three where they fill the long."""
+"""The number of runs for a median: more if they take less than SHORT_SECONDS, at least 3 if they take LONG_SECONDS."""
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Point:
-    """Medians at `length` positions in every input, one example.
+    """Medians for one example with `length` positions in every input.
 
-    `forward_bytes`: what the forward pass of training keeps for the backward pass, parameters apart. `step_bytes`: the
-    states of a decoding step and what it uses of the other inputs. None where nothing is decoded step by step.
+    `forward_bytes`: the values that the forward pass keeps for the backward pass, without parameters. `step_bytes`: the
+    states of a decoding step and its constants. None if the task does not decode.
     """
 
     length: int
@@ -50,7 +50,7 @@ class Point:
 
 
 def lengths_up_to(longest: int) -> list[int]:
-    """`longest`, its half, and so on down to 64; in ascending order."""
+    """`longest`, half of it, and so on, down to 64, in ascending order."""
     lengths = [longest]
     while lengths[0] >= 2 * SHORTEST:
         lengths.insert(0, lengths[0] // 2)
@@ -58,9 +58,9 @@ def lengths_up_to(longest: int) -> list[int]:
 
 
 def measure(spec: Spec, longest: int, progress: Callable[[str], None] = lambda _: None) -> list[Point]:
-    """Time the training form in PyTorch and the derived step in ONNX Runtime, with fresh weights, at each length.
+    """Time the training form in PyTorch and the derived step in ONNX Runtime, with random weights, at each length.
 
-    Raises: SpecError; UserError for a length that the model cannot have.
+    Raises: SpecError; UserError for a length that the model does not support.
     """
     graph, fill = compile_spec(spec), _filler(spec)
     checked_length(spec, graph, longest)
@@ -78,13 +78,13 @@ def measure(spec: Spec, longest: int, progress: Callable[[str], None] = lambda _
 def measure_step(spec: Spec, length: int) -> tuple[float, int]:
     """Median seconds of one decoding step at `length` positions, and the bytes of its states and constants.
 
-    Raises: UserError for a spec that is not decoded, or a length that it cannot have.
+    Raises: UserError for a spec that does not decode, or a length that it does not support.
     """
     graph = compile_spec(spec)
     checked_length(spec, graph, length)
     program, reason = find_program(spec, "cpu")
     if program is None:
-        raise UserError(f"{spec.name} has no decoding step: {reason or 'it gives labels'}")
+        raise UserError(f"{spec.name} has no decoding step: {reason or 'it predicts labels'}")
     with _step_session(program, TorchModule(graph, spec.train.seed)) as session:
         seconds, held = _step(program, session, length, _filler(spec))
     assert seconds is not None and held is not None
@@ -95,7 +95,7 @@ _Fill = Callable[[Value, Mapping[str, int]], Array]
 
 
 def _filler(spec: Spec) -> _Fill:
-    """What makes random values of the spec's inputs."""
+    """A function that makes random values of the spec's inputs."""
     vocabularies = {name: item.vocabulary for name, item in spec.inputs.items() if item.kind == "tokens"}
     return partial(_random, random=np.random.default_rng(spec.train.seed), vocabularies=vocabularies)
 
@@ -103,7 +103,7 @@ def _filler(spec: Spec) -> _Fill:
 def _random(
     value: Value, sizes: Mapping[str, int], *, random: np.random.Generator, vocabularies: Mapping[str, int]
 ) -> Array:
-    """Random numbers of the value's type; tokens are real ones, and masks hide nothing."""
+    """Random numbers of the value's type; tokens are not special tokens, and masks hide nothing."""
     shape = _shape(value.type, sizes)
     if value.type.dtype == "bool":
         return np.ones(shape, np.bool_)
@@ -147,7 +147,7 @@ def _step(program: Program | None, session: Any, length: int, fill: _Fill) -> tu
 
 @contextmanager
 def _step_session(program: Program | None, module: TorchModule) -> Generator[Any]:
-    """The step in ONNX Runtime; None without a decoder."""
+    """A session of the step in ONNX Runtime; None without a decoder."""
     if program is None:
         yield None
         return
@@ -158,7 +158,7 @@ def _step_session(program: Program | None, module: TorchModule) -> Generator[Any
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """The median time of a run; the first one, which is not counted, warms up."""
+    """The median time of a run, after one warm-up run that is not counted."""
     run()
     taken: list[float] = []
     while len(taken) < 3 or (len(taken) < RUNS and sum(taken) < LONG_SECONDS) or sum(taken) < SHORT_SECONDS:

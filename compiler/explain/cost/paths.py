@@ -1,4 +1,4 @@
-"""How many operations lie between two positions: the shortest way of information through a graph."""
+"""Path lengths: the number of operations on the shortest path of information between two positions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.reshape import Merge
 
 Ways = NDArray[np.float32]
-"""The fewest operations in which information moves so many positions on: from n - 1 back to n - 1 on.
+"""The fewest operations in which information moves by each offset, from -(n - 1) to n - 1 positions.
 
-Infinite where it does not get there.
+Infinite if it does not get there.
 """
 
 
 @dataclass(frozen=True)
 class Path:
-    """The most operations between a position of the input `source` and one of the result, by the shortest way.
+    """The maximum over pairs of positions, of the input `source` and the result, of the shortest path length.
 
-    Only those count that mix positions. A causal graph has ways in one direction, and then that one counts. `hops` is
-    None where not every one of the `positions` of the result depends on every one of the input in such a direction;
-    `seen` tells on how many it depends.
+    Only operations that mix positions count. In a causal graph, only the direction with paths counts. `hops` is None if
+    some of the `positions` of the result do not depend on every position of the input in that direction; `seen` is the
+    number of positions that they depend on.
     """
 
     source: str
@@ -38,9 +38,9 @@ class Path:
 
 
 def longest_paths(graph: Graph, length: int, positions: frozenset[str], costs: CostOf) -> list[Path]:
-    """The path of each input of the graph that carries information, where each has `length` positions.
+    """The path of each input of the graph that carries information, if every input has `length` positions.
 
-    `positions` are the axes along which they stand.
+    `positions` are the axes of positions.
     """
     reaches = {id(node): reach for node in graph.nodes if (reach := costs(node).reach) and reach.axis in positions}
     walk = _Walk(graph, length, positions, reaches)
@@ -55,7 +55,7 @@ def _path(source: str, ways: Ways) -> Path:
 
 
 def _worst(ways: Ways) -> float:
-    """The longest of the ways in the directions that there are."""
+    """The longest of the paths, in the directions that have any."""
     length = len(ways) // 2
     sides = (ways[: length + 1], ways[length:])
     return float(max((side.max() for side in sides if np.isfinite(side).sum() > 1), default=ways[length]))
@@ -63,7 +63,7 @@ def _worst(ways: Ways) -> float:
 
 @dataclass(frozen=True)
 class _Walk:
-    """Carries the ways from one input through the nodes of a graph. `reaches` is by the ids of nodes."""
+    """Propagates path lengths from one input through a graph. `reaches` is keyed by the ids of nodes."""
 
     graph: Graph
     length: int
@@ -97,24 +97,24 @@ class _Walk:
         return _shortest(found)
 
     def positions(self, type: Type) -> str | None:
-        """The axis of positions that a value has."""
+        """The axis of positions of a value, or None."""
         return next((name for name in type.names if name in self.axes), None)
 
     def size(self, type: Type) -> int:
-        """How many positions a value has along it; 1 without such an axis."""
+        """The number of positions of a value; 1 without such an axis."""
         name = self.positions(type)
         return 1 if name is None else type.axis(name).size or self.length
 
 
 def _spread(ways: Ways, count: int | None) -> Ways:
-    """The ways to a value with so many of them. From other positions than its own, all must have arrived."""
+    """The path lengths of a value with `count` offsets; coming from another axis, all positions must have arrived."""
     if count is None or len(ways) == count:
         return ways
     return np.full(count, _worst(ways), np.float32)
 
 
 def _placed(ways: Ways, count: int | None) -> Ways:
-    """The ways to positions that are made of axes that were none before: each knows of itself."""
+    """The path lengths of positions made from other axes: each position knows about itself."""
     if count is None or len(ways) > 1:
         return _spread(ways, count)
     placed = np.full(count, np.inf, np.float32)
@@ -123,14 +123,14 @@ def _placed(ways: Ways, count: int | None) -> Ways:
 
 
 def _entering(ways: Ways, reach: Reach) -> Ways:
-    """What is known before the first position (the last one, for what goes backwards)."""
+    """The path lengths before the first position (the last one, for a reverse recurrence)."""
     first = np.full_like(ways, np.inf)
     first[len(ways) // 2] = ways.min()
     return first
 
 
 def _moved(ways: Ways, reach: Reach) -> Ways:
-    """The ways after an op that mixes positions: as before, or moved once more."""
+    """The path lengths after an op that mixes positions: as before, or with one more move."""
     if reach.kind == "all":
         return np.minimum(ways, ways.min() + 1)
     if reach.kind == "serial":
@@ -140,7 +140,7 @@ def _moved(ways: Ways, reach: Reach) -> Ways:
 
 
 def _serial(ways: Ways) -> Ways:
-    """Any number of positions further, with an operation for each."""
+    """Move by any number of positions, with one operation per position."""
     places = np.arange(len(ways), dtype=np.float32)
     return np.minimum.accumulate(ways - places) + places
 
@@ -162,10 +162,10 @@ def _shortest(found: Iterable[Ways]) -> Ways:
 
 
 def path_formula(reaches: Sequence[Reach]) -> str | None:
-    """The maximum path length through layers of one type, as in Table 1 of Vaswani et al. (2017); None without any.
+    """The maximum path length through layers of one type, as in Table 1 of Vaswani et al. (2017); None without layers.
 
-    `reaches` are those of the layers that there are. Those that look k positions wide take O(n/k) layers, or O(log_k n)
-    where each one's dilation is a multiple of the one before.
+    `reaches` are the reaches of the layers. Layers of width k need O(n/k) layers, or O(log_k n) if each dilation is a
+    multiple of the one before.
     """
     kinds = {reach.kind for reach in reaches}
     if not kinds:

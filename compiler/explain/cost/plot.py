@@ -1,4 +1,4 @@
-"""The plot of what was measured: seconds and bytes against the length of the inputs, both axes logarithmic."""
+"""Plots measured seconds and bytes against the length of the inputs, on logarithmic axes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ _COLOURS = ("#0072b2", "#d55e00")
 
 
 def draw_points(name: str, points: Sequence[Point], path: Path) -> None:
-    """Write the plot of the points of the spec `name`. Raises: UserError for a file name without a known format."""
+    """Write a plot of the points of the spec `name`. Raises: UserError for an unknown file format."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for index, (unit, lines) in enumerate(_PANELS, 1):
         axes = cast(Any, figure).add_subplot(1, len(_PANELS), index)

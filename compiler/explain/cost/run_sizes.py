@@ -1,4 +1,4 @@
-"""What costs are counted and measured at: the sizes of axes that only the run knows, and the decoder, if any."""
+"""Run-time sizes of axes for counting and measuring costs, and the decoder of a spec, if any."""
 
 from collections.abc import Mapping
 
@@ -15,28 +15,28 @@ from xformc.errors import UserError
 from xformc.format.targets import Target
 
 LENGTH = 64
-"""How many positions every input has, if nothing else is said."""
+"""The default number of positions of every input."""
 
 Sizes = Mapping[str, int]
 
 
 def checked_length(spec: Spec, graph: Graph, length: int | None) -> int | None:
-    """The length, or else LENGTH or as many positions as the model has; None where no input has any.
+    """The length; for None, LENGTH or the model's maximum if that is smaller. None if no input has positions.
 
-    Raises: UserError for a length that the model cannot have.
+    Raises: UserError for a length that the model does not support.
     """
     if not any(item.is_sequence for item in spec.inputs.values()):
         if length is not None:
-            raise UserError(f"the inputs of {spec.name} have no length: their sizes are the spec's")
+            raise UserError(f"the inputs of {spec.name} have no length: the spec fixes their sizes")
         return None
     limit = min(_limits(graph), default=LENGTH if length is None else length)
     if length is not None and length > limit:
-        raise UserError(f"the model has {limit:,} positions, not {length:,}", hint=f"ask for {limit:,} at most")
+        raise UserError(f"the model has {limit:,} positions, not {length:,}", hint=f"use at most {limit:,}")
     return min(limit, length or LENGTH)
 
 
 def _limits(graph: Graph) -> list[int]:
-    """How many positions of inputs the graph has encodings for."""
+    """The numbers of input positions that the graph has encodings for."""
     return [
         node.op.limit
         for node in graph.nodes
@@ -45,7 +45,7 @@ def _limits(graph: Graph) -> list[int]:
 
 
 def find_program(spec: Spec, target: Target = "portable") -> tuple[Program | None, str | None]:
-    """The program of an engine that decodes, or why there is none; neither where the task gives labels."""
+    """The program of an engine that decodes, or the reason why there is none; neither for tasks that predict labels."""
     try:
         program = compile_engine(spec, target)
         return (None if program.steps is None else program), None
@@ -54,14 +54,14 @@ def find_program(spec: Spec, target: Target = "portable") -> tuple[Program | Non
 
 
 def run_sizes(graph: Graph, length: int | None) -> dict[str, int]:
-    """The sizes of all axes that only the run knows: one example, `length` positions (None where no input has any)."""
+    """The run-time sizes of all axes for one example with `length` positions (None if no input has positions)."""
     values = (*graph.inputs, *(value for node in all_nodes(graph.nodes) for value in node.outputs))
     names = {axis.name for value in values for axis in value.type.axes if axis.size is None}
     return {name: 1 if name == "batch" else length or 1 for name in names}
 
 
 def step_sizes(decoder: Decoder, length: int | None) -> dict[str, int]:
-    """Those of a step after which `length` tokens are known: its caches hold the ones before."""
+    """The run-time sizes of the step that decodes token `length`; its caches hold the tokens before it."""
     length = length or 1
     sizes = run_sizes(decoder.prepare, length) | run_sizes(decoder.step, length)
     for node in decoder.step.nodes:

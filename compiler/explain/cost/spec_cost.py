@@ -1,4 +1,4 @@
-"""What a spec costs, block by block: parameters, operations, bytes, states, complexity, paths of information."""
+"""The cost of a spec by block: parameters, operations, bytes, states, complexity, path lengths."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tasks import TASKS, Task
 
 BACKWARD = 2
-"""The backward pass costs so many forward passes: each product has a gradient for each of its two factors."""
+"""The cost of the backward pass in forward passes: each product has a gradient for each of its two operands."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Floating-point operations, those of them in products, and bytes moved."""
+    """Floating-point operations, the part of them in matrix products, and bytes moved."""
 
     flops: float
     products: float
@@ -32,7 +32,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Mixing:
-    """How a block lets positions see each other: a row of Table 1 of Vaswani et al. (2017)."""
+    """How a block mixes positions: a row of Table 1 of Vaswani et al. (2017)."""
 
     complexity: str
     sequential: str
@@ -41,9 +41,11 @@ class Mixing:
 
 @dataclass(frozen=True)
 class Block:
-    """One block. `forward`: of training, for one unit. `step`: of decoding one token. Bytes of the states:
-    `state_growth` for each token decoded so far, `state_fixed` whatever their number. `mixing`: None where the block
-    works on each position alone.
+    """One block.
+
+    `forward`: the forward pass in training, per unit. `step`: decoding one token. `state_growth`: bytes of states per
+    decoded token. `state_fixed`: bytes of states of constant size. `mixing`: None if the block works on each position
+    separately.
     """
 
     name: str
@@ -58,7 +60,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Training:
-    """The recipe's steps, how many units each learns from, and the operations of all of them together."""
+    """The number of training steps, the units per step, and the operations of all steps."""
 
     steps: int
     units: int
@@ -67,7 +69,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Decoding:
-    """What is done once before the first token, and the bytes of what it leaves to all steps."""
+    """The work done once before the first token, and the bytes of its results that all steps read."""
 
     once: Usage
     constants: int
@@ -75,10 +77,10 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Report:
-    """The costs of a spec where every input has `length` positions (None: their sizes are the spec's).
+    """The costs of a spec if every input has `length` positions (None: the spec fixes their sizes).
 
-    `unit` is what costs are given for: a token, a position or an example. `refusal` says why there is no decoder, of a
-    task that decodes.
+    `unit` is the unit of costs: a token, a position or an example. `refusal` is the reason why a task that decodes has
+    no decoder.
     """
 
     name: str
@@ -96,7 +98,7 @@ class Report:
 def report(spec: Spec, length: int | None, depth: int) -> Report:
     """Count the costs of a spec at `length` positions; see `checked_length`.
 
-    Raises: SpecError; UserError for another length than the model can have; RuleError for an op without a cost.
+    Raises: SpecError; UserError for a length that the model does not support; RuleError for an op without a cost.
     """
     graph, task = compile_spec(spec), TASKS[spec.task]
     length = checked_length(spec, graph, length)
@@ -137,7 +139,7 @@ def _unit(task: Task) -> str:
 
 @dataclass
 class _Group:
-    """What belongs to a block: its nodes when training and in a step, its states, and its parameters."""
+    """The contents of a block: its nodes in training and in a step, its states, and its parameters."""
 
     parameters: int = 0
     nodes: list[Node] = field(default_factory=list[Node])
@@ -153,7 +155,7 @@ def _everything(graph: Graph, decoder: Decoder | None) -> _Group:
 
 
 def _groups(graph: Graph, decoder: Decoder | None, names: Blocks) -> dict[str, _Group]:
-    """The blocks by their keys, in the order of the model; masks come last."""
+    """The blocks by key, in the order of the model; masks come last."""
     groups: defaultdict[str, _Group] = defaultdict(_Group)
     for node in graph.nodes:
         groups[names.of(node.outputs[0].name)].nodes.append(node)
@@ -168,7 +170,7 @@ def _groups(graph: Graph, decoder: Decoder | None, names: Blocks) -> dict[str, _
 
 @dataclass(frozen=True)
 class _Counting:
-    """Makes blocks of groups. `sizes` and `units` are those of a batch of training, `step` those of a step."""
+    """Counts the costs of groups. `sizes` and `units` are those of a training batch, `step` the sizes of a step."""
 
     costs: CostOf
     symbols: Symbols
@@ -198,7 +200,7 @@ class _Counting:
         return sum(size_in_bytes(type).at({**(self.step or {}), **sizes}) for type in types)
 
     def mixing(self, nodes: list[Node]) -> Mixing | None:
-        """Of the nodes that mix positions, and of those in between, which have an axis of keys."""
+        """The mixing of a block: its nodes that mix positions, and those between them, which have an axis of keys."""
         reaches = [reach for node in nodes if (reach := self.reach(node)) is not None]
         path = path_formula(reaches)
         if path is None:

@@ -1,4 +1,4 @@
-"""A report as text: a table of costs by block, the paper's Table 1 for this model, and what both add up to."""
+"""A report as text: costs by block, the paper's Table 1 for this model, and the totals."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ def report_text(report: Report) -> str:
 
 
 def points_text(points: "Sequence[Point]") -> str:
-    """What was measured, a line for each length."""
+    """The measured points, one line per length."""
     head = ["positions", "forward", "kept for backward", "step", "states and constants"]
     rows = [[f"{point.length:,}", *_cells(point)] for point in points]
     return "\n".join(columns([head, *rows], left=frozenset()))
@@ -40,7 +40,7 @@ def _cells(point: "Point") -> list[str]:
 
 
 def columns(rows: Sequence[Row], left: frozenset[int] = frozenset({0})) -> list[str]:
-    """The rows as lines with aligned columns; those in `left` begin together, all others end together."""
+    """The rows as lines with aligned columns; columns in `left` are left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -1,4 +1,4 @@
-"""What a box says of a step, and what kind of box it is."""
+"""The captions of boxes, and their kinds."""
 
 import re
 from collections.abc import Sequence
@@ -29,17 +29,17 @@ _KINDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("embedding", frozenset({"embedding"})),
 )
 _PLAIN = (("norm", frozenset({"layer_norm", "rms_norm"})), ("softmax", frozenset({"softmax"})))
-"""What a box is, by the first row of which it has an op: of _KINDS first, and of _PLAIN if it has no linear map."""
+"""Kinds of boxes. A box has the kind of the first row with one of its ops; _PLAIN only if it has no linear map."""
 
 
 def pretty(name: str) -> str:
-    """A name of the spec as a title: `causal_self_attention` is Causal Self Attention."""
+    """A name of the spec as a title: `causal_self_attention` becomes Causal Self Attention."""
     words = [_NAMES.get(word, word if word in _SMALL_WORDS else word.capitalize()) for word in name.split("_")]
     return " ".join(words)
 
 
 def kind_of(nodes: Sequence[Node]) -> str:
-    """The kind of a box in which these nodes are, by which it has its colour."""
+    """The kind of a box with these nodes, which determines its colour."""
     kinds = {node.op.kind for node in nodes}
     for kind, ops in _KINDS:
         if kinds & ops:
@@ -50,6 +50,6 @@ def kind_of(nodes: Sequence[Node]) -> str:
 
 
 def factor(written: str) -> str:
-    """The factor of a scale as it stands in the spec, with a sign for the root."""
+    """The factor of a scale as written in the spec, with a root sign."""
     text = re.sub(r"sqrt\((\w+)\)", "\N{SQUARE ROOT}\\1", written)
     return f"\N{MULTIPLICATION SIGN} {text}"

@@ -1,4 +1,4 @@
-"""The picture of an architecture, drawn from its spec by matplotlib: SVG and PDF with text as text, or PNG."""
+"""Draws the picture of an architecture from its spec with matplotlib."""
 
 from functools import cache
 from pathlib import Path
@@ -27,14 +27,14 @@ FILLS = {
     "recurrent": "#CDEBDD",
     "convolution": "#E6D9F2",
 }
-"""The pastel of each kind of box; the first seven are those of the paper's figure 1."""
+"""The fill colour of each kind of box; the first seven are from the paper's figure 1."""
 SHAPES = {
     "stage": ("#FFFFFF", "#B9BDC4", 0.6, 7.0),
     "repeat": ("#F2F3F5", "#6F757E", 0.8, 8.0),
     "group": ("#F8F9FA", "#A3A9B2", 0.6, 5.0),
     "box": ("#FFFFFF", "#3C4047", 0.8, 3.5),
 }
-"""Fill, line, width of the line and radius of the corners."""
+"""Fill colour, line colour, line width and corner radius of each shape."""
 STYLES: dict[Style, tuple[float, str, str]] = {
     "label": (7.4, "#111418", "normal"),
     "note": (5.8, "#5B616B", "normal"),
@@ -43,7 +43,7 @@ STYLES: dict[Style, tuple[float, str, str]] = {
     "times": (9.5, "#2B2F36", "normal"),
     "name": (7.8, "#111418", "bold"),
 }
-"""Size in points, colour and weight of each style of text."""
+"""Size in points, colour and weight of each text style."""
 TIES = ("#D4483B", "#2F6FB2", "#2E8B57", "#8E5BB5", "#C98A1B")
 INK, HEAD = "#3C4047", 3.4
 

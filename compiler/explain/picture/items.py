@@ -1,4 +1,4 @@
-"""The items of a picture: boxes, groups of items, and sums; each knows the values that it takes and gives."""
+"""The items of a picture: boxes, groups of items, and sums, each with its input and result values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from xformc.compiler.graph.graph import Value
 
 @dataclass(frozen=True)
 class Box:
-    """One rounded box: its text, a smaller second line, what it is, and the parameters inside."""
+    """A rounded box: its text, a smaller second line, its kind, and the parameters inside."""
 
     label: str
     note: str
@@ -21,7 +21,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Group:
-    """Items around which a line is drawn; `x` is what comes in from below. `times`: how often they are repeated."""
+    """Items with a frame around them; `x` is the value that enters from below. `times`: the number of repetitions."""
 
     label: str
     times: int | None
@@ -33,7 +33,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Sum:
-    """`x + items(x)`; with `norm`, the norm that follows, in the same box. `beside`: the items do not look at x."""
+    """`x + items(x)`; `norm`: the norm that follows, drawn in the same box. `beside`: the items do not use x."""
 
     x: str
     items: "tuple[Item, ...]"
@@ -50,7 +50,7 @@ Item = Box | Group | Sum
 class Outline:
     """The stages of a model as groups, its inputs, and the parameters that several boxes share.
 
-    `types` has the type of every value, `states` are those that a recurrence carries from one position to the next.
+    `types` has the type of every value; `states` are the states of recurrences.
     """
 
     inputs: tuple[Value, ...]

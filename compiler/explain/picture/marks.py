@@ -1,6 +1,6 @@
-"""The marks of a picture, in points, and the parts of it that hold them.
+"""The marks of a picture, in points, and the parts that contain them.
 
-Each part is laid out around its own axis x = 0 from its own bottom y = 0, then moved into the part around it.
+Each part is laid out around its own axis x = 0, from its own bottom y = 0, then moved into the part around it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +10,11 @@ from typing import Literal
 from xformc.compiler.graph.axes import Type
 
 GAP, LANE, HEAD, ROW = 15.0, 8.0, 13.0, 9.5
-"""Between items; between parallel lines; of a group's title; of a line of text."""
+"""Distance between items; distance between parallel lines; height of a group's title; height of a line of text."""
 BESIDE, PAD, RADIUS = 12.0, 9.0, 6.0
-"""Between parallel items; between a group's line and what is in it; of the circle of a sum."""
+"""Distance between parallel items; padding inside a group's frame; radius of the circle of a sum."""
 WIDTH, NARROW = 88.0, 46.0
-"""Of a box that stands alone, and at least of one among others."""
+"""Width of a box that is alone in its row; minimum width of other boxes."""
 
 Shape = Literal["box", "group", "stage", "repeat", "plus", "tie"]
 Style = Literal["label", "note", "type", "title", "times", "name"]
@@ -25,7 +25,7 @@ Measure = Callable[[str, Style], float]
 
 @dataclass(frozen=True)
 class Rectangle:
-    """A shape with its lower left corner, and for a box what it is and which tied parameters it has."""
+    """A shape with its lower left corner; for a box also its kind and its tied parameters."""
 
     shape: Shape
     x: float
@@ -38,7 +38,7 @@ class Rectangle:
 
 @dataclass(frozen=True)
 class Line:
-    """A line through these points, with a head at its end or not."""
+    """A line through these points, with or without an arrowhead at its end."""
 
     points: tuple[tuple[float, float], ...]
     head: bool = True
@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Door:
-    """Where a line from below ends, and whether it ends there with a head or goes on inside."""
+    """The end of a line from below, with an arrowhead, or without one if the line continues inside."""
 
     x: float
     y: float
@@ -55,7 +55,7 @@ class Door:
 
 @dataclass(frozen=True)
 class Text:
-    """A line of text; (x, y) is its middle, or the middle of its left or right end."""
+    """A line of text; (x, y) is its center, or the center of its left or right end."""
 
     text: str
     x: float
@@ -66,10 +66,10 @@ class Text:
 
 @dataclass
 class Part:
-    """Something laid out: how far it reaches from its axis, its marks, and where lines enter.
+    """A laid-out part: its extent from its axis, its marks, and the points where lines enter.
 
-    `doors` has, for a value, the points at which lines from below end; `sides`, for a value of another stage, the
-    height and the two ends (left, right) of what a line from there leads to. Its result leaves at (0, height).
+    `doors` has, for each value, the points where lines from below end. `sides` has, for each value of another stage,
+    the height and the left and right ends that a line from there can lead to. The result leaves at (0, height).
     """
 
     left: float = 0.0
@@ -84,7 +84,7 @@ class Part:
     )
 
     def add(self, part: "Part", x: float, y: float) -> None:
-        """Put the marks of another part into this one, moved; its doors stay its own."""
+        """Add the marks of another part at an offset, without its doors."""
         self.rectangles += [replace(one, x=one.x + x, y=one.y + y) for one in part.rectangles]
         self.lines += [replace(one, points=tuple((a + x, b + y) for a, b in one.points)) for one in part.lines]
         self.texts += [replace(one, x=one.x + x, y=one.y + y) for one in part.texts]
@@ -93,7 +93,7 @@ class Part:
         self.reach(x - part.left, x + part.right)
 
     def reach(self, left: float, right: float) -> None:
-        """Grow to hold what lies between these."""
+        """Grow to cover the range between these."""
         self.left, self.right = max(self.left, -left), max(self.right, right)
 
     def line(self, *points: tuple[float, float], head: bool = True) -> None:
@@ -102,16 +102,16 @@ class Part:
 
 
 def type_text(type: Type) -> str:
-    """`[source, d_model=512]`: the axes of a value but the batch."""
+    """The axes of a value without the batch: `[source, d_model=512]`."""
     return f"[{', '.join(str(axis) for axis in type.axes if axis.name != 'batch')}]"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all parts of a column share. `outer` is the side of sums (-1 left, 1 right), the other one is for axes.
+    """Settings of all parts of a column. `outer` is the side of sums (-1 left, 1 right); axes are on the other side.
 
-    `types` has the type of every value, `far` are the values of other stages, `results` those whose axes the page
-    shows, `states` those of recurrences, `tied` the parameters that boxes share.
+    `types` has the type of every value; `far` are the values of other stages, `results` the values whose axes the page
+    shows, `states` the states of recurrences, `tied` the parameters that boxes share.
     """
 
     measure: Measure
@@ -124,7 +124,7 @@ class Settings:
 
 
 def wrap(text: str, width: float, measure: Measure, style: Style = "label") -> list[str]:
-    """The words of a text in rows of at most this width."""
+    """Break a text into rows of at most this width."""
     rows: list[str] = []
     for word in text.split():
         longer = f"{rows[-1]} {word}" if rows else word

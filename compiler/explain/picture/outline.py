@@ -1,7 +1,7 @@
-"""What a picture shows of a spec: boxes, groups of boxes, and sums, each with the values that it takes and gives.
+"""The content of a spec's picture: boxes, groups of boxes, and sums, each with its input and result values.
 
-They are made of the frames of the spec, down to a depth only; blocks that merely wrap what they are given are left out,
-and so is dropout, which is no part of the function that the model computes.
+They are made from the frames of the spec, down to a given depth. Blocks that only wrap another block are left out, and
+so is dropout, which is not part of the function that the model computes.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _UNSEEN = frozenset({"padding_mask", "positions"})
 
 
 def outline(spec: Spec, depth: int) -> Outline:
-    """The outline of a spec, `depth` levels deep: 1 has the steps of each stage, 2 what is inside those, ...
+    """The outline of a spec, `depth` levels deep: 1 shows the steps of each stage, 2 their contents, ...
 
     Raises: SpecError, as `Spec.graph` does.
     """
@@ -38,7 +38,7 @@ def outline(spec: Spec, depth: int) -> Outline:
 
 @dataclass
 class _Sketch:
-    """Makes items of frames. `same` has, for a value that is left out, the one that stands for it."""
+    """Turns frames into items. `same` maps each value that is left out to the value that represents it."""
 
     graph: Graph
     same: dict[str, str] = field(default_factory=dict[str, str])
@@ -52,7 +52,7 @@ class _Sketch:
         self.visible = self.states | {value.name for value in self.graph.inputs if not value.name.endswith("_mask")}
 
     def _enter(self, graph: Graph) -> None:
-        """Know the nodes of a graph, and those of the cells in it, whose inputs stand for what they are given."""
+        """Register the nodes of a graph and of its cells; inputs of cells are represented by their arguments."""
         self.producers |= graph.producers()
         values = (*graph.inputs, *(value for node in graph.nodes for value in node.outputs))
         self.types |= {value.name: value.type for value in values}
@@ -73,7 +73,7 @@ class _Sketch:
             self._enter(node.op.body)
 
     def _origin(self, name: str) -> str:
-        """The value of which this one only has the axes rearranged."""
+        """The value that this one is a rearrangement of."""
         while name in self.producers and self.producers[name].op.kind in ("align", "expand"):
             name = self.producers[name].inputs[0].name
         return name
@@ -86,12 +86,12 @@ class _Sketch:
         return tuple(_with_norms(self.within(frame, depth)))
 
     def within(self, frame: Frame, depth: int) -> list[Item]:
-        """What is drawn for the steps in a frame; of a repeat for those of its first iteration."""
+        """The items of the steps in a frame; of a repeat, those of its first iteration."""
         shown = frame.children[0] if frame.kind == "repeat" and frame.children else frame
         return [item for child in shown.children for item in self.items(child, depth)]
 
     def items(self, frame: Frame, depth: int) -> list[Item]:
-        """What is drawn for a frame: nothing, itself, or what is in it."""
+        """The items of a frame: none, the frame itself, or its contents."""
         if frame.name == "dropout" or not frame.made:
             self.same[frame.result.name] = frame.x.name
             return []
@@ -121,7 +121,7 @@ class _Sketch:
         return self.box(frame)
 
     def single(self, frame: Frame, inner: Frame, depth: int) -> list[Item]:
-        """A block that only calls another goes by its own name; one that only calls a primitive, by that one's."""
+        """A block that only calls another keeps its own name; one that only calls a primitive takes the primitive's."""
         named = replace(inner, step=frame.step or inner.step, result=frame.result)
         if inner.name in ("residual", "add") and not self.sum(inner, depth).beside:
             return [self.group(frame, depth - 1, pretty(frame.name), None) if depth > 1 else self.box(frame)]
@@ -150,7 +150,7 @@ class _Sketch:
         return Box(label, note, kind_of(nodes), inputs, frame.result, parameters)
 
     def inner_axes(self, frame: Frame, nodes: list[Node]) -> str:
-        """The axes that only the inside of a block has: `d_ff=2048`, or for neighbours of one size `d_k=d_v=64`."""
+        """The axes that exist only inside a block: `d_ff=2048`, or `d_k=d_v=64` for adjacent axes of the same size."""
         outside = {axis for value in (frame.x, frame.result) for axis in value.type.axes}
         inside = [
             axis for node in nodes for axis in node.outputs[0].type.axes if axis not in outside and (axis.size or 0) > 1
@@ -165,7 +165,7 @@ class _Sketch:
         return [self.producers[name] for name in frame.made if name in self.producers]
 
     def inputs(self, frame: Frame) -> tuple[str, ...]:
-        """The values outside a frame that its nodes look at."""
+        """The values outside a frame that its nodes use."""
         made = set(frame.made)
         cells = [node.op.body for node in self.nodes(frame) if isinstance(node.op, Recurrence)]
         made |= {value.name for cell in cells for value in cell.inputs if value.name in self.states}
@@ -181,7 +181,7 @@ class _Sketch:
         return self.name(name) in self.visible
 
     def name(self, value: Value | str) -> str:
-        """The value that stands for this one."""
+        """The value that represents this one."""
         name = value if isinstance(value, str) else value.name
         while name in self.same and self.same[name] != name:
             name = self.same[name]
@@ -189,7 +189,7 @@ class _Sketch:
 
 
 def _with_norms(items: list[Item]) -> Iterator[Item]:
-    """Each sum with the norm that follows it in one item."""
+    """Merge each sum with the norm that follows it."""
     waiting: Sum | None = None
     for item in items:
         if waiting is not None and isinstance(item, Box) and item.kind == "norm" and not waiting.beside:

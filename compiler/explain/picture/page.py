@@ -1,4 +1,4 @@
-"""The stages of a model beside and above each other, with their inputs, their result and the lines between them."""
+"""Arranges the stages of a model in columns, with their inputs, their result and the lines between them."""
 
 from dataclasses import dataclass, field, replace
 
@@ -8,13 +8,13 @@ from xformc.compiler.explain.picture.placement import Layout
 from xformc.compiler.graph.axes import Type
 
 MARGIN, STAGE_GAP, BUS, INPUT = 6.0, 22.0, 11.5, 36.0
-"""Around the page; between a stage and the one above it; from a result to the line that takes it elsewhere; of the name
-of an input, with the line from it."""
+"""Margin of the page; distance between a stage and the one above; height from a result to the line that takes it
+elsewhere; height of an input's name with the line from it."""
 
 
 @dataclass
 class _Column:
-    """Stages above each other, and from which heights they and their input give values."""
+    """Stages above each other, and the heights at which their input and results leave."""
 
     part: Part
     layout: Layout
@@ -24,7 +24,7 @@ class _Column:
 
 
 def lay_page(outline: Outline, measure: Measure) -> Part:
-    """All marks of the picture; its lower left corner is (0, 0), `right` its width and `height` its height."""
+    """All marks of the picture; its lower left corner is (0, 0), `right` is its width and `height` its height."""
     return _Page(outline, measure).page
 
 
@@ -100,7 +100,7 @@ class _Page:
         column.part.texts.append(Text(text, 4 * side, column.part.height + 6, "type", "left" if side > 0 else "right"))
 
     def _finish_result(self) -> None:
-        """The name of the model's result above it; other columns end where their last stage does."""
+        """Write the name of the model's result above it; other columns end at their last stage."""
         last = self.outline.stages[-1]
         for column in self.columns:
             column.part.height -= STAGE_GAP
@@ -111,7 +111,7 @@ class _Page:
                 column.part.height = top + GAP + 18
 
     def _place_columns(self) -> None:
-        """Columns from left to right, with room for the lines between them."""
+        """Place the columns from left to right, with space for the lines between them."""
         self.gutters = [self._gutter(index) for index in range(len(self.columns) + 1)]
         x = 0.0
         for index, column in enumerate(self.columns):
@@ -125,7 +125,7 @@ class _Page:
         self.page.left = 0.0
 
     def _crossings(self) -> list[tuple[str, int, int]]:
-        """The values that columns take from other stages: value, from which column, to which."""
+        """The values that columns take from other stages: value, source column, target column."""
         found: list[tuple[str, int, int]] = []
         for index, column in enumerate(self.columns):
             for name in column.part.sides:
@@ -160,7 +160,7 @@ class _Page:
                 self.page.line(*self._way(name, start, end, lane), (lane, height), (target, height))
 
     def _way(self, name: str, start: int, end: int, lane: float) -> list[tuple[float, float]]:
-        """From where a value is made to the lane beside the column that takes it."""
+        """The line from the source of a value to the lane next to the column that takes it."""
         if start < 0:
             self.page.texts.append(Text(name, lane, 16, "name"))
             width = max(self.measure(name, "name"), self.measure(type_text(self.types[name]), "type"))
@@ -183,7 +183,7 @@ class _Page:
         return points
 
     def _free(self, height: float) -> bool:
-        """Whether no line enters a column at about this height."""
+        """Whether no line enters a column near this height."""
         sides = [end for column in self.columns for ends in column.part.sides.values() for end in ends]
         return all(abs(height - entry) >= 4 for entry, _, _ in sides)
 
@@ -196,7 +196,7 @@ class _Page:
             self.page.reach(0, 15 + self.measure(text, "note"))
 
     def _trim(self) -> None:
-        """Move everything to where the lower left corner is (0, 0), with a margin."""
+        """Move everything so that the lower left corner is (0, 0), with a margin."""
         low = -4.0 - 12.0 * len(self.outline.tied) if self.outline.tied else 0.0
         page = Part()
         page.add(self.page, MARGIN + self.page.left, MARGIN - low)

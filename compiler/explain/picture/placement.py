@@ -1,4 +1,4 @@
-"""How boxes, groups and sums are laid out, each from the bottom to the top."""
+"""Lays out boxes, groups and sums, each from bottom to top."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,13 +29,13 @@ class Layout(Settings):
     """Lays out items."""
 
     def item(self, item: Item, alone: bool) -> Part:
-        """An item; a box that is not alone in its row is as narrow as it can be."""
+        """An item; a box that is not alone in its row is as narrow as possible."""
         if isinstance(item, Box):
             return self.box(item, alone)
         return self.group(item) if isinstance(item, Group) else self.sum(item)
 
     def box(self, box: Box, alone: bool = True) -> Part:
-        """A box with its text, lines entering it evenly spread."""
+        """A box with its text; entering lines are evenly spaced."""
         rows = [*self.rows(box.label, "label"), *self.rows(box.note, "note")]
         width = max(WIDTH if alone else NARROW, *(self.measure(text, style) + 12 for text, style in rows))
         part = Part(width / 2, width / 2, len(rows) * ROW + 8)
@@ -51,11 +51,11 @@ class Layout(Settings):
         return part
 
     def rows(self, text: str, style: Style) -> list[tuple[str, Style]]:
-        """The text in as many rows as it needs, with its style."""
+        """The rows of a text, with its style."""
         return [(row, style) for row in wrap(text, WIDTH - 12, self.measure, style)]
 
     def group(self, group: Group) -> Part:
-        """A group: its items, a line around them, its name or how often it is repeated."""
+        """A group: its items, a frame around them, and its name or number of repetitions."""
         own = replace(self, far=frozenset[str]()) if group.times is None else self
         inner = own.body(group.items, group.x, self.far - own.far)
         part = Part()
@@ -88,7 +88,7 @@ class Layout(Settings):
         part.reach(*((-edge, 0.0) if self.outer < 0 else (0.0, edge)))
 
     def sum(self, item: Sum) -> Part:
-        """Items with a line around them to a sum, which is a circle, or a box where a norm follows."""
+        """Items with a residual line around them to a sum, which is a circle, or a box if a norm follows."""
         if item.beside and len(item.items) == 1 and isinstance(item.items[0], Box):
             return self.sum_beside(item, item.items[0])
         part, inner = Part(), self.body(item.items, item.x)
@@ -114,7 +114,7 @@ class Layout(Settings):
         return bottom + ROW + 8
 
     def sum_beside(self, item: Sum, box: Box) -> Part:
-        """A box beside a circle, whose value is added to what goes through."""
+        """A box next to a circle, where its value is added to the value passing through."""
         side, part = self.box(box, alone=False), Part()
         center = max(GAP + RADIUS, side.height / 2)
         part.rectangles.append(Rectangle("plus", -RADIUS, center - RADIUS, 2 * RADIUS, 2 * RADIUS))
@@ -128,7 +128,7 @@ class Layout(Settings):
         return part
 
     def body(self, items: Sequence[Item], x: str, far: frozenset[str] = frozenset()) -> Part:
-        """Items in rows, each above what it uses, with lines between them; `x` comes in at (0, 0)."""
+        """Items in rows, each above its inputs, with lines between them; `x` enters at (0, 0)."""
         return Rows(self, self.item, items, x, far).part
 
 

@@ -1,4 +1,4 @@
-"""Position encodings as an image: what a model adds to its embeddings or its scores, a row for each position."""
+"""Position encodings as images: the numbers that a model adds to embeddings or scores, one row per position."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,10 +22,10 @@ from xformc.errors import UserError
 
 @dataclass(frozen=True)
 class Encoding:
-    """Numbers that depend on positions alone, and what they are called.
+    """A named position encoding or bias.
 
-    `numbers` has [1, positions, width] for vectors that are added to embeddings, [heads, positions, keys] for biases
-    that are added to scores; `across` says which of the two the last axis is.
+    `numbers` is [1, positions, width] for vectors added to embeddings, [heads, positions, keys] for biases added to
+    scores; `across` names the last axis.
     """
 
     name: str
@@ -36,14 +36,16 @@ class Encoding:
 def find_encodings(graph: Graph, length: int, seed: int, weights: Mapping[str, Any] | None) -> list[Encoding]:
     """The position encodings and biases of a model for the first `length` positions, each once.
 
-    Without `weights`, learned ones are as they are drawn for this seed. Raises: UserError if the model has none, or
-    has them for fewer positions.
+    Without `weights`, learned ones are initialized with this seed. Raises: UserError if the model has none, or has them
+    for fewer positions.
     """
     fixed = _of_positions_alone(graph)
     added = [value for value in _added(graph, set(fixed)) if _across(value.type) is not None]
     if not added:
-        hint = "only what is added to embeddings or scores is an image: sinusoids, learned positions, biases"
-        raise UserError(f"{graph.name} adds no encoding of positions", hint=hint)
+        hint = (
+            "only encodings that are added to embeddings or scores can be drawn: sinusoids, learned positions, biases"
+        )
+        raise UserError(f"{graph.name} adds no position encoding", hint=hint)
     _check_length(graph, length)
     values = _evaluate(graph, fixed, length, seed, weights)
     found: list[Encoding] = []
@@ -56,9 +58,9 @@ def find_encodings(graph: Graph, length: int, seed: int, weights: Mapping[str, A
 
 
 def draw_encodings(encodings: Sequence[Encoding], path: Path) -> None:
-    """Write the images to `path` (svg, pdf or png), a row for each position from the top.
+    """Write the images to `path` (svg, pdf or png), with one row per position from the top.
 
-    Vectors stand beside each other; biases have a line each, with a picture for each head.
+    Vectors are side by side; each bias has its own line, with one picture per head.
     """
     heads = max(len(encoding.numbers) for encoding in encodings)
     lines, columns = (1, len(encodings)) if heads == 1 else (len(encodings), heads)
@@ -93,7 +95,7 @@ def _label(plot: Any, encoding: Encoding, beside: str) -> None:
 
 
 def _of_positions_alone(graph: Graph) -> list[str]:
-    """The values that are made of positions and parameters only."""
+    """The values that depend only on positions and parameters."""
     parameters = {parameter.name for parameter in graph.parameters}
     found: list[str] = []
     for node in graph.nodes:
@@ -104,13 +106,13 @@ def _of_positions_alone(graph: Graph) -> list[str]:
 
 
 def _added(graph: Graph, fixed: set[str]) -> list[Value]:
-    """Those of them that are added to something else."""
+    """The values of `fixed` that are added to other values."""
     used = [node.inputs for node in graph.nodes if isinstance(node.op, Add) and node.outputs[0].name not in fixed]
     return list({value.name: value for inputs in used for value in inputs if value.name in fixed}.values())
 
 
 def _across(type: Type) -> str | None:
-    """What the numbers of a position stand for: `dimension` or `key`; None for what has no image."""
+    """The meaning of a value's last axis: `dimension` or `key`; None if it cannot be drawn."""
     open_axes = [axis for axis in type.axes if axis.size is None]
     if len(type.axes) == 2 and len(open_axes) < 2:
         return "dimension"
@@ -128,14 +130,14 @@ def _panels(numbers: torch.Tensor, type: Type) -> npt.NDArray[np.float32]:
 def _check_length(graph: Graph, length: int) -> None:
     limits = [node.op.limit for node in graph.nodes if isinstance(node.op, Positions) and node.op.limit is not None]
     if limits and length > min(limits):
-        hint = f"--length {min(limits)} at most"
+        hint = f"use --length {min(limits)} or less"
         raise UserError(f"the model has encodings for {min(limits)} positions, not {length}", hint=hint)
 
 
 def _evaluate(
     graph: Graph, names: Sequence[str], length: int, seed: int, weights: Mapping[str, Any] | None
 ) -> dict[str, torch.Tensor]:
-    """These values, of the part of the graph that takes the positions themselves as its inputs."""
+    """Compute these values with the part of the graph that takes positions as its inputs."""
     nodes = [node for node in graph.nodes if node.outputs[0].name in names]
     positions = tuple(node.outputs[0] for node in nodes if isinstance(node.op, Positions))
     inner = tuple(node for node in nodes if not isinstance(node.op, Positions))

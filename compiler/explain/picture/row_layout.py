@@ -1,4 +1,4 @@
-"""Items of one body in rows, from the bottom to the top: each above what it uses, with lines between them."""
+"""Lays out the items of a body in rows from bottom to top, each above its inputs, with lines between them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from xformc.compiler.explain.picture.marks import BESIDE, GAP, LANE, Door, Part,
 from xformc.compiler.explain.picture.tracks import order_tracks
 
 TRACK, TYPE_ROW, TYPE_WIDTH, PORT = 5.0, 7.0, 50.0, 10.0
-"""Between horizontal lines of one gap; height of a row of axes, and its width beside other items; between values that
-come in from the side."""
+"""Distance between horizontal lines of a gap; height of a row of axes, and its width next to other items; distance
+between values that enter from the side."""
 
 
 @dataclass
 class _Place:
-    """An item, or a value that comes from outside (`port`), with where it is put."""
+    """An item, or a value from outside (`port`), and its place."""
 
     part: Part
     item: Item | None
@@ -30,7 +30,7 @@ class _Place:
 
 
 class Rows:
-    """Lays out a body; `part` is the result. Values of `far` come in from the side, those of others from below."""
+    """Lays out a body; `part` is the result. Values in `far` enter from the side, other values from below."""
 
     def __init__(
         self, settings: Settings, lay: Callable[[Item, bool], Part], items: Sequence[Item], x: str, far: frozenset[str]
@@ -51,7 +51,7 @@ class Rows:
         return tuple(name for name in place.item.inputs if name not in self.settings.far) if place.item else ()
 
     def _maker(self, name: str) -> _Place | None:
-        """What makes a value inside the body; None for the value that comes in at the bottom."""
+        """The place whose item makes a value inside the body; None for the value that enters at the bottom."""
         return self.places[self.makers[name]] if name in self.makers else None
 
     def _add_ports(self, far: frozenset[str]) -> None:
@@ -100,7 +100,7 @@ class Rows:
                 place.part.reach(*((0, room) if self.settings.outer < 0 else (-room, 0)))
 
     def _shown_axes(self, item: Item, alone: bool) -> tuple[str, ...]:
-        """The axes of a result that are not those of what went in, nor of what came into the body if it leaves it."""
+        """The axes of a result if they differ from its inputs' and, for a result of the body, from the body's input."""
         types, text = self.settings.types, type_text(item.result.type)
         if item.result.name in self.settings.results:
             return ()
@@ -131,14 +131,14 @@ class Rows:
                 self.part.reach(place.x - place.part.left, place.x + place.part.right)
 
     def _center(self, row: int, places: Sequence[_Place]) -> float:
-        """What of a row stands on the axis: its middle; beside values from outside, what is entered from below."""
+        """The x of a row that is put on the axis: its middle or, next to values from outside, the users of `x`."""
         users = [place.x for place in places if self.x in self._near(place)]
         if row == 0 and users and any(place.item is None for place in places):
             return sum(users) / len(users)
         return (places[0].x + places[-1].x) / 2
 
     def _only_ports(self, row: int) -> bool:
-        """Whether a row has only values from outside; they stand beside the line from the bottom, not on it."""
+        """Whether a row has only values from outside, which are placed next to the line from the bottom, not on it."""
         return all(place.item is None for place in self._row(row))
 
     def _middle(self, place: _Place) -> tuple[bool, float]:
@@ -147,7 +147,7 @@ class Rows:
         return bool(place.item), sum(xs) / len(xs) if xs else 0.0
 
     def _place_rows(self) -> None:
-        """Choose the heights of the gaps, which hold the horizontal lines, and so of all rows."""
+        """Choose the heights of the gaps, which contain the horizontal lines, and thereby of all rows."""
         self.tracks = [self._turns(row) for row in range(self.count)]
         lanes = [name for tracks in self.tracks for name in tracks if self._has_lane(name)]
         self.lanes = {name: index + 1 for index, name in enumerate(dict.fromkeys(lanes))}
@@ -172,7 +172,7 @@ class Rows:
         return self.settings.outer * (self.inner + LANE * self.lanes[name])
 
     def _ordered(self, row: int, names: Sequence[str]) -> Sequence[str]:
-        """The values with a horizontal line in the gap below this row, in the order of their lines from the top."""
+        """Sort the values with a horizontal line in the gap below this row by their lines, from the top."""
         starts: dict[str, float] = {}
         ends: dict[str, list[float]] = {name: [] for name in names}
         for name in names:
@@ -188,13 +188,13 @@ class Rows:
 
     @staticmethod
     def _least_gap(place: _Place, row: int) -> float:
-        """A sum brings its own gap below it, and a value from outside needs none at the bottom."""
+        """The minimum gap below a place; a sum has its own gap, and a value from outside needs little."""
         if isinstance(place.item, Sum):
             return 5.0 if row else 0.0
         return 4.0 if place.item is None else 12.0 if isinstance(place.item, Group) else GAP
 
     def _turns(self, row: int) -> list[str]:
-        """The values with a horizontal line in the gap below this row, from the top; what enters the body is lowest."""
+        """The values with a horizontal line in the gap below this row, from the top; the body's input is lowest."""
         found: list[str] = []
         for place in self.places:
             for name in self._near(place):
@@ -212,7 +212,7 @@ class Rows:
         return all(abs(door.x + place.x - from_x) < 0.5 for door in self._doors(place, name))
 
     def _doors(self, place: _Place, name: str) -> list[Door]:
-        """Where a value enters an item; those of a box are in the order in which the values come."""
+        """The points where a value enters an item; for a box, in the order of the places that the values come from."""
         doors = place.part.doors.get(name, [])
         if not isinstance(place.item, Box):
             return doors
@@ -271,7 +271,7 @@ class Rows:
 
 
 def _make_equal(parts: Sequence[Part]) -> None:
-    """Let parts beside each other reach equally far, so that they stand evenly."""
+    """Give parts next to each other the same extent, so that they are evenly spaced."""
     left, right = max(part.left for part in parts), max(part.right for part in parts)
     for part in parts:
         part.reach(-left, right)

@@ -1,17 +1,17 @@
-"""The order of horizontal lines in a gap between rows, such that no two of their vertical ends lie on each other."""
+"""Orders the horizontal lines in a gap between rows so that their vertical ends do not overlap."""
 
 from collections.abc import Mapping, Sequence
 
 NEAR = 4.0
-"""Vertical lines closer than this, in points, would be read as one."""
+"""Vertical lines closer than this, in points, look like one."""
 
 
 def order_tracks(
     names: Sequence[str], starts: Mapping[str, float], ends: Mapping[str, Sequence[float]]
 ) -> tuple[str, ...]:
-    """The names from the highest line to the lowest; each comes up at its start and goes on up at its ends.
+    """The names from the highest line to the lowest; each line comes up at its start and continues up at its ends.
 
-    A line that comes up where another one goes on must turn below it. Where that is a circle, the first goes on top.
+    A line that comes up where another one continues must turn below it. In a cycle, the first name goes on top.
     """
     left, ordered = list(names), list[str]()
     while left:

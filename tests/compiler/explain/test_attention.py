@@ -105,7 +105,7 @@ def test_maps_of_arrays_leave_out_padding(tmp_path: Path, xformc: CommandLine) -
     assert xformc(*given, "--example", "2", "--out", tmp_path / "a.html").code == 0
     rows: list[dict[str, list[str]]] = data_of(tmp_path / "a.html")["groups"]
     assert rows[0]["rows"] == ["1", "2", "3", "4"]
-    assert mistake(xformc(*given, "--example", "3")) == "there is no example 3, there are 2"
+    assert mistake(xformc(*given, "--example", "3")) == "there is no example 3, only 2"
     assert mistake(xformc("attention", tmp_path / "engine", "text")).startswith(
         "the engine conformer takes more than text"
     )
@@ -243,8 +243,8 @@ def test_target_defaults_to_the_engines_translation(translator: Path, tmp_path: 
     ("arguments", "message"),
     [
         (["a", "b"], "translation takes one text, found 2"),
-        (["a", "--translation", ""], "the target has no words"),
-        (["", "--translation", "a"], "the source has no words"),
+        (["a", "--translation", ""], "the target is empty"),
+        (["", "--translation", "a"], "the source is empty"),
         (["a", "--out", "a.gif"], "a.gif: a picture's name says its format\nhint: it ends in .html, .svg, .pdf, .png"),
     ],
 )

@@ -59,13 +59,13 @@ def test_learned_positions_are_read_from_weights(tmp_path: Path, xformc: Command
 def test_fewer_positions_than_asked_for_are_a_mistake(tmp_path: Path, xformc: CommandLine) -> None:
     sizes = SMALL.replace("{", "{max_positions: 12, ") + "\ntrain: {max_length: 12}"
     result = xformc("draw", write(tmp_path, "learned", sizes), "--positions", "--length", "13")
-    assert mistake(result) == "the model has encodings for 12 positions, not 13\nhint: --length 12 at most"
+    assert mistake(result) == "the model has encodings for 12 positions, not 13\nhint: use --length 12 or less"
 
 
 @pytest.mark.parametrize("choice", ["none", "rotary"])
 def test_a_model_that_adds_no_positions_is_a_mistake(tmp_path: Path, xformc: CommandLine, choice: str) -> None:
     message = mistake(xformc("draw", write(tmp_path, choice), "--positions"))
-    assert message.startswith(f"{choice} adds no encoding of positions\nhint: ")
+    assert message.startswith(f"{choice} adds no position encoding\nhint: ")
 
 
 @pytest.mark.parametrize("choices", [("sinusoidal", "sin"), ("alibi",)])

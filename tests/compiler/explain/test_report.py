@@ -175,13 +175,13 @@ def test_more_positions_than_the_model_has_are_refused(xformc: CommandLine, writ
         "train: {max_length: 20}\n"
     )
     assert mistake(xformc("report", path, "--length", "21")) == (
-        "the model has 20 positions, not 21\nhint: ask for 20 at most"
+        "the model has 20 positions, not 21\nhint: use at most 20"
     )
     assert "20 positions in every input" in xformc("report", path).out
 
 
 def test_a_length_for_inputs_without_one_is_a_mistake(xformc: CommandLine) -> None:
-    message = "the inputs of vit have no length: their sizes are the spec's"
+    message = "the inputs of vit have no length: the spec fixes their sizes"
     assert mistake(xformc("report", "vit", "--length", "8")) == message
     assert mistake(xformc("report", "vit", "--measure", "64")) == message
     assert xformc("report", "vit", "--depth", "1").out.startswith("vit: classification\n\nFLOPs")

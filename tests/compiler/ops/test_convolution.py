@@ -95,14 +95,14 @@ def test_step_refuses_a_convolution_that_sees_what_comes_after(tmp_path: Path) -
 
 
 REFUSED = {
-    "[convolution: 4]": "a convolution around each position has an odd number of positions, found 4",
-    "[convolution: {width: 0, causal: true}]": "a convolution has a positive whole number of positions, found 0",
-    "[convolution: 2.5]": "a convolution has a positive whole number of positions, found 2.5",
-    "[convolution: {width: 3, dilation: 0}]": "a dilation is a positive whole number of positions, found 0",
-    "[convolution: {width: 3, dilation: 100000}]": "it would see 200,000 positions beside its own; at most 65,536 are "
-    "possible",
-    "[convolution: {width: 3, to: vocabulary, depthwise: true}]": "a depthwise convolution keeps d_model=6, and cannot "
-    "make vocabulary=20",
+    "[convolution: 4]": "the width of a centered convolution must be odd, found 4",
+    "[convolution: {width: 0, causal: true}]": "the width of a convolution must be a positive whole number, found 0",
+    "[convolution: 2.5]": "the width of a convolution must be a positive whole number, found 2.5",
+    "[convolution: {width: 3, dilation: 0}]": "the dilation must be a positive whole number, found 0",
+    "[convolution: {width: 3, dilation: 100000}]": "it would see 200,000 positions besides its own; the limit is "
+    "65,536",
+    "[convolution: {width: 3, to: vocabulary, depthwise: true}]": "a depthwise convolution keeps d_model=6, so 'to' "
+    "cannot be vocabulary=20",
     "{total: {sum: d_model}, mixed: {convolution: 3}}": "needs a last axis of channels after the positions, found "
     "body/total: float32[batch, text]",
 }

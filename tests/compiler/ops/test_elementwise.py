@@ -88,7 +88,7 @@ def test_tokens_are_refused_at_their_step(tmp_path: Path, step: str) -> None:
     with pytest.raises(SpecError) as error:
         language_graph(tmp_path, f"{{vectors: relu, both: {{{step}: text}}}}")
     (problem,) = error.value.problems
-    assert problem.message == "needs a value of numbers, found text: int64[batch, text]"
+    assert problem.message == "needs float32 values, found text: int64[batch, text]"
     assert (problem.hint, problem.span.line) == ("embed the tokens first", 6)
 
 

@@ -166,11 +166,11 @@ def test_position_and_distance_are_computed_once_for_all_layers(tmp_path: Path) 
 
 
 REFUSED = {
-    "[sinusoid: tan]": ("'functions' is both, sin or cos, found 'tan'", None),
-    "{wide: {linear: {to: odd}}, turned: rope}": ("rotate: pairs are turned, so odd=5 must be even", None),
+    "[sinusoid: tan]": ("'functions' must be both, sin or cos, found 'tan'", None),
+    "{wide: {linear: {to: odd}}, turned: rope}": ("rotate: pairs are rotated, so odd=5 must be even", None),
     "[alibi: heads]": (
         "needs a value with one axis of keys, found start: float32[batch, text, d_model=6]",
-        "as_keys makes keys of positions",
+        "as_keys turns positions into keys",
     ),
     "{k: as_keys, s: {contract: {from: x, by: k, over: d_model}}, b: {alibi: heads}}": (
         "the scores float32[batch, text, text_keys] have no axis heads=3",
@@ -187,7 +187,7 @@ REFUSED = {
     ),
     "{q: {linear: {to: [heads, odd]}}, k: as_keys, s: {contract: {from: q, by: k, over: odd}}, "
     "b: {relative_bias: {heads: heads, buckets: odd, max_distance: 2, causal: true}}}": (
-        "the distance of the last bucket is a whole number of positions, more than 2 and at most 65,536, found 2",
+        "max_distance must be a whole number of positions, more than 2 and at most 65,536, found 2",
         None,
     ),
 }

@@ -86,13 +86,13 @@ def test_patches_of_an_image_are_positions(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "[split: {axis: text, into: [heads, d_k]}]": "the axis text cannot be split: only the run knows its size",
+    "[split: {axis: text, into: [heads, d_k]}]": "the axis text cannot be split: its size is known only at run time",
     "[split: {axis: d_model, into: [heads, d_model]}]": "the axis d_model=6 cannot be split into heads=2, d_model=6",
     "[merge: {axes: [d_model, d_k], to: vocabulary}]": "start: float32[batch, text, d_model=6] has no axis 'd_k'",
     "[merge: {axes: [d_model], to: heads}]": "the axes d_model=6 cannot be merged into heads=2",
     "[join: {by: x, to: vocabulary}]": "the last axes of float32[batch, text, d_model=6] and "
-    "float32[batch, text, d_model=6] have together 12 numbers, not vocabulary=20",
-    "{a: mean, b: {join: {from: x, by: a, to: wide}}}": "join: needs two values that differ in their last axes alone, "
+    "float32[batch, text, d_model=6] have a total size of 12, not vocabulary=20",
+    "{a: mean, b: {join: {from: x, by: a, to: wide}}}": "join: needs two values that differ only in their last axes, "
     "found float32[batch, text, d_model=6] and float32[batch, d_model=6]",
 }
 
@@ -109,7 +109,7 @@ def test_axes_that_do_not_fit_are_refused(tmp_path: Path, steps: str) -> None:
     ("case", "message"),
     [
         (Case(Split("d", ("e", "f"), (2, 2)), (("d",),)), "d=6 cannot be split into e=2, f=2"),
-        (Case(Merge(("a", "d"), "e"), (("a", "d"),)), "a, d=6: only the run knows all of their sizes"),
+        (Case(Merge(("a", "d"), "e"), (("a", "d"),)), "a, d=6: sizes must be known before run time"),
         (Case(Join("e"), (("d", "a"), ("d", "b"))), "must have known sizes"),
     ],
 )

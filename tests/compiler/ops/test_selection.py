@@ -58,7 +58,7 @@ def test_rms_norm_is_in_full_precision_under_autocast() -> None:
 
 
 def test_more_than_there_is_cannot_be_kept() -> None:
-    with pytest.raises(RuleError, match="has no 6 to keep"):
+    with pytest.raises(RuleError, match="has fewer than 6 elements"):
         one_op(Case(KeepTop(6, "d"), (("d",),)), {"d": 4})
 
 
@@ -91,13 +91,13 @@ def test_mixture_of_experts_is_its_own_step(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "[keep_top: {count: 0.5, over: d_model}]": "a whole number of scores is kept, found 0.5",
+    "[keep_top: {count: 0.5, over: d_model}]": "count must be a positive whole number, found 0.5",
     "[keep_top: {count: 9, over: d_model}]": "keep_top: the axis d_model of "
-    "float32[batch, text, d_model=6] has no 9 to keep",
+    "float32[batch, text, d_model=6] has fewer than 9 elements",
     "[argmax: heads]": "start: float32[batch, text, d_model=6] has no axis 'heads'",
     "{best: {argmax: d_model}, same: {equal: x}}": "equal: needs int64 values, found int64[batch, text] and "
     "float32[batch, text, d_model=6]",
-    "[equal: text]": "equal is applied to tokens, found start: float32[batch, text, d_model=6]",
+    "[equal: text]": "equal needs tokens, found start: float32[batch, text, d_model=6]",
 }
 
 

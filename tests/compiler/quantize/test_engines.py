@@ -193,7 +193,7 @@ def test_a_manifest_with_another_precision_is_found(tiny_spec: Spec, tmp_path: P
     manifest["precision"] = "bfloat16"
     manifest["checksum"] = manifest_checksum(manifest)
     path.write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match=r"is int8 in the model, and bfloat16 by"):
+    with pytest.raises(UserError, match=r"is int8 in the model, but bfloat16 by"):
         verify_engine(tmp_path / "engine")
 
 
@@ -223,7 +223,9 @@ def test_a_judge_that_refuses_leaves_nothing(tiny_spec: Spec, tmp_path: Path) ->
 def test_a_weight_that_fp16_cannot_hold_is_named(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
     arrays = {name: value.copy() for name, value in make_subject().module.arrays().items()}
     arrays["encoder/0/feed_forward/inner/weight"][0, 0] = 1e6
-    with pytest.raises(UserError, match="encoder/0/feed_forward/inner/weight: a weight is 1e\\+06, and float16 ends"):
+    with pytest.raises(
+        UserError, match="encoder/0/feed_forward/inner/weight: a weight is 1e\\+06, above the float16 maximum"
+    ):
         build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine", rounding=Rounding("float16"))
 
 

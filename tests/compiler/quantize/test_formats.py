@@ -247,7 +247,7 @@ def test_any_shapes_are_restored_or_refused(form: str, data: st.DataObject) -> N
     try:
         assert formats.restore("w", SIZES, stored).shape == SIZES
     except ValueError as error:
-        assert "which is no form of [5, 9, 7]" in str(error)
+        assert "which is not a layout of [5, 9, 7]" in str(error)
 
 
 @pytest.mark.parametrize("inline", [True, False])
