@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
 
 from xformc.cli import app
 from xformc.compiler.pipeline import compile_engine
