@@ -1,17 +1,17 @@
-"""Peak memory and load time of an engine or a CTranslate2 model, measured in a process of its own (see child.py)."""
+"""Measures peak memory and load time of an engine or a CTranslate2 model, in its own process (see child.py)."""
 
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-sys.modules["torch"] = None  # type: ignore[assignment]  # CTranslate2 would import it, and does not need it
+sys.modules["torch"] = None  # type: ignore[assignment]  # CTranslate2 would import it without need
 
 from benchmarks.decode.child import answer_requests  # noqa: E402
 
 
 def peak() -> int:
-    """The most bytes that this process has had in memory; getrusage would count those of its parent before exec."""
+    """Return the peak resident memory in bytes; getrusage would also count the parent's before exec."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024
 
@@ -36,7 +36,7 @@ def engine(folder: str, target: Any, threads: int, beam: int, length: int, sourc
 
 
 def peer(folder: str, precision: str, threads: int, beam: int, length: int, source: list[Any]) -> dict[str, Any]:
-    """The same with a CTranslate2 model and names of tokens."""
+    """Load a CTranslate2 model and translate a batch of token names twice."""
     import ctranslate2
 
     before, began = peak(), time.perf_counter()
