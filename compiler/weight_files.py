@@ -34,9 +34,19 @@ def load_weights(path: Path, graph: Graph) -> dict[str, Array]:
     Raises: UserError as `read_weights`, or with every parameter that is missing, unexpected or misshapen.
     """
     weights = read_weights(path)
-    shapes = {parameter.name: parameter.type.sizes() for parameter in graph.parameters}
-    check_shapes(weights, shapes, f"spec {graph.name}")
+    check_shapes(weights.arrays, graph_shapes(graph), f"spec {graph.name}", str(weights.path))
     return dict(weights.arrays)
+
+
+def check_arrays(arrays: Mapping[str, Array], graph: Graph, place: str) -> None:
+    """Raises: UserError if these are not finite parameters of `graph`; `place` is where they come from."""
+    check_shapes(arrays, graph_shapes(graph), f"spec {graph.name}", place)
+    _check_finite(arrays, place)
+
+
+def graph_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """The shape of each parameter by its path."""
+    return {parameter.name: parameter.type.sizes() for parameter in graph.parameters}
 
 
 def read_weights(path: Path) -> Weights:
@@ -58,9 +68,7 @@ def read_weights(path: Path) -> Weights:
             metadata = dict(tensors.metadata() or {})
     except (OSError, SafetensorError) as error:
         raise UserError(f"not a whole safetensors file: {error}", place=str(file)) from error
-    broken = [name for name, array in arrays.items() if not np.isfinite(array).all()]
-    if broken:
-        raise UserError(f"values that are not finite in {_some(broken)}", place=str(file))
+    _check_finite(arrays, str(file))
     return Weights(file, arrays, metadata)
 
 
@@ -84,9 +92,9 @@ def find_weights(path: Path) -> Path:
     )
 
 
-def check_shapes(weights: Weights, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
-    """Raises: UserError with every way in which `weights` differ from the parameters of `owner`."""
-    found = {name: array.shape for name, array in weights.arrays.items()}
+def check_shapes(arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]], owner: str, place: str) -> None:
+    """Raises: UserError with every way in which the arrays from `place` differ from the parameters of `owner`."""
+    found = {name: array.shape for name, array in arrays.items()}
     resized = [
         f"{name} (found {list(found[name])}, required {list(shape)})"
         for name, shape in shapes.items()
@@ -101,9 +109,15 @@ def check_shapes(weights: Weights, shapes: Mapping[str, tuple[int, ...]], owner:
         listed = "".join(f"\n  {what}: {_some(names)}" for what, names in problems.items() if names)
         raise UserError(
             f"these are not the weights of {owner}:{listed}",
-            place=str(weights.path),
+            place=place,
             hint="use the spec that they were trained with; a run keeps it as spec.yaml",
         )
+
+
+def _check_finite(arrays: Mapping[str, Array], place: str) -> None:
+    broken = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+    if broken:
+        raise UserError(f"values that are not finite in {_some(broken)}", place=place)
 
 
 def _some(names: list[str]) -> str:

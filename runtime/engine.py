@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,15 +42,25 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Engine:
-    """A loaded engine, made by `load`. It holds no state of a call and may be shared between threads.
+    """A loaded engine, made by `load`. It keeps no state between calls and may be shared between threads.
 
-    What it can do depends on its task: `translate` for translation, `generate` for language_model, `predict` for
-    tagging and classification.
+    Its task decides what it can do: `translate` for translation, `generate` for language_model, `predict` for
+    tagging and classification. Use it as a context manager, or call `close`, to free the model's memory.
     """
 
     manifest: Manifest
     tokenizer: Tokenizer | None
     session: Session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the model's memory. Later calls raise UserError; calls that are running end as usual."""
+        self.session.close()
 
     def translate(
         self,

@@ -59,6 +59,11 @@ def length_limit(options: SearchOptions, source: int) -> int:
     return max(1, int(scaled) + options.max_length_offset)
 
 
+def length_divisor(length: int, alpha: float) -> float:
+    """((5 + length) / 6)^alpha, which divides the log probability of a hypothesis (Wu et al. 2016, equation 14)."""
+    return ((5 + length) / 6) ** alpha
+
+
 def check_source(source: NDArray[np.int64] | Sequence[Sequence[int]], vocabulary: int) -> NDArray[np.int64]:
     """Return the source ids as an int64 array [batch, source].
 

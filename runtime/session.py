@@ -59,6 +59,18 @@ class Session:
                 self._others[workers] = Session(self._make, self._outputs, self._place, workers)
             return self._others[workers]
 
+    def close(self) -> None:
+        """Let go of the model and its memory; later calls raise UserError. Calls that are running end as usual."""
+
+        def refuse(_: int) -> Executor:
+            raise UserError("the engine is closed", place=self._place, hint="load it again: xformc.load(folder)")
+
+        with self._opening:
+            others, self._others, self._make = self._others, {}, refuse
+        self._executor = _Closed(refuse)
+        for session in others.values():
+            session.close()
+
     def stoppable(self) -> "Session":
         """Return this session with a `stop` of its own, which ends the calls made through it."""
         same = copy(self)
@@ -92,6 +104,16 @@ class Session:
     def _failure(self, what: str, error: Exception) -> UserError:
         first_line = (str(error).splitlines() or [type(error).__name__])[0][:300]
         return UserError(f"the model {what}: {first_line}", place=self._place, hint=REBUILD)
+
+
+class _Closed:
+    """The `Executor` of a closed session."""
+
+    def __init__(self, refuse: Callable[[int], Executor]) -> None:
+        self._refuse = refuse
+
+    def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
+        return self._refuse(0).run(feeds, options)
 
 
 def open_model(

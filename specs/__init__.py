@@ -4,6 +4,7 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
 from xformc.errors import UserError
+from xformc.format.names import SPEC
 
 SHIPPED = Path(__file__).resolve().parent
 BLOCKS = SHIPPED / "blocks"
@@ -14,6 +15,17 @@ def shipped_specs() -> dict[str, Path]:
     """Every shipped spec by its name."""
     paths = sorted(path for path in SHIPPED.rglob("*.yaml") if path.parent != BLOCKS)
     return {path.relative_to(SHIPPED).with_suffix("").as_posix(): path for path in paths}
+
+
+def find_spec(source: str | Path) -> Path:
+    """The file of a spec: a path, a folder with a spec.yaml such as a run, or a name such as `transformer_base`.
+
+    Raises: UserError if there is neither such a file nor such a shipped spec.
+    """
+    path = Path(source)
+    if (path / SPEC).is_file():
+        return path / SPEC
+    return path if path.is_file() or path.suffix else find_shipped(str(source))
 
 
 def find_shipped(name: str) -> Path:

@@ -28,7 +28,7 @@ def average_checkpoints(paths: Sequence[Path], out: Path) -> Path:
     all_metadata = [first.metadata]
     for path in paths[1:]:
         weights = read_weights(path)
-        check_shapes(weights, shapes, str(first.path))
+        check_shapes(weights.arrays, shapes, str(first.path), str(weights.path))
         _check_spec(first, weights)
         for name, array in weights.arrays.items():
             sums[name] += array

@@ -1,12 +1,17 @@
 """From a run, or a spec alone, to an engine: the files of the run and of the options are found and read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
+from xformc.compiler.backends.torch.named_arrays import named_arrays
 from xformc.compiler.build import Rounding, build_program
 from xformc.compiler.certify import Certificate
+from xformc.compiler.graph.graph import Graph
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec
 from xformc.compiler.weight_files import load_weights
@@ -38,17 +43,26 @@ class BuildOptions:
 
 
 def build_run(
-    spec: Spec, weights: Path | None, out: Path, options: BuildOptions, progress: Callable[[str], None] = lambda _: None
+    spec: Spec,
+    weights: Path | nn.Module | Mapping[str, Any] | None,
+    out: Path,
+    options: BuildOptions,
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    files: RunFiles | None = None,
 ) -> Certificate:
-    """Build the engine of a run, one of its checkpoints or a file (None: randomly initialized weights) into `out`.
+    """Build an engine into `out`, from a run, one of its checkpoints or a file of weights; a module or its state_dict.
+
+    Without `weights` they are randomly initialized. `files` are the tokenizers and labels; None: those of the run.
 
     Raises: UserError if `out` holds anything but an engine, for options that do not fit each other, for files that do
     not fit the task, and as `build_program`.
     """
     _check_replaceable(out)
     program = compile_engine(spec, options.target)
-    trained = None if weights is None else load_weights(weights, program.graph)
-    files = RunFiles() if weights is None else find_run_files(weights, spec)
+    trained = None if weights is None else _load(weights, program.graph)
+    if files is None:
+        files = find_run_files(weights, spec) if isinstance(weights, Path) else RunFiles()
     rounding = Rounding(options.precision)
     if options.calibrate:
         examples = calibration_examples(options.calibrate, spec, files.tokenizers, files.labels)
@@ -60,6 +74,12 @@ def build_run(
     return build_program(
         program, trained, files.tokenizers, out, progress, labels=files.labels, rounding=rounding, plans=plans
     )
+
+
+def _load(weights: Path | nn.Module | Mapping[str, Any], graph: Graph) -> Mapping[str, Any]:
+    if isinstance(weights, Path):
+        return load_weights(weights, graph)
+    return named_arrays(weights, graph)
 
 
 def _check_replaceable(folder: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
-from xformc.format.names import LABELS
+from xformc.format.names import LABELS, SPEC
 from xformc.format.task_names import WRITTEN
 from xformc.runtime.lines import read_text_file
 from xformc.trainer.data.vocabulary import tokenizer_files
@@ -22,6 +22,18 @@ class RunFiles:
 
     tokenizers: Mapping[str, Path] | None = None
     labels: Sequence[str] | None = None
+
+
+def find_run(path: Path) -> Path | None:
+    """The folder with the spec of the run that `path` is, or that has it: a checkpoint or a file of weights.
+
+    None if there is none, as for the name of a spec.
+    """
+    if not path.is_dir() and path.suffix != ".safetensors":
+        return None
+    near = path.resolve()
+    folder = next((folder for folder in (near, *list(near.parents)[:3]) if (folder / SPEC).is_file()), None)
+    return path if folder == near else folder
 
 
 def find_run_files(weights: Path, spec: Spec) -> RunFiles:

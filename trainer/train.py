@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import DERIVED, SHARED, begin, run_passes
 from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
 from xformc.format.names import WEIGHTS
+from xformc.terminal import is_quiet, progress_console
 from xformc.trainer.average import average_checkpoints
 from xformc.trainer.checkpoint import (
     State,
@@ -97,7 +97,7 @@ def train(
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
     trained = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed))
-    console = Console(stderr=True)
+    console = progress_console()
     with console.status("build the engine") as status:
         measures = score_run(trained.engine, trained.schema, out, trained.corpus, status.update)
     for measure in measures:
@@ -125,7 +125,7 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
     )
     newest = newest_checkpoint(out)
     state = State() if newest is None else load_checkpoint(newest, model, job.optimizer)
-    with Report(out / METRICS, job.recipe.steps, state, quiet=quiet) as report:
+    with Report(out / METRICS, job.recipe.steps, state, quiet=quiet or is_quiet()) as report:
         for line in (*describe_corpus(corpus, encoded), _describe_model(job, device, state)):
             report.note(line)
         return Trained(_run(job, state, report), engine, schema, corpus, encoded)

@@ -8,7 +8,7 @@ from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import Input, Model
-from xformc.compiler.spec.problems import Problem, Source, suggest
+from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.tree import Entry, Tree
@@ -23,8 +23,13 @@ def unused(tree: Tree, kind: str, section: str, used: frozenset[str]) -> list[Pr
             entry.key, f"the {kind} '{name}' is not used by anything", suggest(name, used) or _elsewhere(tree, name)
         )
         for name, entry in entries.items()
-        if name not in used and entry.key.source == tree.span.source
+        if name not in used and is_own(entry, tree)
     ]
+
+
+def is_own(entry: Entry, tree: Tree) -> bool:
+    """Whether the file itself has the entry, or a setting over it, and not a spec that it extends."""
+    return entry.key.source.setting or entry.key.source == tree.span.source
 
 
 def unused_blocks(tree: Tree) -> list[Problem]:
@@ -65,7 +70,7 @@ def schedule_rate(tree: Tree, train: Train, sizes: Mapping[str, Number]) -> list
     """The learning rate follows from a positive whole size of the model, or from its peak alone."""
     schedule, section = train.schedule, tree.get("train", "schedule") or tree
     if schedule.peak is not None:
-        return _beside_peak(section, tree.span.source)
+        return _beside_peak(section, tree)
     widths = [name for name, size in sizes.items() if size > 0 and size % 1 == 0]
     if schedule.width in widths:
         return []
@@ -75,13 +80,14 @@ def schedule_rate(tree: Tree, train: Train, sizes: Mapping[str, Number]) -> list
     return [Problem(place.span, message, similar or "set schedule.width to a size of the model, or schedule.peak")]
 
 
-def _beside_peak(section: Tree, file: Source) -> list[Problem]:
+def _beside_peak(section: Tree, tree: Tree) -> list[Problem]:
     """What peak makes idle; a file may set peak where the one that it extends sets a scale or a width."""
-    files = (file, section.entries["peak"].key.source)
+    source = section.entries["peak"].key.source
+    files = () if source.setting else (tree.span.source, source)
     return [
         Problem(entry.key, f"{name} does nothing where peak sets the learning rate", f"remove {name} or peak")
         for name, entry in section.entries.items()
-        if name in ("scale", "width") and entry.key.source in files
+        if name in ("scale", "width") and (entry.key.source.setting or entry.key.source in files)
     ]
 
 

@@ -14,11 +14,15 @@ _SHOWN_COLUMNS = 100
 
 @dataclass(frozen=True)
 class Source:
-    """A file that was read: the name to show for it, and its text. `shipped`: it has blocks of xformc's own."""
+    """A file that was read: the name to show for it, and its text. `shipped`: it has blocks of xformc's own.
+
+    `setting`: it is no file, but a setting over one (see `settings`).
+    """
 
     name: str
     text: str = field(repr=False)
     shipped: bool = False
+    setting: bool = False
 
     @cached_property
     def lines(self) -> list[str]:

@@ -1,7 +1,7 @@
 """A spec: what was read from a file, checked, and its way to a graph."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from xformc.compiler.spec.problems import Span, raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
 from xformc.compiler.spec.schema import validate
 from xformc.compiler.spec.sections import Decode, Train
+from xformc.compiler.spec.settings import apply_settings, parse_settings
 from xformc.compiler.spec.sizes import with_dependencies
 from xformc.compiler.spec.tasks import idle_settings
 from xformc.compiler.spec.tree import Entry, Plain, Tree, write_yaml
@@ -121,9 +122,12 @@ def _remove(section: dict[str, Plain], path: tuple[str, ...]) -> None:
     del section[path[-1]]
 
 
-def load_spec(path: Path) -> Spec:
-    """Read a spec. Raises: SpecError with every mistake found before expansion; UserError for no file."""
-    tree = load_tree(path)
+def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
+    """Read a spec, with settings `PATH=VALUE` in place of what the file says.
+
+    Raises: SpecError with every mistake found before expansion; UserError for no file, or for a setting without a path.
+    """
+    tree = apply_settings(load_tree(path), parse_settings(settings))
     document, problems = validate(tree)
     model = read_model(tree, problems)
     problems += unused_blocks(tree)

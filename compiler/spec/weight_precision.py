@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from xformc.compiler.spec.consistency import is_own
 from xformc.compiler.spec.model import Ties
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.tree import Tree
@@ -45,9 +46,7 @@ def idle_patterns(tree: Tree, weights: Sequence[str], ties: Ties) -> list[Proble
             or f"there are some under {', '.join(sorted({p.split('/')[0] for p in paths}))}",
         )
         for pattern, entry in entries.items()
-        if pattern != DEFAULT
-        and entry.key.source == tree.span.source
-        and not any(fits(pattern, path) for path in paths)
+        if pattern != DEFAULT and is_own(entry, tree) and not any(fits(pattern, path) for path in paths)
     ]
 
 

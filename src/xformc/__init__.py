@@ -1,8 +1,63 @@
-"""xformc: one YAML spec becomes a PyTorch module to train and a certified ONNX engine to ship."""
+"""xformc: one YAML spec becomes a PyTorch module to train and an ONNX engine to ship, checked against each other.
+
+The names below are the whole API. They load when they are first used, so that `import xformc` needs none of the
+optional packages, and an engine runs without PyTorch.
+"""
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from xformc.errors import UserError
+from xformc.extras import explain_missing
+
+if TYPE_CHECKING:
+    from xformc.api import Spec, build, list_specs, load_spec, train, verify
+    from xformc.format.certificate import Certificate
+    from xformc.runtime import Continuation, Engine, Hypothesis, Prediction, SearchResult, load
+    from xformc.trainer.train import TrainResult
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "Certificate",
+    "Continuation",
+    "Engine",
+    "Hypothesis",
+    "Prediction",
+    "SearchResult",
+    "Spec",
+    "TrainResult",
+    "UserError",
+    "build",
+    "list_specs",
+    "load",
+    "load_spec",
+    "train",
+    "verify",
+]
+
+_HOMES = {
+    **dict.fromkeys(("Spec", "build", "list_specs", "load_spec", "train", "verify"), "xformc.api"),
+    **dict.fromkeys(("Continuation", "Engine", "Hypothesis", "Prediction", "SearchResult", "load"), "xformc.runtime"),
+    "Certificate": "xformc.format.certificate",
+    "TrainResult": "xformc.trainer.train",
+}
+
 # ONNX Runtime reads this when it is imported. Unless told not to, it reports the program and its models to its maker.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'xformc' has no attribute {name!r}")
+    try:
+        value: object = getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        raise explain_missing(error) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,15 +4,17 @@ Exit codes: 0 done; 1 our bug (with a traceback); 2 the user's mistake; 130 inte
 reader of our output has gone.
 """
 
+import inspect
 import logging
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from functools import wraps
 from typing import IO, Any, NoReturn, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from xformc import __version__
 from xformc.commands.attention import attention
@@ -24,27 +26,18 @@ from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
 from xformc.commands.export import export
 from xformc.commands.generate import generate
-from xformc.commands.inspect_engine import inspect
+from xformc.commands.inspect_engine import inspect_engine
 from xformc.commands.ir import ir
 from xformc.commands.kernels import kernels
+from xformc.commands.list_specs import list_specs
+from xformc.commands.options import Quiet, Verbose
 from xformc.commands.predict import predict
 from xformc.commands.report import report
 from xformc.commands.train import average, train
 from xformc.commands.translate import translate
 from xformc.errors import UserError
-
-EXTRAS = {
-    "torch": "build",
-    "onnx": "build",
-    "ml_dtypes": "build",
-    "pydantic": "build",
-    "yaml": "build",
-    "safetensors": "build",
-    "sacrebleu": "train",
-    "num2words": "demo",
-    "matplotlib": "report",
-}
-
+from xformc.extras import EXTRAS
+from xformc.terminal import set_verbosity
 
 USAGE_ERROR = cast(type[Exception], typer.BadParameter.__bases__[0])
 """What a wrong command line raises; typer exports only this kind of it."""
@@ -62,6 +55,12 @@ class _Commands(TyperGroup):
             _fail(UserError(usage.format_message(), hint=f"{command} --help"))
         sys.exit(code if isinstance(code, int) else 0)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands in their groups."""
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:9}", _first_paragraph(self.commands[name])) for name in names])
+
     def make_context(self, *args: Any, **extra: Any) -> Any:
         with _explained():
             return super().make_context(*args, **extra)
@@ -71,6 +70,27 @@ class _Commands(TyperGroup):
             result: object = super().invoke(ctx)
             sys.stdout.flush()
             return result
+
+
+class _Command(TyperCommand):
+    """A command whose help names its arguments without their types."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        records: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in cast(Any, self.get_params(ctx)):
+            record = parameter.get_help_record(ctx)
+            if parameter.param_type_name == "argument":
+                records["Arguments"].append((parameter.metavar, record[1]))
+            elif record is not None:
+                records["Options"].append(record)
+        for title, rows in records.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _first_paragraph(command: Any) -> str:
+    return " ".join(command.help.partition("\n\n")[0].split())
 
 
 @contextmanager
@@ -90,34 +110,57 @@ def _explained() -> Generator[None]:
         _fail(UserError(error.strerror or str(error), place=_file_name(error)))
 
 
+GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
+    "Models": {"list": list_specs, "check": check, "report": report, "draw": draw, "ir": ir, "schema": schema},
+    "Training": {"corpus": corpus, "train": train, "average": average},
+    "Engines": {
+        "build": build,
+        "verify": verify,
+        "inspect": inspect_engine,
+        "bench": bench,
+        "export": export,
+        "kernels": kernels,
+    },
+    "Use": {
+        "translate": translate,
+        "generate": generate,
+        "predict": predict,
+        "evaluate": evaluate,
+        "attention": attention,
+    },
+}
+"""The commands, as the help groups them."""
+
+
+def _with_verbosity(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options --quiet and --verbose, which every command has."""
+    signature = inspect.signature(command)
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+        for name, kind in (("quiet", Quiet), ("verbose", Verbose))
+    ]
+
+    @wraps(command)
+    def run(*args: Any, quiet: bool, verbose: bool, **arguments: Any) -> None:
+        if quiet and verbose:
+            raise UserError("--quiet and --verbose exclude each other", hint="leave one of them out")
+        set_verbosity(quiet=quiet, verbose=verbose)
+        command(*args, **arguments)
+
+    del run.__wrapped__
+    cast(Any, run).__signature__ = signature.replace(parameters=[*signature.parameters.values(), *options])
+    return run
+
+
 app = typer.Typer(
     cls=_Commands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    check,
-    ir,
-    schema,
-    corpus,
-    train,
-    average,
-    build,
-    kernels,
-    verify,
-    inspect,
-    translate,
-    generate,
-    predict,
-    evaluate,
-    export,
-    bench,
-    draw,
-    attention,
-    report,
-):
-    app.command()(command)
+for group in GROUPS.values():
+    for name, command in group.items():
+        app.command(name, cls=_Command)(_with_verbosity(command))
 
 
 def _print_version(wanted: bool) -> None:
@@ -128,17 +171,19 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def describe(
-    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_print_version, is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", "-V", help="Print the version.", callback=_print_version, is_eager=True
+    ),
 ) -> None:
-    """One YAML spec becomes a PyTorch module to train and a certified ONNX engine to ship.
+    """Compile a YAML spec into a PyTorch module to train and an ONNX engine to ship.
 
     \b
-    xformc check transformer_base                          is the spec right? how large is it?
-    xformc train SPEC --data DIR --out RUN                 train it on parallel text
-    xformc build SPEC --weights RUN --out ENGINE           compile it, and prove the engine right
-    xformc translate ENGINE < in.txt > out.txt             use it
+    xformc check transformer_base                      is the spec right? how large is it?
+    xformc train SPEC --data DIR -o RUN                train it
+    xformc build RUN -o ENGINE                         compile it, and check the engine against PyTorch
+    xformc translate ENGINE < in.txt > out.txt         use it
 
-    `xformc COMMAND --help` explains each command by an example.
+    `xformc COMMAND --help` explains a command with examples.
     """
 
 
@@ -148,7 +193,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         _use_utf8(stream)
     logging.basicConfig(format="%(levelname)s: %(message)s")
-    for level in (logging.WARNING, logging.ERROR):
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
         logging.addLevelName(level, logging.getLevelName(level).lower())
     app(sys.argv[1:] or ["--help"], prog_name="xformc")
 

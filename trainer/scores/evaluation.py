@@ -32,6 +32,7 @@ class ScoreOptions:
     """How an engine is run and scored; None is the engine's own default.
 
     metric: what translations are scored by. tokenize: sacreBLEU's tokenizer. truncate: cut texts that are too long.
+    output: where the caller keeps `Scores.outputs`, if anywhere.
     """
 
     metric: Metric = "text"
@@ -41,6 +42,7 @@ class ScoreOptions:
     truncate: bool = False
     threads: int | None = None
     device: DeviceName | None = None
+    output: Path | None = None
 
     def require(self, task: str, used: Sequence[str]) -> None:
         """Raises: UserError for options that were given although the task does not use them."""
@@ -53,11 +55,12 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class Scores:
-    """The measures, how many things of each name were done, and in how many seconds."""
+    """The measures, how many things of each name were done, in how many seconds, and the translations or labels."""
 
     measures: Sequence[Measure]
     counts: Mapping[str, int]
     seconds: float
+    outputs: Sequence[str] = ()
 
     def lines(self) -> list[str]:
         """The scores for a reader."""
@@ -124,7 +127,7 @@ def _score_translations(engine: Path, data: Data, options: ScoreOptions, watch: 
         measures = bracket_measures(outputs, data.references[0], data.place)
     else:
         measures = translation_measures(outputs, data.references, make_bleu(options.tokenize))
-    return Scores(measures, {"tokens": sum(len(best.tokens) for best in found), "sentences": count}, seconds)
+    return Scores(measures, {"tokens": sum(len(best.tokens) for best in found), "sentences": count}, seconds, outputs)
 
 
 def _read_labels(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Texts | Arrays:
@@ -136,8 +139,8 @@ def _score_labels(engine: Path, data: Data, options: ScoreOptions, watch: Watch)
     assert not isinstance(data, Parallel)
     loaded = load(engine, threads=options.threads, device=options.device)
     start = time.perf_counter()
-    measures = score_labels(loaded, data, truncate=options.truncate)
-    return Scores(measures, {"examples": len(data)}, time.perf_counter() - start)
+    measures, labels = score_labels(loaded, data, truncate=options.truncate)
+    return Scores(measures, {"examples": len(data)}, time.perf_counter() - start, labels)
 
 
 def _read_text(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Texts:
@@ -159,7 +162,7 @@ def _only(files: Sequence[Path], example: str) -> Path:
     return files[0]
 
 
-_LABELS = Scorer(_read_labels, _score_labels, ("truncate", "threads", "device"))
+_LABELS = Scorer(_read_labels, _score_labels, ("truncate", "threads", "device", "output"))
 SCORERS: Mapping[str, Scorer] = {
     "translation": Scorer(_read_translations, _score_translations, tuple(field.name for field in fields(ScoreOptions))),
     "language_model": Scorer(_read_text, _score_continuations, ()),

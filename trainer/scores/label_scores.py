@@ -18,8 +18,10 @@ from xformc.trainer.scores.metrics import Measure, label_measures
 Ids = NDArray[np.int64]
 
 
-def score_labels(engine: Engine, data: Texts | Arrays, *, truncate: bool = False) -> list[Measure]:
-    """Return accuracy and macro F1 of the most likely labels; positions cut off by `truncate` count as wrong.
+def score_labels(engine: Engine, data: Texts | Arrays, *, truncate: bool = False) -> tuple[list[Measure], list[str]]:
+    """Score the most likely labels by accuracy and macro F1; positions cut off by `truncate` count as wrong.
+
+    Returns the measures, and the labels of each example as a line.
 
     Raises: UserError as `Engine.predict`, or for labels that the engine does not know.
     """
@@ -31,7 +33,8 @@ def score_labels(engine: Engine, data: Texts | Arrays, *, truncate: bool = False
     found = [[ids[label] for label in prediction.labels] for prediction in predictions]
     pairs = [_aligned(row, labels, len(names)) for row, labels in zip(found, wanted, strict=True)]
     both = np.concatenate(pairs, axis=1)
-    return label_measures(both[0], both[1], len(names), "positions" if each else "examples")
+    measures = label_measures(both[0], both[1], len(names), "positions" if each else "examples")
+    return measures, [" ".join(prediction.labels) for prediction in predictions]
 
 
 def _predict(engine: Engine, data: Texts | Arrays, truncate: bool) -> list[Prediction]:

@@ -8,60 +8,69 @@ from typing import Annotated
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from typer import Argument, Option
+from typer import Option
 
-from xformc.commands.text_lines import DEVICE_HELP
-from xformc.commands.translate import ENGINE_HELP
+from xformc.commands.options import BeamSize, Device, EngineFolder, Json, Threads
 from xformc.errors import UserError
-from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import Engine
 from xformc.runtime.measure import Report, make_plans, measure_latency, measure_throughput, peak_memory, timed_load
 from xformc.runtime.session import thread_count
 from xformc.runtime.workload import Workload, make_workload
+from xformc.terminal import progress_console
 
 
 def bench(
-    engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
+    engine: EngineFolder,
     *,
     text: Annotated[
-        Path | None, Option("--input", help="Text to use, a line each; random tokens if left out.", metavar="FILE")
+        Path | None,
+        Option("--input", "-i", help="Lines of text, which may be .gz.  [default: random tokens]", metavar="FILE"),
     ] = None,
-    beam_size: Annotated[int | None, Option(help="Partial translations kept; 1 is greedy.")] = None,
+    beam_size: BeamSize = None,
     workers: Annotated[
-        list[int] | None, Option(help="Batches run at once; may be repeated.  [default: 1, and one for each core]")
+        list[int] | None,
+        Option(
+            "--workers",
+            "-j",
+            help="Batches run at the same time. May be repeated.  [default: 1, and one per core]",
+            metavar="N",
+        ),
     ] = None,
     max_batch_tokens: Annotated[
-        list[int] | None, Option(help="Tokens that a batch may hold; may be repeated.  [default: four sizes]")
+        list[int] | None,
+        Option(help="Capacity of a batch in tokens. May be repeated.  [default: four sizes]", metavar="N"),
     ] = None,
-    threads: Annotated[int | None, Option(help="Cores to use; all if left out.")] = None,
-    device: Annotated[DeviceName | None, Option(help=DEVICE_HELP)] = None,
-    seconds: Annotated[float, Option(help="About how long each measurement takes.", min=0.01, max=3600)] = 5.0,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    threads: Threads = None,
+    device: Device = None,
+    seconds: Annotated[
+        float, Option(help="Duration of each measurement, about.", min=0.01, max=3600, metavar="S")
+    ] = 5.0,
+    as_json: Json = False,
 ) -> None:
-    """Measure how fast an engine is on this machine, and what it needs.
+    """Measure the latency, throughput and memory of an engine on this machine.
 
     \b
     xformc bench demo/engine
-    xformc bench demo/engine --input test.en --beam-size 1
-    xformc bench demo/engine --workers 2 --max-batch-tokens 8192 --seconds 30 --json
+    xformc bench demo/engine -i test.en -b 1
+    xformc bench demo/engine -j 2 --max-batch-tokens 8192 --seconds 30 --json
 
-    Latency is from a sentence to its result, one sentence at a time on all cores. Throughput is that of many, in
-    batches, with each number of workers and each size of batches. What `translate` is to be given for your text and
-    your memory can be read off the table. Random sentences have 5 to 45 tokens, and their outputs may be
-    longer than those of real ones: give your own text.
+    Latency is the time from a sentence to its result, one sentence at a time, on all cores. Throughput is measured in
+    batches, for each number of workers and each batch capacity; the table shows which of them suit your text and your
+    memory. Measure with your own text: random sentences have 5 to 45 tokens, and their outputs may be longer than
+    those of real ones.
     """
     before = peak_memory()
     loaded, loading = timed_load(engine, threads, device)
     task = loaded.manifest.task
     if beam_size is not None and task != "translation":
-        raise UserError(f"--beam-size: an engine of {task} has no beam")
+        raise UserError(f"--beam-size: a {task} engine has no beam")
     work = make_workload(loaded, text, {"beam_size": beam_size})
     plans = make_plans(loaded.manifest, workers, max_batch_tokens, threads)
     latency = measure_latency(work, seconds)
     size = sum(path.stat().st_size for path in engine.iterdir())
     measured = measure_throughput(work, plans, 1 / latency.p50, seconds)
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
+    console = progress_console()
+    hidden = not console.is_terminal or console.quiet
     found = list(track(measured, "measuring", total=len(plans), console=console, transient=True, disable=hidden))
     report = Report(size, loading, latency, found, (before, peak_memory()))
     if as_json:

@@ -1,67 +1,68 @@
-"""`xformc build` and `xformc verify`: the spec and its weights become an engine that is proved right."""
+"""`xformc build` and `xformc verify`: a run becomes an engine, and its certificate is checked."""
 
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from typer import Argument, Option
 
 from xformc.commands.engine_text import refusals
-from xformc.commands.spec_path import SpecName, find_spec
-from xformc.commands.translate import ENGINE_HELP
+from xformc.commands.options import OUT, EngineFolder, PrecisionName, Settings, TargetName, complete_spec, number_format
 from xformc.errors import UserError
-from xformc.format.precision import WORDS, PrecisionWord
+from xformc.extras import EXTRAS
+from xformc.format.certificate import Certificate
 from xformc.format.reader import read_manifest
-from xformc.format.targets import Target
+from xformc.runtime.self_check import check_engine
+from xformc.specs import find_spec
+from xformc.terminal import progress_console
 
-WEIGHTS_HELP = "A run, one of its checkpoints, or a .safetensors file; fresh weights if left out."
-TARGET_HELP = """portable: standard ONNX only; cpu: ONNX Runtime's own operators too; native: xformc's own too
-(see xformc kernels); cuda: for a GPU, by ONNX Runtime; tensorrt: for a GPU, by TensorRT."""
-PRECISION_HELP = "Weight precision, unless the spec sets it.  [default: float32]"
-PROFILE_HELP = """Target tensorrt: the sizes of axes, where those that follow from the spec do not fit, such as
-batch=1:32:128,source=1:32:256 (least:often:most) or beam=4."""
-BUILDER_HELP = "Target tensorrt: tensorrt or tensorrt_rtx; the one that is installed if left out."
-CALIBRATE_HELP = """Target tensorrt: examples like those of training, which say how products with int8 and fp8 weights
-round what they are given: SOURCE and REFERENCE for a translation, else one file."""
-COMPARE_HELP = """Translate SOURCE, and require that rounding costs at most 0.3 BLEU against REFERENCE."""
+SOURCE_HELP = "A run, one of its checkpoints, or a spec (a file, or the name of a shipped one)."
+WEIGHTS_HELP = """A run, a checkpoint or a .safetensors file.  [default: the run's; for a spec, randomly initialized
+weights]"""
+PROFILE_HELP = """For --target tensorrt: sizes of axes as least:often:most, in place of those that follow from the spec:
+batch=1:32:128,source=1:32:256 or beam=4."""
+BUILDER_HELP = "For --target tensorrt: tensorrt or tensorrt_rtx.  [default: the one that is installed]"
+CALIBRATE_HELP = """For --target tensorrt with int8 or float8: a file of examples from which the scales of activations
+are computed. Repeat it for a translation: source, then reference."""
+COMPARE_HELP = "Translate SOURCE and fail if quantization costs more than 0.3 BLEU against REFERENCE."
 
 
 def build(
-    spec: SpecName,
-    beside: Annotated[Path | None, Argument(help="The second file of --calibrate.", metavar="REFERENCE")] = None,
+    source: Annotated[str, Argument(help=SOURCE_HELP, metavar="RUN|SPEC", autocompletion=complete_spec)],
     *,
-    weights: Annotated[Path | None, Option(help=WEIGHTS_HELP)] = None,
-    target: Annotated[Target, Option(help=TARGET_HELP)] = "portable",
-    precision: Annotated[PrecisionWord | None, Option(help=PRECISION_HELP)] = None,
-    calibrate: Annotated[Path | None, Option(help=CALIBRATE_HELP, metavar="SOURCE [REFERENCE]")] = None,
+    output: Annotated[
+        Path | None, Option(*OUT, help="The engine's folder.  [default: engines/NAME]", metavar="ENGINE")
+    ] = None,
+    weights: Annotated[Path | None, Option(help=WEIGHTS_HELP, metavar="PATH")] = None,
+    target: TargetName = "portable",
+    precision: PrecisionName = None,
+    settings: Settings = None,
+    calibrate: Annotated[list[Path] | None, Option(help=CALIBRATE_HELP, metavar="FILE")] = None,
     compare: Annotated[tuple[Path, Path] | None, Option(help=COMPARE_HELP, metavar="SOURCE REFERENCE")] = None,
     profile: Annotated[str | None, Option(help=PROFILE_HELP, metavar="AXIS=SIZES,..")] = None,
-    builder: Annotated[str | None, Option(help=BUILDER_HELP)] = None,
-    out: Annotated[Path | None, Option(help="The engine's folder; engines/NAME if left out.")] = None,
+    builder: Annotated[str | None, Option(help=BUILDER_HELP, metavar="NAME")] = None,
 ) -> None:
-    """Compile a spec into an engine, and prove it right.
+    """Compile a run into an engine, and check that both compute the same function.
 
     \b
-    xformc build specs/numbers.yaml --weights demo/run --out demo/engine
-    xformc build transformer_big --target cpu                 with fresh weights, to see its speed
-    xformc build SPEC --weights RUN --precision int8 --compare valid.en valid.de
-    xformc build SPEC --weights RUN --target tensorrt --precision fp8 --calibrate valid.en valid.de
+    xformc build demo/run -o demo/engine
+    xformc build transformer_big --target cpu                 random weights, to measure its speed
+    xformc build RUN --precision int8 --compare valid.en valid.de
+    xformc build RUN --target tensorrt --precision float8 --calibrate valid.en --calibrate valid.de
 
-    The proof, the certificate, shows that the engine computes the same function as the PyTorch module, and
-    that its search is right. A build that cannot show it fails, names the first node that differs, and writes
-    nothing.
+    The checks are recorded in the engine's certificate: the engine and the PyTorch module agree within bounds, and so
+    do the search and its definition. If a check fails, the build names the first node that differs, and writes nothing.
     """
     from xformc.compiler.spec import load_spec
     from xformc.trainer.build_run import BuildOptions, build_run
+    from xformc.trainer.run_files import find_run
 
-    loaded = load_spec(find_spec(spec))
-    if calibrate is None and beside is not None:
-        raise UserError(f"unexpected: {beside}", hint="xformc build --help")
-    examples = [path for path in (calibrate, beside) if path is not None]
-    number_format = None if precision is None else WORDS[precision]
-    options = BuildOptions(target, number_format, examples, compare, profile, builder)
-    folder = out or Path("engines") / loaded.name
-    with Console(stderr=True).status("building") as status:
+    run = find_run(Path(source))
+    loaded = load_spec(find_spec(source if run is None else run), settings or ())
+    if weights is None and run is not None:
+        weights = Path(source)
+    options = BuildOptions(target, number_format(precision), calibrate or (), compare, profile, builder)
+    folder = output or Path("engines") / loaded.name
+    with progress_console().status("building") as status:
         certificate = build_run(loaded, weights, folder, options, status.update)
     print(f"{folder}: built, and its certificate passed")
     for line in refusals(read_manifest(folder)):
@@ -70,19 +71,31 @@ def build(
         print(f"  {line}")
 
 
-def verify(engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")]) -> None:
-    """Repeat the proof of an engine's certificate here.
+def verify(engine: EngineFolder) -> None:
+    """Repeat the checks of an engine's certificate on this machine.
 
     \b
     xformc verify demo/engine
 
-    The exit code is 2 if a stage misses its bound.
+    Without PyTorch it checks what needs the engine alone: the files, the model's inputs and outputs, and that results
+    do not depend on the batch. The exit code is 2 if a check fails.
     """
-    from xformc.compiler.certify import verify_engine
-
-    with Console(stderr=True).status("verifying") as status:
-        certificate = verify_engine(engine, status.update)
+    certificate, left_out = _verify(engine)
     for line in certificate.lines():
         print(line)
     if not certificate.passed:
-        raise UserError("the engine is not the function of its spec", place=str(engine))
+        raise UserError("the engine does not compute the function of its spec", place=str(engine))
+    if left_out:
+        print(f"not repeated: {', '.join(left_out)}; these compare with PyTorch: pip install 'xformc[build]'")
+
+
+def _verify(engine: Path) -> tuple[Certificate, list[str]]:
+    """The certificate of this machine, and the recorded stages that it lacks because PyTorch is not installed."""
+    with progress_console().status("verifying") as status:
+        try:
+            from xformc.compiler.certify import verify_engine
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in EXTRAS:
+                raise
+            return check_engine(engine, status.update)
+        return verify_engine(engine, status.update), []

@@ -2,31 +2,34 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from xformc.commands.spec_path import SpecName, find_spec
+from xformc.commands.options import OUT, Json, Settings, SpecName
+from xformc.files import atomic_write
+from xformc.specs import find_spec
 
 if TYPE_CHECKING:
     from xformc.compiler.graph.graph import Graph
 
 
-def check(spec: SpecName, as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False) -> None:
+def check(spec: SpecName, *, settings: Settings = None, as_json: Json = False) -> None:
     """Check a spec, and print its sizes and parameters.
 
     \b
     xformc check specs/transformer_base.yaml
-    xformc check transformer_big --json
+    xformc check transformer_big --set sizes.layers=12 --json
 
-    Mistakes are shown with their line, all at once, and the exit code is 2. A model that writes text, and cannot
-    do so step by step, is a mistake too.
+    All mistakes are shown at once, each with its line, and the exit code is 2. A model that writes text must be able
+    to do so step by step.
     """
     path = find_spec(spec)
     from xformc.compiler.pipeline import compile_engine
     from xformc.compiler.spec import load_spec
 
-    checked = load_spec(path)
+    checked = load_spec(path, settings or ())
     graph = compile_engine(checked).graph
     counts = _parameters_by_stage(graph)
     total = sum(counts.values())
@@ -43,17 +46,24 @@ def check(spec: SpecName, as_json: Annotated[bool, Option("--json", help="Print 
     print(f"  {'total':<24}{total:>14,}")
 
 
-def schema() -> None:
-    """Print the spec language's JSON schema, for editors.
+def schema(
+    output: Annotated[Path | None, Option(*OUT, help="Write to this file.  [default: -]", metavar="FILE")] = None,
+) -> None:
+    """Print the JSON schema of the spec language, for editors.
 
     \b
-    xformc schema > xformc.schema.json
+    xformc schema -o xformc.schema.json
     # then, as the first line of a spec:
     # yaml-language-server: $schema=xformc.schema.json
     """
     from xformc.compiler.spec import json_schema
 
-    print(json.dumps(json_schema(), indent=2))
+    text = json.dumps(json_schema(), indent=2)
+    if output in (None, Path("-")):
+        print(text)
+        return
+    with atomic_write(output) as part:
+        part.write_text(f"{text}\n", encoding="utf-8")
 
 
 def _parameters_by_stage(graph: "Graph") -> dict[str, int]:

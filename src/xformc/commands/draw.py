@@ -1,13 +1,14 @@
 """`xformc draw`: the architecture of a spec as a picture, or its position encodings as an image."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from xformc.commands.spec_path import SPEC_HELP, complete_spec, find_spec
+from xformc.commands.options import OUT, SPEC_HELP, Settings, complete_spec
 from xformc.errors import UserError
+from xformc.specs import find_spec
 
 if TYPE_CHECKING:
     from xformc.compiler.explain.picture.position_images import Encoding
@@ -22,39 +23,43 @@ def draw(
         Argument(help=f"{SPEC_HELP} Several with --positions.", metavar="SPEC...", autocompletion=complete_spec),
     ],
     *,
-    out: Annotated[Path | None, Option(help="The picture: .svg, .pdf or .png. NAME.svg if left out.")] = None,
-    depth: Annotated[
-        int | None, Option(help=f"Levels of blocks that are drawn from the inside; {DEPTH} if left out.", min=1)
+    output: Annotated[
+        Path | None, Option(*OUT, help="The picture: .svg, .pdf or .png.  [default: NAME.svg]", metavar="FILE")
     ] = None,
+    depth: Annotated[
+        int | None, Option(help=f"Nesting depth of the blocks to draw.  [default: {DEPTH}]", min=1, metavar="N")
+    ] = None,
+    settings: Settings = None,
     positions: Annotated[bool, Option("--positions", help="Draw the position encodings instead.")] = False,
     length: Annotated[
-        int | None, Option(help=f"Positions that --positions draws; {LENGTH} if left out.", min=1, max=100_000)
+        int | None,
+        Option(help=f"Number of positions for --positions.  [default: {LENGTH}]", min=1, max=100_000, metavar="N"),
     ] = None,
     weights: Annotated[
-        Path | None, Option(help="The run, checkpoint or file that --positions reads learned ones from.")
+        Path | None, Option(help="A run, checkpoint or file with learned encodings for --positions.", metavar="PATH")
     ] = None,
 ) -> None:
     """Draw the architecture of a spec, or its position encodings.
 
     \b
     xformc draw transformer_base                              writes transformer_base.svg
-    xformc draw specs/numbers.yaml --out numbers.pdf --depth 3
-    xformc draw transformer_base --positions --out positions.png
+    xformc draw specs/numbers.yaml -o numbers.pdf --depth 3
+    xformc draw transformer_base --positions -o positions.png
 
-    The flow goes upwards. Layers that are repeated are drawn once, parameters that are tied have a dot of one
-    colour, and the axes of values stand beside the arrows. A greater depth shows the inside of more blocks.
-    With --positions and several specs, their encodings stand beside each other.
+    Data flows upwards. Repeated layers are drawn once, tied parameters have dots of the same colour, and the axes of
+    values stand beside the arrows. A greater depth shows the inside of more blocks. --positions draws the encodings of
+    several specs side by side.
     """
     _check_options(specs, depth, positions, length, weights)
     if positions:
-        _draw_positions(specs, out, LENGTH if length is None else length, weights)
+        _draw_positions(specs, output, LENGTH if length is None else length, weights, settings or ())
         return
     path = find_spec(specs[0])
     from xformc.compiler.explain.picture.draw import draw_spec
     from xformc.compiler.spec import load_spec
 
-    spec = load_spec(path)
-    picture = out or Path(f"{spec.name}.svg")
+    spec = load_spec(path, settings or ())
+    picture = output or Path(f"{spec.name}.svg")
     draw_spec(spec, picture, DEPTH if depth is None else depth)
     print(picture)
 
@@ -63,23 +68,25 @@ def _check_options(
     specs: list[str], depth: int | None, positions: bool, length: int | None, weights: Path | None
 ) -> None:
     if positions and depth is not None:
-        raise UserError("--depth is about the architecture, not about --positions", hint="leave one of them out")
+        raise UserError("--depth and --positions exclude each other", hint="leave one of them out")
     if not positions and (length is not None or weights is not None):
-        raise UserError("--length and --weights are about --positions", hint="add --positions")
+        raise UserError("--length and --weights need --positions", hint="add --positions")
     if not positions and len(specs) > 1:
-        raise UserError("one architecture at a time", hint="several specs are for --positions")
+        raise UserError("several specs need --positions", hint="draw one architecture at a time")
     if weights is not None and len(specs) > 1:
-        raise UserError("--weights belong to one spec", hint="draw the others without")
+        raise UserError("--weights fits one spec only", hint="draw the others without it")
 
 
-def _draw_positions(specs: list[str], out: Path | None, length: int, weights: Path | None) -> None:
+def _draw_positions(
+    specs: list[str], output: Path | None, length: int, weights: Path | None, settings: Sequence[str]
+) -> None:
     paths = [find_spec(spec) for spec in specs]
     from xformc.compiler.explain.picture.position_images import draw_encodings
     from xformc.compiler.spec import load_spec
 
-    loaded = [load_spec(path) for path in paths]
+    loaded = [load_spec(path, settings) for path in paths]
     found = [encoding for spec in loaded for encoding in _encodings(spec, length, weights)]
-    picture = out or Path(f"{loaded[0].name}_positions.svg")
+    picture = output or Path(f"{loaded[0].name}_positions.svg")
     draw_encodings(found, picture)
     print(picture)
 

@@ -2,53 +2,56 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Option
 
-from xformc.commands.translate import ENGINE_HELP
+from xformc.commands.options import OUT, EngineFolder
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.options import resolve_options
 from xformc.runtime.sampling import resolve_sample_options
 
-TRITON_HELP = "The model repository of Triton Inference Server to write into."
-OPTION_HELP = "An option of the search or of sampling, which is then fixed: beam_size=4. May be repeated."
-BATCH_HELP = "The most rows that Triton puts together into one batch."
-LONGEST_HELP = "Targets cuda and tensorrt: there is room for the output of a source of so many tokens."
-RUNTIME_HELP = "Run the engine by xformc's runtime, in Triton's Python backend."
+OUTPUT_HELP = "The model repository to write into."
+OPTION_HELP = "Fix an option of the search or of sampling: beam_size=4. May be repeated."
+BATCH_HELP = "Largest batch that Triton may form."
+LONGEST_HELP = "For targets cuda and tensorrt: the longest source in tokens, which bounds the output's capacity."
+RUNTIME_HELP = "Run the engine with xformc's runtime in Triton's Python backend."
 
 
 def export(
-    engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
+    engine: EngineFolder,
     *,
-    triton: Annotated[Path, Option(help=TRITON_HELP, metavar="DIR")],
-    name: Annotated[str | None, Option(help="The name of the model; the engine's if left out.")] = None,
+    output: Annotated[Path, Option(*OUT, help=OUTPUT_HELP, metavar="DIR")],
+    format: Annotated[
+        Literal["triton"], Option(help="triton: models for Triton Inference Server.", metavar="FORMAT")
+    ] = "triton",
+    name: Annotated[str | None, Option(help="The name of the model.  [default: the engine's]", metavar="NAME")] = None,
     option: Annotated[list[str] | None, Option(help=OPTION_HELP, metavar="NAME=VALUE")] = None,
-    max_batch_size: Annotated[int, Option(help=BATCH_HELP, min=1)] = 64,
-    instances: Annotated[int, Option(help="How many batches run at once, on each device.", min=1)] = 1,
-    longest: Annotated[int, Option(help=LONGEST_HELP, min=1)] = 256,
+    max_batch_size: Annotated[int, Option(help=BATCH_HELP, min=1, metavar="N")] = 64,
+    instances: Annotated[int, Option(help="Batches run at the same time on each device.", min=1, metavar="N")] = 1,
+    longest: Annotated[int, Option(help=LONGEST_HELP, min=1, metavar="N")] = 256,
     runtime: Annotated[bool, Option("--runtime", help=RUNTIME_HELP)] = False,
 ) -> None:
-    """Write an engine as models that Triton Inference Server serves.
+    """Export an engine as models for Triton Inference Server.
 
     \b
-    xformc export demo/engine --triton models
-    xformc export demo/engine --triton models --option beam_size=8 --option n_best=3
+    xformc export demo/engine --format triton -o models
+    xformc export demo/engine --format triton -o models --option beam_size=8 --option n_best=3
 
-    Two models are written into the repository: NAME takes and gives token ids, or the arrays of a task that gives
-    labels; NAME_text takes and gives text, where the engine has tokenizers. Clients send `source`, `prompt` and
-    `seed`, or the inputs of the spec; the options have the values given here, else the engine's defaults. An
-    earlier export of the same name is replaced; other models of the repository stay as they are.
+    Two models are written: NAME takes and returns token ids (or arrays, for labels), and NAME_text, if the engine has
+    tokenizers, takes and returns text. Clients send `source`, `prompt` and `seed`, or the inputs of the spec. Options
+    are fixed to the values given here, or to the engine's defaults. An earlier export of the same name is replaced;
+    other models of the repository stay.
 
-    Which of Triton's backends run which engines, and what they must have installed: docs/gpu.md.
+    docs/gpu.md says which of Triton's backends run which engines, and what they need.
     """
     from xformc.triton.repository import Serving, export_repository
 
     options = _resolve(read_manifest(engine), option or [])
     serving = Serving(options, name, max_batch_size, instances, longest, runtime)
-    for folder in export_repository(engine, triton, serving):
+    for folder in export_repository(engine, output, serving):
         print(folder)
 
 

@@ -1,13 +1,12 @@
 """`xformc inspect`: what an engine is, without loading its model."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from xformc.commands.engine_text import engine_lines
-from xformc.commands.translate import ENGINE_HELP
+from xformc.commands.options import EngineFolder, Json
 from xformc.format.certificate import read_certificate
 from xformc.format.document import read_document
 from xformc.format.manifest import check_files
@@ -17,19 +16,19 @@ from xformc.format.reader import read_manifest
 CERTIFICATE_BYTES = 1 << 24
 
 
-def inspect(
-    engine: Annotated[Path, Argument(help=ENGINE_HELP, metavar="ENGINE")],
+def inspect_engine(
+    engine: EngineFolder,
     *,
-    certificate_only: Annotated[bool, Option("--certificate", help="Print the certificate alone.")] = False,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    certificate_only: Annotated[bool, Option("--certificate", help="Print only the certificate.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Show what an engine is, and its certificate.
+    """Describe an engine and show its certificate.
 
     \b
     xformc inspect demo/engine
     xformc inspect demo/engine --json
 
-    The files are checked against their hashes first. `xformc verify ENGINE` repeats the certificate's proof.
+    The files are checked against their hashes first. `xformc verify ENGINE` repeats the checks of the certificate.
     """
     manifest = read_manifest(engine)
     check_files(engine, manifest)

@@ -2,23 +2,22 @@
 
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
-from xformc.commands.build import PRECISION_HELP, TARGET_HELP
-from xformc.commands.spec_path import SPEC_HELP, find_spec
-from xformc.format.precision import WORDS, PrecisionWord
-from xformc.format.targets import Target
+from xformc.commands.options import PrecisionName, Settings, SpecName, TargetName, number_format
+from xformc.specs import find_spec
 
 
 def ir(
-    spec: Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC")],
+    spec: SpecName,
     *,
     after: Annotated[str | None, Option(help="Print the graphs after this pass.", metavar="PASS")] = None,
-    target: Annotated[Target, Option(help=TARGET_HELP)] = "portable",
-    precision: Annotated[PrecisionWord | None, Option(help=PRECISION_HELP)] = None,
+    target: TargetName = "portable",
+    precision: PrecisionName = None,
+    settings: Settings = None,
     training: Annotated[bool, Option("--training", help="Compile for training, not for an engine.")] = False,
 ) -> None:
-    """List the passes that a spec goes through, or print its graphs after one of them.
+    """List the compiler passes of a spec, or print its graphs after one of them.
 
     \b
     xformc ir transformer_base                                the passes, in order
@@ -26,15 +25,14 @@ def ir(
     xformc ir transformer_base --after lower --target native
     xformc ir transformer_base --after loss --training
 
-    The text of a graph has a line for each input, parameter, node and output. With XFORMC_CHECK_PASSES=1 every graph is
-    verified after every pass, here as in every other command.
+    A graph has one line for each input, parameter, node and output. With XFORMC_CHECK_PASSES=1 every command verifies
+    every graph after every pass.
     """
     from xformc.compiler.pipeline import applied_passes, begin, print_program
     from xformc.compiler.spec import load_spec
 
-    loaded = load_spec(find_spec(spec))
-    default = None if precision is None else WORDS[precision]
-    program = begin(loaded) if training else begin(loaded, target, loaded.precisions(default))
+    loaded = load_spec(find_spec(spec), settings or ())
+    program = begin(loaded) if training else begin(loaded, target, loaded.precisions(number_format(precision)))
     if after is not None:
         print(print_program(program, after), end="")
         return

@@ -1,5 +1,6 @@
-"""Lines of text between a command and its standard streams."""
+"""Lines of text between a command and its input and output."""
 
+import gzip
 import io
 import os
 import stat
@@ -7,45 +8,49 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from pathlib import Path
+from typing import IO, TypeVar, cast
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xformc.runtime.lines import read_lines
+from xformc.errors import UserError
+from xformc.files import atomic_write
+from xformc.runtime.lines import read_file_lines, read_lines
 from xformc.runtime.session import thread_count
 from xformc.runtime.texts import TooLongError
+from xformc.terminal import is_quiet, progress_console
 
 Result = TypeVar("Result")
 
-WINDOW_HELP = "Lines read ahead to batch by length; 1 answers at once.  [default: 1024 for each worker]"
-WORKERS_HELP = "Batches run at once, which share the cores.  [default: as many as the input keeps busy]"
-DEVICE_HELP = "Where to run it: cpu, or cuda for a GPU.  [default: what the engine was built for]"
+STANDARD = Path("-")
+"""Standard input, or standard output."""
+
 MOST_WORKERS = 8
 LINES_EACH = 8
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How the lines of standard input are worked on: how many are read ahead, and how many batches run at once."""
+    """How lines are worked on: how many are read ahead, and how many batches run at the same time."""
 
     window: int | None
     workers: int
 
 
-def pace_of_stdin(window: int | None, workers: int | None, threads: int | None) -> Pace:
-    """What was asked for, and what suits standard input where nothing was.
+def choose_pace(path: Path | None, window: int | None, workers: int | None, threads: int | None) -> Pace:
+    """The pace that was asked for, else the one that suits the input.
 
-    On a terminal each line is answered at once, by all cores. Else there is a worker for each core, MOST_WORKERS at
-    most, but no more than one for LINES_EACH of the lines that wait: a few are done sooner if all cores share each.
+    On a terminal each line is answered at once, by all cores. Otherwise there is a worker for each core, MOST_WORKERS
+    at most, and no more than one for LINES_EACH of the lines that wait: a few lines finish sooner if all cores share
+    each of them.
     """
-    stream = sys.stdin.buffer
-    window = 1 if stream.isatty() else window
+    file = _named(path)
+    window = 1 if file is None and sys.stdin.buffer.isatty() else window
     if workers is not None or window == 1:
         return Pace(window, 1 if workers is None else workers)
-    waiting = cast(io.BufferedReader, stream).peek()
+    waiting = cast(io.BufferedReader, sys.stdin.buffer).peek() if file is None else _beginning(file)
     most = min(thread_count(threads), MOST_WORKERS)
-    plenty = len(waiting) >= io.DEFAULT_BUFFER_SIZE
+    plenty = len(waiting) >= io.DEFAULT_BUFFER_SIZE or (file is not None and file.suffix == ".gz")
     return Pace(window, most if plenty else max(1, min(most, waiting.count(b"\n") // LINES_EACH)))
 
 
@@ -55,17 +60,16 @@ def one_line(text: str) -> str:
 
 
 @contextmanager
-def lines_of_stdin() -> Generator[Iterator[str]]:
-    """The lines of standard input; with a progress bar if only standard error is a terminal."""
-    stream = sys.stdin.buffer
-    lines = read_lines(stream, "<stdin>")
-    if stream.isatty() or not sys.stderr.isatty():
+def input_lines(path: Path | None) -> Generator[Iterator[str]]:
+    """The lines of a file or of standard input, with a progress bar if the lines do not come from a terminal."""
+    file, stream = _named(path), sys.stdin.buffer
+    lines = read_lines(stream, "<stdin>") if file is None else read_file_lines(file)
+    if (file is None and stream.isatty()) or not sys.stderr.isatty() or is_quiet():
         yield lines
         return
-    status = os.fstat(stream.fileno())
-    size = status.st_size if stat.S_ISREG(status.st_mode) else None
+    size = _size(stream) if file is None else None
     columns = (BarColumn(), TextColumn("{task.fields[lines]:,} lines"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=progress_console(), transient=True) as progress:
         task = progress.add_task("", total=size, lines=0)
 
         def counted() -> Iterator[str]:
@@ -76,12 +80,48 @@ def lines_of_stdin() -> Generator[Iterator[str]]:
         yield counted()
 
 
-def write_results(results: Generator[Result], render: Callable[[int, Result], str]) -> None:
-    """Write what each result, numbered from 1, is rendered as when it is there; in the end, also of an error, close."""
-    with closing(results):
+@contextmanager
+def output_text(path: Path | None) -> Generator[IO[str]]:
+    """Standard output, or a file, compressed if its name ends in .gz, which is there only when the block ends well."""
+    file = _named(path)
+    if file is None:
+        yield sys.stdout
+        return
+    if file.is_dir():
+        raise UserError("is a folder", place=str(file), hint="give --output a file")
+    with atomic_write(file) as part:
+        if file.suffix == ".gz":
+            with cast(IO[str], gzip.open(part, "wt", encoding="utf-8")) as handle:
+                yield handle
+        else:
+            with part.open("w", encoding="utf-8") as handle:
+                yield handle
+
+
+def write_results(results: Generator[Result], render: Callable[[int, Result], str], path: Path | None = None) -> None:
+    """Write each result, numbered from 0, as soon as it is there; at the end, also after an error, close them all."""
+    with output_text(path) as output, closing(results):
         try:
-            for line, result in enumerate(results, start=1):
-                sys.stdout.write(render(line, result))
-                sys.stdout.flush()
+            for index, result in enumerate(results):
+                output.write(render(index, result))
+                output.flush()
         except TooLongError as error:
             raise error.advised("--truncate", "--max-batch-tokens ") from None
+
+
+def _named(path: Path | None) -> Path | None:
+    return None if path in (None, STANDARD) else path
+
+
+def _beginning(file: Path) -> bytes:
+    """As much of a file as standard input would have waiting. Raises: UserError if it cannot be read."""
+    try:
+        with file.open("rb") as handle:
+            return handle.read(io.DEFAULT_BUFFER_SIZE)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror or error}", place=str(file)) from error
+
+
+def _size(stream: IO[bytes]) -> int | None:
+    status = os.fstat(stream.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

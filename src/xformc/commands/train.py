@@ -5,47 +5,54 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.commands.spec_path import SpecName, find_spec
+from xformc.commands.options import OUT, Settings, SpecName
 from xformc.errors import UserError
+from xformc.format.names import SPEC
+from xformc.specs import find_spec
 
-DATA_HELP = """A folder with train.* and valid.*. Translation: .tsv, or a file a language. Language model: .txt.
+DATA_HELP = """A folder with train.* and valid.*. Translation: .tsv, or one file per language. Language model: .txt.
 Tagging and classification: .tsv or .npz. Text may be .gz."""
-AVERAGE_HELP = "The file to write; RUN/average-LAST.safetensors if left out."
+AVERAGE_HELP = "The file to write.  [default: RUN/average-LAST.safetensors]"
 
 
 def train(
     spec: SpecName,
     *,
-    data: Annotated[Path, Option(help=DATA_HELP)],
-    out: Annotated[Path | None, Option(help="The run's folder; runs/NAME if left out.")] = None,
-    languages: Annotated[str | None, Option(help="Source and target, as in the file names: en-de.")] = None,
-    resume: Annotated[bool, Option("--resume", help="Continue the run in --out where it stopped.")] = False,
-    minutes: Annotated[float | None, Option(help="Stop after so long, in place of the spec's.")] = None,
-    seed: Annotated[int | None, Option(help="The seed, in place of the spec's.", min=0, max=2**31 - 1)] = None,
-    compile_model: Annotated[bool, Option("--compile", help="Run through torch.compile.")] = False,
+    data: Annotated[Path, Option(help=DATA_HELP, metavar="DIR")],
+    output: Annotated[Path | None, Option(*OUT, help="The run's folder.  [default: runs/NAME]", metavar="RUN")] = None,
+    languages: Annotated[
+        str | None, Option(help="Source and target in the names of the files: en-de.", metavar="PAIR")
+    ] = None,
+    settings: Settings = None,
+    resume: Annotated[bool, Option("--resume", help="Continue the run in --output where it stopped.")] = False,
+    minutes: Annotated[float | None, Option(help="Stop after this time, in place of the spec's.", metavar="M")] = None,
+    seed: Annotated[
+        int | None, Option(help="Random seed, in place of the spec's.", min=0, max=2**31 - 1, metavar="N")
+    ] = None,
+    compile_model: Annotated[bool, Option("--compile", help="Run the model through torch.compile.")] = False,
 ) -> None:
-    """Train a spec's model on the data of its task.
+    """Train the model of a spec.
 
     \b
-    xformc train specs/numbers.yaml --data demo/data --out demo/run
-    xformc train transformer_base --data wmt --languages en-de --out runs/base
-    xformc train transformer_base --data wmt --languages en-de --out runs/base --resume
-    xformc train text_classifier --data reviews --out runs/reviews
+    xformc train specs/numbers.yaml --data demo/data -o demo/run
+    xformc train transformer_base --data wmt --languages en-de -o runs/base --set train.steps=50000
+    xformc train transformer_base --data wmt --languages en-de -o runs/base --resume
+    xformc train text_classifier --data reviews -o runs/reviews
 
-    The recipe is the spec's `train` section. A run may be stopped at any moment, even killed; --resume
-    continues it to the bit. Its result, whose name is printed, is OUT/weights.safetensors, the average of the
-    last checkpoints; at the end it is scored on the validation data, by the compiled engine.
+    The spec's `train` section is the recipe. A run may be stopped or killed at any moment; --resume continues it to
+    the bit. The result is RUN/weights.safetensors, the average of the last checkpoints. At the end the compiled engine
+    is scored on the validation data.
     """
     from xformc.compiler.spec import load_spec
     from xformc.trainer.train import train as run_training
 
     if minutes is not None and not 0 < minutes < float("inf"):
         raise UserError(f"--minutes must be more than 0, not {minutes:g}")
-    loaded = load_spec(find_spec(spec))
+    loaded = load_spec(find_spec(spec), settings or ())
     result = run_training(
         loaded,
         data,
-        out or Path("runs") / loaded.name,
+        output or _default_run(spec, loaded.name),
         languages=languages,
         resume=resume,
         minutes=minutes,
@@ -55,21 +62,26 @@ def train(
     print(result.weights)
 
 
+def _default_run(spec: str, name: str) -> Path:
+    """The run that the spec was given as, else runs/NAME."""
+    return Path(spec) if (Path(spec) / SPEC).is_file() else Path("runs") / name
+
+
 def average(
-    run: Annotated[Path, Argument(help="A run: the folder that `xformc train` wrote.", metavar="RUN")],
+    run: Annotated[Path, Argument(help="A run: a folder made by `xformc train`.", metavar="RUN")],
     *,
-    last: Annotated[int, Option(help="How many of the newest checkpoints.", min=1)] = 5,
-    out: Annotated[Path | None, Option(help=AVERAGE_HELP)] = None,
+    last: Annotated[int, Option(help="Number of checkpoints, the newest ones.", min=1, metavar="N")] = 5,
+    output: Annotated[Path | None, Option(*OUT, help=AVERAGE_HELP, metavar="FILE")] = None,
 ) -> None:
     """Average the last checkpoints of a run.
 
     \b
-    xformc average runs/base --last 8 --out runs/base/average-8.safetensors
-    xformc build transformer_base --weights runs/base/average-8.safetensors --out engines/base
+    xformc average runs/base --last 8 -o runs/base/average-8.safetensors
+    xformc build runs/base/average-8.safetensors -o engines/base
 
-    The average usually translates better than any one of them (section 6.1 of the paper).
+    The average usually translates better than a single checkpoint (Vaswani et al. 2017, section 6.1).
     """
     from xformc.trainer.average import average_last
 
-    written, steps = average_last(run, last, out or run / f"average-{last}.safetensors")
+    written, steps = average_last(run, last, output or run / f"average-{last}.safetensors")
     print(f"{written}: the average of steps {', '.join(map(str, steps))}")

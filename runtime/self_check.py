@@ -1,0 +1,92 @@
+"""The checks of an engine that need the engine alone, and no PyTorch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from xformc import __version__
+from xformc.errors import UserError
+from xformc.format.certificate import Certificate, Stage, read_certificate
+from xformc.format.document import read_document
+from xformc.format.names import CERTIFICATE
+from xformc.format.tokens import PAD
+from xformc.runtime.engine import Engine, load
+from xformc.runtime.generate import sample
+from xformc.runtime.predict import predict_rows
+from xformc.runtime.rows import pad
+from xformc.runtime.search import search
+from xformc.runtime.workload import random_workload
+
+BATCH_BOUND = 1e-4
+"""As in the stage `batch` of a certificate."""
+
+COUNT = 5
+"""How many random examples are run."""
+
+CERTIFICATE_BYTES = 1 << 24
+
+Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""The tokens of one example, and its scores or probabilities."""
+
+
+def check_engine(folder: Path, progress: Callable[[str], None] = lambda _: None) -> tuple[Certificate, list[str]]:
+    """Check the files of an engine, its model's interface, and that results do not depend on the batch.
+
+    Returns: what was checked, and the names of the recorded stages that were not.
+
+    Raises: UserError if the folder is no whole engine, or its certificate did not pass.
+    """
+    progress("verify: files")
+    with load(folder) as engine:
+        recorded = read_certificate(read_document(folder / CERTIFICATE, limit=CERTIFICATE_BYTES))
+        if not recorded.passed:
+            raise UserError("the engine's certificate did not pass", place=str(folder))
+        manifest = engine.manifest
+        progress("verify: batch")
+        stages = (
+            Stage("files", f"size and sha256 of {len(manifest.files)} files", 0, 0),
+            Stage("model", "inputs and outputs of the model", 0, 0),
+            Stage("batch", "the same examples alone and in a batch", _batch(engine), BATCH_BOUND),
+        )
+    versions = {"xformc": __version__, "onnxruntime": str(onnxruntime.__version__)}
+    certificate = Certificate(stages, datetime.now(UTC).isoformat(timespec="seconds"), versions)
+    repeated = {stage.name for stage in stages}
+    return certificate, [stage.name for stage in recorded.stages if stage.name not in repeated]
+
+
+def _batch(engine: Engine) -> float:
+    """The largest difference between the results of examples together, in the opposite order, and alone."""
+    items = random_workload(engine, {}, COUNT).items
+    together, backwards = _run(engine, items), _run(engine, items[::-1])[::-1]
+    alone = [found for item in items for found in _run(engine, [item])]
+    return max(
+        _between(first, second) for others in (backwards, alone) for first, second in zip(together, others, strict=True)
+    )
+
+
+def _run(engine: Engine, items: Sequence[Any]) -> list[Found]:
+    manifest, session = engine.manifest, engine.session
+    if manifest.task == "translation":
+        options = manifest.search
+        found = search(session, pad(items), replace(options, n_best=options.beam_size, max_length_factor=0.5))
+        tokens = [row[row != PAD] for row in found.tokens.reshape(len(items), -1)]
+        return list(zip(tokens, found.scores, strict=True))
+    if manifest.task == "language_model":
+        written = sample(session, items, replace(manifest.sampling, max_new_tokens=16))
+        tokens = [row[row != PAD] for row in written.tokens]
+        return list(zip(tokens, written.scores, strict=True))
+    nothing = np.zeros(0, np.int64)
+    return [(nothing, one.probabilities) for one in predict_rows(session, items, manifest=manifest)]
+
+
+def _between(first: Found, second: Found) -> float:
+    if not np.array_equal(first[0], second[0]) or first[1].shape != second[1].shape:
+        return float("inf")
+    differences = np.abs(first[1] - second[1])[first[1] != second[1]]
+    return float(differences.max(initial=0.0))

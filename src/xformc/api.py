@@ -1,0 +1,165 @@
+"""The Python API: specs and their PyTorch modules, training, building and verifying engines."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xformc import specs
+from xformc.compiler import spec as language
+from xformc.errors import UserError
+from xformc.format.certificate import Certificate
+from xformc.format.names import SPEC
+from xformc.format.precision import WORDS, PrecisionWord
+from xformc.format.targets import Target
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from xformc.compiler.backends.torch.module import TorchModule
+    from xformc.trainer.train import TrainResult
+
+    Weights = str | Path | nn.Module | Mapping[str, Any]
+
+PathLike = str | Path
+
+
+class Spec(language.Spec):
+    """A checked spec: `name`, `task`, `sizes`, `inputs`, `train`, `decode`, `precision`; made by `load_spec`."""
+
+    def module(self, *, loss: bool = False, seed: int | None = None) -> "TorchModule":
+        """Return a new PyTorch module of the training graph, a tree of the spec's blocks, randomly initialized.
+
+        Its forward takes the spec's inputs in order; tokens are int64 ids [batch, length], padded with 0, and the text
+        that is written begins with the id 2 (begin). It returns the logits: [batch, target, vocabulary] for a
+        translation, [batch, text, vocabulary] for a language model, [batch, labels] or [batch, positions, labels].
+        With `loss` it takes the labels as one more input, and returns the mean loss with the spec's label smoothing,
+        the sum of the negative log likelihoods in nats, and the number of labels. The same `seed` (None: the spec's)
+        gives the same weights.
+
+        Raises: UserError for a mistake in the spec, with its place.
+        """
+        from xformc.compiler.backends.torch.module import TorchModule  # noqa: PLC0415 (it imports torch)
+        from xformc.compiler.pipeline import compile_spec, compile_training  # noqa: PLC0415
+
+        graph = compile_training(self).graph if loss else compile_spec(self)
+        return TorchModule(graph, self.train.seed if seed is None else seed)
+
+
+def list_specs() -> list[str]:
+    """The names of the specs that come with xformc, such as `transformer_base` and `tying/none`."""
+    return list(specs.shipped_specs())
+
+
+def load_spec(source: PathLike, settings: Mapping[str, object] | None = None) -> Spec:
+    """Read and check a spec: a YAML file, the name of a shipped spec, or a folder with a spec.yaml (a run, an engine).
+
+    `settings` replace values of the file: {"sizes.layers": 2, "train.steps": 1000}.
+
+    Raises: UserError with every mistake and its place.
+    """
+    read = language.load_spec(specs.find_spec(source), language.settings_of(settings or {}))
+    return Spec(**{field.name: getattr(read, field.name) for field in fields(read)})
+
+
+def train(
+    spec: Spec | PathLike,
+    data: PathLike,
+    output: PathLike,
+    *,
+    languages: str | None = None,
+    resume: bool = False,
+    minutes: float | None = None,
+    seed: int | None = None,
+    compile: bool = False,
+) -> "TrainResult":
+    """Train a spec on the files in the folder `data`, write the run to the folder `output`, and score its engine.
+
+    `languages` is the pair in the names of the files, such as "en-de"; `resume` continues the run in `output` to the
+    bit; `minutes` and `seed` replace the spec's; `compile` runs the model through torch.compile.
+
+    Raises: UserError for anything wrong with the data or the run, or if training diverges.
+    """
+    from xformc.trainer.train import train as run_training  # noqa: PLC0415 (it imports torch)
+
+    return run_training(
+        _spec(spec),
+        Path(data),
+        Path(output),
+        languages=languages,
+        resume=resume,
+        minutes=minutes,
+        seed=seed,
+        compile=compile,
+    )
+
+
+def build(  # noqa: PLR0913 (each is a part of an engine)
+    source: Spec | PathLike,
+    output: PathLike,
+    *,
+    weights: "Weights | None" = None,
+    tokenizers: Mapping[str, PathLike] | None = None,
+    labels: Sequence[str] | None = None,
+    target: Target = "portable",
+    precision: PrecisionWord | None = None,
+    calibrate: Sequence[PathLike] = (),
+    compare: tuple[PathLike, PathLike] | None = None,
+    profile: str | None = None,
+    builder: str | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Certificate:
+    """Compile a run, or a spec with `weights`, into the engine folder `output`, all of it or nothing.
+
+    source: a run's folder or one of its checkpoints, which bring their spec; or a spec as in `load_spec`.
+    weights: a run, a checkpoint or a .safetensors file; a module of `Spec.module`, or its state_dict. None: the run's
+        own, or for a spec randomly initialized weights.
+    tokenizers: the SentencePiece model of each input of tokens; None: those of the run that the weights come from.
+    labels: the names of the labels by id, where the task gives labels; None: those of the run, or the ids.
+    precision: the number format of the weights, unless the spec sets it.
+    calibrate: files of examples for int8 and float8 products of the target tensorrt.
+    compare: a source and its reference: the build fails if quantization costs more than 0.3 BLEU.
+    profile, builder: of TensorRT's plans, as on the command line.
+    progress: called with the name of each part of the work.
+
+    Returns: the certificate, which has passed. Raises: UserError if a check fails, and for input that does not fit.
+    """
+    from xformc.trainer.build_run import BuildOptions, build_run  # noqa: PLC0415 (it imports torch)
+    from xformc.trainer.run_files import RunFiles, find_run  # noqa: PLC0415
+
+    run = None if isinstance(source, language.Spec) else find_run(Path(source))
+    if run is not None:
+        source, weights = run / SPEC, Path(str(source)) if weights is None else weights
+    files = None
+    if tokenizers is not None or labels is not None:
+        files = RunFiles({name: Path(path) for name, path in (tokenizers or {}).items()}, labels)
+    options = BuildOptions(
+        target,
+        None if precision is None else _number_format(precision),
+        [Path(path) for path in calibrate],
+        None if compare is None else (Path(compare[0]), Path(compare[1])),
+        profile,
+        builder,
+    )
+    given = Path(weights) if isinstance(weights, str) else weights
+    return build_run(_spec(source), given, Path(output), options, progress, files=files)
+
+
+def verify(engine: PathLike, progress: Callable[[str], None] = lambda _: None) -> Certificate:
+    """Repeat the checks of an engine's certificate on this machine; its `passed` says whether all are within bounds.
+
+    Raises: UserError if the folder is no whole engine, or its model is not that of its spec.
+    """
+    from xformc.compiler.certify import verify_engine  # noqa: PLC0415 (it imports torch)
+
+    return verify_engine(Path(engine), progress)
+
+
+def _spec(source: Spec | language.Spec | PathLike) -> language.Spec:
+    return source if isinstance(source, language.Spec) else load_spec(source)
+
+
+def _number_format(word: str) -> Any:
+    if word not in WORDS:
+        raise UserError(f"precision is {word!r}", hint=f"use {', '.join(WORDS)}")
+    return WORDS[word]

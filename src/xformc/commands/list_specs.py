@@ -1,0 +1,38 @@
+"""`xformc list`: the specs that come with xformc."""
+
+import json
+from pathlib import Path
+
+from xformc.commands.options import Json
+from xformc.specs import shipped_specs
+
+
+def list_specs(*, as_json: Json = False) -> None:
+    """List the shipped specs, with their tasks.
+
+    \b
+    xformc list
+    xformc list --json
+
+    `xformc check NAME` shows one of them; `extends: NAME` in a spec of your own starts from it.
+    """
+    from xformc.compiler.spec.load import load_tree
+
+    found = [(name, str(_task(load_tree(path).get("task"))), _about(path)) for name, path in shipped_specs().items()]
+    if as_json:
+        print(json.dumps([{"name": name, "task": task, "about": about} for name, task, about in found]))
+        return
+    width = max(len(name) for name, *_ in found)
+    for name, task, about in found:
+        print(f"{name:<{width}}  {task:<14}  {about}")
+
+
+def _task(tree: object) -> object:
+    return getattr(tree, "value", None)
+
+
+def _about(path: Path) -> str:
+    """The first sentence of the comment at the top of a spec."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = [line[1:].strip() for line in lines if line.startswith("#") and "$schema" not in line]
+    return " ".join(comment).partition(". ")[0].rstrip(".")

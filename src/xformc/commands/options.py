@@ -1,0 +1,75 @@
+"""The arguments and options that commands share: one name has one meaning, in every command."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from xformc.format.precision import WORDS, Precision, PrecisionWord
+from xformc.format.targets import Target
+from xformc.runtime.devices.device import DeviceName
+from xformc.specs import shipped_specs
+
+SPEC_HELP = "A spec file, a run, or the name of a shipped spec (see `xformc list`)."
+
+
+def complete_spec(incomplete: str) -> list[str]:
+    """The names of shipped specs that begin so, for a shell."""
+    return [name for name in shipped_specs() if name.startswith(incomplete)]
+
+
+def number_format(word: PrecisionWord | None) -> Precision | None:
+    """The number format that the option --precision names."""
+    return None if word is None else WORDS[word]
+
+
+SpecName = Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC", autocompletion=complete_spec)]
+EngineFolder = Annotated[Path, Argument(help="An engine: a folder made by `xformc build`.", metavar="ENGINE")]
+
+Settings = Annotated[
+    list[str] | None,
+    Option("--set", help="Replace a value of the spec: sizes.d_model=256. May be repeated.", metavar="PATH=VALUE"),
+]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+JsonLines = Annotated[bool, Option("--json", help="Print a JSON object for each line.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes.")]
+Verbose = Annotated[bool, Option("--verbose", "-v", help="Log details to standard error.")]
+
+TARGET_HELP = """portable: standard ONNX only; cpu: also ONNX Runtime's operators; native: also xformc's kernels (see
+`xformc kernels`); cuda: a GPU, by ONNX Runtime; tensorrt: a GPU, by TensorRT."""
+TargetName = Annotated[Target, Option("--target", help=TARGET_HELP, metavar="TARGET")]
+PRECISION_HELP = """Number format of the weights, unless the spec sets it: float32 (fp32), float16 (fp16), bfloat16
+(bf16), int8, int4 or float8 (fp8).  [default: float32]"""
+PrecisionName = Annotated[PrecisionWord | None, Option("--precision", help=PRECISION_HELP, metavar="FORMAT")]
+
+BeamSize = Annotated[
+    int | None, Option("--beam-size", "--beam", "-b", help="Hypotheses kept at each step; 1 is greedy.", metavar="N")
+]
+PENALTY_HELP = """GNMT length penalty: a score is the log probability divided by ((5 + length) / 6)^ALPHA. Larger values
+prefer longer translations."""
+LengthPenalty = Annotated[float | None, Option(help=PENALTY_HELP, metavar="ALPHA")]
+
+OUT = ("--output", "--out", "-o")
+INPUT_HELP = "Read lines from this file, which may be .gz; `-` is standard input.  [default: -]"
+OUTPUT_HELP = "Write to this file, compressed if it ends in .gz; `-` is standard output.  [default: -]"
+TextInput = Annotated[Path | None, Option("--input", "-i", help=INPUT_HELP, metavar="FILE")]
+TextOutput = Annotated[Path | None, Option(*OUT, help=OUTPUT_HELP, metavar="FILE")]
+
+Truncate = Annotated[bool, Option("--truncate", help="Cut texts that are too long, with a warning.")]
+Window = Annotated[
+    int | None,
+    Option(help="Lines read ahead to sort by length; 1 answers each at once.  [default: 1024 per worker]", metavar="N"),
+]
+Workers = Annotated[
+    int | None,
+    Option(
+        "--workers",
+        "-j",
+        help="Batches run at the same time, sharing the cores.  [default: as many as the input keeps busy]",
+        metavar="N",
+    ),
+]
+Threads = Annotated[int | None, Option(help="Cores to use.  [default: all]", metavar="N")]
+Device = Annotated[
+    DeviceName | None, Option(help="Run on cpu or cuda (a GPU).  [default: the engine's target]", metavar="DEVICE")
+]
