@@ -59,10 +59,10 @@ test-matrix: setup  ## the tests that depend on the processor, as if on others: 
 	XFORMC_TRAIN_PRECISION=bfloat16 XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) $(PYTEST) -m processor
 
 demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
-	$(XFORMC) corpus numbers $(DEMO)/data
+	$(XFORMC) corpus numbers --output $(DEMO)/data
 	rm -rf $(DEMO)/run
-	$(XFORMC) train specs/numbers.yaml --data $(DEMO)/data --out $(DEMO)/run
-	$(XFORMC) build specs/numbers.yaml --weights $(DEMO)/run --out $(DEMO)/engine
+	$(XFORMC) train specs/numbers.yaml --data $(DEMO)/data --output $(DEMO)/run
+	$(XFORMC) build $(DEMO)/run --output $(DEMO)/engine
 	@echo
 	$(XFORMC) evaluate $(DEMO)/engine $(DEMO)/data/test.en $(DEMO)/data/test.de
 	@echo
@@ -93,7 +93,7 @@ bench-gpu:  ## on a GPU, in under 9 minutes: decoding and training beside others
 
 docs: setup  ## write docs/reference.md, the README's picture, and the JSON schema of specs to build/schema.json
 	$(BIN)/python -m xformc.compiler.explain.reference docs/reference.md
-	$(XFORMC) draw transformer_base --out docs/images/transformer_base.svg
+	$(XFORMC) draw transformer_base --output docs/images/transformer_base.svg
 	mkdir -p build
 	$(XFORMC) schema > build/schema.json
 

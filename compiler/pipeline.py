@@ -4,7 +4,9 @@ Training, building, certifying, reporting and benchmarks differ in the target, a
 no pass runs anywhere else.
 """
 
+import logging
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -28,6 +30,8 @@ from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
 from xformc.format.precision import Precision
 from xformc.format.targets import TARGETS, Target
+
+logger = logging.getLogger(__name__)
 
 CHECK = "XFORMC_CHECK_PASSES"
 """The environment variable that, set to 1, has every graph verified after every pass."""
@@ -140,7 +144,10 @@ def _ahead(program: Program) -> tuple[Pass, ...]:
 
 def _run(item: Pass, program: Program) -> Program:
     _require(item, "requires", item.requires, program)
+    start = time.perf_counter()
     result = replace(item.run(program), passed=(*program.passed, item.name))
+    nodes, seconds = sum(len(graph.nodes) for graph in result.graphs), time.perf_counter() - start
+    logger.debug("pass %s: %d nodes, %.2f s", item.name, nodes, seconds)
     _require(item, "ensures", item.ensures, result)
     if os.environ.get(CHECK) == "1":
         for graph in (result.graph, *result.graphs):

@@ -60,7 +60,7 @@ def length_limit(options: SearchOptions, source: int) -> int:
 
 
 def length_divisor(length: int, alpha: float) -> float:
-    """((5 + length) / 6)^alpha, which divides the log probability of a hypothesis (Wu et al. 2016, equation 14)."""
+    """Return ((5 + length) / 6)^alpha, the divisor of a hypothesis's log probability (Wu et al. 2016, equation 14)."""
     return ((5 + length) / 6) ** alpha
 
 

@@ -1,7 +1,9 @@
 """The session of an engine, arrays in and arrays out, and the loading of models in ONNX Runtime."""
 
+import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -14,6 +16,8 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.targets import TRAITS, Target
 from xformc.runtime.library import library_for
+
+logger = logging.getLogger(__name__)
 
 MAX_THREADS = 1024
 _FATAL_ONLY = 4
@@ -60,7 +64,7 @@ class Session:
             return self._others[workers]
 
     def close(self) -> None:
-        """Let go of the model and its memory; later calls raise UserError. Calls that are running end as usual."""
+        """Free the model and its memory. Running calls finish normally; later calls raise UserError."""
 
         def refuse(_: int) -> Executor:
             raise UserError("the engine is closed", place=self._place, hint="load it again: xformc.load(folder)")
@@ -143,7 +147,11 @@ def open_model(
         options.register_custom_ops_library(str(library_for(str(path)).path))
     for axis, size in (sizes or {}).items():
         options.add_free_dimension_override_by_name(axis, size)
-    return onnxruntime.InferenceSession(str(path), options, providers=list(providers))
+    start = time.perf_counter()
+    session = onnxruntime.InferenceSession(str(path), options, providers=list(providers))
+    seconds = time.perf_counter() - start
+    logger.debug("%s: opened in %.2f s for %d threads", path, seconds, options.intra_op_num_threads)
+    return session
 
 
 def thread_count(threads: int | None) -> int:

@@ -1,5 +1,6 @@
 """Runs a stream of items in bounded memory: reads ahead, runs batches in workers, and yields results in order."""
 
+import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ WINDOW = 1024
 
 MAX_BATCH_TOKENS = 16_384
 """Default maximum tokens of a batch for tasks that generate text."""
+
+logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -128,6 +131,7 @@ class _Stream(Generic[Item, Result]):
         """Start a batch for each worker, and queue one more for the first worker that finishes."""
         while len(self._waiting) and len(self._running) <= self._workers:
             numbers = self._waiting.take(last=self._ended)
+            logger.debug("batch of %d, from item %d", len(numbers), min(numbers) + 1)
             items = [self._read.pop(number) for number in numbers]
             self._running[self._pool.submit(self._work.run, items)] = numbers
 

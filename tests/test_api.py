@@ -105,7 +105,7 @@ def test_a_module_of_ones_own_loop_becomes_an_engine(spec: "xformc.Spec", tokeni
         assert np.isfinite(best.score)
     again = xformc.build(spec, str(tmp_path / "again"), weights=module.state_dict(), tokenizers=files, target="cpu")
     assert again.passed
-    assert (tmp_path / "again/model.onnx.data").read_bytes() == (tmp_path / "engine/model.onnx.data").read_bytes()
+    assert (tmp_path / "again/model.onnx").read_bytes() == (tmp_path / "engine/model.onnx").read_bytes()
     assert xformc.verify(tmp_path / "engine").passed
 
 

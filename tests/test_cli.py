@@ -9,9 +9,9 @@ from command_line import CommandLine
 from tiny_engine import SENTENCES
 
 from xformc import __version__
+from xformc.cli import GROUPS
 
-COMMANDS = ["check", "schema", "corpus", "train", "average", "build", "verify", "inspect"]
-COMMANDS += ["translate", "generate", "predict", "evaluate", "bench", "report", "draw", "attention"]
+COMMANDS = [name for group in GROUPS.values() for name in group]
 
 
 def test_help_lists_every_command(xformc: CommandLine) -> None:
@@ -55,8 +55,19 @@ def test_translate_keeps_the_order_whatever_the_workers(
 def test_translate_n_best_has_lines_and_scores(xformc: CommandLine, copy_engine: Path) -> None:
     result = xformc("translate", copy_engine, "--n-best", "2", "--length-penalty", "0", stdin="one\n\nwords\n")
     rows = [row.split(" ||| ") for row in result.out.splitlines()]
-    assert [row[:2] for row in rows] == [["1", "one"], ["1", "one"], ["2", ""], ["3", "words"], ["3", "words"]]
-    assert float(rows[1][2]) == float(rows[0][2]) - 1
+    assert [row[:2] for row in rows] == [["0", "one"], ["0", "one"], ["1", ""], ["2", "words"], ["2", "words"]]
+    assert float(rows[1][3]) == float(rows[0][3]) - 1
+    features = dict(zip(*[iter(rows[0][2].split())] * 2, strict=True))
+    assert (float(features["logprob="]), int(features["length="])) == (float(rows[0][3]), 3)
+
+
+def test_n_best_lists_have_the_log_probability_before_the_length_penalty(
+    xformc: CommandLine, copy_engine: Path
+) -> None:
+    [line] = xformc("translate", copy_engine, "--n-best", "2", stdin="hello world\n").out.splitlines()[:1]
+    _, _, features, score = line.split(" ||| ")
+    _, log_probability, _, length = features.split()
+    assert float(log_probability) == pytest.approx(float(score) * ((5 + int(length)) / 6) ** 0.6, abs=1e-3)
 
 
 def test_translate_scores_come_before_a_tab(xformc: CommandLine, copy_engine: Path) -> None:

@@ -103,7 +103,7 @@ def test_an_option_out_of_range_is_a_mistake(
         (("translate",), "Missing argument", "xformc translate --help"),
         (("inspect", "a", "b"), "unexpected extra argument", "xformc inspect --help"),
         (("translate", "a", "--beam-size", "x"), "--beam-size", "xformc translate --help"),
-        (("corpus", "letters", "out"), "letters", "xformc corpus --help"),
+        (("corpus", "letters", "-o", "out"), "letters", "xformc corpus --help"),
     ],
 )
 def test_wrong_usage_is_a_mistake(xformc: CommandLine, arguments: tuple[str, ...], message: str, hint: str) -> None:
@@ -171,13 +171,13 @@ def test_a_name_that_is_not_one_spec_is_a_mistake(xformc: CommandLine, name: str
 
 
 def test_too_many_numbers_are_a_mistake(xformc: CommandLine, tmp_path: Path) -> None:
-    found = mistake(xformc("corpus", "numbers", tmp_path / "data", "--train", "1000000"))
+    found = mistake(xformc("corpus", "numbers", "--output", tmp_path / "data", "--train", "1000000"))
     assert found.startswith("1,001,500 numbers were requested, but there are only 1,000,000")
     assert not (tmp_path / "data").exists()
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
-    arguments = ("corpus", "numbers", tmp_path / "data", "--train", "1000", "--valid", "10", "--test", "10")
+    arguments = ("corpus", "numbers", "--output", tmp_path / "data", "--train", "1000", "--valid", "10", "--test", "10")
     code, err = finish(spawn(*arguments, preexec_fn=limit_file_size(20_000)))
     assert (code, err) == (2, "error: File too large\n")
     assert listing(tmp_path / "data") == []
@@ -295,7 +295,7 @@ def test_a_missing_extra_is_one_message(tmp_path: Path, package: str, extra: str
     commands = {
         "yaml": ["check", "transformer_base"],
         "sacrebleu": ["evaluate", "a", "b", "c"],
-        "num2words": ["corpus", "numbers", str(tmp_path)],
+        "num2words": ["corpus", "numbers", "-o", str(tmp_path)],
     }
     hide = f"sys.modules[{package!r}] = None; sys.argv[1:] = {commands[package]!r}"
     code = f"import sys; {hide}; import xformc.__main__"

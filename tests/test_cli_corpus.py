@@ -17,7 +17,9 @@ def test_corpus_numbers_of_five_digits_are_not_rare() -> None:
 
 def test_corpus_numbers_are_disjoint_and_repeatable(xformc: CommandLine, tmp_path: Path) -> None:
     for folder in ("one", "two"):
-        result = xformc("corpus", "numbers", tmp_path / folder, "--train", "1500", "--valid", "20", "--test", "30")
+        result = xformc(
+            "corpus", "numbers", "-o", tmp_path / folder, "--train", "1500", "--valid", "20", "--test", "30"
+        )
         assert (result.code, result.err) == (0, "")
     texts = {path.name: path.read_text() for path in (tmp_path / "one").iterdir()}
     assert texts == {path.name: path.read_text() for path in (tmp_path / "two").iterdir()}

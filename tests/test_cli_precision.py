@@ -153,13 +153,22 @@ def test_fresh_weights_are_calibrated_with_the_words_of_the_texts(tmp_path: Path
     ("arguments", "message"),
     [
         (("--precision", "fp8"), "float8 is multiplied by TensorRT alone, not by an engine of target portable"),
-        (("--target", "tensorrt", "--precision", "fp8"), "give examples: --calibrate valid.en valid.de"),
-        (("--precision", "int8", "--calibrate", "source", "reference"), "the products of --target tensorrt"),
-        (("--target", "tensorrt", "--calibrate", "source", "reference"), "and here are none"),
+        (("--target", "tensorrt", "--precision", "fp8"), "give examples: --calibrate valid.en --calibrate valid.de"),
+        (
+            ("--precision", "int8", "--calibrate", "source", "--calibrate", "reference"),
+            "the products of --target tensorrt",
+        ),
+        (("--target", "tensorrt", "--calibrate", "source", "--calibrate", "reference"), "and here are none"),
         (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source"), "a source and its target, not with"),
-        (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "short"), "has 2 lines, but"),
-        (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "gone"), "gone: cannot be read"),
-        (("reference",), "unexpected: "),
+        (
+            ("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "--calibrate", "short"),
+            "has 2 lines, but",
+        ),
+        (
+            ("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "--calibrate", "gone"),
+            "gone: cannot be read",
+        ),
+        (("reference",), "unexpected extra argument"),
     ],
 )
 def test_a_mistake_in_calibration_is_one_message(

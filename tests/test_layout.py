@@ -13,14 +13,17 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xformc"
-BASE = {"errors", "files", "format", "version"}
+BASE = {"errors", "extras", "files", "format", "terminal", "version"}
 GRAPHS = {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.passes"}
 PROGRAMS = GRAPHS | {"compiler.spec", "compiler.program", "compiler.pipeline"}
 COMPILER = PROGRAMS | {"compiler", "compiler.search", "compiler.backends", "compiler.certify", "compiler.weight_files"}
 
 MAY_USE = {
     "errors": set[str](),
+    "extras": set[str](),
     "files": set[str](),
+    "terminal": set[str](),
+    "api": {"compiler.spec", "compiler.pipeline", "compiler.backends", "compiler.certify", "trainer", "specs"},
     "format": set[str](),
     "compiler.graph": set[str](),
     "compiler.quantize": {"compiler.graph"},
@@ -43,14 +46,14 @@ MAY_USE = {
     "cli": {"commands"},
     "__main__": {"cli"},
     "specs": set[str](),
-    "version": set[str](),
+    "version": {"api", "runtime", "trainer"},
 }
 BARE = {"numpy", "onnxruntime", "sentencepiece"}
 FORBIDDEN = ["torch", "onnx", "pydantic", "yaml", "safetensors", "xformc.compiler", "xformc.trainer"]
 
 
 def part_of(module: str) -> str:
-    """`compiler.ops` of `xformc.compiler.ops.linear`; `version` of the root, which holds nothing else."""
+    """`compiler.ops` of `xformc.compiler.ops.linear`; `version` of the root, which names the API."""
     names = module.split(".")[1:]
     if not names:
         return "version"

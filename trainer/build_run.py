@@ -14,7 +14,7 @@ from xformc.compiler.certify import Certificate
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec
-from xformc.compiler.weight_files import load_weights
+from xformc.compiler.weight_files import check_arrays, load_weights
 from xformc.errors import UserError
 from xformc.format.names import MANIFEST
 from xformc.format.precision import Precision
@@ -79,7 +79,9 @@ def build_run(
 def _load(weights: Path | nn.Module | Mapping[str, Any], graph: Graph) -> Mapping[str, Any]:
     if isinstance(weights, Path):
         return load_weights(weights, graph)
-    return named_arrays(weights, graph)
+    arrays = named_arrays(weights)
+    check_arrays(arrays, graph, "weights")
+    return arrays
 
 
 def _check_replaceable(folder: Path) -> None:

@@ -25,9 +25,9 @@ class RunFiles:
 
 
 def find_run(path: Path) -> Path | None:
-    """The folder with the spec of the run that `path` is, or that has it: a checkpoint or a file of weights.
+    """Return the run's folder, which has its spec, for a run, a checkpoint or a file of weights.
 
-    None if there is none, as for the name of a spec.
+    Return None for other paths, such as the name of a spec.
     """
     if not path.is_dir() and path.suffix != ".safetensors":
         return None

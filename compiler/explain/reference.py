@@ -1,4 +1,4 @@
-"""The reference of the spec language, from what the compiler itself knows; `make docs` writes it."""
+"""The reference of the spec language, generated from the compiler's own tables by `make docs`."""
 
 import inspect
 import sys
@@ -19,8 +19,8 @@ from xformc.compiler.spec.tree import Tree
 HEAD = """\
 # Reference of the spec language
 
-Written by `make docs` from the schema, the primitives, the shipped blocks and the rule tables; a test compares it with
-them. [The spec language](language.md) teaches what is listed here.
+`make docs` generates this page from the schema, the primitives, the shipped blocks and the rule tables. A test keeps it
+up to date. For an introduction, see [The spec language](language.md).
 """
 
 TABLES: dict[str, rules.Table[Any]] = {
@@ -35,14 +35,14 @@ TABLES: dict[str, rules.Table[Any]] = {
 
 
 def reference() -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     parts = [HEAD, *_sections(), *_primitives(), *_blocks(), *_ops()]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def _sections() -> Iterator[str]:
     yield "## Sections\n"
-    yield "| key | what it is |\n|---|---|"
+    yield "| key | meaning |\n|---|---|"
     for name, field in Document.model_fields.items():
         key = field.alias or name
         yield f"| `{key}` | {_SECTIONS[key]} |"
@@ -54,23 +54,23 @@ def _sections() -> Iterator[str]:
 
 
 _SECTIONS = {
-    "extends": "another spec, which this one changes",
-    "name": "the name of the model; that of the file if it is left out",
+    "extends": "the spec that this one changes",
+    "name": "the name of the model; default: the name of the file",
     "task": "translation, language_model, tagging or classification",
-    "sizes": "numbers with names, or arithmetic on them; axes are named after them",
-    "choices": "words; a block says what each means",
-    "inputs": "what the model is given: tokens, vectors, values or edges",
-    "blocks": "bodies with names, beside the shipped ones or in their place",
-    "model": "the stages; the last gives the result",
-    "tie": "groups of parameters that are one",
-    "train": "how to train it",
-    "decode": "the defaults of decoding",
-    "precision": "in which numbers an engine stores the weights under a path, and all others (`default`)",
+    "sizes": "named numbers, or arithmetic on other sizes; axes are named after sizes",
+    "choices": "words; blocks define what each word means",
+    "inputs": "the inputs of the model: tokens, vectors, values or edges",
+    "blocks": "named bodies, which add to the shipped blocks or replace them",
+    "model": "the stages of the model; the last one computes the result",
+    "tie": "groups of parameters that share one weight",
+    "train": "the training recipe",
+    "decode": "the defaults for decoding",
+    "precision": "the number format of the engine's weights, by path, and for all others (`default`)",
 }
 
 
 def _settings(section: type[BaseModel], before: str) -> Iterator[str]:
-    """A row for each setting, those of sections inside it after it."""
+    """Yield a row for each setting, and for the settings of sections inside it."""
     properties: dict[str, dict[str, Any]] = section.model_json_schema().get("properties", {})
     for name, field in section.model_fields.items():
         inner = _section_in(field.annotation)
@@ -105,8 +105,8 @@ def _bounds(schema: dict[str, Any]) -> str:
 
 def _primitives() -> Iterator[str]:
     yield "\n## Primitives\n"
-    yield "Arguments in order, each with its kind; those in brackets may be left out.\n"
-    yield "| step | arguments | makes |\n|---|---|---|"
+    yield "Arguments are listed in order, each with its kind. Arguments in brackets are optional.\n"
+    yield "| step | arguments | result |\n|---|---|---|"
     for name in sorted(PRIMITIVES):
         item = PRIMITIVES[name]
         taken = (f"`{key}` {t.kind}" if t.required else f"[`{key}` {t.kind}]" for key, t in item.takes.items())
@@ -115,13 +115,14 @@ def _primitives() -> Iterator[str]:
 
 def _blocks() -> Iterator[str]:
     yield "\n## Shipped blocks\n"
-    yield "| block | takes | chooses by | what it is |\n|---|---|---|---|"
+    yield "| block | takes | chooses by | description |\n|---|---|---|---|"
     for name, entry in sorted(shipped_blocks().items()):
         tree = entry.tree
         doc, choose = tree.get("doc"), tree.get("choose")
         words = [key for key in tree.entries if key not in ("doc", "takes", "choose")]
         chosen = f"`{choose.value}`: {', '.join(words)}" if choose is not None else ""
-        yield f"| `{name}` | {_takes(tree.get('takes'))} | {chosen} | {doc.value if doc is not None else ''} |"
+        text = _first(None if doc is None else str(doc.value))
+        yield f"| `{name}` | {_takes(tree.get('takes'))} | {chosen} | {text} |"
 
 
 def _takes(takes: Tree | None) -> str:
@@ -140,9 +141,14 @@ def _kind(tree: Tree) -> str:
 def _ops() -> Iterator[str]:
     yield "\n## Ops\n"
     yield (
-        "`types`: axes and dtypes; `mixes`: the axes whose positions see each other; `hidden`: what\n"
-        "becomes of keys that come later; `to_step`: how it is decoded, where it mixes positions (all else is its own\n"
-        "step); `cost`: see the report.\n"
+        "Each column is a table of rules; x marks the ops that have a rule in it.\n\n"
+        "| table | rule |\n|---|---|\n"
+        "| `types` | the axes and dtypes of the results |\n"
+        "| `mixes` | the axes along which positions see each other |\n"
+        "| `hidden` | the values at later keys: `masked`, `zero` or `open` (anything) |\n"
+        "| `to_torch`, `to_onnx` | the op in PyTorch and in ONNX |\n"
+        "| `to_step` | the decoding step of an op that mixes positions; every other op is its own step |\n"
+        "| `cost` | operations and bytes, for [the report](report.md) |\n"
     )
     yield f"| op | {' | '.join(TABLES)} | what it computes |\n|---|{'---|' * (len(TABLES) + 1)}"
     for kind in sorted(Op.registry):
@@ -152,7 +158,7 @@ def _ops() -> Iterator[str]:
 
 
 def _first(text: str | None) -> str:
-    """The first paragraph, on one line, as a cell of a table."""
+    """Return the first paragraph on one line, as a cell of a table."""
     paragraph = inspect.cleandoc(text or "").split("\n\n")[0]
     return " ".join(paragraph.split()).replace("|", "\\|")
 

@@ -128,5 +128,5 @@ def _contract_cost(op: Contract, node: Node) -> Cost:
 
 @primitive("contract", by="value", over="name")
 def _contract(site: Site, x: Value, by: Value, over: str) -> Value:
-    """The sum over an axis of `x` times `by`; axes that both have are batched over, all others are kept."""
+    """The sum of `x * by` over one axis. Other shared axes are batch axes, and all other axes are kept."""
     return site.emit(Contract(site.axis(x, over).name), x, by)

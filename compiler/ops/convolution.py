@@ -169,10 +169,10 @@ def _convolution(  # noqa: PLR0917 (called by name)
     depthwise: bool = False,
     bias: bool = True,
 ) -> Value:
-    """A linear map of `width` vectors along the positions, `dilation` apart, around each or up to it (`causal`).
+    """A convolution of `width` positions, `dilation` apart, centered on each position or ending at it (`causal`).
 
-    It maps the last axis to the axis `to` (the last axis); beyond the ends, and at padding, the vectors are zero.
-    `depthwise`: every number of the vectors has weights of its own and sees no other. Weights Glorot uniform.
+    It maps the last axis to the axis `to` (default: the last axis). Vectors beyond the ends and at padding are zero.
+    `depthwise`: each channel is convolved separately. Weights are initialized Glorot uniform.
     """
     positions, channels = site.positions(x), x.type.axes[-1]
     reach = _reach(site, width, dilation, causal)

@@ -231,31 +231,31 @@ def _dropout_torch(op: Dropout, node: Node, torch: TorchNamespace) -> Callable[[
 
 @primitive("scale", factor="number")
 def _scale(site: Site, x: Value, factor: float) -> Value:
-    """Every number times `factor`."""
+    """`x * factor`, for a number `factor`."""
     return site.emit(Scale(float(factor)), x)
 
 
 @primitive("shift", by="number")
 def _shift(site: Site, x: Value, by: float) -> Value:
-    """Every number plus `by`."""
+    """`x + by`, for a number `by`."""
     return site.emit(Shift(float(by)), x)
 
 
 @primitive("plus", by="value")
 def _plus(site: Site, x: Value, by: Value) -> Value:
-    """`x + by`: axes are matched by name, and the result has those of both."""
+    """`x + by`, matched by axis name. The result has the axes of both."""
     return site.emit(Add(), x, _vectors(site, by))
 
 
 @primitive("times", by="value")
 def _times(site: Site, x: Value, by: Value) -> Value:
-    """`x * by`: axes are matched by name, and the result has those of both."""
+    """`x * by`, matched by axis name. The result has the axes of both."""
     return site.emit(Multiply(), x, _vectors(site, by))
 
 
 @primitive("divide", by="value")
 def _divide(site: Site, x: Value, by: Value) -> Value:
-    """`x / by`: axes are matched by name, and the result has those of both."""
+    """`x / by`, matched by axis name. The result has the axes of both."""
     return site.emit(Divide(), x, _vectors(site, by))
 
 
@@ -267,7 +267,7 @@ def _vectors(site: Site, by: Value) -> Value:
 
 @primitive("dropout", probability="number")
 def _dropout(site: Site, x: Value, probability: float) -> Value:
-    """Each number is zeroed with this probability while training; the others grow to keep the mean."""
+    """`x` in inference. Training zeroes each number with this probability and scales the others to keep the mean."""
     rate = checked_probability(site, "probability", probability)
     return site.emit(Dropout(rate), x) if rate else x
 
@@ -283,7 +283,7 @@ def _residual(site: Site, x: Value, body: Applied) -> Value:
 
 @primitive("add", transparent=True, step="block")
 def _add(site: Site, x: Value, step: Applied) -> Value:
-    """`x + step(x)`: the same as residual, for what belongs to the input itself, such as its positions."""
+    """`x + step(x)`: the same as `residual`, for parts of the input itself, such as its positions."""
     return _residual(site, x, step)
 
 
@@ -291,7 +291,7 @@ def _activation(function: str) -> None:
     def apply(site: Site, x: Value) -> Value:
         return site.emit(Unary(function), x)
 
-    apply.__doc__ = f"The function {function} of every number."
+    apply.__doc__ = f"The function {function}, elementwise."
     primitive(function)(apply)
 
 

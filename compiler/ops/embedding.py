@@ -65,7 +65,7 @@ def _embedding_cost(op: Embedding, node: Node) -> Cost:
 
 @primitive("embedding", on="int64", size="axis")
 def _embedding(site: Site, x: Value, size: Axis) -> Value:
-    """The row of a table for each token of an input; the table is normal with deviation size^-0.5."""
+    """A learned vector for each token of an input. The table starts normal with deviation size^-0.5."""
     return site.emit(Embedding(), x, table(site, site.vocabulary(x), size))
 
 

@@ -195,7 +195,7 @@ cost.rule(Write)(per_result(0))
 
 @primitive("as_keys", on=None, window=optional("number"))
 def _as_keys(site: Site, x: Value, window: float | None = None) -> Value:
-    """The positions of `x` as keys: what others look at. Within a window, a query sees only so many of them."""
+    """The positions of `x` as keys, for queries to attend to: those less than `window` away (default: all)."""
     if window is not None and (window != int(window) or window < 1):
         raise site.refuse_number("window", window, "a window is a positive whole number of positions")
     keys = site.make_keys(site.positions(x), None if window is None else int(window))

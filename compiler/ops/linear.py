@@ -99,7 +99,7 @@ def _linear_cost(op: Linear, node: Node) -> Cost:
 def _linear(
     site: Site, x: Value, to: tuple[Axis, ...], over: tuple[Axis, ...] | None = None, bias: bool = True
 ) -> Value:
-    """A linear map from the axes `over` (the last) to the axes `to`; weights Glorot uniform, bias zero."""
+    """A linear map from the axes `over` (default: the last) to the axes `to`. Weights start Glorot uniform, bias 0."""
     old = over or x.type.axes[-1:]
     for axis in old:
         if axis not in x.type.axes:

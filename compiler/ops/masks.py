@@ -264,17 +264,17 @@ for _op in (PaddingMask, Reached, Fill, Select, LocalMask):
 
 @primitive("zero_padding")
 def zero_padding(site: Site, x: Value, name: str = "") -> Value:
-    """`x` with zeros at the positions that are padding."""
+    """`x` with zeros at padding positions."""
     mask = site.mask(site.positions(x))
     return x if mask is None else site.emit(Fill(0.0), x, mask, name=name)
 
 
 @primitive("mask", causal=optional("flag"), edges=optional("value"))
 def _mask(site: Site, x: Value, causal: bool = False, edges: Value | None = None) -> Value:
-    """Scores over keys, with those hidden that a query may not see.
+    """Scores over keys, masked where a query may not see a key.
 
-    Padding always is, and what is out of the window of the keys; with `causal` what comes later, and with `edges`
-    what no edge leads to. A query without any edge sees all of the rest alike.
+    Padding and keys outside the window are always masked. `causal` also masks later keys, and `edges` masks pairs
+    without an edge. For a query without any edge, all keys that are not masked otherwise have equal weight.
     """
     keys = site.keys(x)
     if edges is not None:

@@ -83,7 +83,7 @@ cost.rule(LayerNorm)(per_result(7))
 
 @primitive("layer_norm", epsilon=optional("number"))
 def _layer_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
-    """Mean 0 and variance 1 over the last axis, then a learned gain and bias."""
+    """The last axis normalized to mean 0 and variance 1, then a learned gain and bias."""
     _check(site, epsilon)
     gain = site.parameter("gain", x.type.axes[-1:], Initial("constant", 1.0))
     bias = site.parameter("bias", x.type.axes[-1:], Initial("constant", 0.0))
@@ -92,7 +92,7 @@ def _layer_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
 
 @primitive("rms_norm", epsilon=optional("number"))
 def _rms_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
-    """Root mean square 1 over the last axis, then a learned gain."""
+    """The last axis normalized to root mean square 1, then a learned gain."""
     _check(site, epsilon)
     gain = site.parameter("gain", x.type.axes[-1:], Initial("constant", 1.0))
     return site.emit(RMSNorm(float(epsilon)), x, gain)

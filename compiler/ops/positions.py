@@ -177,16 +177,16 @@ cost.rule(At)(per_result(0))
 
 @primitive("learned_positions", limit="axis", to=optional("axis"))
 def _learned_positions(site: Site, x: Value, limit: Axis, to: Axis | None = None) -> Value:
-    """The row of a table for each position of `x`, as wide as its last axis or as `to`; at most `limit` positions."""
+    """A learned vector for each position of `x`, as wide as its last axis or as `to`, for at most `limit` positions."""
     index = site.emit(Positions(site.positions(x), limit.size), x, name="index")
     return site.emit(Embedding(), index, table(site, limit, to or x.type.axes[-1]))
 
 
 @primitive("sinusoid", functions=optional("word"))
 def _sinusoid(site: Site, x: Value, functions: str = "both") -> Value:
-    """Sines and cosines of the position of each vector of `x`, interleaved, as wide as its last axis.
+    """Sines and cosines of each position of `x`, interleaved, as wide as its last axis.
 
-    `functions` is both, or sin or cos for one of them alone.
+    `functions`: `both`, or `sin` or `cos` for one of them alone.
     """
     if functions not in FUNCTIONS:
         raise site.refuse(f"'functions' is both, sin or cos, found '{functions}'")

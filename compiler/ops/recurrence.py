@@ -171,8 +171,8 @@ def _recurrence(
     start: Value | None = None,
     reverse: bool = False,
 ) -> Value:
-    """The result of a cell at each position, in order. In the cell `x` is the input there, and each state has a name:
-    a step of the cell that has this name gives the new one. States begin as zero, the first as `start`."""
+    """The result of a cell at each position, in order. In the cell, `x` is the input at that position, and each state
+    has a name; the step with a state's name computes its new value. States start at 0, the first one at `start`."""
     positions = site.positions(x)
     batch = x.type.axes[:1]
     held = {name: Type("float32", (*batch, Axis(positions, 1), *axes)) for name, axes in state.items()}

@@ -203,7 +203,7 @@ def _cumulative_sum_cost(op: CumulativeSum, node: Node) -> Cost:
 
 @primitive("cumulative_sum")
 def _cumulative_sum(site: Site, x: Value) -> Value:
-    """At each position, the sum of the values at all positions up to it."""
+    """The sum of the values up to each position."""
     return site.emit(CumulativeSum(site.positions(x)), x)
 
 
@@ -213,7 +213,7 @@ def _reduction(function: str) -> None:
         mask = None if function == "first" else site.mask(axis)
         return site.emit(Reduce(function, axis), x, *(() if mask is None else (mask,)))
 
-    apply.__doc__ = f"The {function} over the positions, or another axis; padding does not count."
+    apply.__doc__ = f"The {function} along the positions or another axis, ignoring padding."
     primitive(function, over=optional("name"))(apply)
 
 

@@ -196,7 +196,7 @@ def _slopes_onnx(op: Slopes, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 
 @primitive("alibi", heads="axis")
 def _alibi(site: Site, x: Value, heads: Axis) -> Value:
-    """Scores minus the distance of query and key times a slope, another one for each of the `heads`."""
+    """Scores minus the distance between query and key times a slope; each of the `heads` has its own slope."""
     distance = _distance(site, x, heads)
     return site.emit(Add(), x, site.emit(Slopes(heads.name, heads.size or 1), distance, name="bias"), name="sum")
 
@@ -205,10 +205,10 @@ def _alibi(site: Site, x: Value, heads: Axis) -> Value:
 def _relative_bias(
     site: Site, x: Value, heads: Axis, buckets: Axis, max_distance: float = 128, causal: bool = False
 ) -> Value:
-    """Scores plus a learned number for each head and bucket of distances.
+    """Scores plus a learned bias for each head and bucket of distances.
 
-    The buckets of near keys hold one distance each, those of far ones more and more up to `max_distance`. Later keys
-    have buckets of their own, unless `causal` hides them anyway.
+    Buckets of near keys hold one distance each; buckets of far keys hold more and more, up to `max_distance`. Later
+    keys have buckets of their own, unless `causal` hides them.
     """
     distance = _distance(site, x, heads)
     op = _buckets(site, buckets, max_distance, not causal)

@@ -148,7 +148,7 @@ cost.rule(Join)(per_result(0))
 
 @primitive("split", axis="name", into="axes", on=None)
 def _split(site: Site, x: Value, axis: str, into: tuple[Axis, ...]) -> Value:
-    """One axis as several, in its place; their sizes multiply to its size, and the last of them changes fastest."""
+    """One axis split into several, in its place. Their sizes multiply to its size; the last one varies fastest."""
     old = site.axis(x, axis)
     if old.size is None:
         raise site.refuse(f"the axis {old} cannot be split: only the run knows its size")
@@ -159,9 +159,9 @@ def _split(site: Site, x: Value, axis: str, into: tuple[Axis, ...]) -> Value:
 
 @primitive("merge", axes="axes", to="axis", positions=optional("flag"), on=None)
 def _merge(site: Site, x: Value, axes: tuple[Axis, ...], to: Axis, positions: bool = False) -> Value:
-    """Several axes as one, in the place of the first; the last of them changes fastest.
+    """Several axes merged into one, in the place of the first. The last one varies fastest.
 
-    With `positions` it is an axis of positions from now on, such as the patches of an image; all of them are real.
+    With `positions`, the result is an axis of positions, such as the patches of an image, without padding.
     """
     parts = tuple(site.axis(x, axis.name) for axis in axes)
     if prod(part.size or 0 for part in parts) != to.size:
@@ -173,7 +173,7 @@ def _merge(site: Site, x: Value, axes: tuple[Axis, ...], to: Axis, positions: bo
 
 @primitive("join", by="value", to="axis")
 def _join(site: Site, x: Value, by: Value, to: Axis) -> Value:
-    """The numbers of `x`, then those of `by`, along their last axes, which together are the axis `to`."""
+    """`x` and `by`, concatenated along their last axes into the axis `to`."""
     sizes = [value.type.axes[-1].size or 0 for value in (x, by)]
     if sum(sizes) != to.size:
         hint = f"a size of {' + '.join(value.type.names[-1] for value in (x, by))}"

@@ -88,7 +88,7 @@ cost.rule(Rotate)(per_result(3))
 
 @primitive("rope")
 def _rope(site: Site, x: Value) -> Value:
-    """Each pair of numbers of the last axis turned by an angle that grows with the position: for queries and keys."""
+    """Each pair of numbers of the last axis, rotated by an angle proportional to the position: for queries and keys."""
     positions, width = site.positions(x), x.type.axes[-1]
     if positions == width.name:
         raise site.refuse(f"needs vectors at the positions {positions}, found {x.name}: {x.type}")

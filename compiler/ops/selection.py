@@ -132,13 +132,13 @@ def _argmax(site: Site, x: Value, over: str) -> Value:
 
 @primitive("equal", on="int64", by="value")
 def _equal(site: Site, x: Value, by: Value) -> Value:
-    """Whether two indices are the same: what `mask` may be given as edges."""
+    """Whether two indices are equal. `mask` takes the result as `edges`."""
     return site.emit(Equal(), x, by)
 
 
 @primitive("keep_top", count="number", over="name")
 def _keep_top(site: Site, x: Value, count: float, over: str) -> Value:
-    """The highest `count` scores along an axis; the others are hidden from a softmax (Shazeer et al., 2017)."""
+    """The `count` highest scores along an axis; a softmax gives the others 0 (Shazeer et al., 2017)."""
     if count != int(count) or count < 1:
         raise site.refuse_number("count", count, "a whole number of scores is kept")
     return site.emit(KeepTop(int(count), site.axis(x, over).name), x)

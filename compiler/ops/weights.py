@@ -7,11 +7,11 @@ from xformc.compiler.graph.primitives import Site, primitive
 
 @primitive("weight", on=None, axes="axes")
 def _weight(site: Site, x: Value, axes: tuple[Axis, ...]) -> Value:
-    """A learned value with these axes, whatever `x` is; normal with deviation (last size)^-0.5."""
+    """A learned value with these axes, independent of `x`. It starts normal with deviation (last size)^-0.5."""
     return site.parameter("weight", axes, Initial("normal", (axes[-1].size or 1) ** -0.5))
 
 
 @primitive("random_weight", on=None, axes="axes")
 def _random_weight(site: Site, x: Value, axes: tuple[Axis, ...]) -> Value:
-    """A value with these axes, whatever `x` is, drawn once from the standard normal and never trained."""
+    """A constant with these axes, independent of `x`: drawn once from the standard normal, never trained."""
     return site.parameter("weight", axes, Initial("normal", 1.0), trained=False)

@@ -65,6 +65,6 @@ class Float8(NumberFormat):
             return Refusal(message, "build with --target tensorrt, or with --precision int8")
         if uncalibrated:
             message = "float8 needs to know how large the numbers are that it is multiplied with"
-            hint = "give examples: --calibrate valid.en valid.de; one file where that is what the task is trained on"
+            hint = "give examples: --calibrate valid.en --calibrate valid.de, or one file, as the task has"
             return Refusal(message, hint)
         return None

@@ -83,7 +83,7 @@ class Checkpoint(Section):
 
 
 class Train(Section):
-    """The recipe of training.
+    """The training recipe.
 
     `batch_tokens` bounds the source and the target tokens of a batch, `accumulate` batches make a step, and
     training ends after `steps` steps or `minutes` minutes, whichever is first. Pairs with more than
@@ -127,7 +127,7 @@ class Sample(Section):
 
 
 class Decode(Section):
-    """The defaults of decoding: the engine takes each as an input, too. `sample` is of a language model only."""
+    """The defaults for decoding. Each call of the engine may override them. `sample` is for language models only."""
 
     beam_size: Annotated[int, Field(ge=1, le=1024)] = 4
     n_best: Annotated[int, Field(ge=1, le=1024)] = 1

@@ -9,24 +9,18 @@ from numpy.typing import NDArray
 from torch import nn
 
 from xformc.compiler.backends.torch.parameter_paths import path_of
-from xformc.compiler.graph.graph import Graph
-from xformc.compiler.weight_files import check_arrays
 
 COMPILED = "_orig_mod."
 """What torch.compile puts before the names of parameters."""
 
 
-def named_arrays(weights: nn.Module | Mapping[str, Any], graph: Graph) -> dict[str, NDArray[np.float32]]:
-    """The parameters of `graph` in float32, from its module or from a mapping of arrays or tensors.
+def named_arrays(weights: nn.Module | Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
+    """The parameters in float32 by path, from a module or from a mapping of arrays or tensors.
 
     The mapping may have the dotted names of a state_dict, or paths such as `encoder/0/query/weight`.
-
-    Raises: UserError with every parameter that is missing, unexpected or misshapen, or if a value is not finite.
     """
     state: Mapping[str, Any] = weights.state_dict() if isinstance(weights, nn.Module) else weights
-    arrays = {_path(name): _array(value) for name, value in state.items()}
-    check_arrays(arrays, graph, "weights")
-    return arrays
+    return {_path(name): _array(value) for name, value in state.items()}
 
 
 def _path(name: str) -> str:

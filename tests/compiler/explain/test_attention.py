@@ -113,10 +113,10 @@ def test_maps_of_arrays_leave_out_padding(tmp_path: Path, xformc: CommandLine) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give it one example: a sentence, or --input with arrays"),
-        (["a", "--input", "b.npz"], "give it one example: a sentence, or --input with arrays"),
-        (["--input", "b.npz", "--target", "c"], "--target is about a sentence, not about --input"),
-        (["a", "--example", "2"], "--example is about --input"),
+        ([], "give one example: a sentence, or --input with arrays"),
+        (["a", "--input", "b.npz"], "give one example: a sentence, or --input with arrays"),
+        (["--input", "b.npz", "--translation", "c"], "--translation belongs to a sentence, not to --input"),
+        (["a", "--example", "2"], "--example needs --input"),
     ],
 )
 def test_attention_refuses_options_that_do_nothing(xformc: CommandLine, arguments: list[str], message: str) -> None:
@@ -223,7 +223,7 @@ def test_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["maps.svg", "maps.png", "maps.pdf"])
 def test_figure_has_all_maps(translator: Path, tmp_path: Path, xformc: CommandLine, name: str) -> None:
-    result = xformc("attention", translator, "two dogs", "--target", "two dogs", "--out", tmp_path / name)
+    result = xformc("attention", translator, "two dogs", "--translation", "two dogs", "--out", tmp_path / name)
     assert (result.code, result.out) == (0, f"{tmp_path / name}\n")
     assert (tmp_path / name).stat().st_size > 1000
     if name.endswith("svg"):
@@ -242,8 +242,8 @@ def test_target_defaults_to_the_engines_translation(translator: Path, tmp_path: 
     ("arguments", "message"),
     [
         (["a", "b"], "translation takes one text, found 2"),
-        (["a", "--target", ""], "the target has no words"),
-        (["", "--target", "a"], "the source has no words"),
+        (["a", "--translation", ""], "the target has no words"),
+        (["", "--translation", "a"], "the source has no words"),
         (["a", "--out", "a.gif"], "a.gif: a picture's name says its format\nhint: it ends in .html, .svg, .pdf, .png"),
     ],
 )

@@ -209,10 +209,10 @@ def test_draw_command_refuses_other_formats(xformc: CommandLine, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["numbers", "--positions", "--depth", "2"], "--depth is about the architecture, not about --positions"),
-        (["numbers", "--length", "9"], "--length and --weights are about --positions"),
-        (["numbers", "transformer_base"], "one architecture at a time"),
-        (["numbers", "transformer_base", "--positions", "--weights", "run"], "--weights belong to one spec"),
+        (["numbers", "--positions", "--depth", "2"], "--depth and --positions exclude each other"),
+        (["numbers", "--length", "9"], "--length and --weights need --positions"),
+        (["numbers", "transformer_base"], "several specs need --positions"),
+        (["numbers", "transformer_base", "--positions", "--weights", "run"], "--weights fits one spec only"),
     ],
 )
 def test_draw_command_refuses_options_that_do_nothing(xformc: CommandLine, arguments: list[str], message: str) -> None:

@@ -227,8 +227,8 @@ def test_measure_prints_a_line_for_each_length(xformc: CommandLine, written: Cal
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--out", "plot.svg"], "--out is a plot of what --measure finds\nhint: add --measure 4096"),
-        (["--measure", "64", "--length", "8"], "--measure says the lengths itself\nhint: leave out --length"),
+        (["--out", "plot.svg"], "--output is a plot of measurements\nhint: add --measure 4096"),
+        (["--measure", "64", "--length", "8"], "--length and --measure exclude each other\nhint: leave out --length"),
         (["--measure", "64", "--out", "plot.gif"], "plot.gif: a picture's name says its format"),
     ],
 )
