@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engine", type=Path)
     parser.add_argument("source", type=Path)
-    parser.add_argument("--lines", type=int, help="use only the first N lines")
+    parser.add_argument("--lines", type=int, help="number of lines to use, from the start of the file")
     parser.add_argument("--n-best", type=int, default=1)
     arguments = parser.parse_args()
     engine, lines = load(arguments.engine), read_text_file(arguments.source)[: arguments.lines]
