@@ -1,1 +1,1 @@
-"""The benchmarks: every figure of the documentation comes from a command in here."""
+"""The benchmarks behind every figure of the documentation."""

@@ -1,9 +1,9 @@
-"""Attention as the named block, written out of primitives in the spec, and left unfused: training and decoding times.
+"""Training and decoding times of attention: the named block, the block spelled out in primitives, and left unfused.
 
 python -m benchmarks.attention [--rounds 7]
 
-The three are the same function. Each round runs all of them, one after another; figures are medians, and ratios to the
-named block.
+All three compute the same function. Each round runs them one after another. Figures are medians and ratios to the named
+block.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def make_programs(folder: Path) -> dict[str, Program]:
-    """Each form before the passes that training or an engine alone needs."""
+    """Return each form before the passes that only training or only an engine needs."""
     named, written = folder / "named.yaml", folder / "written.yaml"
     named.write_text(NAMED)
     written.write_text(WRITTEN)
@@ -84,7 +84,7 @@ def make_programs(folder: Path) -> dict[str, Program]:
 
 
 def training(program: Program) -> Callable[[], None]:
-    """One pass forward and backward over a batch."""
+    """Return a function that runs one forward and backward pass over a batch."""
     module = TorchModule(program.graph).train()
     source, target = (torch.randint(4, 37000, (ROWS, length)) for length in (SOURCE, TARGET))
 
@@ -97,7 +97,7 @@ def training(program: Program) -> Callable[[], None]:
 
 
 def decoding(program: Program, folder: Path) -> Callable[[], None]:
-    """The derived step over all positions of a batch, in ONNX Runtime."""
+    """Return a function that runs the derived step over all positions of a batch in ONNX Runtime."""
     folder.mkdir()
     engine = run_passes(program.for_engine("cpu"), after=DERIVED, without=("share", "fuse", "hoist"))
     weights = Initializers(TorchModule(engine.graph).arrays())

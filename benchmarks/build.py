@@ -1,4 +1,4 @@
-"""The time of each stage of `xformc build` with fresh weights, and the peak memory, each spec in a process of its own.
+"""Time of each stage of `xformc build` with randomly initialized weights, and peak memory, one process per spec.
 
 python benchmarks/build.py [transformer_base transformer_big ...] [--target portable]
 """
@@ -53,7 +53,7 @@ def build(name: str, target: "Target") -> None:
     for (stage, start), (_, stop) in zip(marks, [*marks[1:], ("", ended)], strict=True):
         print(f"  {stage:18} {stop - start:6.1f} s")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"  {'in all':18} {ended - began:6.1f} s, at most {peak:.2f} GiB", flush=True)
+    print(f"  {'total':18} {ended - began:6.1f} s, peak {peak:.2f} GiB", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How long compiling takes as a model gets deeper: the seconds of each pass, and how they grow with the layers.
+"""Compile time by depth: the seconds of each pass, and how they grow with the number of layers.
 
 python -m benchmarks.compile_time [--layers 6 12 24 48] [--extends transformer_base]
 
-Narrow layers, so that passes are measured and not the drawing of weights. Seconds of one processor, the best of three
-rounds. The last column is x in seconds ~ nodes^x, fitted to all columns: 1 is linear.
+The layers are narrow, so that the passes are measured and not the initialization of weights. Times are CPU seconds, the
+best of three rounds. The last column is x in seconds ~ nodes^x, fitted to all columns; 1 is linear.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def growth(nodes: list[int], seconds: list[float]) -> str:
 
 
 def best_of(extends: str, layers: int, rounds: int = 3) -> tuple[dict[str, float], int]:
-    """The shortest of several times of each stage, and the nodes of the graph as it is written."""
+    """Return the shortest time of each stage, and the number of nodes of the graph before any pass."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "deep.yaml"
         path.write_text(f"extends: {extends}\nsizes: {{{SIZES}, layers: {layers}}}\n")
@@ -66,7 +66,7 @@ def best_of(extends: str, layers: int, rounds: int = 3) -> tuple[dict[str, float
 
 
 def compile_once(path: Path) -> tuple[dict[str, float], int]:
-    """The seconds of each stage."""
+    """Return the seconds of each stage, and the number of nodes of the graph before any pass."""
     clock = Clock()
     spec: Spec = clock.run("load", lambda: load_spec(path))
     written: Graph = clock.run("elaborate", spec.graph)
@@ -83,7 +83,7 @@ def compile_once(path: Path) -> tuple[dict[str, float], int]:
 
 
 class Clock:
-    """Runs stages and remembers how long each took."""
+    """Runs stages and records their times."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,9 +1,9 @@
-"""Hugging Face's Marian with the weights of an xformc Transformer: `generate` on PyTorch and on ONNX Runtime.
+"""Hugging Face's Marian with the weights of an xformc Transformer, run with `generate` on PyTorch and ONNX Runtime.
 
-Both are in float32, whatever the engine's precision, and search with the engine's beam until as many hypotheses are
-finished (`early_stopping`). Two things differ from docs/search.md: a hypothesis's log probability is divided by
-length^length_penalty, not by ((5 + length) / 6)^length_penalty, so that with a penalty other than 0 some translations
-are others; and the limit of the output is that of the batch's longest source.
+Both compute in float32, whatever the engine's precision, with the engine's beam size, and stop when that number of
+hypotheses have finished (`early_stopping`). They differ from docs/search.md in two ways. The log probability of a
+hypothesis is divided by length^length_penalty, not by ((5 + length) / 6)^length_penalty, so that a penalty other than 0
+changes some translations. The limit of the output is that of the longest source in the batch.
 """
 
 import sys
@@ -27,27 +27,27 @@ from xformc.runtime.search import length_limit
 from xformc.runtime.texts import Limit, encode_line
 
 LONGEST = 1024
-"""Tokens; longer sources are cut."""
+"""Maximum tokens of a source; longer ones are cut."""
 
 EPSILON = 1e-6
-"""Of our layer norms; Marian's have 1e-5, which no field of its configuration changes."""
+"""The epsilon of our layer norms; Marian's is 1e-5, which its configuration cannot change."""
 
 EMBEDDING = "encoder/embed/embedding/weight"
 SIDES = {
     "encoder": {"self_attn": "self_attention"},
     "decoder": {"self_attn": "causal_self_attention", "encoder_attn": "cross_attention"},
 }
-"""The attentions of a layer on each side: Marian's name and ours."""
+"""The attentions of a layer on each side: Marian's name, and ours."""
 
 PROJECTIONS = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
 FEED_FORWARD = {"fc1": "inner", "fc2": "output"}
 
 
 class Translator:
-    """A model with Hugging Face's `generate`, from text to text, searching as the engine does."""
+    """Translates text with Hugging Face's `generate`, with the engine's search options."""
 
     def __init__(self, model: Any, engine: Engine, options: SearchOptions) -> None:
-        """Take `model`, whose generation configuration is replaced, and the tokenizer of `engine`."""
+        """Use `model`, whose generation configuration is replaced, with the tokenizer of `engine`."""
         assert engine.tokenizer is not None
         self._model, self._options, self._tokenizer = model, options, engine.tokenizer
         model.generation_config = import_module("transformers").GenerationConfig(
@@ -61,7 +61,7 @@ class Translator:
         )
 
     def translate(self, batch_tokens: int, lines: Sequence[str]) -> tuple[float, list[str]]:
-        """Seconds and translations of lines, in batches of like length of so many source tokens at most."""
+        """Return the seconds and translations of lines, in batches of similar length and at most `batch_tokens`."""
         began = time.perf_counter()
         encode = partial(self._tokenizer.encode, "source")
         rows = [
@@ -74,11 +74,11 @@ class Translator:
         return time.perf_counter() - began, texts
 
     def best(self, lines: Sequence[str], choices: Sequence[int]) -> int:
-        """The tokens of a batch, out of these choices, that are fastest on these lines, the second time."""
+        """Return the batch size in tokens, one of `choices`, that is fastest on these lines, the better of two runs."""
         return min(choices, key=lambda tokens: min(self.translate(tokens, lines)[0] for _ in range(2)))
 
     def _search(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        """The best hypothesis of each row of source ids: the begin token, ids, the end token, padding."""
+        """Return the best hypothesis of each row of source ids: the begin token, ids, the end token, padding."""
         source = torch.tensor(pad(rows))
         limit = length_limit(self._options, source.shape[1])
         with torch.inference_mode():
@@ -89,7 +89,7 @@ class Translator:
 def load_translators(
     spec: Spec, weights: Mapping[str, np.ndarray], engine: Engine, options: SearchOptions, threads: int, folder: Path
 ) -> dict[str, Translator]:
-    """Hugging Face's model by the name of what runs it: `transformers`, and `optimum`, where that is installed.
+    """Return Hugging Face's model by the name of its runtime: `transformers`, and `optimum` if it is installed.
 
     The ONNX models are written into the new `folder`. Raises: SystemExit as `marian`, and without transformers.
     """
@@ -100,7 +100,10 @@ def load_translators(
 
 
 def installed() -> list[str]:
-    """The names of those that can be run; what is missing is said. Raises: SystemExit without transformers."""
+    """Return the names of the installed runtimes, and print a note on a missing one.
+
+    Raises: SystemExit without transformers.
+    """
     try:
         import_module("transformers")
     except ImportError as error:
@@ -110,21 +113,21 @@ def installed() -> list[str]:
     try:
         import_module("optimum.onnxruntime")
     except ImportError as error:
-        print(f"note: without optimum-onnx ({error}); xformc[peers-onnx] has it, for transformers 4", file=sys.stderr)
+        print(f"note: skipping optimum-onnx ({error}); install xformc[peers-onnx] with transformers 4", file=sys.stderr)
         return ["transformers"]
     return ["transformers", "optimum"]
 
 
 def marian(spec: Spec, weights: Mapping[str, np.ndarray], positions: int) -> Any:
-    """The MarianMTModel of a spec that extends transformer_base, for so many positions, ready to be run.
+    """Return the MarianMTModel of a spec that extends transformer_base, for this number of positions.
 
-    Raises: SystemExit for a spec that normalises before a sublayer, or has more than one matrix of embeddings, which
-    Marian does not.
+    Raises: SystemExit for a spec that normalizes before a sublayer or has more than one embedding matrix, which Marian
+    does not support.
     """
     if "encoder/final_norm/gain" in weights:
-        raise SystemExit("error: Hugging Face's Marian normalises after each sublayer; the spec must have norm: post")
+        raise SystemExit("error: Hugging Face's Marian normalizes after each sublayer; the spec must have norm: post")
     if weights.keys() & {"decoder/embed/embedding/weight", "logits/weight"}:
-        raise SystemExit("error: Hugging Face's Marian is given one matrix of embeddings; the spec must tie all three")
+        raise SystemExit("error: Hugging Face's Marian has one embedding matrix; the spec must tie all three")
     transformers: Any = import_module("transformers")
     layers, heads, inner = (int(spec.sizes[name]) for name in ("layers", "heads", "d_ff"))
     pieces, width = weights[EMBEDDING].shape
@@ -156,8 +159,8 @@ def marian(spec: Spec, weights: Mapping[str, np.ndarray], positions: int) -> Any
 
 
 def onnx_model(model: Any, threads: int, folder: Path) -> Any:
-    """The same model on ONNX Runtime by way of optimum, with its caches, written into the new `folder`."""
-    # From the model in memory: what is loaded from a file would have Marian's own positions and epsilon.
+    """Export the model with its caches into the new `folder` with optimum, and load it in ONNX Runtime."""
+    # The model in memory is exported: one loaded from a file would have Marian's own positions and epsilon.
     import_module("optimum.exporters.onnx").onnx_export_from_model(
         model, output=folder, task="text2text-generation-with-past", do_validation=False
     )
@@ -167,7 +170,7 @@ def onnx_model(model: Any, threads: int, folder: Path) -> Any:
 
 
 def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices of items of like length, the longest first; a batch has `budget` tokens at most, or is one item."""
+    """Return batches of indices of similar length, the longest first, of at most `budget` tokens or one item."""
     found: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         if found and (len(found[-1]) + 1) * lengths[found[-1][0]] <= budget:
@@ -178,7 +181,7 @@ def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def _arrays(weights: Mapping[str, np.ndarray], layers: int, positions: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Marian's whole state dictionary, from our weights by path."""
+    """Yield Marian's state dictionary from our weights by path."""
     pieces, width = weights[EMBEDDING].shape
     yield "model.shared.weight", weights[EMBEDDING]
     yield "lm_head.weight", weights[EMBEDDING]

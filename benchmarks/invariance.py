@@ -1,9 +1,9 @@
-"""How many translations of a file depend on the batches they are made in: tokens, and the bits of the scores.
+"""Batch invariance: how many translations of a file change with their batches, in tokens and in bits of the scores.
 
     python -m benchmarks.invariance ENGINE test.en [--lines 1000] [--n-best 4]
 
-Every line is translated alone, and then with all others: in batches of several sizes, with one worker and with two, in
-the order of the file and in random orders. The lines whose hypotheses differ from those they have alone are counted.
+Every line is translated alone, then with all others: in batches of several sizes, with one and two workers, in the
+order of the file and in random order. The table counts the lines whose hypotheses differ from those of the line alone.
 """
 
 import argparse
@@ -24,13 +24,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engine", type=Path)
     parser.add_argument("source", type=Path)
-    parser.add_argument("--lines", type=int, help="only so many of them")
+    parser.add_argument("--lines", type=int, help="number of lines to use, from the start of the file")
     parser.add_argument("--n-best", type=int, default=1)
     arguments = parser.parse_args()
     engine, lines = load(arguments.engine), read_text_file(arguments.source)[: arguments.lines]
     manifest = engine.manifest
     print(f"{manifest.name}, {manifest.target}, {manifest.precision}, {len(lines):,} lines")
-    print(f"{'tokens of a batch':>18} {'workers':>8} {'order':>7} {'other tokens':>13} {'other score bits':>17}")
+    print(f"{'batch tokens':>18} {'workers':>8} {'order':>7} {'tokens differ':>13} {'score bits differ':>17}")
     for one in changes(engine, lines, arguments.n_best):
         place = f"{one.max_batch_tokens:18,} {one.workers:8} {one.order:>7}"
         print(f"{place} {one.tokens:13,} {one.scores:17,}", flush=True)
@@ -38,7 +38,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Change:
-    """How many lines have other tokens, and how many other scores, in these batches than alone."""
+    """The numbers of lines whose tokens and whose scores differ between these batches and the line alone."""
 
     max_batch_tokens: int
     workers: int
@@ -48,7 +48,7 @@ class Change:
 
 
 def changes(engine: Engine, lines: Sequence[str], n_best: int = 1) -> Iterator[Change]:
-    """What each batching changes."""
+    """Yield the changes of each batching."""
     alone = engine.translate(lines, max_batch_tokens=ALONE, n_best=n_best, truncate=True)
     shuffled = np.random.default_rng(0).permutation(len(lines)).tolist()
     for tokens in BATCH_TOKENS:

@@ -1,12 +1,12 @@
-"""How soon a fresh process has its first translation, and how much memory it takes: engines beside CTranslate2 models.
+"""Time to the first translation of a fresh process, and its memory: engines and CTranslate2 models.
 
     python benchmarks/load.py ENGINE... [CTRANSLATE2_MODEL...] [--rounds 5] [--threads 2] [--batch 32] [--json]
 
-Each folder is measured in processes of its own, in alternation; the times are the least of all rounds. They count from
-the start of the process: until the packages are imported, until the model is loaded, and until one sentence of 25
-random tokens has been translated with beam 4 into at most 30. Memory is measured after that sentence, and again after
-a batch of such sentences: `peak` is the largest resident set so far, interpreter and mapped weights included; `own` is
-what the process then has to itself and could not read again from a file.
+Each folder is measured in its own processes, in turns. Times are the minimum over all rounds, counted from the start of
+the process: until the packages are imported, until the model is loaded, and until one sentence of 25 random tokens has
+been translated with beam 4 into at most 30 tokens. Memory is measured after that sentence, and again after a batch of
+such sentences. `peak` is the largest resident set so far, interpreter and mapped weights included. `own` is the private
+memory, which cannot be read again from a file.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 SOURCE_TOKENS, LENGTH, BEAM = 25, 30, 4
 END = 3
 Translate = Callable[[list[list[int]]], object]
-"""Translates sentences of token ids."""
+"""A function that translates sentences of token ids."""
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def run(folder: Path, threads: int, batch: int) -> dict[str, float]:
 
 
 def measure(folder: Path, threads: int, batch: int, began: float) -> dict[str, float]:
-    """Load and translate in this process, which was started at the monotonic time `began`."""
+    """Load a model and translate in this process, which started at the monotonic time `began`."""
     is_engine = (folder / "engine.json").is_file()
     importlib.import_module("xformc.runtime" if is_engine else "ctranslate2")
     imported = time.monotonic()
@@ -119,7 +119,7 @@ def ctranslate2_model(folder: Path, threads: int) -> tuple[Translate, int]:
 
 
 def memory() -> dict[str, float]:
-    """The lines of this process's status in Linux that count memory, in MB."""
+    """Return the memory fields of this process's status in Linux, in MB."""
     lines = Path(f"/proc/{os.getpid()}/status").read_text().splitlines()
     return {
         name: int(value.split()[0]) * 1024 / 1e6

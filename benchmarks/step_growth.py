@@ -1,9 +1,9 @@
-"""How the time and the memory of a decoding step grow with the output: full, windowed and linear attention.
+"""Time and memory of a decoding step by output length, with full, windowed and linear attention.
 
 python -m benchmarks.step_growth [--longest 4096] [--out docs/images/step_growth.png]
 
-The same language model, once with each attention, fresh weights, one text: its derived step in ONNX Runtime, when so
-many tokens are there already. The models take turns at each length; times are medians.
+The benchmark times the derived step of the same language model with each attention, in ONNX Runtime, with randomly
+initialized weights and one text. The models take turns at each length; times are medians.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def model(text: str, longest: int) -> Spec:
-    """The model of this text, with positions for `longest` tokens."""
+    """Return the spec with this text, with positions for `longest` tokens."""
     sizes = {"sizes": SIZES % (longest, ""), "windowed": SIZES % (longest, ", window: 128")}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.yaml"
@@ -53,14 +53,14 @@ def model(text: str, longest: int) -> Spec:
 
 
 def draw(found: dict[str, dict[int, tuple[float, float]]], path: Path) -> None:
-    """Time on the left, memory on the right."""
+    """Draw time on the left and memory on the right."""
     figure = Figure(figsize=(9, 3.4), layout="constrained")
-    for index, title in enumerate(("milliseconds of a step", "MiB of states")):
+    for index, title in enumerate(("milliseconds per step", "MiB of state")):
         axes = cast(Any, figure).add_subplot(1, 2, index + 1)
         for (name, points), colour in zip(found.items(), COLOURS, strict=True):
             values = [point[index] for point in points.values()]
             axes.plot([*points], values, marker="o", markersize=4, color=colour, label=name)
-        axes.set_xlabel("tokens of output so far")
+        axes.set_xlabel("output tokens so far")
         axes.set_title(title, fontsize=10)
         axes.set_ylim(bottom=0)
         axes.grid(visible=True, color="#dddddd", linewidth=0.6)

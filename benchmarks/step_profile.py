@@ -1,9 +1,10 @@
-"""Where the time of a decoding step goes, operator by operator, by ONNX Runtime's own profile.
+"""Profile of a decoding step by operator, from ONNX Runtime's profiler.
 
 python -m benchmarks.step_profile [--model base] [--target cpu native] [--precision float32] [--batch 1 32]
 
-An engine with fresh weights, sources of 25 random tokens, outputs of `--length`; each time is that of all nodes of a
-kind, preparation included, divided by the number of steps. Profiling itself costs about two microseconds a node.
+The engine has randomly initialized weights; sources have 25 random tokens, outputs `--length`. Each time is the sum
+over all nodes of an operator, preparation included, divided by the number of steps. Profiling costs about two
+microseconds per node.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def profile(target: Any, batch: int, arguments: argparse.Namespace) -> tuple[int, Counter[str], Counter[str]]:
-    """How many steps ran, and the microseconds and the number of the nodes of each kind."""
+    """Return the number of steps, and the microseconds and number of nodes of each operator."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spec = make_spec(arguments.model, folder)

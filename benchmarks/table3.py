@@ -1,4 +1,4 @@
-"""Table 3 of Vaswani et al. (2017): the parameters of our graphs beside the counts that the paper prints.
+"""Table 3 of Vaswani et al. (2017): the parameter counts of our graphs and of the paper.
 
 python -m benchmarks.table3
 """
@@ -36,12 +36,12 @@ PAPER: dict[str, int | None] = {
     "table3/e_learned_positions": None,
     "transformer_big": 213,
 }
-"""Spec -> the paper's count in millions, where it prints one, in the order of the table."""
+"""The paper's count in millions, or None, for each spec in the order of the table."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: `difference` is what the spec says beside `extends`; `paper` is in millions."""
+    """One row: `difference` has the spec's settings besides `extends`; `paper` is in millions."""
 
     name: str
     difference: str
@@ -51,17 +51,17 @@ class Row:
 
     @property
     def percent(self) -> float | None:
-        """How much more we have than the paper prints; less is negative."""
+        """Our difference from the paper's count in percent; negative if ours is lower."""
         return None if self.paper is None else 100 * (self.parameters / (self.paper * 1e6) - 1)
 
 
 def rows() -> list[Row]:
-    """The whole table."""
+    """Return the whole table."""
     return [make_row(name, paper) for name, paper in PAPER.items()]
 
 
 def make_row(name: str, paper: int | None) -> Row:
-    """Compile one spec and count."""
+    """Compile one spec and count its parameters."""
     path = SPECS / f"{name}.yaml"
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     said = {key: value for key, value in content.items() if key != "extends"} if "extends" in content else {}
@@ -72,7 +72,7 @@ def make_row(name: str, paper: int | None) -> Row:
 
 
 def missing_pieces(table: Sequence[Row]) -> tuple[int, int]:
-    """The least and the most that the vocabulary would have to grow for every one of the paper's counts, as rounded."""
+    """Return the range of additional tokens in the vocabulary that would reproduce all rounded counts of the paper."""
     pairs = [((row.paper or 0) * 1e6 - row.parameters, row.d_model) for row in table if row.paper is not None]
     least, most = (max, -0.5e6), (min, 0.5e6)
     low, high = (pick((gap + half) / width for gap, width in pairs) for pick, half in (least, most))
@@ -95,8 +95,8 @@ def main() -> None:
         print(f"{row.name:20} {row.difference:72} {row.parameters:12,} {paper:>6} {percent:>6}")
     low, high = missing_pieces([row for row in table if row.name != "transformer_big"])
     print(
-        f"Ours are lower because the paper's sizes with 37,000 pieces make {table[0].parameters / 1e6:.2f}M where it "
-        f"prints 65M: with {low:,} to {high:,} pieces more, every count that it prints but big's would come out."
+        f"Our counts are lower: the paper's sizes with 37,000 tokens make {table[0].parameters / 1e6:.2f}M, but it "
+        f"prints 65M. With {low:,} to {high:,} more tokens, every count except that of transformer_big would match."
     )
 
 

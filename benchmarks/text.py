@@ -1,13 +1,13 @@
-"""Real text, from text to text: sentences a second and BLEU of a trained engine beside CTranslate2's.
+"""Speed and BLEU on real text, from text to text: a trained engine against CTranslate2.
 
     python -m benchmarks.text ENGINE RUN test.en test.de [--threads 2] [--rounds 3] [--json FILE]
 
-ENGINE was built of the weights of RUN, by a spec that extends transformer_base with one vocabulary for both sides.
-CTranslate2 gets the same weights in the same precision and the same SentencePiece model. Each is first tried on some
-lines with all threads for one batch and with one thread for each of as many batches, CTranslate2 also with
-CT2_FORCE_CPU_ISA=AVX512 and with batches of three sizes, and then translates the whole file in its best setting, in
-turns; times are medians. Empty lines are left out. With --hugging-face, Hugging Face's Marian with the same weights in
-float32 takes turns too, run by transformers and, where optimum-onnx is installed, by ONNX Runtime.
+ENGINE was built from RUN with a spec that extends transformer_base and has one vocabulary for both sides. CTranslate2
+gets the same weights in the same precision and the same SentencePiece model. Each is first tried on some lines, with
+all threads for one batch and with one thread for each of several batches; CTranslate2 also with
+CT2_FORCE_CPU_ISA=AVX512 and with three batch sizes. Then each translates the whole file in its best setting, in turns;
+times are medians. Empty lines are skipped. With --hugging-face, Hugging Face's Marian takes turns as well, with the
+same weights in float32, run by transformers and, if optimum-onnx is installed, by ONNX Runtime.
 """
 
 import argparse
@@ -37,12 +37,12 @@ from xformc.trainer.scores.metrics import make_bleu, translation_measures
 TRIED_LINES = 100
 PEER_BATCH_TOKENS = (512, 2048, 8192)
 USUAL_LENGTH = 256
-"""The most tokens that CTranslate2 writes where nothing is said."""
+"""CTranslate2's default limit of output tokens."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How CTranslate2 is run: which child, how many batches at once, and the source tokens of each."""
+    """A setting of CTranslate2: the child process, batches at once, and source tokens of each batch."""
 
     child: str
     workers: int
@@ -51,14 +51,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Player:
-    """One that is timed: its best setting in words, and how it translates lines: the seconds, and the translations."""
+    """A timed system: a description of its best setting, and a function that returns seconds and translations."""
 
     setting: str
     translate: Callable[[list[str]], tuple[float, list[str]]]
 
 
 class Peer:
-    """CTranslate2 with the engine's weights, in a process for each of SETTINGS."""
+    """CTranslate2 with the engine's weights, in one process for each of SETTINGS."""
 
     def __init__(self, engine: Engine, model: Path, tokenizer: Path, threads: int, longest: int | None) -> None:
         self._longest = longest or USUAL_LENGTH
@@ -68,7 +68,7 @@ class Peer:
         self._loaded = dict[str, int]()
 
     def translate(self, setting: Setting, lines: Sequence[str]) -> tuple[float, list[str]]:
-        """Seconds and translations in this setting; the model is loaded anew where that is needed, untimed."""
+        """Return seconds and translations in this setting; reloading the model, if needed, is not timed."""
         child = self._children[setting.child]
         if self._loaded.get(setting.child) != setting.workers:
             threads = max(1, self._threads // setting.workers)
@@ -87,7 +87,7 @@ class Peer:
         return found["seconds"], found["lines"]
 
     def best(self, lines: Sequence[str]) -> Setting:
-        """The setting that is fastest on these lines, the second time."""
+        """Return the setting that is fastest on these lines, the better of two runs."""
         choices = list(map(Setting, *zip(*product(SETTINGS, {1, self._threads}, PEER_BATCH_TOKENS), strict=True)))
         return min(choices, key=lambda one: min(self.translate(one, lines)[0] for _ in range(2)))
 
@@ -105,9 +105,9 @@ def main() -> None:
     parser.add_argument("reference", type=Path)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--longest", type=int, help="tokens of an output, for all; if left out, the usual of each")
+    parser.add_argument("--longest", type=int, help="maximum output tokens for all systems; default: each system's own")
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer")
-    parser.add_argument("--hugging-face", action="store_true", help="transformers and optimum, for the record")
+    parser.add_argument("--hugging-face", action="store_true", help="also run transformers and optimum")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     sources, references = read_text_file(arguments.source), read_text_file(arguments.reference)
@@ -120,7 +120,7 @@ def main() -> None:
         rate = f"{one['seconds']:8.2f} {len(lines) / one['seconds']:12.1f}"
         bleu = "none" if one["bleu"] is None else f"{one['bleu']:.2f}"
         print(f"{name:12} {rate} {bleu:>6} {one['chrf']:6.2f} {one['same']:7,}  {one['setting']}")
-    print(f"same: translations of {len(lines):,} that are equal to xformc's")
+    print(f"same: number of {len(lines):,} translations that equal xformc's")
     if arguments.json is not None:
         arguments.json.write_text(json.dumps({"lines": len(lines), **results}, indent=1) + "\n", encoding="utf-8")
 
@@ -128,7 +128,7 @@ def main() -> None:
 def compare(
     arguments: argparse.Namespace, lines: list[str], references: list[str], folder: Path
 ) -> dict[str, dict[str, Any]]:
-    """All on all lines in turns, each in its best setting: seconds, measures and equal translations by name."""
+    """Run all systems on all lines in turns, each in its best setting; return the results by name."""
     engine = load(arguments.engine, threads=arguments.threads)
     tokenizer = one_tokenizer(engine, arguments.engine)
     spec = load_spec(arguments.engine / "spec.yaml")
@@ -165,7 +165,7 @@ def compare(
 def take_turns(
     players: Mapping[str, Player], lines: list[str], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
-    """The seconds of each player in each round, and its translations."""
+    """Return the seconds of each system in each round, and its translations."""
     times: dict[str, list[float]] = {name: [] for name in players}
     texts = dict[str, list[str]]()
     for _ in range(rounds):
@@ -183,7 +183,7 @@ def hugging_face(
     tried: list[str],
     folder: Path,
 ) -> dict[str, Player]:
-    """Hugging Face's model by what runs it, each with the batches that are fastest for it."""
+    """Return Hugging Face's model by runtime, each with its fastest batch size."""
     from benchmarks.hugging_face import load_translators
 
     search, longest = engine.manifest.search, arguments.longest
@@ -196,7 +196,7 @@ def hugging_face(
 
 
 def ours(engine: Engine, lines: Sequence[str], workers: int, longest: int | None) -> tuple[float, list[str]]:
-    """Seconds and translations of the engine."""
+    """Return the seconds and translations of the engine."""
     options: SearchArguments = {"max_length_factor": 0.0, "max_length_offset": longest} if longest else {}
     began = time.perf_counter()
     found = [best.text for best, *_ in engine.translate(lines, workers=workers, truncate=True, **options)]
@@ -204,7 +204,7 @@ def ours(engine: Engine, lines: Sequence[str], workers: int, longest: int | None
 
 
 def one_tokenizer(engine: Engine, folder: Path) -> Path:
-    """The SentencePiece model of both sides."""
+    """Return the SentencePiece model of both sides. Raises: SystemExit if there are two."""
     files = set(engine.manifest.tokenizers.values())
     if len(files) != 1:
         raise SystemExit("error: the engine must have one tokenizer for both sides")
@@ -212,7 +212,7 @@ def one_tokenizer(engine: Engine, folder: Path) -> Path:
 
 
 def pieces_of(tokenizer: Path, engine: Engine) -> list[str]:
-    """The names of all tokens; those that the vocabulary has beyond the tokenizer's are called after their ids."""
+    """Return the names of all tokens; those beyond the tokenizer's vocabulary are named after their ids."""
     import sentencepiece
 
     processor: Any = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))

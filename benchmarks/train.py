@@ -1,11 +1,11 @@
-"""Training speed: our step beside a plain eager loop over torch.nn.Transformer.
+"""Training speed: xformc's step against a plain eager loop over torch.nn.Transformer.
 
     python benchmarks/train.py --data DIR [--languages en-de] [--seconds 60]
 
 They take turns on the same batches, a few each, in one process. Both have d_model 128, 4+4 layers, d_ff 256,
-4 heads, dropout 0.3, 10,000 shared BPE pieces, tied embeddings and output, label smoothing 0.1, Adam, and
-batches of 4,096 tokens. The loop computes in float32, as torch does unless told otherwise; ours in the
-spec's default precision.
+4 heads, dropout 0.3, 10,000 shared BPE tokens, tied embeddings and output, label smoothing 0.1, Adam, and
+batches of 4,096 tokens. The plain loop computes in float32, torch's default; xformc in the spec's default
+precision.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder with train.* and valid.*")
-    parser.add_argument("--languages", help="source and target, such as en-de")
+    parser.add_argument("--languages", help="source and target, for example en-de")
     parser.add_argument("--spec", type=Path, default=SPEC)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to measure")
     return parser.parse_args()
@@ -81,7 +81,7 @@ def measure(steps: dict[str, Step], batches: list[Batch], seconds: float) -> dic
 
 
 def run_turn(step: Step, turn: list[Batch]) -> float:
-    """Target tokens a second."""
+    """Return target tokens per second."""
     start = time.perf_counter()
     for batch in turn:
         step(batch)
@@ -89,7 +89,7 @@ def run_turn(step: Step, turn: list[Batch]) -> float:
 
 
 def our_step(spec, precision: str, device: torch.device | None = None, *, compile: bool = False) -> Step:
-    """The step of `xformc train`, with or without `--compile`; on the processor unless another device is given."""
+    """Return the step of `xformc train`, with or without `--compile`; by default on the CPU."""
     torch.set_flush_denormal(True)
     model = TorchModule(compile_training(spec).graph, seed=1).to(device).train()
     if compile:
@@ -123,7 +123,7 @@ def plain_loop(size: int) -> Step:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Those of a Transformer, by their names in a spec."""
+    """The sizes of a Transformer, named as in a spec."""
 
     d_model: int
     d_ff: int
@@ -133,7 +133,7 @@ class Sizes:
 
 
 class PlainTransformer(nn.Module):
-    """What a tutorial writes: nn.Transformer between a tied embedding and projection."""
+    """The model of many tutorials: nn.Transformer between a tied embedding and projection."""
 
     def __init__(self, size: int, sizes: Sizes) -> None:
         super().__init__()

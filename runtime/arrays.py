@@ -1,4 +1,4 @@
-"""Examples given as arrays, checked and taken apart: one array for each input, the rows of all padded together."""
+"""Reads examples given as arrays: one array for each input, with all rows padded to one length."""
 
 import zlib
 from collections.abc import Mapping
@@ -13,19 +13,20 @@ from xformc.format.manifest import Input
 from xformc.runtime.rows import Array, Row
 
 MOST_BYTES = 1 << 37
-"""The most that the arrays of a file may take together."""
+"""The maximum total size of the arrays of a file."""
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """The arrays of an .npz file by name.
+    """Return the arrays of an .npz file by name.
 
-    Raises: OSError if it cannot be read; UserError if it is none or broken, or holds objects or more than MOST_BYTES.
+    Raises: OSError if the file cannot be read; UserError if it is not a whole .npz file, holds Python objects, or is
+    larger than MOST_BYTES.
     """
     try:
         with ZipFile(path) as packed:
             size = sum(member.file_size for member in packed.infolist())
         if size > MOST_BYTES:
-            raise ValueError(f"{size:,} bytes are more than {MOST_BYTES:,}")
+            raise ValueError(f"{size:,} bytes, more than {MOST_BYTES:,}")
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in sorted(file.files)}
     except _BROKEN as error:
@@ -34,9 +35,9 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 
 def read_rows(inputs: Mapping[str, Input], arrays: Mapping[str, Any]) -> list[Row]:
-    """The examples in `arrays`, as they are described in docs/runtime.md.
+    """Return the examples in `arrays`, whose layout is described in docs/runtime.md.
 
-    Raises: UserError for an array that is missing, unknown, or not as its input must be.
+    Raises: UserError for an array that is missing, unknown, or has the wrong type, shape or values.
     """
     found = {name: np.asarray(array) for name, array in arrays.items() if name != "labels"}
     wanted = [*inputs, *(f"{name}_lengths" for name, item in inputs.items() if item.kind == "vectors")]
@@ -50,7 +51,7 @@ def read_rows(inputs: Mapping[str, Input], arrays: Mapping[str, Any]) -> list[Ro
     counts = {name: len(found[name]) for name in wanted}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise UserError(f"the arrays must have as many rows each, not {listed}")
+        raise UserError(f"the arrays must have the same number of rows, not {listed}")
     return [_row(inputs, found, index) for index in range(min(counts.values()))]
 
 
@@ -74,7 +75,7 @@ def _check(name: str, item: Input, found: Mapping[str, Array]) -> None:
 
 
 _RANKS = {"tokens": 2, "vectors": 2, "values": 1, "edges": 3}
-"""How many axes come before the sizes of an input."""
+"""The number of axes before the sizes of an input, by kind."""
 
 
 def _check_lengths(name: str, lengths: Array, longest: int) -> None:
@@ -94,9 +95,7 @@ def _row(inputs: Mapping[str, Input], found: Mapping[str, Array], index: int) ->
     for name, length in lengths.items():
         longest = inputs[name].longest
         if longest is not None and length > longest:
-            raise UserError(
-                f"row {index} of {name} has {length:,} positions, and this engine takes at most {longest:,}"
-            )
+            raise UserError(f"row {index} of {name} has {length:,} positions; this engine takes at most {longest:,}")
     row: dict[str, Array] = {}
     for name, item in inputs.items():
         if item.kind == "edges":
@@ -115,9 +114,9 @@ def _filled(name: str, ids: Array, index: int) -> int:
 
 def _edges(name: str, edges: Array, length: int, index: int) -> Array:
     if len(edges) < length or edges.shape[0] != edges.shape[1]:
-        raise UserError(f"row {index} of {name} joins {list(edges.shape)} positions, and there are {length}")
+        raise UserError(f"row {index} of {name} has shape {list(edges.shape)} for {length} positions")
     return edges[:length, :length]
 
 
 _BROKEN = (ValueError, KeyError, EOFError, AttributeError, TypeError, MemoryError, BadZipFile, zlib.error)
-_NPZ = "numpy.savez writes such files: numpy.savez('data.npz', name=array, ...)"
+_NPZ = "write the file with numpy.savez('data.npz', name=array, ...)"

@@ -1,4 +1,4 @@
-"""Continuing texts with the engine of a language model, which samples inside its ONNX model."""
+"""Generates continuations of texts with a language model's engine, which samples inside its ONNX model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ MAX_SEED = 2**62
 class SampleResult:
     """The continuation of each prompt.
 
-    tokens: [batch, length] int64, those sampled, with the end token where it was, and 0 after it.
-    lengths: [batch] int64, how many tokens each has, the end token included.
-    scores: [batch] float32, the log probability of each by the model, without temperature and filters.
+    tokens: [batch, length] int64, the sampled tokens, the end token included, then 0.
+    lengths: [batch] int64, the number of tokens of each, the end token included.
+    scores: [batch] float32, the model's log probability of each, without temperature and filters.
     """
 
     tokens: NDArray[np.int64]
@@ -32,7 +32,7 @@ class SampleResult:
 
 @dataclass(frozen=True)
 class Prompt:
-    """The ids of a text to continue, without an end token, and the seed of its random numbers."""
+    """The token ids of a text to continue, without an end token, and its random seed."""
 
     ids: Sequence[int]
     seed: int
@@ -40,9 +40,9 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Continuation:
-    """What a prompt was continued by: text to put after it, its log probability, its ids, with the end token.
+    """The continuation of a prompt: the text to append, its log probability, and its token ids with the end token.
 
-    `text` begins with a space where the first token begins a word.
+    `text` begins with a space if its first token begins a word.
     """
 
     text: str
@@ -51,9 +51,9 @@ class Continuation:
 
 
 def sample(session: Session, prompts: Sequence[Prompt], options: SampleOptions, end: int = END) -> SampleResult:
-    """Continue the prompts, at least one, together. `end` is the token that ends a text.
+    """Continue one or more prompts as one batch; `end` is the token that ends a text.
 
-    Raises: UserError if ONNX Runtime refuses or fails.
+    Raises: UserError if ONNX Runtime fails.
     """
     ids = np.full((len(prompts), max(len(prompt.ids) for prompt in prompts)), PAD, np.int64)
     for row, prompt in enumerate(prompts):
@@ -71,16 +71,16 @@ def sample(session: Session, prompts: Sequence[Prompt], options: SampleOptions, 
 
 
 def check_seed(seed: object) -> int:
-    """The seed of a call. Raises: UserError unless it is an integer from 0 to MAX_SEED."""
+    """Return the seed of a call. Raises: UserError unless it is an integer from 0 to MAX_SEED."""
     if type(seed) is not int or not 0 <= seed <= MAX_SEED:
         raise UserError(f"seed must be an integer from 0 to {MAX_SEED}, not {seed!r}")
     return seed
 
 
 def encode_prompt(line: int, text: str, *, tokenizer: Tokenizer, seed: int, limit: Limit, truncate: bool) -> Prompt:
-    """The prompt of this line of a call; a text that is cut keeps its end.
+    """Return the prompt on this line. A text that is cut keeps its end.
 
-    Raises: UserError for a text that is too long, or no Unicode.
+    Raises: UserError for a text that is too long or is not valid Unicode.
     """
 
     def encode(text: str) -> list[int]:
@@ -91,14 +91,14 @@ def encode_prompt(line: int, text: str, *, tokenizer: Tokenizer, seed: int, limi
 
 
 def continuation_needs(prompt: Prompt, *, options: SampleOptions) -> int:
-    """The most tokens that the prompt and its continuation have together."""
+    """Return the maximum number of tokens of the prompt and its continuation together."""
     return len(prompt.ids) + options.max_new_tokens
 
 
 def continue_prompts(
     session: Session, prompts: Sequence[Prompt], *, tokenizer: Tokenizer, options: SampleOptions
 ) -> list[Continuation]:
-    """The continuation of each prompt, in order, run together."""
+    """Continue the prompts as one batch, and return the continuations in order."""
     found = sample(session, prompts, options)
     results: list[Continuation] = []
     for row, prompt in enumerate(prompts):
@@ -108,6 +108,6 @@ def continue_prompts(
 
 
 def _added(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
-    """The text of the tokens as it is after the prompt."""
+    """Return the text that the tokens add to the prompt."""
     before, whole = tokenizer.decode("text", prompt), tokenizer.decode("text", [*prompt, *tokens])
     return whole.removeprefix(before) if whole.startswith(before) else tokenizer.decode("text", tokens)

@@ -1,4 +1,4 @@
-"""What a method of the engine does with each item that it is given, run as a stream or as a whole."""
+"""The work of an engine's method on its items, run as a stream or all at once."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ Row = TypeVar("Row")
 Result = TypeVar("Result")
 
 LARGEST_WINDOW = 1 << 16
-"""Of more items than this, all of which are there, only so many are sorted by size at a time."""
+"""Number of items sorted by size at a time, if all items are given at once."""
 
 
 @dataclass(frozen=True)
 class Job(Generic[Item, Row, Result]):
-    """Items become rows, and rows of like size are run together.
+    """Encodes items as rows, and runs rows of similar size as batches.
 
-    encode: the row of the item in this line, from 1; raises UserError for one that does not fit.
-    size: the tokens that a row may need.
-    run: the results of some rows, in their order, by a session.
+    encode: returns the row of the item on a line, counted from 1; raises UserError for an item that does not fit.
+    size: returns the maximum number of tokens that a row needs.
+    run: returns the results of some rows, in order, from a session.
     """
 
     encode: Callable[[int, Item], Row]
@@ -32,11 +32,11 @@ class Job(Generic[Item, Row, Result]):
     run: Callable[[Session, Sequence[Row]], Sequence[Result]]
 
     def stream(self, session: Session, items: Iterable[Item], batching: Batching) -> Generator[Result]:
-        """The results of any number of items, in order."""
+        """Yield the results of any number of items, in order."""
         return self._rows(session, self._encoded(items), batching)
 
     def all(self, session: Session, method: str, items: Sequence[Item], batching: Batching) -> list[Result]:
-        """The results of these items, in order. Raises: UserError before any is run, if one is wrong."""
+        """Return the results of these items, in order. Raises: UserError before any is run if an item is invalid."""
         if isinstance(items, str):
             raise UserError(f"{method} takes a list of texts, not one text", hint=f"engine.{method}([text])")
         rows = list(self._encoded(items))
@@ -57,5 +57,5 @@ class Job(Generic[Item, Row, Result]):
 
 
 def as_it_is(_: int, row: Any) -> Any:
-    """The encoding of an item that is a row already."""
+    """Encode an item that is already a row."""
     return row

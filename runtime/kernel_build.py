@@ -1,4 +1,4 @@
-"""Building the library of kernels: ONNX Runtime's headers are found, and CMake compiles the sources of the package."""
+"""Builds the library of kernels: finds ONNX Runtime's headers, and compiles the package's sources with CMake."""
 
 import os
 import re
@@ -19,7 +19,9 @@ OLDEST_API = 23
 
 
 def build_library(headers: Path | None) -> Path:
-    """The library in the user's cache, which is compiled if it is not there, with headers as `find_headers` has them.
+    """Return the path of the library in the user's cache, compiling it if it is missing.
+
+    `headers` is passed to `find_headers`.
 
     Raises: UserError if headers or tools are missing, the cache cannot be written, or the compiler fails.
     """
@@ -30,9 +32,9 @@ def build_library(headers: Path | None) -> Path:
 
 
 def find_headers(given: Path | None) -> Path:
-    """The folder with ONNX Runtime's C++ headers: in `given`, however deep, or where systems put them.
+    """Return the folder with ONNX Runtime's C++ headers, searched for in `given` or in the system's include folders.
 
-    Raises: UserError if there are none, or if they do not fit the ONNX Runtime that is installed.
+    Raises: UserError if there are none, or if they do not fit the installed ONNX Runtime.
     """
     if given is not None:
         found = sorted(given.rglob(HEADER))
@@ -52,13 +54,13 @@ def _system_folders() -> list[Path]:
 
 
 def _check_version(folder: Path) -> None:
-    """Raises: UserError if the headers are newer than the installed package, which could not load what they make."""
+    """Raises: UserError if the headers are too old, or newer than the package, which could not load the library."""
     text = (folder / "onnxruntime_c_api.h").read_text(encoding="utf-8", errors="replace")
     match = re.search(r"^#define ORT_API_VERSION (\d+)", text, re.MULTILINE)
     version, installed = int(match[1]) if match else 0, int(onnxruntime.__version__.split(".")[1])
     if not OLDEST_API <= version <= installed:
         raise UserError(
-            f"these headers are of ONNX Runtime 1.{version}; the kernels need 1.{OLDEST_API} or newer, and not newer "
+            f"these headers are from ONNX Runtime 1.{version}; the kernels need 1.{OLDEST_API} or newer, but not newer "
             f"than the installed package, {onnxruntime.__version__}",
             place=str(folder),
             hint=GET_HEADERS,
@@ -66,7 +68,7 @@ def _check_version(folder: Path) -> None:
 
 
 def _compile(path: Path, headers: Path) -> None:
-    """Compile the library to `path`, all of it or nothing."""
+    """Compile the library and write it to `path` atomically."""
     cmake = _tool("cmake")
     _check_writable(path.parent)
     with tempfile.TemporaryDirectory(prefix="xformc-kernels-") as folder:
@@ -79,24 +81,24 @@ def _compile(path: Path, headers: Path) -> None:
 
 
 def _check_writable(folder: Path) -> None:
-    """Raises: UserError if no file can be made in `folder`, which is made if it is not there."""
+    """Create `folder` if it is missing. Raises: UserError if no file can be created in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UserError(
-            f"the kernels cannot be kept here: {error.strerror}",
+            f"the library of kernels cannot be written here: {error.strerror}",
             place=str(folder),
-            hint="set XDG_CACHE_HOME to a folder that can be written",
+            hint="set XDG_CACHE_HOME to a writable folder",
         ) from error
 
 
 def _tool(name: str) -> str:
-    """The path of a program, which may have come with a package into this Python's own environment."""
+    """Return the path of a program on PATH or in this Python's environment, where a package may have installed it."""
     own = str(Path(sys.executable).parent)
     found = shutil.which(name) or shutil.which(name, path=own)
     if found is None:
-        raise UserError(f"the kernels are built by {name}, which is not installed", hint=GET_TOOLS)
+        raise UserError(f"building the kernels needs {name}, which is not installed", hint=GET_TOOLS)
     return found
 
 
@@ -108,8 +110,8 @@ def _run(*command: str) -> None:
 
 
 _SHOWN = 20
-GET_TOOLS = "it takes CMake 3.18 and a C++17 compiler; on Debian and Ubuntu: apt install cmake g++"
+GET_TOOLS = "install CMake 3.18 or newer and a C++17 compiler; on Debian and Ubuntu: apt install cmake g++"
 GET_HEADERS = (
-    "install your system's package of them (Debian and Ubuntu: apt install libonnxruntime-dev), or unpack a release of "
-    "https://github.com/microsoft/onnxruntime/releases and give its folder: xformc kernels --headers DIR"
+    "install your system's package (Debian and Ubuntu: apt install libonnxruntime-dev), or unpack a release from "
+    "https://github.com/microsoft/onnxruntime/releases and pass its folder: xformc kernels --headers DIR"
 )

@@ -1,4 +1,4 @@
-"""Reading text a line at a time, strictly: UTF-8, bounded, and every complaint with its line number."""
+"""Reads text line by line: strict UTF-8, bounded line length, and a line number in every error."""
 
 import codecs
 import gzip
@@ -10,14 +10,13 @@ from typing import BinaryIO, cast
 from xformc.errors import UserError
 
 LINE_BYTES = 1 << 20
-"""The most bytes of a line, with its end."""
+"""The maximum bytes of a line, its line ending included."""
 
 
 def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
-    """The lines of `stream`, without their ends, which are a line feed, or a carriage return before one.
+    """Yield the lines of `stream` without their line endings, LF or CRLF. A leading byte order mark is dropped.
 
-    A byte order mark before the first line is dropped. Raises: UserError with `name` and the line number for invalid
-    UTF-8, a NUL byte, and a line of more than 1 MiB.
+    Raises: UserError with `name` and the line number for invalid UTF-8, a NUL byte, or a line of more than 1 MiB.
     """
     number = 0
     while data := stream.readline(LINE_BYTES + 1):
@@ -26,28 +25,28 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
 
 
 def read_file_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, which is unpacked if its name ends in `.gz`.
+    """Yield the lines of a text file, decompressed if its name ends in `.gz`.
 
-    Raises: UserError if it cannot be read or is broken, and as `read_lines` does.
+    Raises: UserError if the file cannot be read or decompressed, and as `read_lines` does.
     """
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
             yield from read_lines(cast(BinaryIO, handle), str(path))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        hint = "copy it again; if it is plain text, take .gz off its name"
-        raise UserError(f"not a whole gzip file: {error}", place=str(path), hint=hint) from error
+        hint = "copy it again; if it is plain text, remove .gz from its name"
+        raise UserError(f"not a complete gzip file: {error}", place=str(path), hint=hint) from error
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror or error}", place=str(path)) from error
 
 
 def read_text_file(path: Path) -> list[str]:
-    """The same lines, all at once."""
+    """Return the lines of `read_file_lines` as a list."""
     return list(read_file_lines(path))
 
 
 def _decoded(line: bytes, place: str) -> str:
     if len(line) > LINE_BYTES:
-        hint = "a line is one text; is this a text file?"
+        hint = "each line is one text; is this a text file?"
         raise UserError(f"the line is longer than {LINE_BYTES:,} bytes", place=place, hint=hint)
     if b"\0" in line:
         raise UserError(f"NUL byte at byte column {line.index(0) + 1}", place=place, hint="is this a text file?")

@@ -1,14 +1,14 @@
-"""Items that were read and not yet run, and which of them to run together: those of like size, the oldest first."""
+"""Chooses batches of similar size from the items that were read ahead, the oldest first."""
 
 from bisect import bisect_left, insort
 from collections import deque
 
 SMALLEST_SHARE = 8
-"""At the end of the input a batch is at least this part of the budget: smaller ones cost more than they balance."""
+"""The last batches may use 1/SMALLEST_SHARE of the budget: smaller ones cost more than balanced workers gain."""
 
 
 class Lookahead:
-    """Items waiting by number, each of a size: the tokens that it may need. A batch needs rows times its largest."""
+    """Waiting items, by number, with their sizes in tokens. The cost of a batch is its rows times its largest size."""
 
     def __init__(self, budget: int, workers: int) -> None:
         self._budget = budget
@@ -22,18 +22,18 @@ class Lookahead:
         return len(self._sizes)
 
     def add(self, number: int, size: int) -> None:
-        """One item more; numbers come in order."""
+        """Add an item; numbers must increase."""
         insort(self._sorted, (size, number))
         self._sizes[number] = size
         self._oldest.append(number)
         self._total += size
 
     def take(self, *, last: bool) -> list[int]:
-        """The numbers of the next batch, in order, removed; there must be an item.
+        """Remove the next batch and return its numbers, in order; at least one item must be waiting.
 
-        It has the oldest item, so that results can leave in order, and those nearest to it in size that the budget
-        allows. With `last`, when no item will follow, it has the largest item, and no more than a worker's share of
-        all, so that the workers come to an end together.
+        The batch holds the oldest item, so that results can leave in order, and the items nearest to it in size, within
+        the budget. With `last`, when no more items will follow, it holds the largest item and at most one worker's
+        share of the rest, so that the workers finish at the same time.
         """
         low = len(self._sorted) - 1 if last else self._place_of_the_oldest()
         high, budget = low + 1, self._share() if last else self._budget
@@ -54,7 +54,7 @@ class Lookahead:
         return numbers
 
     def drop_from(self, number: int) -> None:
-        """Forget the items from this number on."""
+        """Drop the items from this number on."""
         self._sorted = [(size, other) for size, other in self._sorted if other < number]
         self._sizes = {other: size for other, size in self._sizes.items() if other < number}
         self._total = sum(self._sizes.values())
@@ -66,7 +66,7 @@ class Lookahead:
         return bisect_left(self._sorted, (self._sizes[number], number))
 
     def _is_nearer_below(self, low: int, high: int) -> bool:
-        """Whether the item before `low` is as near in size to those between as the one at `high`."""
+        """Whether the item below `low` is at least as close in size to the batch as the item at `high`."""
         return self._sorted[low][0] - self._sorted[low - 1][0] <= self._sorted[high][0] - self._sorted[high - 1][0]
 
     def _share(self) -> int:

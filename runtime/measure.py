@@ -1,4 +1,4 @@
-"""How fast an engine is here: load time, latency of one example at a time, throughput in batches, memory."""
+"""Measures an engine: load time, latency of single examples, throughput in batches, and memory."""
 
 import statistics
 import sys
@@ -19,15 +19,15 @@ from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.workload import Workload
 
 PARTS = (1 / 16, 1 / 4, 1, 4)
-"""The sizes of batches that are tried, as parts of the usual one."""
+"""The batch sizes to try, as fractions of the default."""
 
 FEWEST = 8
-"""The examples that a measurement has at least."""
+"""The minimum number of examples of a measurement."""
 
 
 @dataclass(frozen=True)
 class Loading:
-    """Seconds to compare the files with their hashes, and then to open the engine."""
+    """Seconds to check the hashes of the files, and seconds to open the engine."""
 
     check: float
     open: float
@@ -35,9 +35,9 @@ class Loading:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds from an example to its result: of the first one, and quantiles of `count` others, one at a time.
+    """Seconds from an example to its result, one at a time: of the first one, and quantiles of `count` others.
 
-    `tokens` is how many their results have on average.
+    `tokens` is the mean number of tokens of their results.
     """
 
     first: float
@@ -50,7 +50,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Results a second of `count` examples in batches. `peak` is the memory of the process until then, in bytes."""
+    """Examples and tokens per second over `count` examples in batches; `peak` is the process's peak memory in bytes."""
 
     workers: int
     max_batch_tokens: int
@@ -62,7 +62,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Report:
-    """All that was measured. `memory` is in bytes: before the engine was loaded, and the peak."""
+    """All measurements. `memory` is in bytes: before the engine was loaded, and at the peak."""
 
     size: int
     loading: Loading
@@ -74,7 +74,10 @@ class Report:
 def make_plans(
     manifest: Manifest, workers: Sequence[int] | None, max_batch_tokens: Sequence[int] | None, threads: int | None
 ) -> list[Batching]:
-    """Every number of workers with every size of batches; None: 1 and one for each core, PARTS of the usual size."""
+    """Return every combination of workers and batch size.
+
+    By default, workers are 1 and one per core (or per thread of `threads`), and batch sizes are PARTS of the default.
+    """
     usual = MAX_BATCH_POSITIONS if manifest.labels else MAX_BATCH_TOKENS
     return [
         Batching(number, tokens)
@@ -84,7 +87,7 @@ def make_plans(
 
 
 def timed_load(directory: Path, threads: int | None, device: DeviceName | None = None) -> tuple[Engine, Loading]:
-    """The engine, ready for one worker, and how long that took. Raises: UserError as `load`."""
+    """Load the engine for one worker, and return it with the time that took. Raises: UserError as `load`."""
     began = time.perf_counter()
     check_files(directory, read_manifest(directory))
     checked = time.perf_counter()
@@ -93,7 +96,7 @@ def timed_load(directory: Path, threads: int | None, device: DeviceName | None =
 
 
 def measure_latency(work: Workload, seconds: float) -> Latency:
-    """Examples one at a time, over and over, until so many seconds are over."""
+    """Run examples one at a time, in a cycle, for `seconds`."""
     first, _ = _timed(work, work.items[0])
     times, tokens, began = list[float](), 0, time.perf_counter()
     for item in cycle(work.items):
@@ -109,9 +112,9 @@ def measure_latency(work: Workload, seconds: float) -> Latency:
 def measure_throughput(
     work: Workload, plans: Sequence[Batching], first_rate: float, seconds: float
 ) -> Iterator[Throughput]:
-    """Each plan in order, on as many examples as about so many seconds suffice for.
+    """Measure each plan in order, for about `seconds` each.
 
-    `first_rate` is a guess of the results a second that the first plan gives.
+    `first_rate` is an estimate of the first plan's examples per second.
     """
     rate = first_rate
     for plan in plans:
@@ -126,16 +129,16 @@ def measure_throughput(
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that this share of the values, at least one, does not exceed; between two of them in proportion."""
+    """Return the quantile of one or more values, interpolated linearly; `share` is from 0 to 1."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=1000, method="inclusive")[min(998, int(share * 1000) - 1)]
 
 
 def peak_memory() -> int:
-    """The most bytes that this process has had in memory.
+    """Return the peak resident memory of this process in bytes.
 
-    Linux says it in /proc/self/status; getrusage, which is asked elsewhere, counts what the process was before exec.
+    On Linux it is read from /proc/self/status, because getrusage, used elsewhere, also counts the process before exec.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -148,7 +151,7 @@ def peak_memory() -> int:
 
 
 def _timed(work: Workload, item: Any) -> tuple[float, int]:
-    """Seconds from the item to its result, and the tokens of that."""
+    """Return the seconds from the item to its result, and the tokens of the result."""
     start = time.perf_counter()
     [tokens] = work.run([item], Batching(1, window=1))
     return time.perf_counter() - start, tokens

@@ -1,4 +1,4 @@
-"""The options of the search: what a call may set, and which values make sense for an engine."""
+"""The options of the search, and their checks against an engine."""
 
 from typing import TypedDict
 
@@ -7,15 +7,15 @@ from xformc.format.manifest import MAX_FACTOR, MAX_OFFSET, MAX_PENALTY, Manifest
 
 
 class SearchArguments(TypedDict, total=False):
-    """The keyword arguments of a search; what is left out or None is the engine's default.
+    """The keyword arguments of a search; the engine's defaults replace missing arguments and None.
 
-    beam_size: partial translations kept for each sentence; 1 is greedy search. Time grows with it.
+    beam_size: hypotheses kept for each sentence; 1 is greedy search. Time grows with it.
     n_best: translations returned for each sentence, best first; at most `beam_size`.
-    length_penalty: the exponent in score = log probability / ((5 + length) / 6)^length_penalty; 0 prefers
-        short output, more prefers longer.
+    length_penalty: GNMT's length penalty, the exponent in log probability / ((5 + length) / 6)^length_penalty;
+        0 prefers short output, larger values longer output.
     max_length_factor, max_length_offset: a translation has at most
-        floor(max_length_factor * source tokens) + max_length_offset tokens, and at least 1; the end
-        tokens are counted on both sides.
+        floor(max_length_factor * source tokens) + max_length_offset tokens, and at least 1; end tokens
+        are counted on both sides.
     """
 
     beam_size: int | None
@@ -26,9 +26,9 @@ class SearchArguments(TypedDict, total=False):
 
 
 def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOptions:
-    """Fill what `arguments` leaves open with the engine's defaults, and check the whole.
+    """Complete `arguments` with the engine's defaults, and check them.
 
-    Raises: UserError naming the option, what it must be, and what it is.
+    Raises: UserError that names the option, its allowed values and its value.
     """
     defaults = manifest.search
     unknown = set(arguments) - set(SearchArguments.__annotations__)
@@ -60,7 +60,7 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
 
 
 def checked_integer(name: str, value: object, default: int, low: int, high: int) -> int:
-    """The value, or the default for None. Raises: UserError unless it is an integer from `low` to `high`."""
+    """Return the value, or the default for None. Raises: UserError unless it is an integer from `low` to `high`."""
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -69,7 +69,7 @@ def checked_integer(name: str, value: object, default: int, low: int, high: int)
 
 
 def checked_number(name: str, value: object, default: float, low: float, high: float) -> float:
-    """The value, or the default for None. Raises: UserError unless it is a number from `low` to `high`."""
+    """Return the value, or the default for None. Raises: UserError unless it is a number from `low` to `high`."""
     if value is None:
         return default
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:

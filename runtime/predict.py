@@ -1,4 +1,4 @@
-"""Labels with their probabilities: for a whole example, or for each of its positions."""
+"""Predicts labels with probabilities, for a whole example or for each of its positions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from xformc.runtime.texts import encode_line, whole_limit
 from xformc.runtime.tokenizer import Tokenizer
 
 MAX_BATCH_POSITIONS = 2048
-"""The positions that a batch may have, if a call does not say."""
+"""Default maximum positions of a batch."""
 
 FEWEST_POSITIONS = 16
-"""A shorter example counts as this many, so that the rows of a batch, which cost memory too, are bounded."""
+"""Shorter examples count as this many positions, which bounds the rows of a batch and their memory."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What an engine says of one example.
+    """The prediction for one example.
 
-    labels: the likeliest label of each position (tagging), or one for the whole (classification).
-    probabilities: float32 [labels given, labels known], in the order of the engine's labels.
+    labels: the most likely label of each position (tagging), or of the whole example (classification).
+    probabilities: float32 [len(labels), labels of the engine], in the order of the engine's labels.
     """
 
     labels: tuple[str, ...]
@@ -35,7 +35,7 @@ class Prediction:
 
     @property
     def label(self) -> str:
-        """The label of the whole, or of the first position."""
+        """The label of the whole example, or of the first position."""
         return self.labels[0]
 
     @property
@@ -53,16 +53,16 @@ def encode_example(
     truncate: bool,
     max_batch_tokens: int = MAX_BATCH_TOKENS,
 ) -> Row:
-    """The ids of an example, which is a text for each input (one may stand alone): one id a word for tagging.
+    """Return the ids of an example: one text, or a text for each input. Tagging has one id per word.
 
-    Raises: UserError for a number of texts that is not that of the inputs, and as `encode_line`.
+    Raises: UserError if the number of texts is not the number of inputs, and as `encode_line`.
     """
     texts, names = [example] if isinstance(example, str) else list(example), list(manifest.inputs)
     if len(texts) != len(names):
         raise UserError(
             f"needs a text for each of {', '.join(names)}, found {len(texts)}",
             place=f"line {line}",
-            hint="in a line they are separated by tabs",
+            hint="put one text for each input on a line, separated by tabs",
         )
     encode, tail = (tokenizer.encode_words, 0) if manifest.task == "tagging" else (tokenizer.encode, 1)
     row: dict[str, NDArray[np.int64]] = {}
@@ -75,12 +75,12 @@ def encode_example(
 
 
 def positions_needed(row: Row, *, manifest: Manifest) -> int:
-    """The positions of the row's longest input, and FEWEST_POSITIONS at least."""
+    """Return the positions of the row's longest input, at least FEWEST_POSITIONS."""
     return max((FEWEST_POSITIONS, *row_lengths(manifest.inputs, row).values()))
 
 
 def predict_rows(session: Session, rows: Sequence[Row], *, manifest: Manifest) -> list[Prediction]:
-    """The prediction of each row, in order, run together; a row without positions has no labels."""
+    """Predict the rows as one batch, and return the predictions in order; a row without positions has no labels."""
     assert manifest.labels is not None
     lengths = [row_lengths(manifest.inputs, row) for row in rows]
     results = [Prediction((), np.zeros((0, len(manifest.labels)), np.float32))] * len(rows)

@@ -1,4 +1,4 @@
-"""Examples as arrays: one row for each, of its own length, and several rows padded into the inputs of a model."""
+"""Rows, which are examples as arrays, and their padding into batches for a model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,18 +10,18 @@ from xformc.format.manifest import Input
 
 Array = NDArray[Any]
 Row = Mapping[str, Array]
-"""One example: tokens [positions], vectors [positions, size], values [..], edges [positions, positions], by input."""
+"""One example by input: tokens [positions], vectors [positions, size], values [..] or edges [positions, positions]."""
 
 
 def row_lengths(inputs: Mapping[str, Input], row: Row) -> dict[str, int]:
-    """How many positions the row has of each input that has positions."""
+    """Return the number of positions of each input that has positions."""
     return {name: len(row[name]) for name, item in inputs.items() if item.kind in ("tokens", "vectors")}
 
 
 def stack(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, Array]:
-    """The model's inputs for these rows, at least one: batch first, the shorter ones padded at the end with 0.
+    """Return the model's inputs for one or more rows: the batch first, shorter rows padded at the end with 0.
 
-    Vectors have a second input beside them, `NAME_mask`: true where a position is real.
+    Vectors have a second input, `NAME_mask`, which is false for padding.
     """
     feeds: dict[str, Array] = {}
     for name, item in inputs.items():
@@ -37,7 +37,7 @@ def stack(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, Array]:
 
 
 def pad(rows: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Rows of ids as one array [batch, length], padded with 0 at the end."""
+    """Return rows of ids as one array [batch, length], padded with 0 at the end."""
     array = np.zeros((len(rows), max(len(row) for row in rows)), np.int64)
     for index, row in enumerate(rows):
         array[index, : len(row)] = row
@@ -45,7 +45,7 @@ def pad(rows: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 _PADDED: dict[str, tuple[Any, int]] = {"tokens": (np.int64, 1), "vectors": (np.float32, 1), "edges": (np.bool_, 2)}
-"""The dtype of each kind that is padded, and how many of its first axes are positions."""
+"""The dtype of each padded kind, and the number of its leading axes that are positions."""
 
 
 def _padded(arrays: Sequence[Array], kind: str) -> Array:

@@ -1,4 +1,4 @@
-"""The options of sampling: what a call may set, and which values make sense."""
+"""The options of sampling, and their checks."""
 
 from typing import TypedDict
 
@@ -9,12 +9,12 @@ MAX_NEW_TOKENS, MAX_TEMPERATURE, MAX_TOP_K = 100_000, 100.0, 10**6
 
 
 class SampleArguments(TypedDict, total=False):
-    """The keyword arguments of sampling; what is left out or None is the engine's default.
+    """The keyword arguments of sampling; the engine's defaults replace missing arguments and None.
 
-    temperature: divides the logits: below 1 the likely tokens become likelier; 0 always takes the likeliest.
-    top_k: only so many of the best tokens may be drawn; 0 is all.
-    top_p: of those only the fewest best whose probabilities reach this together; 1 is all.
-    max_new_tokens: a continuation has at most so many tokens, the end token counted.
+    temperature: divides the logits. Values below 1 favour likely tokens; 0 always takes the most likely one.
+    top_k: sample from the k most likely tokens; 0 is no limit.
+    top_p: sample from the fewest most likely tokens whose probabilities sum to top_p; 1 is no limit.
+    max_new_tokens: maximum tokens of a continuation, the end token included.
     """
 
     temperature: float | None
@@ -24,9 +24,9 @@ class SampleArguments(TypedDict, total=False):
 
 
 def resolve_sample_options(defaults: SampleOptions, arguments: SampleArguments) -> SampleOptions:
-    """Fill what `arguments` leaves open with the defaults, and check the whole.
+    """Complete `arguments` with the defaults, and check them.
 
-    Raises: UserError naming the option, what it must be, and what it is.
+    Raises: UserError that names the option, its allowed values and its value.
     """
     unknown = set(arguments) - set(SampleArguments.__annotations__)
     if unknown:

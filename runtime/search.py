@@ -1,4 +1,4 @@
-"""The search of a translation engine, on token ids."""
+"""Runs the search of a translation engine on token ids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from xformc.runtime.session import Session
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What the search found for each row of the source, best first.
+    """The hypotheses of each source row, best first.
 
-    tokens: [batch, n_best, length] int64, without the begin token, with the end token where one was
-        generated, and 0 after it.
+    tokens: [batch, n_best, length] int64, without the begin token, with the end token if one was
+        generated, then 0.
     lengths: [batch, n_best] int64, the number of tokens of each, the end token included.
-    scores: [batch, n_best] float32, log probability / ((5 + length) / 6)^length_penalty; -inf where the
-        search found fewer than n_best.
+    scores: [batch, n_best] float32, log probability / ((5 + length) / 6)^length_penalty; -inf for missing
+        hypotheses if the search found fewer than n_best.
     """
 
     tokens: NDArray[np.int64]
@@ -29,11 +29,11 @@ class SearchResult:
 
 
 def search(session: Session, source: NDArray[np.int64], options: SearchOptions, end: int = END) -> SearchResult:
-    """Search for the translations of `source` [batch, source], padded with 0 at the end of each row.
+    """Translate `source` [batch, source], whose rows are padded with 0 at the end.
 
     `end` is the token that ends a translation.
 
-    Raises: UserError if ONNX Runtime refuses or fails.
+    Raises: UserError if ONNX Runtime fails.
     """
     if not len(source):
         none = (0, options.n_best)
@@ -51,29 +51,29 @@ def search(session: Session, source: NDArray[np.int64], options: SearchOptions, 
 
 
 def length_limit(options: SearchOptions, source: int) -> int:
-    """The most tokens of a hypothesis for so many source tokens, the end token counted (docs/search.md).
+    """Return the maximum tokens of a hypothesis for `source` tokens, the end token included (docs/search.md).
 
-    The product is in float32, as in an engine.
+    The product is computed in float32, as in an engine.
     """
     scaled = np.float32(options.max_length_factor) * np.float32(source)
     return max(1, int(scaled) + options.max_length_offset)
 
 
 def length_divisor(length: int, alpha: float) -> float:
-    """((5 + length) / 6)^alpha, which divides the log probability of a hypothesis (Wu et al. 2016, equation 14)."""
+    """Return ((5 + length) / 6)^alpha, the divisor of a hypothesis's log probability (Wu et al. 2016, equation 14)."""
     return ((5 + length) / 6) ** alpha
 
 
 def check_source(source: NDArray[np.int64] | Sequence[Sequence[int]], vocabulary: int) -> NDArray[np.int64]:
-    """The source ids as an int64 array [batch, source].
+    """Return the source ids as an int64 array [batch, source].
 
-    Raises: UserError unless they are whole numbers of the vocabulary, with at least one token in each row and
-    padding (0) only after it.
+    Raises: UserError unless they are integers within the vocabulary, and each row is one or more tokens followed by
+    padding (0).
     """
     try:
         array = np.asarray(source)
     except ValueError as error:
-        raise UserError("the source ids must have rows of one length", hint="pad the shorter rows with 0") from error
+        raise UserError("the rows of source ids differ in length", hint="pad the shorter rows with 0") from error
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
         found = f"{array.dtype} of {list(array.shape)}"
         raise UserError(f"the source ids must be integers of shape [batch, source], not {found}")

@@ -1,4 +1,4 @@
-"""The checks of an engine that need the engine alone, and no PyTorch."""
+"""Checks an engine without PyTorch: its files, its model's interface, and batch invariance."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,10 +24,10 @@ from xformc.runtime.search import search
 from xformc.runtime.workload import random_workload
 
 BATCH_BOUND = 1e-4
-"""As in the stage `batch` of a certificate."""
+"""The bound of the certificate's stage `batch`."""
 
 COUNT = 5
-"""How many random examples are run."""
+"""The number of random examples to run."""
 
 CERTIFICATE_BYTES = 1 << 24
 
@@ -38,9 +38,9 @@ Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 def check_engine(folder: Path, progress: Callable[[str], None] = lambda _: None) -> tuple[Certificate, list[str]]:
     """Check the files of an engine, its model's interface, and that results do not depend on the batch.
 
-    Returns: what was checked, and the names of the recorded stages that were not.
+    Returns the stages that were checked, and the names of the recorded stages that were not.
 
-    Raises: UserError if the folder is no whole engine, or its certificate did not pass.
+    Raises: UserError if the engine is incomplete, or its certificate did not pass.
     """
     progress("verify: files")
     with load(folder) as engine:
@@ -61,7 +61,7 @@ def check_engine(folder: Path, progress: Callable[[str], None] = lambda _: None)
 
 
 def _batch(engine: Engine) -> float:
-    """The largest difference between the results of examples together, in the opposite order, and alone."""
+    """Return the largest difference between the results of examples in one batch, in reverse order, and alone."""
     items = random_workload(engine, {}, COUNT).items
     together, backwards = _run(engine, items), _run(engine, items[::-1])[::-1]
     alone = [found for item in items for found in _run(engine, [item])]

@@ -1,4 +1,4 @@
-"""An engine's session: arrays in, arrays out, whatever computes them; and opening a model in ONNX Runtime."""
+"""The session of an engine, arrays in and arrays out, and the loading of models in ONNX Runtime."""
 
 import logging
 import os
@@ -23,25 +23,25 @@ MAX_THREADS = 1024
 _FATAL_ONLY = 4
 
 Arrays = Mapping[str, NDArray[Any]]
-"""Arrays by the name of the input or output that they are."""
+"""Arrays by input or output name."""
 
 
 class Executor(Protocol):
-    """What computes an engine's results: the whole model at once, or its steps on a device. Threads may share it."""
+    """Computes an engine's results: the whole model in one call, or its steps on a device. It must be thread-safe."""
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
-        """The results in the order of the interface; it ends soon once `options.terminate`, of RunOptions, is set."""
+        """Return the results in the order of the interface; stop early if `options.terminate` (RunOptions) is set."""
         ...
 
 
 class Session:
-    """A loaded engine. It may be used from several threads at once.
+    """A loaded engine, which is thread-safe.
 
-    It is made for so many `workers`, callers that run it at the same time.
+    `workers` is the number of callers that run it at the same time.
     """
 
     def __init__(self, make: Callable[[int], Executor], outputs: Sequence[str], place: str, workers: int = 1) -> None:
-        """`make` an executor for a number of workers; `place` is the folder, for messages."""
+        """`make` returns an executor for a number of workers; `place` is the folder, for error messages."""
         self._make, self._outputs, self._place = make, outputs, place
         self.workers = workers
         self._options: Any = cast(Any, onnxruntime).RunOptions()
@@ -55,7 +55,7 @@ class Session:
             raise self._failure("cannot be loaded", error) from error
 
     def shared_by(self, workers: int) -> "Session":
-        """A session of the same engine for so many workers: this one, or another, which is opened once and kept."""
+        """Return a session of the same engine for this number of workers; each is opened once and kept."""
         if workers == self.workers:
             return self
         with self._opening:
@@ -64,7 +64,7 @@ class Session:
             return self._others[workers]
 
     def close(self) -> None:
-        """Let go of the model and its memory; later calls raise UserError. Calls that are running end as usual."""
+        """Free the model and its memory. Running calls finish normally; later calls raise UserError."""
 
         def refuse(_: int) -> Executor:
             raise UserError("the engine is closed", place=self._place, hint="load it again: xformc.load(folder)")
@@ -76,19 +76,19 @@ class Session:
             session.close()
 
     def stoppable(self) -> "Session":
-        """This session, for calls that its `stop` ends before they are done."""
+        """Return this session with a `stop` of its own, which ends the calls made through it."""
         same = copy(self)
         same._options = cast(Any, onnxruntime).RunOptions()
         return same
 
     def stop(self) -> None:
-        """End the calls of this `stoppable` session that are running: each raises UserError."""
+        """End the running calls of this `stoppable` session: each raises UserError."""
         self._options.terminate = True
 
     def run(self, feeds: Arrays) -> list[NDArray[Any]]:
-        """The outputs, in the order of the interface, for inputs by name; one that has a default may be left out.
+        """Return the outputs, in the order of the interface, for inputs by name; inputs with defaults may be left out.
 
-        Raises: UserError if what computes them refuses or fails, or if an output is not a number.
+        Raises: UserError if the computation fails, or if an output is NaN.
         """
         try:
             results = list(self._executor.run(feeds, self._options))
@@ -99,9 +99,9 @@ class Session:
         for name, result in zip(self._outputs, results, strict=True):
             if bool(np.isnan(result).any()):
                 raise UserError(
-                    f"the {name} are not numbers (NaN)",
+                    f"the output {name} has NaN",
                     place=self._place,
-                    hint="the weights are at fault: check them with `xformc verify ENGINE`",
+                    hint="the weights are the likely cause: check the engine with `xformc verify ENGINE`",
                 )
         return results
 
@@ -128,21 +128,21 @@ def open_model(
     sizes: Mapping[str, int] | None = None,
     providers: Sequence[Any] = ("CPUExecutionProvider",),
 ) -> Any:
-    """An ONNX Runtime session of the model at `path`, silent unless it fails; on the processor if nothing else is said.
+    """Open the model at `path` in ONNX Runtime, by default on the CPU. ONNX Runtime logs only fatal errors.
 
-    `threads` is None for one on each core that the process may use. With the `target` native the session knows
-    xformc's operators. Axes of the inputs in `sizes` have the size that it says, and what follows from them is
-    computed once, here.
+    threads: None for one thread on each core that the process may use.
+    target: if it is native, xformc's kernels are loaded into the session.
+    sizes: fixed sizes of input axes; computations that depend only on them are done once, here.
 
-    Raises: UserError for wrong `threads`, or if the library of kernels is needed and cannot be used; ONNX Runtime's own
-    errors for a model that it refuses.
+    Raises: UserError for invalid `threads`, or if the model needs the library of kernels and it cannot be used; ONNX
+    Runtime's own errors for a model that it rejects.
     """
     options: Any = cast(Any, onnxruntime).SessionOptions()
     options.intra_op_num_threads = thread_count(threads)
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
-    options.enable_mem_pattern = False  # a step's shapes come once; planning memory for each costs more than it saves
-    options.add_session_config_entry("session.disable_quant_qdq", "1")  # what a model restores, it multiplies so
+    options.enable_mem_pattern = False  # the shapes of a step occur once: planning memory costs more than it saves
+    options.add_session_config_entry("session.disable_quant_qdq", "1")  # matrix products must use dequantized values
     if TRAITS[target].kernels:
         options.register_custom_ops_library(str(library_for(str(path)).path))
     for axis, size in (sizes or {}).items():
@@ -155,7 +155,7 @@ def open_model(
 
 
 def thread_count(threads: int | None) -> int:
-    """The number of threads: those given, or one for each core that the process may use.
+    """Return `threads`, or for None the number of cores that the process may use.
 
     Raises: UserError for a number out of range.
     """

@@ -1,4 +1,4 @@
-"""Which session an engine gets: the whole model or its steps, on the processor or on a GPU."""
+"""Opens the session of an engine: the whole model or its steps, on the CPU or on a GPU."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,18 +31,18 @@ def open_session(
     device: DeviceName | None = None,
     plans: Mapping[str, Plan] = MappingProxyType({}),
 ) -> Session:
-    """The session of the engine in this folder, with a task and inputs as its engine.json has them.
+    """Open the engine in this folder; the task, inputs, target and plans are those of its engine.json.
 
-    `device` is where it is run, by default where engines of its `target` belong. `plans` are
-    TensorRT's, by the names of their files, as engine.json has them.
+    device: the device to run on; by default that of the `target`.
+    plans: TensorRT plans by file name.
 
-    Raises: UserError if it cannot be run there, or if a file is not what it should be.
+    Raises: UserError if the engine cannot run on the device, or if a file is invalid.
     """
     face, fixed, place = interface(task, inputs), TRAITS[target].fixed, str(directory)
     name: DeviceName = device or ("cuda" if fixed else "cpu")
     if name == "cuda" and not fixed:
         hint = "build it with --target cuda or --target tensorrt for a GPU"
-        raise UserError(f"an engine of target {target} runs on the processor", place=place, hint=hint)
+        raise UserError(f"an engine of target {target} runs only on the CPU", place=place, hint=hint)
     shapes = fixed_shapes(task, inputs) if fixed and task in WRITTEN else None
 
     def shared(executor: Executor) -> Session:
@@ -50,7 +50,7 @@ def open_session(
 
     if name == "cuda" and TRAITS[target].plans:
         if not plans:
-            raise UserError("this engine has no plans for TensorRT", place=place, hint=f"{_PLANS}, {ON_THE_PROCESSOR}")
+            raise UserError("this engine has no TensorRT plans", place=place, hint=f"{_PLANS}, {ON_THE_PROCESSOR}")
         tensorrt, profile = require_tensorrt(plans, place), next(iter(plans.values())).profile
         if shapes is None:
             return shared(PlanModel(directory, tensorrt, profile, face.outputs))
@@ -63,4 +63,4 @@ def open_session(
     return whole_session(directory, face, threads=threads, target=target, workers=workers, providers=providers)
 
 
-_PLANS = "build them on a machine with TensorRT: xformc build SPEC --target tensorrt"
+_PLANS = "rebuild the engine on a machine with TensorRT: xformc build RUN -o ENGINE --target tensorrt"

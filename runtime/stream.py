@@ -1,4 +1,4 @@
-"""Any number of items in bounded memory: read ahead, run in batches by workers, and given back in order."""
+"""Runs a stream of items in bounded memory: reads ahead, runs batches in workers, and yields results in order."""
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -11,10 +11,10 @@ from xformc.runtime.lookahead import Lookahead
 from xformc.runtime.session import MAX_THREADS
 
 WINDOW = 1024
-"""Items read ahead for each worker, where a call does not say."""
+"""Default number of items to read ahead for each worker."""
 
 MAX_BATCH_TOKENS = 16_384
-"""The tokens that a batch may need where text is written, if a call does not say."""
+"""Default maximum tokens of a batch for tasks that generate text."""
 
 logger = logging.getLogger(__name__)
 
@@ -24,14 +24,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Batching:
-    """How the items of a call are run together.
+    """How a call forms and runs batches.
 
-    workers: batches that are run at once; None for as many as the engine was loaded for.
-    max_batch_tokens: the tokens that a batch may need, padding included; an item that needs more has its own batch.
-    window: items that are read ahead of the results, None for WINDOW for each worker. With 1 each has its answer
-        before the next is read.
+    workers: batches run at the same time; None for the number that the engine was loaded for.
+    max_batch_tokens: maximum tokens of a batch, padding included; an item that needs more has its own batch.
+    window: items read ahead of the results; None for WINDOW per worker. With 1, each result is yielded before the
+        next item is read.
 
-    Raises: UserError for a number below 1, or more than MAX_THREADS workers.
+    Raises: UserError for a number below 1, or for more than MAX_THREADS workers.
     """
 
     workers: int | None = None
@@ -49,11 +49,11 @@ class Batching:
 
 @dataclass(frozen=True)
 class Work(Generic[Item, Result]):
-    """What is done with the items of a call.
+    """The functions that process the items of a call.
 
-    size: the tokens that an item may need.
-    run: the results of some items, in their order; called by several threads at once.
-    stop: makes the calls of `run` that are under way end soon.
+    size: returns the maximum number of tokens that an item needs.
+    run: returns the results of some items, in order; several threads call it at once.
+    stop: ends the running calls of `run` early.
     """
 
     size: Callable[[Item], int]
@@ -62,11 +62,10 @@ class Work(Generic[Item, Result]):
 
 
 def run_stream(items: Iterator[Item], work: Work[Item, Result], workers: int, batching: Batching) -> Generator[Result]:
-    """The result of each item, in order.
+    """Yield the result of each item, in order.
 
-    A worker that is done takes the next batch of those read ahead, which are filled up from `items` as results leave.
-    An error of `items` or of `run` is raised in the place of the first result that it concerns. However it ends, no
-    thread is left.
+    A free worker takes the next batch of the items read ahead; as results are yielded, more items are read. An error
+    from `items` or `run` is raised in place of the first result that it affects. No thread outlives the call.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="xformc")
     try:
@@ -77,7 +76,7 @@ def run_stream(items: Iterator[Item], work: Work[Item, Result], workers: int, ba
 
 
 class _Stream(Generic[Item, Result]):
-    """The state of one call: items are numbered, and each is waiting, running or done."""
+    """The state of one call: each numbered item is waiting, running or done."""
 
     def __init__(
         self,
@@ -114,7 +113,7 @@ class _Stream(Generic[Item, Result]):
             self._collect()
 
     def _fill(self, until: int) -> None:
-        """Read items up to this number, not included."""
+        """Read items up to but excluding this number."""
         while not self._ended and self._count < until:
             try:
                 item = next(self._items)
@@ -129,7 +128,7 @@ class _Stream(Generic[Item, Result]):
                 self._count += 1
 
     def _start(self) -> None:
-        """Give each worker a batch, and one batch more to begin with when the first of them is done."""
+        """Start a batch for each worker, and queue one more for the first worker that finishes."""
         while len(self._waiting) and len(self._running) <= self._workers:
             numbers = self._waiting.take(last=self._ended)
             logger.debug("batch of %d, from item %d", len(numbers), min(numbers) + 1)
@@ -137,7 +136,7 @@ class _Stream(Generic[Item, Result]):
             self._running[self._pool.submit(self._work.run, items)] = numbers
 
     def _collect(self) -> None:
-        """Wait for a batch, and keep the results of those that are done."""
+        """Wait for a batch, and keep the results of all finished batches."""
         finished, _ = wait(self._running, return_when=FIRST_COMPLETED)
         for future in finished:
             numbers = self._running.pop(future)
@@ -148,7 +147,7 @@ class _Stream(Generic[Item, Result]):
                 self._fail(numbers[0], error)
 
     def _fail(self, number: int, error: BaseException) -> None:
-        """Nothing from this item on will be given back."""
+        """Record an error; no result from this item on will be yielded."""
         self._ended = True
         if self._failed is None or number < self._failed[0]:
             self._failed = number, error

@@ -1,4 +1,4 @@
-"""Text to token ids and back, by the engine's SentencePiece models (which also do Unicode's NFKC)."""
+"""Converts text to token ids and back with the engine's SentencePiece models, which also apply Unicode's NFKC."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from xformc.format.tokens import END, SPECIAL, UNKNOWN
 class Tokenizer:
     """The vocabulary of each input of tokens.
 
-    A character that a vocabulary lacks becomes the unknown token. An unknown token in an output stands for nothing
-    that could be written, so it leaves no trace in the text; it is still among the tokens.
+    A character outside a vocabulary becomes the unknown token. An unknown token in an output is left out of the text,
+    but not of the tokens.
     """
 
     vocabularies: "Mapping[str, _Vocabulary]"
 
     def encode(self, name: str, text: str) -> list[int]:
-        """The ids of one text of the input `name`, with the end token; only the end token if it has no text.
+        """Return the ids of a text of the input `name`, with the end token; an empty text has only the end token.
 
         Raises: UnicodeError if the text has a lone surrogate.
         """
         return [*self.vocabularies[name].encode(text), END]
 
     def encode_words(self, name: str, text: str) -> list[int]:
-        """One id for each word between spaces: unknown, unless the word is one piece. There is no end token.
+        """Return one id for each word between spaces, without an end token; a word of several pieces is unknown.
 
         Raises: UnicodeError if the text has a lone surrogate.
         """
@@ -36,19 +36,19 @@ class Tokenizer:
         return [ids[0] if len(ids) == 1 else UNKNOWN for ids in pieces]
 
     def pieces(self, name: str, ids: Sequence[int]) -> list[str]:
-        """What each id is in the vocabulary of the input `name`: ▁ is a space; <unk>, <s> and </s> are special."""
+        """Return the piece of each id in the vocabulary of `name`: ▁ is a space; <unk>, <s> and </s> are special."""
         return self.vocabularies[name].pieces(ids)
 
     def decode(self, name: str, ids: Sequence[int]) -> str:
-        """The text of ids; special tokens leave no trace, not even two spaces around an unknown."""
+        """Return the text of ids without special tokens; an unknown token leaves no double space."""
         text = self.vocabularies[name].decode([identifier for identifier in ids if identifier not in SPECIAL.values()])
         return " ".join(text.split()) if UNKNOWN in ids else text
 
 
 def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:
-    """The engine's tokenizer, or None if it has no input of tokens or was built without one.
+    """Return the engine's tokenizer, or None if it has no input of tokens or was built without one.
 
-    Raises: UserError for a model that SentencePiece cannot read, or of more pieces than the engine knows.
+    Raises: UserError for a model that SentencePiece cannot read or that has more pieces than the engine's vocabulary.
     """
     if not manifest.tokenizers:
         return None
@@ -63,12 +63,12 @@ def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:
 
 
 class _Vocabulary:
-    """One SentencePiece model with checked sizes; a typed face for an untyped library."""
+    """One SentencePiece model, checked, with types that the library lacks."""
 
     def __init__(self, path: Path, size: int) -> None:
         if path.stat().st_size > TOKENIZER_BYTES:
             raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(path))
-        import sentencepiece  # noqa: PLC0415 (many engines do without; it brings 4 MB)
+        import sentencepiece  # noqa: PLC0415 (it takes 4 MB, and many engines do not need it)
 
         self._processor = cast(Any, sentencepiece.SentencePieceProcessor())
         try:
@@ -77,7 +77,7 @@ class _Vocabulary:
             raise UserError("not a SentencePiece model", place=str(path), hint=_REBUILD) from error
         found = int(self._processor.GetPieceSize())
         if found > size:
-            raise UserError(f"has {found:,} pieces, the engine's vocabulary {size:,}", place=str(path), hint=_REBUILD)
+            raise UserError(f"has {found:,} pieces; the engine's vocabulary {size:,}", place=str(path), hint=_REBUILD)
         ids = [getattr(self._processor, name)() for name in ("pad_id", "unk_id", "bos_id", "eos_id")]
         if ids != list(SPECIAL.values()):
             raise UserError(
@@ -88,7 +88,7 @@ class _Vocabulary:
         self._size = found
 
     def encode(self, text: str) -> list[int]:
-        text.encode()  # raises what a caller expects for a lone surrogate; SentencePiece would not
+        text.encode()  # raises UnicodeError for a lone surrogate; SentencePiece would not
         return cast(list[int], self._processor.EncodeAsIds(text))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Translations of token ids as text."""
+"""Translates token ids into text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class Hypothesis:
 
 
 def tokens_needed(ids: Sequence[int], *, options: SearchOptions, longest: int | None) -> int:
-    """The most tokens that a search holds for these source ids: they, and each hypothesis of the beam at its limit.
+    """Return the maximum tokens that a search of these source ids holds: the source, and a full beam of hypotheses.
 
-    `longest` is the most tokens that the model can decode, or None.
+    `longest` is the maximum number of tokens that the model can decode, or None.
     """
     limit = length_limit(options, len(ids))
     return len(ids) + options.beam_size * (limit if longest is None else min(limit, longest))
@@ -33,7 +33,7 @@ def tokens_needed(ids: Sequence[int], *, options: SearchOptions, longest: int | 
 def translate_ids(
     session: Session, ids: Sequence[Sequence[int]], *, tokenizer: Tokenizer, options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each row of source ids, in order, best first; a row of only the end token has the text ""."""
+    """Return the hypotheses of each row of source ids, best first; a row of only the end token gets an empty text."""
     results = [[Hypothesis("", 0.0, ())] for _ in ids]
     filled = [index for index, row in enumerate(ids) if len(row) > 1]
     if filled:

@@ -1,4 +1,4 @@
-"""The whole model in one ONNX Runtime session: a search with all of its steps is one call."""
+"""Runs the whole model in one ONNX Runtime session: a search with all its steps is one call."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,8 +18,7 @@ from xformc.runtime.session import REBUILD, Arrays, Session, open_model, thread_
 class WholeModel:
     """An `Executor` of model.onnx.
 
-    Each of its `workers` is one of the `threads`, and the rest of these helps them all, so that no core has more than
-    one thread.
+    Each worker uses one of the `threads`, and all workers share the rest, so that no core runs more than one thread.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class WholeModel:
         return self._session.run(list(self._interface.outputs), named, options)
 
     def _find_old_names(self) -> dict[str, str]:
-        """The inputs that this model has under an older name, by today's."""
+        """Return the older names of this model's inputs, by current name."""
         values = (*self._session.get_inputs(), *self._session.get_overridable_initializers())
         there = {value.name for value in values}
         return {name: old for name, old in OLD_NAMES.items() if name not in there and old in there}
@@ -65,10 +64,10 @@ class WholeModel:
 
 
 class WholeSearch:
-    """An `Executor` of the model.onnx of a search in fixed shapes, on the processor."""
+    """An `Executor` of the model.onnx of a search in fixed shapes, on the CPU."""
 
     def __init__(self, directory: Path, shapes: FixedShapes) -> None:
-        """`shapes` are those of the model's inputs."""
+        """`shapes` pads the model's inputs."""
         self._shapes, self._session = shapes, open_model(directory / MODEL)
         self._inputs = [value.name for value in self._session.get_inputs()]
 
@@ -88,9 +87,9 @@ def whole_session(
     workers: int = 1,
     providers: Sequence[Any] = ("CPUExecutionProvider",),
 ) -> Session:
-    """The session of the model in this folder, on the processor if nothing else is said.
+    """Open the session of the model in this folder, by default on the CPU.
 
-    Raises: UserError if ONNX Runtime refuses the model, or if it has another interface.
+    Raises: UserError if ONNX Runtime rejects the model, or if the model has another interface.
     """
     make = partial(WholeModel, directory, interface, threads=threads, target=target, providers=providers)
     return Session(make, interface.outputs, str(directory / MODEL), workers)

@@ -1,4 +1,4 @@
-"""What an engine is timed on: texts, or random examples for it, each run in the way of its task."""
+"""The examples that an engine is timed on: texts, or random examples for its task."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ from xformc.runtime.stream import Batching
 from xformc.runtime.translate import tokens_needed
 
 COUNT = 1000
-"""How many random examples there are."""
+"""The number of random examples."""
 
 SHORTEST, LONGEST = 5, 45
-"""The tokens of a random example, all lengths between being as likely."""
+"""The bounds of a random example's tokens; all lengths are equally likely."""
 
 Run = Callable[[Sequence[Any], Batching], Generator[int]]
 
@@ -36,8 +36,8 @@ Run = Callable[[Sequence[Any], Batching], Generator[int]]
 class Workload:
     """Examples to time an engine on.
 
-    unit: what an example is called. tokens: what of it is counted.
-    run: the number of tokens of each of some items, in order, run with this batching.
+    unit: the name of an example. tokens: the name of the units counted in its result.
+    run: runs items with a batching, and yields the number of tokens of each result, in order.
     """
 
     items: Sequence[Any]
@@ -47,7 +47,7 @@ class Workload:
 
 
 def make_workload(engine: Engine, file: Path | None, options: SearchArguments) -> Workload:
-    """The lines of a file, or without one random examples. Raises: UserError as `text_workload`, at the file."""
+    """Return the lines of a file, or random examples for None. Raises: UserError as `text_workload`, at the file."""
     if file is None:
         return random_workload(engine, options)
     try:
@@ -57,9 +57,9 @@ def make_workload(engine: Engine, file: Path | None, options: SearchArguments) -
 
 
 def text_workload(engine: Engine, texts: Sequence[str], options: SearchArguments) -> Workload:
-    """The texts that have words, from text to text or to labels. With several inputs, tabs separate these in a line.
+    """Return the texts that are not empty as a workload. With several inputs, a line has tab-separated texts.
 
-    Raises: UserError if there is none, or as the engine's methods, at the text that does not fit.
+    Raises: UserError if all texts are empty, and as the engine's methods for a text that does not fit.
     """
     items = [text for text in texts if text.strip()]
     if not items:
@@ -86,7 +86,7 @@ def text_workload(engine: Engine, texts: Sequence[str], options: SearchArguments
 
 
 def random_workload(engine: Engine, options: SearchArguments, count: int = COUNT) -> Workload:
-    """Random examples, the same for every run, as ids or arrays: no tokenizer is needed, and none is timed."""
+    """Return seeded random examples as ids or arrays; no tokenizer is needed or timed."""
     manifest, random = engine.manifest, np.random.default_rng(0)
     unit, tokens = NAMES[manifest.task]
     lengths = [int(length) for length in random.integers(SHORTEST, LONGEST + 1, count)]
@@ -110,7 +110,7 @@ NAMES = {
     "tagging": ("example", "labels"),
     "classification": ("example", "labels"),
 }
-"""What an example of each task is called, and what is counted of it."""
+"""The name of an example of each task, and of the units counted in its result."""
 
 
 def _searches(engine: Engine, options: SearchArguments) -> Job[list[int], list[int], int]:
@@ -142,13 +142,13 @@ def _predictions(engine: Engine) -> Job[Row, Row, int]:
 
 
 def _ids(random: np.random.Generator, item: Input, length: int) -> list[int]:
-    """Random ids of pieces with the end token last, no more than the input takes."""
+    """Return random ids with the end token last, at most as many as the input takes."""
     length = length if item.longest is None else min(length, item.longest)
     return [*map(int, random.integers(min(END + 1, item.pieces - 1), item.pieces, length - 1)), END]
 
 
 def _row(random: np.random.Generator, inputs: Mapping[str, Input], length: int) -> Row:
-    """A random value for each input; edges join all positions."""
+    """Return a random value for each input; edges join all positions."""
     row: dict[str, Any] = {}
     for name, item in inputs.items():
         sizes, positions = tuple(item.axes.values()), min(length, item.longest or length)

@@ -1,4 +1,4 @@
-"""Examples to calibrate a spec with: those of its certificate, each alone."""
+"""Calibration examples for a spec: those of its certificate, one at a time."""
 
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.pipeline import compile_engine

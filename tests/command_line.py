@@ -1,4 +1,4 @@
-"""Running the command line in tests: in this process for speed, or in another for what concerns processes."""
+"""Runs the command line in tests: in this process for speed, or in a new one to test processes."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Fixtures of the runtime's and the command line's tests: a tiny hand-made engine."""
+"""Fixtures for tests of the runtime and the command line: a tiny hand-made engine."""
 
 import os
 import shutil

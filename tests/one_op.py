@@ -1,4 +1,4 @@
-"""Graphs of one op, and what PyTorch and ONNX Runtime make of them."""
+"""Graphs of one op, and their results in PyTorch and ONNX Runtime."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

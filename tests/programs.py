@@ -1,4 +1,4 @@
-"""Programs that are not what their spec says in one respect."""
+"""Programs that deviate from their spec in one respect."""
 
 from collections.abc import Mapping
 

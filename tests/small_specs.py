@@ -1,4 +1,4 @@
-"""Every shipped spec with small sizes: the same architecture, quick to build."""
+"""Every shipped spec with small sizes: the same architecture, fast to build."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Small models around the steps of a test: their derived steps beside the training form, and their padding."""
+"""Small models around the steps of a test, their derived steps against the training form, and their padding."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

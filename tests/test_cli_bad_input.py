@@ -1,4 +1,4 @@
-"""Bad input: each one clear message, exit code 2, no traceback, nothing half written."""
+"""Bad input gives one clear message and exit code 2, no traceback, and no partial output."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def test_invalid_utf8_is_a_mistake_with_its_line(xformc: CommandLine, copy_engin
 def test_a_very_long_line_is_a_mistake_with_its_line(xformc: CommandLine, copy_engine: Path) -> None:
     found = mistake(xformc("translate", copy_engine, stdin="hello\n" + "two dogs " * 2400), out="hello\n")
     assert found.startswith("line 2: ")
-    assert "cut it with --truncate; with enough memory, --max-batch-tokens 28804 takes it whole" in found
+    assert "cut it with --truncate; with enough memory, --max-batch-tokens 28804 allows it" in found
 
 
 def test_a_hint_names_only_options_that_the_command_has(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_flipped_byte_is_a_mistake(xformc: CommandLine, own_engine: Path) -> N
     data[100] ^= 1
     path.write_bytes(data)
     for command in ("translate", "inspect"):
-        assert mistake(xformc(command, own_engine)).startswith(f"{path}: the content is not what was built")
+        assert mistake(xformc(command, own_engine)).startswith(f"{path}: the content has changed since it was built")
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_evaluate_refuses_what_does_not_fit_together(xformc: CommandLine, copy_e
     two.write_text("hello\nworld\n")
     none.touch()
     missing = tmp_path / "missing"
-    assert mistake(xformc("evaluate", copy_engine, one, two)).startswith(f"{two}: has 2 lines and {one} has 1")
+    assert mistake(xformc("evaluate", copy_engine, one, two)).startswith(f"{two}: has 2 lines, but {one} has 1")
     assert mistake(xformc("evaluate", copy_engine, none, none)).startswith(f"{none}: holds no text")
     found = mistake(xformc("evaluate", copy_engine, missing, one))
     assert found == f"{missing}: cannot be read: No such file or directory"
     found = mistake(xformc("evaluate", copy_engine, one, one, "--tokenize", "no"))
-    assert found.startswith("--tokenize no: sacreBLEU has no such tokenizer\nhint: there are: 13a")
+    assert found.startswith("--tokenize no: sacreBLEU has no such tokenizer\nhint: choose one of 13a")
 
 
 def test_evaluate_says_before_it_translates_what_a_tokenizer_needs(
@@ -174,7 +174,7 @@ def test_a_name_that_is_not_one_spec_is_a_mistake(xformc: CommandLine, name: str
 
 def test_too_many_numbers_are_a_mistake(xformc: CommandLine, tmp_path: Path) -> None:
     found = mistake(xformc("corpus", "numbers", "--output", tmp_path / "data", "--train", "1000000"))
-    assert found.startswith("there are 1,000,000 numbers, and 1,001,500 were asked for")
+    assert found.startswith("1,001,500 numbers were requested, but there are only 1,000,000")
     assert not (tmp_path / "data").exists()
 
 

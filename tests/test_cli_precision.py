@@ -1,4 +1,4 @@
-"""`xformc build --precision` and `--compare`, and what they say of mistakes."""
+"""`xformc build --precision` and `--compare`, and their error messages."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_compare_states_what_rounding_costs(xformc: CommandLine, run: Path, tmp_
     result = xformc(
         "build", run / "spec.yaml", "--weights", run, "--precision", "fp16", "--compare", *files, "--out", out
     )
-    assert result.code == 0 and "BLEU that rounding costs: 0.00 in float32, 0.00 here" in result.out
+    assert result.code == 0 and "BLEU lost to quantization: 0.00 in float32, 0.00 here" in result.out
     stage = json.loads((out / "certificate.json").read_text())["stages"][-1]
     assert (stage["name"], stage["bound"]) == ("bleu", 0.3)
 
@@ -70,7 +70,7 @@ def test_compare_refuses_an_engine_that_lost_too_much(
     found = mistake(
         xformc("build", run / "spec.yaml", "--weights", run, "--precision", "int8", "--compare", *files, "--out", out)
     )
-    assert "rounding costs 0.00 BLEU" in found and "hint: store what matters most less roughly" in found
+    assert "quantization costs 0.00 BLEU" in found and "hint: store sensitive weights more precisely" in found
     assert not out.exists()
 
 
@@ -78,14 +78,14 @@ def test_compare_refuses_an_engine_that_lost_too_much(
     ("arguments", "message"),
     [
         (("--precision", "int9"), "'int9' is not one of 'float32', 'float16', 'bfloat16', 'int8'"),
-        (("--weights", "RUN", "--compare", "source", "reference"), "no weight is rounded"),
+        (("--weights", "RUN", "--compare", "source", "reference"), "no weights are quantized"),
         (
             ("--precision", "int8", "--compare", "source", "reference"),
             "--compare needs a trained translation model, not randomly initialized weights",
         ),
         (("--weights", "RUN", "--precision", "int8", "--compare", "source", "gone"), "gone"),
-        (("--weights", "RUN", "--precision", "int8", "--compare", "source", "short"), "has 1 lines and"),
-        (("--weights", "RUN", "--precision", "int8", "--compare", "short", "short"), "BLEU has no meaning here"),
+        (("--weights", "RUN", "--precision", "int8", "--compare", "source", "short"), "has 1 lines, but"),
+        (("--weights", "RUN", "--precision", "int8", "--compare", "short", "short"), "BLEU is undefined for"),
     ],
 )
 def test_a_mistake_is_one_message(
@@ -162,7 +162,7 @@ def test_fresh_weights_are_calibrated_with_the_words_of_the_texts(tmp_path: Path
         (("--target", "tensorrt", "--precision", "int8", "--calibrate", "source"), "a source and its target, not with"),
         (
             ("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "--calibrate", "short"),
-            "has 2 lines and",
+            "has 2 lines, but",
         ),
         (
             ("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "--calibrate", "gone"),

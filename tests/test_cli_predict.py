@@ -1,4 +1,4 @@
-"""`xformc build`, `inspect` and `predict` for engines that give labels, from a folder like a finished run's."""
+"""`xformc build`, `inspect` and `predict` for engines that predict labels, from a folder like a finished run's."""
 
 import json
 from pathlib import Path

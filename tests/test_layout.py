@@ -1,4 +1,4 @@
-"""Imports go one way, the runtime stands alone, and the pages about the project say what is so."""
+"""Imports go one way, the runtime stands alone, and the pages about the project are accurate."""
 
 import ast
 import os

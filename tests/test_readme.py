@@ -1,4 +1,4 @@
-"""The README says what is so: its specs exist and are all there, its commands run, its example compiles."""
+"""The README is accurate: it lists all specs, its commands run, and its example compiles."""
 
 import re
 from pathlib import Path

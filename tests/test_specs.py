@@ -1,4 +1,4 @@
-"""Every shipped spec builds: its engine is certified, and what can be decoded is decoded step by step."""
+"""Every shipped spec builds: its engine is certified, and decodes step by step if it can."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Table 3 of the paper: each row is one line over the base spec, and has the parameters that its sizes make."""
+"""Table 3 of the paper: each row is a few lines over the base spec, with the parameter count of its sizes."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""The page that goes from nothing to an engine runs, from its first command to its last, and prints what it says."""
+"""The page from nothing to an engine runs from the first command to the last, with the output that it shows."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""`xformc export --triton`: the repository is what Triton's configuration says, and serves what the runtime does."""
+"""`xformc export` for Triton: the repository matches its configuration, and serves the runtime's results."""
 
 import json
 from dataclasses import replace
@@ -195,7 +195,7 @@ def test_backends_are_those_that_can_run_the_engine(xformc: CommandLine, engines
     for builder, backend in (("tensorrt", "tensorrt"), ("tensorrt_rtx", "onnxruntime")):
         plans = {"model.plan": Plan(builder, "1.0", None, None, "float32", {})}
         assert choose_backend(replace(manifests["labels"], target="tensorrt", plans=plans), runtime=False) == backend
-    with pytest.raises(UserError, match="served without xformc's runtime and kernels"):
+    with pytest.raises(UserError, match="served with xformc's runtime or kernels"):
         choose_backend(replace(manifests["labels"], target="native"), runtime=False)
 
 
@@ -239,7 +239,7 @@ def test_an_export_replaces_an_export_and_nothing_else(xformc: CommandLine, engi
     assert listing(tmp_path) == before
     (tmp_path / "other_text").mkdir()
     found = mistake(xformc("export", engine, "--output", tmp_path, "--name", "other"))
-    assert found.startswith(f"{tmp_path / 'other_text'}: exists, and is not an export of xformc\nhint: ")
+    assert found.startswith(f"{tmp_path / 'other_text'}: exists and was not exported by xformc\nhint: ")
     assert listing(tmp_path) == sorted([*before, "other_text"])
 
 
@@ -252,11 +252,11 @@ def test_wrong_options_are_named(xformc: CommandLine, engines: Path, tmp_path: P
     assert export("--option", "beam=4").startswith("--option: no option is called 'beam'\nhint: there are beam_size")
     assert export("--option", "beam_size=x") == "--option beam_size: 'x' is not an integer"
     assert "beam_size must be an integer from 1" in export("--option", "beam_size=0")
-    assert "the name of a model is letters" in export("--name", "a/b")
+    assert "a model's name must be letters" in export("--name", "a/b")
     assert not (tmp_path / "models").exists()
     images = built(xformc, engines, "images")
     refused = mistake(xformc("export", images, "--output", tmp_path / "models", "--runtime"))
-    assert refused.startswith("an engine that gives labels is served without xformc's runtime")
+    assert refused.startswith("an engine that predicts labels cannot be served with xformc's runtime")
     assert "classification has no options" in mistake(
         xformc("export", images, "--output", tmp_path / "models", "--option", "beam_size=2")
     )

@@ -1,7 +1,7 @@
-"""A hand-made engine that copies: every translation of a sentence is the sentence, each less certain.
+"""A hand-made engine that copies: every translation of a sentence is the sentence, with falling scores.
 
-Its model obeys the engine's interface (inputs with defaults, outputs, the length limit, the score's formula)
-and does no search, so that what the runtime does around a model can be tested without a compiler.
+Its model has the engine's interface (inputs with defaults, outputs, the length limit, the score's formula) but no
+search, so that the runtime around a model can be tested without the compiler.
 """
 
 import hashlib

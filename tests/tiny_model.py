@@ -1,4 +1,4 @@
-"""A model of a few numbers with dropout, to train in milliseconds, and examples for it."""
+"""A tiny model with dropout that trains in milliseconds, and examples for it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A spec and a corpus so small that a whole training takes a second or two."""
+"""A tiny spec and corpus that train completely in a second or two."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""What Triton Inference Server does with a model repository, in miniature: enough to serve an export in this process.
+"""A miniature of Triton Inference Server, which serves an exported model repository in this process.
 
-It holds requests to what a model's config.pbtxt declares, runs models of the onnxruntime backend in ONNX Runtime and
-those of the python backend by their model.py, which finds here the module that Triton gives it.
+It checks requests against a model's config.pbtxt, runs models of the onnxruntime backend in ONNX Runtime, and those of
+the python backend with their model.py, for which it provides Triton's module.
 """
 
 import importlib.util

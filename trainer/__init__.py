@@ -1,1 +1,1 @@
-"""The trainer: text -> batches -> steps -> checkpoints -> evaluation; `train.train` does all of it."""
+"""The trainer: data -> batches -> updates -> checkpoints -> scores; `train.train` runs all of it."""

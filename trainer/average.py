@@ -1,4 +1,4 @@
-"""The average of several checkpoints (section 6.1): one file read at a time, summed in float64."""
+"""Averages checkpoints (section 6.1), reading one file at a time and summing in float64."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +14,14 @@ from xformc.trainer.tensors import write_tensors
 
 
 def average_checkpoints(paths: Sequence[Path], out: Path) -> Path:
-    """Write the mean of the weights at `paths` (runs, checkpoints or files) to the file `out` and return it.
+    """Write the mean of the weights at `paths` (runs, checkpoints or files) to the file `out` and return `out`.
 
-    Its metadata keep what the inputs agree on, and their steps.
+    The metadata is that of the first input, with the steps of all.
 
-    Raises: UserError if there is no input, one cannot be read, or they are of different specs.
+    Raises: UserError if there is no input, one cannot be read, or they have different specs.
     """
     if not paths:
-        raise UserError("nothing to average", hint="give one checkpoint or more")
+        raise UserError("nothing to average", hint="give one or more checkpoints")
     first = read_weights(paths[0])
     sums = {name: array.astype(np.float64) for name, array in first.arrays.items()}
     shapes = {name: array.shape for name, array in first.arrays.items()}
@@ -42,16 +42,16 @@ def average_checkpoints(paths: Sequence[Path], out: Path) -> Path:
 
 
 def average_last(run: Path, last: int, out: Path) -> tuple[Path, list[int]]:
-    """Write the mean of the newest checkpoints of a run, `last` of them, to `out`; returns it, and their steps.
+    """Write the mean of the `last` newest checkpoints of a run to `out`; return `out` and their steps.
 
-    Raises: UserError if the run has fewer, and as `average_checkpoints`.
+    Raises: UserError if the run has fewer checkpoints, and as `average_checkpoints`.
     """
     checkpoints = list_checkpoints(run)
     if len(checkpoints) < last:
         raise UserError(
-            f"has {len(checkpoints)} checkpoints, and --last asks for {last}",
+            f"has {len(checkpoints)} checkpoints, but --last is {last}",
             place=str(run),
-            hint="a run is what `xformc train` wrote; its spec says how many checkpoints it keeps",
+            hint="a run is a folder written by `xformc train`; its spec sets how many checkpoints are kept",
         )
     chosen = checkpoints[-last:]
     return average_checkpoints(chosen, out), [int(path.name) for path in chosen]
@@ -61,7 +61,7 @@ def _check_spec(first: Weights, other: Weights) -> None:
     specs = [weights.metadata.get("spec_sha256") for weights in (first, other)]
     if None not in specs and specs[0] != specs[1]:
         raise UserError(
-            f"was trained with another spec than {first.path}",
+            f"was trained with a different spec from {first.path}",
             place=str(other.path),
             hint="average the checkpoints of one run",
         )

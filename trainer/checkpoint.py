@@ -1,7 +1,7 @@
-"""Checkpoints: a folder a step, which appears whole or not at all, and the newest whole one found again.
+"""Writes and reads checkpoints, one folder per saved step, each written atomically.
 
-No random state is kept: dropout is drawn from (seed, step) and batches from (seed, epoch), so a step and a
-position in the data are all that a run needs to continue to the bit.
+No random state is saved. Dropout is drawn from (seed, step) and batches from (seed, epoch), so the step and the
+position in the data are enough to continue a run bit for bit.
 """
 
 import json
@@ -27,11 +27,10 @@ KEPT_OPTIMIZERS = 2
 
 @dataclass(frozen=True)
 class State:
-    """How far a run has come.
+    """The progress of a run.
 
-    `step` counts updates, `epoch` and `batch` say which batch of the data is next, `seconds` is the time
-    spent, `tokens` the labels learnt from, `best_loss` the lowest validation loss in nats a token, and
-    `best_step` the step that had it.
+    step: updates done. epoch, batch: the next batch of the data. seconds: training time.
+    tokens: labels trained on. best_loss: lowest validation loss in nats per token. best_step: the step that had it.
     """
 
     step: int = 0
@@ -46,7 +45,7 @@ class State:
 def save_checkpoint(
     run: Path, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer, metadata: Mapping[str, str]
 ) -> Path:
-    """Write `run/checkpoints/STEP` whole and return it. Raises: UserError if it cannot be written."""
+    """Write `run/checkpoints/STEP` atomically and return it. Raises: UserError if it cannot be written."""
     folder = run / "checkpoints" / f"{state.step:08d}"
     if folder.exists():
         return folder
@@ -60,7 +59,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State:
-    """Put a checkpoint's numbers into `model` and `optimizer`. Raises: UserError if they do not fit them."""
+    """Load a checkpoint into `model` and `optimizer`. Raises: UserError if it does not fit them."""
     weights, moments = _read_tensors(folder / WEIGHTS), _read_tensors(folder / OPTIMIZER)
     parameters = parameters_by_path(model)
     fits = weights.keys() == parameters.keys() and all(
@@ -68,7 +67,7 @@ def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim
     )
     learned = {name for name, parameter in parameters.items() if parameter.requires_grad}
     if not fits or moments.keys() != {f"{kind}/{name}" for kind in _MOMENTS for name in learned}:
-        raise UserError("does not hold this spec's parameters", place=str(folder))
+        raise UserError("the parameters do not fit this spec", place=str(folder))
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
@@ -82,19 +81,19 @@ def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim
 
 
 def newest_checkpoint(run: Path) -> Path | None:
-    """The last checkpoint that a run can continue from; None if there is none."""
+    """Return the newest checkpoint that a run can continue from, or None."""
     return next((folder for folder in reversed(list_checkpoints(run)) if _can_continue(folder)), None)
 
 
 def list_checkpoints(run: Path) -> list[Path]:
-    """The folders of checkpoints, oldest first."""
+    """Return the folders of a run's checkpoints, oldest first."""
     folder = run / "checkpoints"
     found = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in found if re.fullmatch(r"\d{8,}", path.name) and path.is_dir())
 
 
 def prune_checkpoints(run: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints, and the optimizer of all but the newest two of those."""
+    """Remove all but the newest `keep` checkpoints, and the optimizer state of all but the newest two."""
     folders = list_checkpoints(run)
     for folder in folders[:-keep]:
         _remove(folder)
@@ -103,16 +102,16 @@ def prune_checkpoints(run: Path, keep: int) -> None:
 
 
 def remove_leavings(run: Path) -> None:
-    """Remove what a killed run was writing, and the damaged checkpoints after the one from which it continues.
+    """Remove partial files of a killed run, and the damaged checkpoints after the newest one that is whole.
 
-    Raises: UserError if there are checkpoints, but none that a run can continue from; then all is left as it is.
+    Raises: UserError if there are checkpoints but none is whole; then nothing is removed.
     """
     newest, folders = newest_checkpoint(run), list_checkpoints(run)
     if newest is None and folders:
         raise UserError(
-            f"none of its {len(folders)} checkpoints is whole, so there is nothing to continue from",
+            f"cannot continue: all {len(folders)} checkpoints are damaged",
             place=str(run),
-            hint="train into a new folder; to start this run anew, remove its checkpoints",
+            hint="train into a new folder; to restart this run, remove its checkpoints",
         )
     for folder in folders:
         if newest is not None and folder.name > newest.name:
@@ -123,7 +122,7 @@ def remove_leavings(run: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Generator[None]:
-    """Turn a failure to write (a full disk, a missing permission) into a UserError that names `path`."""
+    """Turn a failed write (a full disk, a missing permission) into a UserError that names `path`."""
     try:
         yield
     except OSError as error:
@@ -166,7 +165,7 @@ def _can_continue(folder: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """A folder first loses its name, so that no reader meets half of it."""
+    """Remove a file or folder; a folder is renamed first, so that no reader sees a part of it."""
     if not path.is_dir():
         path.unlink(missing_ok=True)
         return

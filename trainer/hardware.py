@@ -1,4 +1,4 @@
-"""Where to train, and in which precision."""
+"""Chooses the device and precision for training."""
 
 import os
 from typing import Literal, cast, get_args
@@ -11,18 +11,18 @@ from xformc.format.precision import WORDS
 TrainPrecision = Literal["float32", "bfloat16"]
 
 VARIABLE = "XFORMC_TRAIN_PRECISION"
-"""The environment variable that says what `auto` is on this machine."""
+"""The environment variable that sets the precision `auto` on this machine."""
 
 
 def choose_device() -> torch.device:
-    """The first GPU if there is one, else the CPU."""
+    """Return the first GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def choose_precision(wanted: str, device: torch.device) -> TrainPrecision:
-    """`wanted`, where `auto` is what `VARIABLE` says, else bfloat16 if the device multiplies it in hardware.
+    """Return the precision `wanted`; `auto` is the value of `VARIABLE`, or bfloat16 if the hardware multiplies it.
 
-    Raises: UserError if the variable is set to anything else.
+    Raises: UserError if the variable has an invalid value.
     """
     if wanted != "auto":
         return cast(TrainPrecision, wanted)

@@ -18,11 +18,11 @@ VALIDATION_SEED = 0
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: what the loop needs of a spec's `train` section, and of the command line.
+    """The loop's settings, from a spec's `train` section and the command line.
 
-    `learning_rate` maps a step, counted from 1, to its rate. `batch_tokens` bounds the positions that each input
-    has in one batch, `accumulate` batches make one update. Training ends after `steps` updates or
-    `seconds`, whichever comes first; checkpoints come every so many steps or seconds.
+    learning_rate: maps a step, counted from 1, to its rate. batch_tokens: maximum positions of each input in a batch.
+    accumulate: batches per update. steps, seconds: training ends at whichever comes first.
+    checkpoint_steps, checkpoint_seconds: steps or seconds between checkpoints.
     """
 
     learning_rate: Callable[[int], float]
@@ -39,7 +39,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did: `nll` is the sum of the losses of `count` labels in nats, on the model's device."""
+    """The result of one update: `nll` is the summed loss of `count` labels in nats, on the model's device."""
 
     nll: torch.Tensor
     count: int
@@ -56,9 +56,9 @@ def fit(
     on_update: Callable[[State, Update], None],
     on_checkpoint: Callable[[State], State],
 ) -> State:
-    """Train `model` from `state` on and return where it ended, after `on_checkpoint` for that state.
+    """Train `model` from `state`, and return the final state after `on_checkpoint` for it.
 
-    `model(*inputs, labels)` gives the mean loss, the summed negative log likelihood, and how many labels.
+    `model(*inputs, labels)` returns the mean loss, the summed negative log likelihood, and the number of labels.
     """
     batches = stream(examples, recipe, state)
     began = time.monotonic() - state.seconds
@@ -86,7 +86,7 @@ def fit(
 def take_step(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, group: tuple[Batch, ...], recipe: Recipe, step: int
 ) -> Update:
-    """One update from the batches of `group`: every label of the group counts the same."""
+    """Make one update from the batches of `group`; every label of the group has the same weight."""
     device = next(model.parameters()).device
     torch.manual_seed(draw_seed(recipe.seed, step))  # pyright: ignore[reportUnknownMemberType]
     count = sum(batch.count for batch in group)
@@ -107,7 +107,7 @@ def take_step(
 
 
 def validation_loss(model: torch.nn.Module, examples: Examples, batch_tokens: int, *, bfloat16: bool) -> float:
-    """The mean negative log likelihood of the labels, in nats a label, without smoothing or dropout."""
+    """Return the mean negative log likelihood in nats per label, without label smoothing or dropout."""
     device = next(model.parameters()).device
     nll, count = 0.0, 0
     model.eval()
@@ -120,7 +120,7 @@ def validation_loss(model: torch.nn.Module, examples: Examples, batch_tokens: in
 
 
 def stream(examples: Examples, recipe: Recipe, state: State) -> Iterator[tuple[tuple[int, int], Batch]]:
-    """Batches without end from the state's position on, each with the position (epoch, batch) after it."""
+    """Yield batches endlessly from the state's position, each with the position (epoch, batch) after it."""
     epoch, first = state.epoch, state.batch
     while True:
         plan = plan_batches(examples, recipe.batch_tokens, recipe.seed, epoch)
@@ -130,16 +130,16 @@ def stream(examples: Examples, recipe: Recipe, state: State) -> Iterator[tuple[t
 
 
 def draw_seed(*numbers: int) -> int:
-    """A seed for torch that depends on all of `numbers`: its CPU generator heeds only 32 bits of one."""
+    """Return a seed for torch that depends on all `numbers`; torch's CPU generator uses only 32 bits of its seed."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
 @contextmanager
 def autocast(device: torch.device, enabled: bool) -> Generator[None]:
-    """Matrix products in bfloat16 inside the block, if `enabled`.
+    """Compute matrix products in bfloat16 inside the block, if `enabled`.
 
-    On a CPU attention then runs through SDPA's plain kernel: the flash kernel's backward pass in bfloat16
-    takes eight times as long on sentences (torch 2.13, 4 heads of 32, 16 tokens).
+    On a CPU, attention then uses SDPA's math kernel: the flash kernel's backward pass in bfloat16 takes
+    eight times as long on sentences (torch 2.13, 4 heads of 32, 16 tokens).
     """
     with ExitStack() as stack:
         stack.enter_context(torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled))

@@ -1,4 +1,4 @@
-"""What a run tells: a progress bar and notes on stderr, and numbers in `metrics.jsonl`."""
+"""Reports the progress of a run: a progress bar and notes on stderr, and numbers in `metrics.jsonl`."""
 
 import json
 import math
@@ -19,10 +19,10 @@ UPDATES_PER_LINE = 10
 
 
 class Report:
-    """Follows one call of `fit`: every ten updates a line of `metrics.jsonl` and new text beside the bar."""
+    """The progress of one call of `fit`: every ten updates it writes a line of `metrics.jsonl` and updates the bar."""
 
     def __init__(self, metrics: Path, steps: int, state: State, *, quiet: bool = False) -> None:
-        """Show `steps` as the end of the bar. Lines of `metrics` that came after `state` are dropped."""
+        """`steps` is the end of the bar. Lines of `metrics` after `state` are dropped."""
         self._metrics = metrics
         self._console = Console(stderr=True, quiet=quiet)
         self._progress = Progress(
@@ -46,7 +46,7 @@ class Report:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the bar as it is and go to the next line."""
+        """Stop the bar and start a new line."""
         self._progress.stop()
 
     def note(self, text: str) -> None:
@@ -54,14 +54,14 @@ class Report:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def update(self, state: State, update: Update) -> None:
-        """Count one update. Raises: UserError when the loss is not a number any more."""
+        """Count one update. Raises: UserError if the loss is NaN or infinite."""
         self._pending.append(update)
         self._progress.update(self._task, completed=state.step)
         if state.step % UPDATES_PER_LINE == 0:
             self.flush(state)
 
     def flush(self, state: State) -> None:
-        """Write the line for the updates since the last one. Raises: UserError as `update`."""
+        """Write a line for the updates since the last line. Raises: UserError as `update`."""
         if not self._pending:
             return
         tokens = sum(update.count for update in self._pending)
@@ -76,7 +76,7 @@ class Report:
         self._since = time.monotonic()
 
     def validation(self, state: State, loss: float) -> None:
-        """Tell the validation loss, in nats a token; the time it took does not count as training speed."""
+        """Report the validation loss, in nats per token; the time it took does not count as training time."""
         self.line(state, valid_loss=loss)
         self.note(f"step {state.step:,}: validation loss {loss:.4f} (perplexity {math.exp(min(loss, 99)):.2f})")
         self._since = time.monotonic()
@@ -89,10 +89,10 @@ class Report:
 
 
 def check_finite(state: State, loss: float) -> None:
-    """Raises: UserError if the loss is not a number any more, so that no checkpoint is written after that."""
+    """Raises: UserError if the loss is NaN or infinite, so that no checkpoint is written."""
     if not loss < float("inf"):
         raise UserError(
-            f"training diverged: the loss was {loss} at step {state.step}",
+            f"training diverged: the loss is {loss} at step {state.step}",
             hint="lower the learning rate in train.schedule, raise warmup_steps or set clip_norm; use a new folder",
         )
 
@@ -104,7 +104,7 @@ def _drop_lines_after(metrics: Path, step: int) -> None:
     for line in metrics.read_text(encoding="utf-8").splitlines():
         try:
             content = json.loads(line)
-        except ValueError:  # the line that a killed run was writing
+        except ValueError:  # a killed run was writing this line
             break
         if content["step"] <= step:
             kept.append(line + "\n")

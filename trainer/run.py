@@ -1,4 +1,4 @@
-"""The folder of a run: made whole at its start, and on `--resume` shown to be the same run."""
+"""The folder of a run: created atomically, and checked to be the same run on `--resume`."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ IDENTITY, METRICS = "run.json", "metrics.jsonl"
 
 @dataclass(frozen=True)
 class Identity:
-    """What must not change between the parts of a run, or it would not continue to the bit."""
+    """What must not change when a run is resumed, or it would not continue bit for bit."""
 
     spec_sha256: str
     train_sha256: str
@@ -29,24 +29,24 @@ class Identity:
 
 
 def hash_text(text: str) -> str:
-    """The SHA-256 of `text` in UTF-8."""
+    """Return the SHA-256 of `text` in UTF-8."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_free(out: Path) -> None:
-    """Raises: UserError if there is something at `out` already."""
+    """Raises: UserError if `out` exists and is not an empty folder."""
     if is_run(out):
         raise UserError(
-            "exists already", place=str(out), hint="continue that run with --resume, or give --out a new folder"
+            "already exists", place=str(out), hint="continue that run with --resume, or choose a new folder with -o"
         )
 
 
 def create_run(
     out: Path, spec_yaml: str, identity: Identity, tokenizer: Tokenizer | None, labels: Sequence[str] | None
 ) -> None:
-    """Make the folder of a new run, with what reads its inputs and names its labels, if it has such.
+    """Create the folder of a new run, with its tokenizer and label names if it has any.
 
-    Raises: UserError if it cannot be written; then nothing is left.
+    Raises: UserError if it cannot be written; then nothing is left behind.
     """
     with writing(out), atomic_directory(out, replace=False) as part:
         (part / SPEC).write_text(spec_yaml, encoding="utf-8")
@@ -59,9 +59,9 @@ def create_run(
 
 
 def reopen_run(out: Path, spec_yaml: str, identity: Identity) -> None:
-    """Check that `out` is the run that `identity` describes, and remove what a killed process left there.
+    """Check that `out` is the run that `identity` describes, and remove the partial files of a killed process.
 
-    Raises: UserError if it is no run, or another one; it says in what.
+    Raises: UserError if it is not a run, or a different one; the message lists the differences.
     """
     found = _read_identity(out)
     wanted = asdict(identity)
@@ -77,12 +77,12 @@ def reopen_run(out: Path, spec_yaml: str, identity: Identity) -> None:
 
 
 def is_run(out: Path) -> bool:
-    """Whether there is something at `out`; an empty folder is nothing."""
+    """Whether `out` exists and is not an empty folder."""
     return out.exists() and (not out.is_dir() or any(out.iterdir()))
 
 
 def recorded_precision(out: Path) -> str | None:
-    """The precision that the run at `out` was started in; None if there is no run."""
+    """Return the precision that the run at `out` was started in, or None if there is no run."""
     return str(_read_identity(out)["precision"]) if is_run(out) else None
 
 
@@ -92,7 +92,7 @@ def _read_identity(out: Path) -> Mapping[str, object]:
         _ = content["precision"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
-            f"is not a run: {IDENTITY} is missing or broken", place=str(out), hint="leave --resume out to start one"
+            f"not a run: {IDENTITY} is missing or damaged", place=str(out), hint="leave out --resume to start one"
         ) from error
     return content
 

@@ -1,4 +1,4 @@
-"""What a run keeps beside its weights: the tokenizers of its inputs, and the names of its labels."""
+"""Finds the files of a run beside its weights: the tokenizers of its inputs, and the names of its labels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from xformc.trainer.data.vocabulary import tokenizer_files
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The SentencePiece model of each input of tokens, and the names of the labels by id.
+    """The SentencePiece model of each input of tokens, and the label names by id.
 
-    Both are None without a run, and the labels where the task has none. A run that was trained on arrays has no
+    Both are None without a run; `labels` is also None for tasks without labels. A run trained on arrays has no
     tokenizers.
     """
 
@@ -25,9 +25,9 @@ class RunFiles:
 
 
 def find_run(path: Path) -> Path | None:
-    """The folder with the spec of the run that `path` is, or that has it: a checkpoint or a file of weights.
+    """Return the run's folder, which has its spec, for a run, a checkpoint or a file of weights.
 
-    None if there is none, as for the name of a spec.
+    Return None for other paths, such as the name of a spec.
     """
     if not path.is_dir() and path.suffix != ".safetensors":
         return None
@@ -37,9 +37,9 @@ def find_run(path: Path) -> Path | None:
 
 
 def find_run_files(weights: Path, spec: Spec) -> RunFiles:
-    """The files of the run that `weights` belongs to: the run's folder, one of its checkpoints, or a file.
+    """Return the files of the run that `weights` belongs to: a run's folder, one of its checkpoints, or a file.
 
-    Raises: UserError if they are not in the folder of the weights, nor in the three above it.
+    Raises: UserError if they are neither beside the weights nor in one of the three folders above.
     """
     near = weights.resolve()
     folders = (near, *list(near.parents)[:3])
@@ -63,14 +63,14 @@ def _no_tokenizers(weights: Path, spec: Spec) -> dict[str, Path]:
     raise UserError(
         f"no {shared}{several} beside these weights",
         place=str(weights),
-        hint="give --weights the run's folder, or copy the run's tokenizer beside the file",
+        hint="give the run's folder instead, or copy the run's tokenizer beside the file",
     )
 
 
 def _find_labels(folders: Sequence[Path], weights: Path) -> list[str]:
     path = next((folder / LABELS for folder in folders if (folder / LABELS).is_file()), None)
     if path is None:
-        hint = f"give --weights the run's folder, or copy its {LABELS} beside the file"
+        hint = f"give the run's folder instead, or copy its {LABELS} beside the file"
         raise UserError(f"no {LABELS} beside these weights", place=str(weights), hint=hint)
     return read_text_file(path)
 

@@ -1,4 +1,4 @@
-"""The learning rate: that of "Attention Is All You Need", section 5.3, and its decay to nothing."""
+"""The learning rate schedule of "Attention Is All You Need", section 5.3, with an optional linear decay to 0."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ from xformc.compiler.spec.sections import Schedule
 
 
 def learning_rate(step: int, *, factor: float, warmup_steps: int, decay_steps: int | None = None) -> float:
-    """`factor * min(step^-0.5, step * warmup_steps^-1.5) * max(0, 1 - step / decay_steps)`.
+    """Return `factor * min(step^-0.5, step * warmup_steps^-1.5) * max(0, 1 - step / decay_steps)`.
 
-    That is equation 3, where the first step is 1: it rises linearly for `warmup_steps` steps and then falls with the
-    square root of the step; with `warmup_steps` 0 it falls from the start. The last term is left out if `decay_steps`
-    is None.
+    This is equation 3; the first step is 1. The rate rises linearly for `warmup_steps` steps, then falls with the
+    inverse square root of the step; with `warmup_steps` 0 it falls from the start. The last factor is left out if
+    `decay_steps` is None.
     """
     assert step >= 1
     fall = step**-0.5
@@ -20,7 +20,7 @@ def learning_rate(step: int, *, factor: float, warmup_steps: int, decay_steps: i
 
 
 def rate_factor(schedule: Schedule, sizes: Mapping[str, float]) -> float:
-    """The factor of `learning_rate`: `scale * width^-0.5`, or the one whose rate after the warm-up is `peak`."""
+    """Return the factor of `learning_rate`: `scale * width^-0.5`, or the factor that makes `peak` the highest rate."""
     if schedule.peak is not None:
         return schedule.peak * max(1, schedule.warmup_steps) ** 0.5
     return schedule.scale * sizes[schedule.width] ** -0.5

@@ -1,4 +1,4 @@
-"""Tensors on disk as safetensors: the same tensors and metadata give the same bytes."""
+"""Writes tensors as safetensors; the same tensors and metadata give the same bytes."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 
 
 def _order_metadata(path: Path) -> None:
-    """Sort the header's metadata, which safetensors writes in another order every time."""
+    """Sort the header's metadata, whose order in safetensors changes from call to call."""
     with path.open("r+b") as file:
         size = int.from_bytes(file.read(8), "little")
         header: dict[str, object] = json.loads(file.read(size))

@@ -1,1 +1,1 @@
-"""Decoding beside CTranslate2: time, memory, load time and size of the same models."""
+"""Decoding against CTranslate2: speed, memory, load time and size of the same models."""

@@ -1,4 +1,4 @@
-"""Decoding speed, memory, load time and size beside CTranslate2's, on the same weights, threads and beam.
+"""Decoding speed, memory, load time and size against CTranslate2, with the same weights, threads and beam.
 
     python -m benchmarks.decode                                   # the whole table; more than an hour
     python -m benchmarks.decode --quick                           # batches 1 and 8, 30 tokens, 3 rounds
@@ -6,15 +6,15 @@
     python -m benchmarks.decode --json decode.json --plots docs/images
     python -m benchmarks.decode --from decode.json --plots docs/images
 
-Weights are fresh, so every sentence runs to its limit and both do the same work: sources of 25 random tokens, outputs
-of 30 and 100, a vocabulary of 32,000. In each round the engine, the floor and CTranslate2 in its default setting and
-with CT2_FORCE_CPU_ISA=AVX512 (each in a process of its own, all but one waiting) take turns; times are medians, and of
-CTranslate2's two settings the faster counts. Above 32 sentences CTranslate2 may also cut its batch into 32s.
+Weights are randomly initialized, so that every sentence runs to its limit and both do the same work: sources of 25
+random tokens, outputs of 30 and 100 tokens, a vocabulary of 32,000. In each round the engine, the floor and CTranslate2
+take turns, CTranslate2 in its default setting and with CT2_FORCE_CPU_ISA=AVX512, each in its own process. Times are
+medians; the faster of CTranslate2's settings counts. Above 32 sentences CTranslate2 may split its batch into 32s.
 
-The floor is the time of the engine's products with weights alone, through the same operators in the same process;
-logits are whole products in it, also where the engine screens them, so that it may be above the engine's time. `=`
-counts sentences whose best hypotheses are the same tokens as CTranslate2's; with int8, which rounds differently in
-both, `=32` counts those that are as in float32, xformc's and CTranslate2's.
+The floor is the time of the engine's matrix products with weights alone, by the same operators in the same process. Its
+logits are full matrix products even if the engine screens them, so it may exceed the engine's time. `=` counts the
+sentences whose best hypotheses have the same tokens as CTranslate2's. The two quantize int8 differently, so `=32`
+counts those that are the same as in float32, first for xformc, then for CTranslate2.
 """
 
 import argparse
@@ -46,17 +46,17 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", nargs="*", default=[], help="beginnings of names of rows")
+    parser.add_argument("--rows", nargs="*", default=[], help="prefixes of row names; default: all rows")
     parser.add_argument("--batches", nargs="*", type=int, default=list(BATCHES), choices=BATCHES)
     parser.add_argument("--lengths", nargs="*", type=int, default=list(LENGTHS))
-    parser.add_argument("--rounds", type=int, default=7, help="at most so many for each case")
-    parser.add_argument("--seconds", type=float, default=40.0, help="no further round of a case after so many")
+    parser.add_argument("--rounds", type=int, default=7, help="maximum rounds of each case")
+    parser.add_argument("--seconds", type=float, default=40.0, help="start no new round of a case after this time")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--target", choices=("portable", "cpu", "native"), default="native")
     parser.add_argument("--quick", action="store_true", help="batches 1 and 8, 30 tokens, 3 rounds")
-    parser.add_argument("--no-footprint", action="store_true", help="no memory and load times")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results")
-    parser.add_argument("--from", dest="read", type=Path, metavar="FILE", help="read results in place of measuring")
+    parser.add_argument("--no-footprint", action="store_true", help="skip memory and load times")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--from", dest="read", type=Path, metavar="FILE", help="read results instead of measuring")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw the results")
     arguments = parser.parse_args()
     if arguments.quick:
@@ -65,7 +65,7 @@ def parse() -> argparse.Namespace:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The timings and footprints of the chosen rows; each is printed as it is found, and a row done is written."""
+    """Measure the chosen rows; print each timing at once, and write the results after each row."""
     results: dict[str, Any] = {"machine": machine(arguments), "timings": [], "footprints": []}
     for row in chosen_rows(arguments.rows):
         with tempfile.TemporaryDirectory() as name:
@@ -78,13 +78,13 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def time_row(row: Row, folder: Path, arguments: argparse.Namespace) -> list[Timing]:
-    """The timings of a row's cases; the models stay in `folder`."""
+    """Time the cases of a row; the models stay in `folder`."""
     spec = engines.make_spec(row.model, folder)
     weights = engines.fresh_weights(spec, arguments.target)
     options = engines.write_engine(spec, weights, row.precision, arguments.target, folder / "engine")
     engines.write_peer(spec, weights, row.precision, folder / "peer")
     contest = Contest(folder / "engine", folder / "peer", options, row.precision, arguments.target, arguments.threads)
-    print(f"\n{row.name}, {arguments.threads} threads, {arguments.target}; milliseconds of a batch", flush=True)
+    print(f"\n{row.name}, {arguments.threads} threads, {arguments.target}; milliseconds per batch", flush=True)
     print(
         f"{'batch':>5} {'tokens':>6} {'xformc':>9} {'CTranslate2':>11} {'ratio':>6} {'wanted':>6} {'floor':>8} "
         f"{'of it':>5} {'=':>7} {'=32':>9} {'rounds':>6}  setting"
@@ -103,7 +103,7 @@ def time_row(row: Row, folder: Path, arguments: argparse.Namespace) -> list[Timi
 def reference_hypotheses(
     row: Row, spec: Any, weights: Any, cases: list[Case], folder: Path, arguments: argparse.Namespace
 ) -> dict[Case, tuple[list[list[str]], list[list[str]]]]:
-    """What the same weights in float32 give for each case, in both; nothing for a row that is in float32."""
+    """Return the hypotheses of both systems with the weights in float32, by case; none for a float32 row."""
     if row.precision == "float32":
         return {}
     options = engines.write_engine(spec, weights, "float32", arguments.target, folder / "engine32")
@@ -115,7 +115,7 @@ def reference_hypotheses(
 
 
 def line(timing: Timing) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     exact = f"{timing.reference}, {timing.peer_reference}" if timing.precision != "float32" else ""
     return (
         f"{timing.batch:5} {timing.length:6} {1000 * timing.xformc:9.1f} {1000 * timing.ctranslate2:11.1f} "
@@ -125,7 +125,7 @@ def line(timing: Timing) -> str:
 
 
 def footprint(row: Row, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Peak memory, load time and size of the row's models in `folder`, each in a fresh process."""
+    """Measure peak memory, load time and size of the row's models in `folder`, each in a fresh process."""
     source, names = sentences(FOOTPRINT_BATCH)
     common = {"threads": arguments.threads, "beam": row.beam, "length": FOOTPRINT_LENGTH}
     own = Child("footprint", {})
@@ -145,15 +145,15 @@ def footprint(row: Row, folder: Path, arguments: argparse.Namespace) -> dict[str
     for name in ("xformc", "ctranslate2"):
         one = result[name]
         print(
-            f"{name:12} peak {one['peak'] / 1e6:7.0f} MB ({(one['peak'] - one['before']) / 1e6:.0f} MB above what the "
-            f"process had before), load {one['load']:.2f} s, first sentence after {one['first']:.2f} s, "
+            f"{name:12} peak {one['peak'] / 1e6:7.0f} MB ({(one['peak'] - one['before']) / 1e6:.0f} MB more than "
+            f"before loading), load {one['load']:.2f} s, first sentence after {one['first']:.2f} s, "
             f"{one['disk'] / 1e6:.0f} MB on disk"
         )
     return result
 
 
 def machine(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the figures were taken on and with."""
+    """Return the machine, settings and package versions of the figures."""
     names = [text.split(":")[1].strip() for text in _cpuinfo() if text.startswith("model name")]
     return {
         "processor": names[0] if names else platform.processor(),

@@ -1,4 +1,4 @@
-"""What is measured: models, precisions, beams, batches and lengths, and the ratios to be reached."""
+"""The cases to measure, by model, precision, beam, batch and length, and the speed ratios to reach."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ MODELS = {
     "small256": "extends: transformer_base\nsizes: {vocabulary: %d, d_model: 256, d_ff: 1024, heads: 4}\n",
     "small128": "extends: transformer_base\nsizes: {vocabulary: %d, d_model: 128, d_ff: 512, heads: 4, layers: 3}\n",
 }
-"""Specs by name, with a place for the vocabulary."""
+"""Specs by name, with a placeholder for the vocabulary size."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: one model in one precision, and by how many times it is to be faster at each of BATCHES."""
+    """A row of the table: one model in one precision, and its target speed ratio at each of BATCHES."""
 
     model: str
     precision: Precision
@@ -30,13 +30,13 @@ class Row:
 
     @property
     def name(self) -> str:
-        """As `--rows` takes it, for example base-beam4-int8."""
+        """The row's name for `--rows`, for example base-beam4-int8."""
         return f"{self.model}-{'greedy' if self.beam == 1 else f'beam{self.beam}'}-{self.precision}"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One cell of the table at one length of output."""
+    """One cell of the table, for one output length."""
 
     row: Row
     batch: int
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def target(self) -> float:
-        """How many times faster than CTranslate2."""
+        """The target speed ratio to CTranslate2."""
         return self.row.targets[BATCHES.index(self.batch)]
 
 
@@ -62,8 +62,8 @@ ROWS = (
 
 
 def chosen_rows(prefixes: Sequence[str]) -> list[Row]:
-    """The rows whose names begin with one of the prefixes; all of them without any."""
+    """Return the rows whose names begin with one of the prefixes; all rows without prefixes."""
     found = [row for row in ROWS if not prefixes or any(row.name.startswith(prefix) for prefix in prefixes)]
     if not found:
-        raise SystemExit(f"error: no such row; there are {', '.join(row.name for row in ROWS)}")
+        raise SystemExit(f"error: no such row; the rows are {', '.join(row.name for row in ROWS)}")
     return found

@@ -1,7 +1,7 @@
-"""A process of its own that is told what to do through a pipe: one line of JSON in, one out.
+"""Child processes that take one line of JSON on a pipe and answer with one.
 
-The settings of CTranslate2's instruction sets are read when its library is loaded, and memory is a process's, so each
-needs its own process. Only one of them works at a time: who asks waits for the answer.
+CTranslate2 reads its instruction set when its library is loaded, and memory is measured per process, so each setting
+needs its own process. Only one process works at a time: the caller waits for the answer.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Child:
-    """The module `benchmarks.decode.NAME`, running with these variables added to the environment."""
+    """The module `benchmarks.decode.NAME`, run in a process with these variables added to the environment."""
 
     def __init__(self, name: str, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -25,14 +25,14 @@ class Child:
         )
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """The answer to this request."""
+        """Return the answer to a request."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise SystemExit(f"error: a process of CTranslate2 ended with {self._process.wait()}")
+            raise SystemExit(f"error: the CTranslate2 process exited with code {self._process.wait()}")
         return json.loads(answer)
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class Child:
 
 
 def answer_requests(methods: Mapping[str, Any]) -> None:
-    """Answer each line of standard input by the method that its `do` names, given the rest of it."""
+    """Answer each line of standard input with the method named by `do`, called with the other keys."""
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
         print(json.dumps(methods[request.pop("do")](**request)), flush=True)

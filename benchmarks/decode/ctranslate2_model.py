@@ -1,4 +1,4 @@
-"""An xformc Transformer with its weights as a CTranslate2 model, through CTranslate2's own spec classes."""
+"""Converts an xformc Transformer with its weights into a CTranslate2 model with CTranslate2's spec classes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,8 +23,8 @@ def export(
 ) -> None:
     """Write the model of a spec that extends transformer_base, with sinusoidal positions, into `folder`.
 
-    `quantization` is CTranslate2's name of the numbers that the weights are stored in, None for float32; `pieces` are
-    the names of the tokens of both sides, else t4, t5 and so on.
+    `quantization` is CTranslate2's name for the weight precision, None for float32. `pieces` are the names of the
+    tokens of both sides, by default t4, t5 and so on.
     """
     pre_norm = "encoder/final_norm/gain" in weights
     sizes = {name: int(value) for name, value in spec.sizes.items() if name != "dropout"}
@@ -62,7 +62,7 @@ class _Writer:
         self.weights = weights
 
     def tied(self, path: str) -> np.ndarray:
-        """The weight at this path, or the one embedding that it is tied to."""
+        """Return the weight at this path, or the embedding that it is tied to."""
         shared = "encoder/embed/embedding/weight"
         return np.ascontiguousarray(self.weights.get(path, self.weights[shared]))
 
@@ -70,7 +70,7 @@ class _Writer:
         layer.gamma, layer.beta = (np.ascontiguousarray(self.weights[f"{path}/{name}"]) for name in ("gain", "bias"))
 
     def linear(self, layer, *paths: str) -> None:
-        """One CTranslate2 projection out of those at the paths, one below the other."""
+        """Concatenate the projections at the paths into one CTranslate2 projection."""
         biases = [self.weights[f"{path}/bias"].reshape(-1) for path in paths]
         weights = [
             self.weights[f"{path}/weight"].reshape(len(bias), -1) for path, bias in zip(paths, biases, strict=True)

@@ -1,4 +1,4 @@
-"""The same fresh weights as an engine's model and as a CTranslate2 model, in a folder each."""
+"""Writes the same randomly initialized weights as an engine's model and as a CTranslate2 model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +19,14 @@ from xformc.format.targets import Target
 
 
 def make_spec(model: str, folder: Path, vocabulary: int = VOCABULARY) -> Spec:
-    """The spec of one of MODELS."""
+    """Return the spec of one of MODELS."""
     path = folder / f"{model}.yaml"
     path.write_text(MODELS[model] % vocabulary, encoding="utf-8")
     return load_spec(path)
 
 
 def fresh_weights(spec: Spec, target: Target) -> dict[str, np.ndarray]:
-    """Fresh weights by path, the same for each seed."""
+    """Return randomly initialized weights by path, always the same."""
     module = TorchModule(compile_engine(spec, target).graph, seed=0)
     return module.arrays()
 
@@ -34,7 +34,7 @@ def fresh_weights(spec: Spec, target: Target) -> dict[str, np.ndarray]:
 def write_engine(
     spec: Spec, weights: Mapping[str, np.ndarray], precision: Precision, target: Target, folder: Path
 ) -> SearchOptions:
-    """The engine's model alone, without certificate, in the new `folder`; the defaults of its search."""
+    """Write only the engine's model, without a certificate, into the new `folder`; return its search defaults."""
     folder.mkdir()
     program = compile_engine(spec, target, spec.precisions(precision))
     initializers = Initializers(weights, program.precision)
@@ -45,15 +45,15 @@ def write_engine(
 def write_peer(
     spec: Spec, weights: Mapping[str, np.ndarray], precision: str, folder: Path, pieces: Sequence[str] | None = None
 ) -> None:
-    """The CTranslate2 model in the new `folder`, its weights in that precision; `pieces` as for `export`."""
+    """Write the CTranslate2 model into the new `folder` with weights of this precision; `pieces` as for `export`."""
     export(spec, weights, folder, quantization=None if precision == "float32" else precision, pieces=pieces)
 
 
 def limited(options: SearchOptions, beam: int, length: int) -> SearchOptions:
-    """These options with another beam, and outputs of at most `length` tokens."""
+    """Return the options with another beam, and outputs of at most `length` tokens."""
     return replace(options, beam_size=beam, n_best=1, max_length_factor=0.0, max_length_offset=length)
 
 
 def bytes_on_disk(folder: Path) -> int:
-    """The size of all files in the folder."""
+    """Return the size of all files in the folder."""
     return sum(path.stat().st_size for path in folder.iterdir())

@@ -1,7 +1,7 @@
-"""The floor: an engine's products with weights alone, by its own operators, as often as a search does them.
+"""The floor of an engine: only its matrix products with weights, by its own operators, as often as in a search.
 
-Logits are whole products in the engine's precision, also where the engine screens them. They are made for some thousand
-tokens at a time, one after the other in the same memory, because an engine does not write them all either.
+Logits are full matrix products in the engine's precision, even if the engine screens them. They are computed for a few
+thousand tokens at a time in the same memory, because an engine does not write them all either.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,31 +18,31 @@ from xformc.format.targets import Target
 from xformc.runtime.session import open_model
 
 FLOOR = "floor.onnx"
-"""A model of two loops: the products before the search, and those of its steps."""
+"""The file of a model with two loops: the products before the search, and those of its steps."""
 
 _INT8_GROUP = 4
 _WEIGHT = {"Project": 4, "ProjectCandidates": 3, "ScreenCandidates": 3}
-"""Which input of our own operators is the first weight."""
+"""The index of the first weight among the inputs of our operators."""
 
 _TOKENS = 4096
-"""Of how many tokens logits are made at once."""
+"""The number of tokens whose logits are computed at once."""
 
 
 class Floor:
-    """The products of the engine in `folder`: those before the search once, those of a step for each token."""
+    """The matrix products of the engine in `folder`: those before the search once, those of a step for each token."""
 
     def __init__(self, folder: Path, target: Target, threads: int) -> None:
         model = onnx.load(str(folder / MODEL), load_external_data=False)
         graphs = [[node for node in graph.node if _width(node, model) is not None] for graph in _graphs(model.graph)]
         before, *inner = [nodes for nodes in graphs if nodes]
         onnx.save(_looped(model, {"source": before, "step": inner[-1]}, folder), str(folder / FLOOR))
-        # One session: the idle threads of another would look for work on the same cores.
+        # One session, because the idle threads of a second one would spin on the same cores.
         self._session = open_model(folder / FLOOR, threads, target)
         random = np.random.default_rng(0)
         self._random = random.standard_normal(1 << 16, np.float32)
 
     def run(self, batch: int, source: int, beam: int, length: int) -> None:
-        """The products of a search in which each of `batch` sentences of `source` tokens gets `length` tokens."""
+        """Run the products of a search of `batch` sentences of `source` tokens, with outputs of `length` tokens."""
         feeds: dict[str, Any] = {"source": np.array(1), "step": np.array(length)}
         rows = {"source": batch * source, "step": batch * beam}
         for value in self._session.get_inputs():
@@ -53,7 +53,7 @@ class Floor:
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
-    """The graph and those inside it, the outer first."""
+    """Yield the graph and its subgraphs, the outer first."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -62,12 +62,12 @@ def _graphs(graph: Any) -> Iterator[Any]:
 
 
 def _constants(model: onnx.ModelProto) -> list[Any]:
-    """The constants of all graphs; each name is there once."""
+    """Return the constants of all graphs; their names are unique."""
     return [tensor for graph in _graphs(model.graph) for tensor in graph.initializer]
 
 
 def _width(node: Any, model: onnx.ModelProto) -> int | None:
-    """How many numbers of a row the node multiplies with weights, or None if it is no such product."""
+    """Return the depth of the node's product with weights, or None if it is not such a product."""
     shapes = {tensor.name: tuple(tensor.dims) for tensor in _constants(model)}
     if node.op_type in _WEIGHT:
         shape = shapes[node.input[_WEIGHT[node.op_type]]]
@@ -80,7 +80,7 @@ def _width(node: Any, model: onnx.ModelProto) -> int | None:
 
 
 def _logits(node: Any, model: onnx.ModelProto, folder: Path) -> Iterator[tuple[Any, list[Any]]]:
-    """Projects that make the logits of a node, each those of some tokens, with the constants that they take."""
+    """Yield Project nodes that compute the logits of a node for some tokens each, with their constants."""
     constants = {
         tensor.name: numpy_helper.to_array(tensor, str(folder))
         for tensor in _constants(model)
@@ -110,9 +110,9 @@ def _logits(node: Any, model: onnx.ModelProto, folder: Path) -> Iterator[tuple[A
 
 
 def _looped(model: onnx.ModelProto, phases: Mapping[str, list[Any]], folder: Path) -> onnx.ModelProto:
-    """A model with a loop for each phase, whose input PHASE says how often it does its products.
+    """Return a model with a loop for each phase; its input PHASE is the number of iterations.
 
-    They are of the inputs PHASE_WIDTH [rows, WIDTH].
+    The products multiply the inputs PHASE_WIDTH [rows, WIDTH].
     """
     loops, inputs, own, names = list[Any](), list[Any](), list[Any](), set[str]()
     for phase, products in phases.items():
@@ -137,7 +137,7 @@ def _looped(model: onnx.ModelProto, phases: Mapping[str, list[Any]], folder: Pat
 
 
 def _loop(phase: str, nodes: list[Any]) -> Any:
-    """A Loop that does the nodes as often as the value of that name says."""
+    """Return a Loop that runs the nodes as often as the value named `phase`."""
     round_, go, count = f"{phase}_round", f"{phase}_go", f"{phase}_count"
     ends = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in (go, count)]
     inputs = {round_: TensorProto.INT64, go: TensorProto.BOOL, count: TensorProto.INT64}
@@ -149,7 +149,7 @@ def _loop(phase: str, nodes: list[Any]) -> Any:
 
 
 def _alone(product: Any, x: str, name: str) -> Any:
-    """The product of the input `x`, without what is done beside it."""
+    """Return the product with the input `x`, without fused operations."""
     node = onnx.NodeProto()
     node.CopyFrom(product)
     node.input[0] = x

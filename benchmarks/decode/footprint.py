@@ -1,4 +1,4 @@
-"""Peak memory and load time of an engine or a CTranslate2 model, measured in a process of its own (see child.py)."""
+"""Measures peak memory and load time of an engine or a CTranslate2 model, in its own process (see child.py)."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from benchmarks.decode.child import answer_requests  # noqa: E402
 
 
 def peak() -> int:
-    """The most bytes that this process has had in memory; getrusage would count those of its parent before exec."""
+    """Return the peak resident memory in bytes; getrusage would also count the parent's before exec."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024
 

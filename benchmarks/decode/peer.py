@@ -1,4 +1,4 @@
-"""CTranslate2 in a process of its own (see child.py)."""
+"""Runs CTranslate2 in its own process (see child.py)."""
 
 import sys
 import time
@@ -12,13 +12,13 @@ from benchmarks.decode.child import answer_requests  # noqa: E402
 
 
 class Peer:
-    """The model that was loaded last."""
+    """The most recently loaded model."""
 
     def __init__(self) -> None:
         self.translator: Any = None
 
     def load(self, folder: str, compute_type: str, threads: int, workers: int = 1) -> dict[str, Any]:
-        """Load a model for so many batches at once, on so many threads each; how long that took, and its numbers."""
+        """Load a model for `workers` batches at once on `threads` each; return the seconds and the compute type."""
         began = time.perf_counter()
         self.translator = ctranslate2.Translator(
             folder, inter_threads=workers, intra_threads=threads, compute_type=compute_type
@@ -28,7 +28,7 @@ class Peer:
     def translate(
         self, source: list[list[str]], beam: int, length: int, length_penalty: float, sub_batch: int = 0
     ) -> dict[str, Any]:
-        """Translate a batch; its seconds, and the best hypothesis of each."""
+        """Translate a batch; return the seconds, and the best hypothesis of each sentence."""
         began = time.perf_counter()
         found = self.translator.translate_batch(
             source, beam_size=beam, length_penalty=length_penalty, max_decoding_length=length, max_batch_size=sub_batch
@@ -39,7 +39,7 @@ class Peer:
     def text(
         self, lines: list[str], tokenizer: str, beam: int, length_penalty: float, batch_tokens: int, length: int
     ) -> dict[str, Any]:
-        """Translate lines from text to text with the SentencePiece model at `tokenizer`; the seconds, and the lines."""
+        """Translate lines with the SentencePiece model at `tokenizer`; return the seconds and the translated lines."""
         import sentencepiece
 
         pieces: Any = sentencepiece.SentencePieceProcessor(model_file=tokenizer)

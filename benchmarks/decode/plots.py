@@ -1,4 +1,4 @@
-"""The results as pictures: tokens a second, milliseconds of a step, cost against size, and what a model takes."""
+"""Plots of the results: tokens per second, milliseconds per step, cost by model size, and memory and load time."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,19 +16,19 @@ MEGABYTE = 1e6
 
 
 def draw(results: Mapping[str, Results], folder: Path) -> None:
-    """Write the pictures that these results are enough for into the folder."""
+    """Draw all plots that these results have data for into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     timings, footprints = results["timings"], results["footprints"]
     rows = list(dict.fromkeys((one["model"], one["beam"], one["precision"]) for one in timings))
     _grid(folder / "decode_tokens.png", [_by_batch(timings, row) for row in rows], "batch", log=True)
-    _grid(folder / "decode_steps.png", [_by_length(timings, row) for row in rows], "tokens of output")
-    _bars(folder / "decode_size.png", _cost(timings), "milliseconds of a step, batch 1")
+    _grid(folder / "decode_steps.png", [_by_length(timings, row) for row in rows], "output tokens")
+    _bars(folder / "decode_size.png", _cost(timings), "milliseconds per step, batch 1")
     for name, title in (("peak", "peak memory, MB"), ("load", "load time, s"), ("disk", "size on disk, MB")):
         _bars(folder / f"decode_{name}.png", {_label(one): _pair(one, name) for one in footprints}, title)
 
 
 def _by_batch(timings: Results, row: tuple[Any, ...]) -> Panel:
-    """Tokens a second by batch, for the shortest outputs."""
+    """Return tokens per second by batch, for the shortest outputs."""
     chosen = _of(timings, row)
     length = min(one["length"] for one in chosen)
     chosen = [one for one in chosen if one["length"] == length]
@@ -37,12 +37,12 @@ def _by_batch(timings: Results, row: tuple[Any, ...]) -> Panel:
 
 
 def _by_length(timings: Results, row: tuple[Any, ...]) -> Panel:
-    """Milliseconds of a step by the length of the output, for the smallest batch."""
+    """Return milliseconds per step by output length, for the smallest batch."""
     chosen = _of(timings, row)
     batch = min(one["batch"] for one in chosen)
     chosen = [one for one in chosen if one["batch"] == batch]
     lines = {name: {one["length"]: 1000 * one[key] / one["length"] for one in chosen} for key, name in NAMES.items()}
-    return f"{_title(row)}: ms a step, batch {batch}", lines
+    return f"{_title(row)}: ms per step, batch {batch}", lines
 
 
 def _cost(timings: Results) -> dict[str, tuple[float, float]]:
@@ -58,7 +58,7 @@ def _cost(timings: Results) -> dict[str, tuple[float, float]]:
 def _grid(
     path: Path, panels: list[tuple[str, dict[str, dict[float, float]]]], label: str, *, log: bool = False
 ) -> None:
-    """A panel of lines for each row of the table."""
+    """Draw a panel of lines for each row of the table."""
     if not panels:
         return
     columns = min(4, len(panels))
@@ -81,7 +81,7 @@ def _grid(
 
 
 def _bars(path: Path, values: Mapping[str, tuple[float, float]], title: str) -> None:
-    """Two bars side by side for each label: xformc's and CTranslate2's."""
+    """Draw two bars side by side for each label: xformc and CTranslate2."""
     if not values:
         return
     figure = Figure(figsize=(1.2 + 1.3 * len(values), 3.2), layout="constrained")

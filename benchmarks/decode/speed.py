@@ -1,4 +1,4 @@
-"""The times of an engine, of CTranslate2 in two settings and of the floor, taken in turns."""
+"""Times an engine, CTranslate2 in two settings, and the floor, in turns."""
 
 import statistics
 import time
@@ -22,27 +22,27 @@ from xformc.runtime.search import search
 from xformc.runtime.whole import whole_session
 
 SETTINGS = {"default": {}, "AVX512": {"CT2_FORCE_CPU_ISA": "AVX512"}}
-"""CTranslate2's settings: environment variables that it reads when it is loaded."""
+"""The settings of CTranslate2: environment variables that it reads when it is loaded."""
 
 SUB_BATCH = 32
-"""What CTranslate2 may cut a larger batch into, if that is faster for it."""
+"""The batch size that CTranslate2 may split a larger batch into, if that is faster."""
 
 WARM_UP, REMINDER = 6, 2
-"""The tokens of outputs that are not timed: before the rounds of a case, and before each turn."""
+"""The output tokens of untimed runs: before the rounds of a case, and before each turn."""
 
 SETTLE = 0.25
-"""Seconds before each turn: idle threads of OpenMP and ONNX Runtime look for work for a while before they sleep."""
+"""Seconds to wait before each turn: idle threads of OpenMP and ONNX Runtime spin for a while before they sleep."""
 
 Hypotheses = list[list[str]]
-"""The best hypothesis of each sentence, in names of tokens."""
+"""The best hypothesis of each sentence, as names of tokens."""
 
 Play = Callable[[int], tuple[float, Hypotheses]]
-"""Decodes outputs of so many tokens; the seconds, and what was found."""
+"""Decodes outputs of the given number of tokens; returns the seconds and the hypotheses."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """When the rounds of a case end: after `rounds` of them, or at the first that ends after `seconds`."""
+    """The limits of a case: at most `rounds` rounds, and no new round after `seconds`."""
 
     rounds: int
     seconds: float
@@ -50,9 +50,9 @@ class Pace:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of a batch, medians over the rounds, and how many sentences have equal best hypotheses.
+    """Seconds per batch, medians over the rounds, and the number of sentences with equal best hypotheses.
 
-    `reference` counts those of the engine that are equal to those of a float32 engine of the same weights.
+    `reference` counts those of the engine that equal those of a float32 engine with the same weights.
     """
 
     model: str
@@ -72,16 +72,16 @@ class Timing:
 
     @property
     def ratio(self) -> float:
-        """How many times faster the engine is."""
+        """The engine's speed relative to CTranslate2's."""
         return self.ctranslate2 / self.xformc
 
     def as_json(self) -> dict[str, Any]:
-        """All fields, and the ratios."""
+        """Return all fields, and the ratios."""
         return {**asdict(self), "ratio": self.ratio, "of_the_floor": self.floor / self.xformc}
 
 
 class Contest:
-    """One model in one precision, loaded by all that are compared."""
+    """One model in one precision, loaded by all systems that are compared."""
 
     def __init__(
         self, engine: Path, peer: Path, options: SearchOptions, precision: str, target: Target, threads: int
@@ -89,7 +89,7 @@ class Contest:
         self._options = options
         self._session = whole_session(engine, SEARCH, threads=threads, target=target)
         self._floor = Floor(engine, target, threads)
-        (engine / FLOOR).unlink()  # once it is open; it is no part of the engine, whose size is looked at
+        (engine / FLOOR).unlink()  # it is open, and must not count as a part of the engine's size
         self._peers = {name: Child("peer", variables) for name, variables in SETTINGS.items()}
         for child in self._peers.values():
             child.ask(do="load", folder=str(peer), compute_type=precision, threads=threads)
@@ -100,12 +100,12 @@ class Contest:
             child.close()
 
     def best(self, case: Case) -> tuple[Hypotheses, Hypotheses]:
-        """The best hypotheses of the engine and of CTranslate2 for the case's sentences."""
+        """Return the best hypotheses of the engine and of CTranslate2 for the case's sentences."""
         peer = next(iter(self._peers))
         return self._play_engine(case, case.length)[1], self._play_peer(case, peer, case.length, 0)[1]
 
     def measure(self, case: Case, pace: Pace, references: tuple[Hypotheses, Hypotheses] | None) -> Timing:
-        """Times of the case. `references` are the hypotheses of the float32 models, if this is no float32 itself."""
+        """Time the case. `references` are the hypotheses of the float32 models, None if this is float32."""
         cuts = {name: self._choose_cut(case, name) for name in self._peers}
         players: dict[str, Play] = {
             "xformc": lambda length: self._play_engine(case, length),
@@ -159,7 +159,7 @@ class Contest:
         return answer["seconds"], answer["tokens"]
 
     def _choose_cut(self, case: Case, name: str) -> int:
-        """How CTranslate2 cuts the batch: not at all (0), or into SUB_BATCH; by short outputs, after a first try."""
+        """Return CTranslate2's faster choice on short outputs: the whole batch (0), or parts of SUB_BATCH."""
         if case.batch <= SUB_BATCH:
             return 0
         self._play_peer(case, name, WARM_UP, 0)
@@ -169,7 +169,7 @@ class Contest:
 def _take_turns(
     players: Mapping[str, Play], length: int, pace: Pace
 ) -> tuple[dict[str, list[float]], dict[str, Hypotheses]]:
-    """The seconds of each player in each round, and what each found."""
+    """Return the seconds of each system in each round, and its hypotheses."""
     times: dict[str, list[float]] = {name: [] for name in players}
     found, began = dict[str, Hypotheses](), time.perf_counter()
     for done in range(pace.rounds):
@@ -177,14 +177,14 @@ def _take_turns(
             break
         for name, play in players.items():
             time.sleep(SETTLE)
-            play(REMINDER)  # the player before has driven the weights out of the caches
+            play(REMINDER)  # the previous system has evicted the weights from the caches
             seconds, found[name] = play(length)
             times[name].append(seconds)
     return times, found
 
 
 def sentences(batch: int) -> tuple[np.ndarray, list[list[str]]]:
-    """Random sources [batch, SOURCE_TOKENS] that end with the end token, and the names of their tokens."""
+    """Return random sources [batch, SOURCE_TOKENS] that end with the end token, and the names of their tokens."""
     source = np.random.default_rng(batch).integers(4, VOCABULARY, (batch, SOURCE_TOKENS))
     source[:, -1] = END
     return source, [["</s>" if token == END else f"t{token}" for token in row] for row in source.tolist()]

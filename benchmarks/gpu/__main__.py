@@ -1,11 +1,11 @@
-"""Decoding and training on a GPU beside Hugging Face, CTranslate2 and plain PyTorch; `make bench-gpu`.
+"""Decoding and training on a GPU against Hugging Face, CTranslate2 and plain PyTorch; `make bench-gpu`.
 
     python -m benchmarks.gpu                              # under 9 minutes on one H100 or H200, no network
-    python -m benchmarks.gpu --device cpu --quick         # a tiny model, to see that everything runs
+    python -m benchmarks.gpu --device cpu --quick         # a tiny model, to check that everything runs
 
-Weights are fresh and no output may end before its limit, so that all do the same work: sources of 25 tokens, outputs
-of 64. Results go to build/bench-gpu.json (or the folder that the variable OUT names) after every row; a row that could
-not be measured says why.
+Weights are randomly initialized, and no output may end before its limit, so that all do the same work: sources of 25
+tokens, outputs of 64 tokens. Results are written after every row to build/bench-gpu.json, or to the folder in the
+environment variable OUT. A row that cannot be measured has the reason.
 """
 
 import argparse
@@ -23,7 +23,7 @@ GIB, MIB = 2**30, 2**20
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the benchmark."""
     arguments = arguments_of_command()
     device, begin = torch.device(arguments.device), time.monotonic()
     preload("torch._dynamo", "torch._inductor.compile_fx", "transformers.models.marian.modeling_marian", "ctranslate2")
@@ -39,14 +39,14 @@ def main() -> None:
     peak = limits.peak(device) or found.get("bfloat16_products_per_second") or float("nan")
     train, spec_of = (training.QUICK, written) if arguments.quick else (training.FULL, training.shipped)
     training.measure(report, train, device, spec_of, peak, compiled=arguments.compile)
-    decoding.measure(report, plan, setting, decoding.TENSORRT, bandwidth)  # late: plans take long to build
+    decoding.measure(report, plan, setting, decoding.TENSORRT, bandwidth)  # last, because plans take long to build
     if arguments.compile:
         decoding.measure_compiled(report, plan, setting)
-    print(f"{report.path}: {len(report.rows)} rows, {sum('reason' in row for row in report.rows)} without figures")
+    print(f"{report.path}: {len(report.rows)} rows, {sum('reason' in row for row in report.rows)} not measured")
 
 
 def device_limits(device: torch.device, *, quick: bool) -> dict[str, Any]:
-    """What the device can do at most."""
+    """Measure the limits of the device."""
     return {
         "copied_bytes_per_second": limits.bandwidth(device, 4 * MIB if quick else GIB),
         "bfloat16_products_per_second": limits.product_rate(device, 64 if quick else 8192),
@@ -55,15 +55,17 @@ def device_limits(device: torch.device, *, quick: bool) -> dict[str, Any]:
 
 
 def written(text: str) -> Spec:
-    """The spec with this text."""
+    """Return the spec with this text."""
     return Setting(text, torch.device("cpu"), "float32").spec
 
 
 def arguments_of_command() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = make_parser(__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tiny model, to see that everything runs")
-    parser.add_argument("--numbers", choices=("float32", "float16", "bfloat16"), help="float16, on a CPU float32")
+    parser.add_argument("--quick", action="store_true", help="a tiny model, to check that everything runs")
+    parser.add_argument(
+        "--numbers", choices=("float32", "float16", "bfloat16"), help="precision; default: float16, on a CPU float32"
+    )
     arguments = parse(parser, "--device cpu --quick")
     arguments.numbers = arguments.numbers or ("float16" if arguments.device == "cuda" else "float32")
     return arguments

@@ -1,4 +1,4 @@
-"""Tokens a second of decoding, and how near a step is to the time that its bytes take."""
+"""Decoding speed in tokens per second, and the fraction of a step's time that its memory traffic needs."""
 
 import statistics
 import tempfile
@@ -34,10 +34,10 @@ COMPILED: Mapping[str, Make] = {"Hugging Face, compiled": lambda setting, _: Hug
 
 @dataclass(frozen=True)
 class Plan:
-    """What is decoded: each model with each beam in batches of each size, to outputs of `length` tokens.
+    """The cases: each model with each beam and batch size, with outputs of `length` tokens.
 
-    `compiled` are the (model, beam, batch) that a compiled model, which takes long to compile, gets. A case takes
-    `seconds`, and `rounds` at most.
+    compiled: the (model, beam, batch) of compiled models, which are few because compiling is slow.
+    seconds, rounds: limits of each case.
     """
 
     models: Mapping[str, str]
@@ -71,7 +71,7 @@ QUICK = Plan(
 
 @dataclass(frozen=True)
 class Case:
-    """What is timed: a model, by whom, and how wide."""
+    """One timed case: a model, a system, a beam and a batch size."""
 
     model: str
     setting: Setting
@@ -80,7 +80,7 @@ class Case:
     batch: int
 
     def as_row(self) -> dict[str, Any]:
-        """How its row begins."""
+        """Return the fields that identify its row."""
         what = {"model": self.model, "numbers": self.setting.numbers, "player": self.player}
         return {**what, "beam": self.beam, "batch": self.batch}
 
@@ -88,9 +88,9 @@ class Case:
 def measure(
     report: Report, plan: Plan, setting: Callable[[str], Setting], players: Mapping[str, Make], bandwidth: float | None
 ) -> None:
-    """Add a row for each of the players in all cases, model by model.
+    """Add a row for each system and case, model by model.
 
-    `bandwidth` is what the device copies, in bytes a second, if that could be measured.
+    `bandwidth` is the device's copy bandwidth in bytes per second, or None if it could not be measured.
     """
     for model, text in plan.models.items():
         chosen = setting(text)
@@ -102,7 +102,7 @@ def measure(
 
 
 def measure_compiled(report: Report, plan: Plan, setting: Callable[[str], Setting]) -> None:
-    """Add the rows of what has to be compiled first, which takes a minute or so each."""
+    """Add the rows of compiled models; compiling takes about a minute each."""
     for model, beam, batch in plan.compiled:
         chosen = setting(plan.models[model])
         for name, make in COMPILED.items():
@@ -115,7 +115,7 @@ def measure_compiled(report: Report, plan: Plan, setting: Callable[[str], Settin
 def player(make: Make, setting: Setting, most: float) -> Generator[tuple[Player | None, str]]:
     """The player, or None and the reason why there is none; its files and memory are given back at the end.
 
-    It has `most` seconds to get ready, and a minute at most.
+    It has `most` seconds to load, but at most a minute.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -153,7 +153,7 @@ def _row(
 
 
 def _step(one: Player, case: Case, plan: Plan, seconds: float, bandwidth: float) -> dict[str, float]:
-    """A step's time, as the difference between outputs of two lengths, and the fraction of it that its bytes take."""
+    """Return a step's time, from outputs of two lengths, and the fraction of it that its memory traffic needs."""
     half = plan.length // 2
     step = (seconds - time_of(one, case, half, plan)) / (plan.length - half)
     decoder, item = run_passes(case.setting.program("portable")).decoder, case.setting.dtype.itemsize
@@ -164,7 +164,7 @@ def _step(one: Player, case: Case, plan: Plan, seconds: float, bandwidth: float)
 
 
 def time_of(one: Player, case: Case, length: int, plan: Plan) -> float:
-    """Seconds of a batch: the median after one that is not counted."""
+    """Return the seconds of a batch: the median after one untimed run."""
     source = sentences(case.batch)
     one.decode(source, case.beam, length)
     times: list[float] = []
@@ -177,7 +177,7 @@ def time_of(one: Player, case: Case, length: int, plan: Plan) -> float:
 
 
 def sentences(batch: int, vocabulary: int = 60) -> np.ndarray:
-    """Random sources [batch, SOURCE_TOKENS] that end with the end token; all models have their tokens."""
+    """Return random sources [batch, SOURCE_TOKENS] that end with the end token, of tokens that all models have."""
     source = np.random.default_rng(batch).integers(4, vocabulary, (batch, SOURCE_TOKENS))
     source[:, -1] = END
     return source

@@ -1,4 +1,4 @@
-"""Engines for a GPU as the compiler writes them, without a certificate, which others make or do without."""
+"""Writes engines for a GPU without a certificate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,14 +20,14 @@ from xformc.runtime.sessions import open_session
 
 @dataclass(frozen=True)
 class Written:
-    """An engine's models in `folder`, and TensorRT's plans by their names."""
+    """An engine's models in `folder`, and its TensorRT plans by name."""
 
     program: Program
     folder: Path
     plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
 
     def session(self, device: DeviceName) -> Session:
-        """The engine as the runtime runs it. Raises: UserError that says what is missing."""
+        """Open the engine in the runtime. Raises: UserError if something is missing."""
         program = self.program
         assert program.target is not None
         return open_session(
@@ -44,11 +44,11 @@ def write_engine(
     plans: PlanOptions | None = None,
     input_scales: Mapping[str, float] = MappingProxyType({}),
 ) -> Written:
-    """Write the models into the new `folder` and, of target tensorrt, build their plans where `plans` say how.
+    """Write the models into the new `folder` and, for target tensorrt, build their plans with the options `plans`.
 
-    `input_scales` are the steps of a calibration, by weight.
+    `input_scales` are the scales of a calibration, by weight.
 
-    Raises: UserError if no builder is installed, or if it refuses a model.
+    Raises: UserError if no builder is installed, or if it rejects a model.
     """
     folder.mkdir()
     program = replace(program, precision=program.spec.precisions(precision))

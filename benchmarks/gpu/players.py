@@ -1,4 +1,4 @@
-"""Who decodes: an engine, Hugging Face's generate and CTranslate2, each with the same fresh weights."""
+"""The systems that decode, with the same weights: an engine, Hugging Face's generate, and CTranslate2."""
 
 import importlib
 import tempfile
@@ -25,23 +25,23 @@ from xformc.runtime.search import search
 Numbers = Literal["float32", "float16", "bfloat16"]
 POSITIONS = 512
 SIZES = "batch=1:32:512,beam=1:4:4,source=1:32:32,room=1:64:64"
-"""For TensorRT's plans: the sizes of all cases."""
+"""The sizes of all cases, for TensorRT plans."""
 
 NEVER = -1
-"""No token, so that no output ends before its limit."""
+"""An end token that no model generates, so that no output ends before its limit."""
 
 
 class Player(Protocol):
-    """One of those that decode."""
+    """A system that decodes."""
 
     def decode(self, source: np.ndarray, beam: int, length: int) -> None:
-        """Decode outputs of exactly `length` tokens for the source [batch, source], and wait until they are there."""
+        """Decode outputs of exactly `length` tokens for the source [batch, source], and wait for them."""
         ...
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A model with fresh weights, to be decoded on a device in these numbers."""
+    """A model with randomly initialized weights, a device, and a precision."""
 
     text: str
     device: torch.device
@@ -56,18 +56,18 @@ class Setting:
             return load_spec(path)
 
     def program(self, target: Target) -> Program:
-        """What the passes make of it."""
+        """Compile the spec for a target."""
         return compile_engine(self.spec, target)
 
     @cached_property
     def weights(self) -> Mapping[str, np.ndarray]:
-        """The weights by path, the same for each player."""
+        """The weights by path, the same for each system."""
         module = TorchModule(self.program("portable").graph, seed=0)
         return module.arrays()
 
     @property
     def dtype(self) -> torch.dtype:
-        """The numbers as PyTorch calls them."""
+        """The precision as PyTorch's dtype."""
         return getattr(torch, self.numbers)
 
 
@@ -75,7 +75,7 @@ class Engine:
     """An engine of target cuda or tensorrt, without a certificate."""
 
     def __init__(self, setting: Setting, target: Target, folder: Path) -> None:
-        """Write it into the new `folder`, and load it. Raises: UserError if it cannot run here."""
+        """Write the engine into the new `folder` and load it. Raises: UserError if it cannot run here."""
         program, on_gpu = setting.program(target), setting.device.type == "cuda"
         plans = PlanOptions(SIZES) if on_gpu else None
         written = write_engine(program, setting.weights, setting.numbers, folder, plans=plans)
@@ -90,7 +90,7 @@ class Engine:
 
 
 class HuggingFace:
-    """MarianMT with `generate`, as it is or with a static cache and its compiled forward pass."""
+    """MarianMT with `generate`, optionally with a static cache and a compiled forward pass."""
 
     def __init__(self, setting: Setting, *, compiled: bool) -> None:
         """Make the model on the device. Raises: ImportError without transformers."""
@@ -116,7 +116,7 @@ class HuggingFace:
 
 
 def partial_config(transformers: Any, extra: Mapping[str, Any]) -> Callable[[int, int], Any]:
-    """What makes the configuration of `generate` for a beam and a length."""
+    """Return a function that makes the configuration of `generate` for a beam and a length."""
 
     def config(beam: int, length: int) -> Any:
         return transformers.GenerationConfig(
@@ -137,7 +137,7 @@ class CTranslate2:
     """CTranslate2 on the same device."""
 
     def __init__(self, setting: Setting, folder: Path) -> None:
-        """Write the model into the new `folder`, and load it. Raises: ImportError without the package; Missing."""
+        """Write the model into the new `folder` and load it. Raises: ImportError without the package; Missing."""
         package: Any = importlib.import_module("ctranslate2")
         if setting.device.type == "cuda" and not package.get_cuda_device_count():
             raise Missing("this CTranslate2 sees no GPU")

@@ -1,4 +1,4 @@
-"""Rows of results, written as JSON after each one and printed as a table; none outlasts the time that there is."""
+"""A report of result rows with a time limit, written as JSON after each row and printed as a table."""
 
 import argparse
 import importlib.metadata
@@ -21,41 +21,41 @@ from xformc.errors import UserError
 
 PACKAGES = ("torch", "onnxruntime-gpu", "onnxruntime", "tensorrt", "tensorrt-rtx", "transformers", "ctranslate2")
 SECONDS = 510.0
-"""How long a command may take: less than 9 minutes."""
+"""The default time limit of a command: less than 9 minutes."""
 
 Row = dict[str, Any]
 
 
 class Missing(Exception):
-    """What a row needs and is not here; the message says what."""
+    """Something that a row needs is missing; the message names it."""
 
 
 class OutOfTime(BaseException):
-    """Raised inside a row when the time that it may take is over; no `except Exception` stops it."""
+    """Raised inside a row at its time limit; a BaseException, so that no `except Exception` stops it."""
 
 
 def preload(*modules: str) -> None:
-    """Import what rows will need, as far as it is here: a row that ends in the middle of an import leaves a ruin."""
+    """Import the modules that are installed: an import cut off by a row's time limit would leave a broken module."""
     for module in modules:
         with suppress(ImportError):
             import_module(module)
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
-    """The command line of a command that makes a report; see `parse`."""
+    """Return the parser of a command that makes a report; see `parse`."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="no row goes on after so many")
-    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what torch compiles")
-    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "build")), help="the results' folder")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="time limit of all rows together")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="skip torch.compile")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "build")), help="folder for the results")
     return parser
 
 
 def parse(parser: argparse.ArgumentParser, on_a_cpu: str) -> argparse.Namespace:
-    """What was asked for. Raises: SystemExit for a GPU where there is none; `on_a_cpu` are the options without one."""
+    """Parse the command line. Raises: SystemExit without a GPU, with a hint to the options `on_a_cpu`."""
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit(f"error: PyTorch sees no GPU here\nhint: {on_a_cpu} tries everything on a CPU")
+        raise SystemExit(f"error: PyTorch finds no GPU\nhint: {on_a_cpu} runs everything on a CPU")
     return arguments
 
 
@@ -63,8 +63,8 @@ def parse(parser: argparse.ArgumentParser, on_a_cpu: str) -> argparse.Namespace:
 class Report:
     """The results of one command.
 
-    Each row has `what` it is of, and either figures or `reason`: why there are none. `deadline` is the end of the time
-    for all, in seconds of `time.monotonic`.
+    Each row has the fields that identify it, and either figures or a `reason` for their absence. `deadline` is the time
+    limit of all rows, on the clock `time.monotonic`.
     """
 
     path: Path
@@ -85,7 +85,7 @@ class Report:
         return self.deadline - time.monotonic()
 
     def row(self, what: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]], most: float = 60.0) -> Row:
-        """Add the row of what `measure` finds, in `most` seconds at most; an error of any kind is its reason."""
+        """Add a row with the figures of `measure`, within `most` seconds; any error becomes the row's reason."""
         return self.add(measured(what, measure, min(most, self.left)))
 
     def add(self, row: Row) -> Row:
@@ -96,13 +96,13 @@ class Report:
         return row
 
     def write(self) -> None:
-        """Write all that was found so far."""
+        """Write all rows so far."""
         content = {"title": self.title, "machine": self.facts, "rows": self.rows}
         self.path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def measured(what: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]], most: float) -> Row:
-    """The row of what `measure` finds in so many seconds, or why it finds nothing."""
+    """Return a row with the figures of `measure` within `most` seconds, or with the reason for their absence."""
     began, row = time.monotonic(), dict(what)
     try:
         with time_limit(most):
@@ -120,7 +120,7 @@ def measured(what: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]], 
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """A row of the table: what it is of, then its figures or the reason why there are none."""
+    """Return a row of the table: its identity, then its figures or the reason for their absence."""
     shown = {key: value for key, value in row.items() if key != "seconds_in_all"}
     return "  ".join(f"{key} {_short(value)}" for key, value in shown.items())
 
@@ -131,7 +131,7 @@ def _short(value: object) -> str:
 
 @contextmanager
 def time_limit(seconds: float) -> Generator[None]:
-    """Raises OutOfTime inside the block when so many seconds have passed; at once if there are none."""
+    """Raise OutOfTime inside the block after `seconds`, at once if they are 0 or less."""
 
     def end(*_: object) -> None:
         raise OutOfTime
@@ -139,7 +139,7 @@ def time_limit(seconds: float) -> Generator[None]:
     if seconds <= 0:
         raise OutOfTime
     before = signal.signal(signal.SIGALRM, end)
-    # Again and again: Python drops what is raised while it is in a callback of its own.
+    # The timer repeats, because Python drops an exception raised inside its own callbacks.
     signal.setitimer(signal.ITIMER_REAL, seconds, 2.0)
     try:
         yield
@@ -149,7 +149,7 @@ def time_limit(seconds: float) -> Generator[None]:
 
 
 def machine(device: torch.device) -> Row:
-    """What the figures are taken on and with."""
+    """Return the machine and package versions of the figures."""
     found: Row = {"device": device_name(device), "cpu": platform.processor() or platform.machine()}
     if device.type == "cuda":
         found["memory_GiB"] = round(torch.cuda.get_device_properties(device).total_memory / 2**30, 1)
@@ -163,18 +163,18 @@ def machine(device: torch.device) -> Row:
 
 
 def device_name(device: torch.device) -> str:
-    """The name of the GPU, or `cpu`."""
+    """Return the name of the GPU, or `cpu`."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def synchronize(device: torch.device) -> None:
-    """Return when the device has done all that it was given."""
+    """Wait until the device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def seconds_of(run: Callable[[], object], device: torch.device) -> float:
-    """How long the device takes for what `run` gives it."""
+    """Return the seconds that the device takes for the work of `run`."""
     synchronize(device)
     began = time.perf_counter()
     run()

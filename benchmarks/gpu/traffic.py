@@ -1,4 +1,4 @@
-"""The bytes that a step of decoding must move, whatever runs it."""
+"""Computes the minimum memory traffic of a decoding step."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -9,12 +9,13 @@ from xformc.compiler.passes.step import Decoder
 
 
 def bytes_of_step(decoder: Decoder, item: int, *, batch: int, beam: int, source: int, length: int) -> int:
-    """Bytes of a mean step of an output of `length` tokens, numbers having `item` bytes: each weight is read once, the
-    keys and values of the source are read once for each sentence, those of the target for each hypothesis as far as
-    they are filled, which is half the length.
+    """Return the bytes of a mean step for outputs of `length` tokens, with `item` bytes per number.
 
-    `decoder` has the axis `beam`. What is written, and all values in between, could stay in the device's caches, and is
-    not counted; so the time of these bytes is a bound that no implementation passes.
+    Each weight is read once. The keys and values of the source are read once for each sentence, those of the target for
+    each hypothesis up to their mean length, which is half of `length`.
+
+    `decoder` has the axis `beam`. Writes and intermediate values are not counted, because they could stay in the
+    device's caches. So the time of these bytes is a lower bound for every implementation.
     """
     rows = {"batch": batch, "beam": beam}
     weights = sum(count(parameter.type.axes).at({}) for parameter in decoder.step.parameters)
@@ -24,6 +25,6 @@ def bytes_of_step(decoder: Decoder, item: int, *, batch: int, beam: int, source:
 
 
 def _numbers(types: Iterable[Type], rows: dict[str, int], positions: int) -> int:
-    """How many numbers values of these types have, axes without a size but those of `rows` having so many positions."""
+    """Return the number of elements of these types; axes without a size, except those of `rows`, have `positions`."""
     sizes = defaultdict(lambda: positions, rows)
     return sum(count(type.axes).at(sizes) for type in types if type.dtype == "float32")

@@ -1,4 +1,4 @@
-"""Training: target tokens a second and the fraction of the device's bfloat16 peak, beside a plain PyTorch loop."""
+"""Training speed in target tokens per second and as a fraction of the bfloat16 peak, against a plain PyTorch loop."""
 
 import statistics
 import time
@@ -21,17 +21,17 @@ from xformc.specs import SHIPPED
 from xformc.trainer.data.batches import Batch
 
 TOKENS = 64
-"""Of each sentence, on both sides; no sentence is padded."""
+"""Tokens of each sentence, on both sides; no sentence is padded."""
 
 BACKWARD = 2
-"""The backward pass has a product for each of the two factors of each product."""
+"""Matrix products of the backward pass for each product of the forward pass: one for each factor."""
 
 Step = Callable[[Batch], None]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The models by name, the sentences of a batch (None: as many as the spec's batch may have), and when to end."""
+    """The models by name, the sentences of a batch (None: from the spec's `batch_tokens`), and the time limits."""
 
     models: Mapping[str, str]
     sentences: int | None
@@ -46,7 +46,7 @@ QUICK = Plan({"tiny": TINY % 60}, 4, 0.2, 1)
 def measure(
     report: Report, plan: Plan, device: torch.device, spec_of: Callable[[str], Spec], peak: float, *, compiled: bool
 ) -> None:
-    """Add a row for each model and way to train it. `peak`: operations a second that a fraction is given of."""
+    """Add a row for each model and training method; `peak` is the device's operations per second."""
     for model, text in plan.models.items():
         spec = spec_of(text)
         ways = {"xformc, compiled": True} if compiled else {}
@@ -60,21 +60,21 @@ def measure(
 
 
 def shipped(name: str) -> Spec:
-    """The shipped spec of this name."""
+    """Return the shipped spec of this name."""
     return load_spec(SHIPPED / f"{name}.yaml")
 
 
 def flops(spec: Spec, batch: Batch) -> int:
-    """Operations of the matrix products that the model of the batch has, forward and backward; nothing is computed
-    twice (Chowdhery et al., 2022, appendix B: model FLOPs).
+    """Return the operations of the model's matrix products for a batch, forward and backward, without recomputation
+    (Chowdhery et al., 2022, appendix B: model FLOPs).
     """
-    sizes = defaultdict(lambda: TOKENS, batch=len(batch.labels))  # every other axis without a size has the positions
+    sizes = defaultdict(lambda: TOKENS, batch=len(batch.labels))  # every other axis without a size is one of positions
     forward = total(cost_of(node) for node in compile_spec(spec).nodes).products.at(sizes)
     return (1 + BACKWARD) * forward
 
 
 def random_batch(spec: Spec, sentences: int | None, device: torch.device) -> Batch:
-    """Random sentences of TOKENS tokens, already on the device."""
+    """Return random sentences of TOKENS tokens, already on the device."""
     rows = sentences or spec.train.batch_tokens // TOKENS
     ids = torch.randint(4, int(spec.sizes["vocabulary"]), (3, rows, TOKENS), generator=torch.Generator().manual_seed(0))
     source, target, labels = ids
@@ -98,7 +98,7 @@ def _measured(spec: Spec, plan: Plan, device: torch.device, compile: bool | None
 
 
 def plain_step(spec: Spec, device: torch.device) -> Step:
-    """A step of torch.nn.Transformer, eager, with autocast to bfloat16."""
+    """Return a step of torch.nn.Transformer, eager, with autocast to bfloat16."""
     numbers = {name: int(spec.sizes[name]) for name in ("d_model", "d_ff", "heads", "layers")}
     sizes = Sizes(**numbers, dropout=float(spec.sizes["dropout"]))
     model = PlainTransformer(int(spec.sizes["vocabulary"]), sizes).to(device).train()

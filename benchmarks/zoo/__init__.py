@@ -1,1 +1,1 @@
-"""The zoo: small tasks with known answers, on which every architecture trains, and the harness that runs them all."""
+"""The zoo: small tasks with known answers that every architecture trains on, and the harness that runs them."""

@@ -1,9 +1,9 @@
-"""Every architecture of the zoo: train it, build its engine with the certificate, and score the engine.
+"""Train every architecture of the zoo, build its engine with the certificate, and score the engine.
 
 python -m benchmarks.zoo [--quick] [--only NAME ...] [--out FOLDER]
 
-The table says what was reached, and FOLDER/results.json too, which keeps the rows of earlier runs into the same FOLDER.
-The exit code is 1 if a row misses its score.
+The results are printed as a table and written to FOLDER/results.json, which keeps the rows of earlier runs. The exit
+code is 1 if a row misses its score.
 """
 
 import argparse
@@ -20,13 +20,13 @@ from benchmarks.zoo.rows import Row, read_rows
 from xformc.files import atomic_write
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-"""A small model is as fast on one core as on several, so the rows share the cores: one each."""
+"""The number of cores; each row gets one, because a small model is as fast on one core as on several."""
 
 HEAD = f"{'spec':28} {'parameters':>10} {'task':12} {'training':>9} {'score':36} {'needed':>12} certificate"
 
 
 def main() -> int:
-    """Run the rows that were asked for."""
+    """Run the chosen rows."""
     arguments = parse_arguments()
     rows = choose(read_rows(), arguments.only, quick=arguments.quick)
     out = arguments.out or Path(tempfile.mkdtemp(prefix="zoo-"))
@@ -42,29 +42,29 @@ def main() -> int:
             print(line(outcome), flush=True)
             record(outcome, out / "results.json")
     missed = [outcome for outcome in outcomes if not outcome.reached]
-    print(f"{len(outcomes) - len(missed)} of {len(outcomes)} reached; the runs are in {out}")
+    print(f"{len(outcomes) - len(missed)} of {len(outcomes)} reached their score; the runs are in {out}")
     return bool(missed)
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="only the rows that CI runs: minutes, not an hour")
+    parser.add_argument("--quick", action="store_true", help="only the rows of CI, which take minutes")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only these rows")
-    parser.add_argument("--jobs", type=int, default=CORES, metavar="N", help=f"so many rows at a time ({CORES})")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where data and runs go; a new folder if left out")
+    parser.add_argument("--jobs", type=int, default=CORES, metavar="N", help=f"rows to run at once (default: {CORES})")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for data and runs; default: a temporary folder")
     return parser.parse_args()
 
 
 def choose(rows: Sequence[Row], only: Sequence[str] | None, *, quick: bool) -> list[Row]:
-    """The rows that are asked for. Raises: SystemExit for a name that no row has."""
+    """Return the chosen rows. Raises: SystemExit for a name that no row has."""
     unknown = {*(only or ())} - {row.name for row in rows}
     if unknown:
-        raise SystemExit(f"no row {', '.join(sorted(unknown))}; there are {', '.join(row.name for row in rows)}")
+        raise SystemExit(f"no row {', '.join(sorted(unknown))}; the rows are {', '.join(row.name for row in rows)}")
     return [row for row in rows if (not only or row.name in only) and (row.quick or not quick)]
 
 
 def record(outcome: Outcome, path: Path) -> None:
-    """Put the row among those of the file, in the place of an older one."""
+    """Add the row to the file, replacing an older one of the same name."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     rows = {row["name"]: row for row in kept} | {outcome.row.name: as_json(outcome)}
     with atomic_write(path) as part:
@@ -72,7 +72,7 @@ def record(outcome: Outcome, path: Path) -> None:
 
 
 def line(outcome: Outcome) -> str:
-    """The row of the table."""
+    """Return the row as a line of the table."""
     row = outcome.row
     if outcome.mistake is not None:
         return f"{row.name:28} {'':10} {row.task:12} failed: {outcome.mistake}"
@@ -86,7 +86,7 @@ def line(outcome: Outcome) -> str:
 
 
 def as_json(outcome: Outcome) -> dict[str, object]:
-    """The row for a program."""
+    """Return the row as JSON."""
     row = outcome.row
     return {
         "name": row.name,

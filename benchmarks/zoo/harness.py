@@ -1,4 +1,4 @@
-"""One row of the zoo: data, training, the engine with its certificate, and its score on the test set."""
+"""Runs one row of the zoo: data, training, the engine with its certificate, and its score on the test set."""
 
 import json
 import shutil
@@ -18,15 +18,15 @@ from xformc.compiler import compile_spec
 from xformc.compiler.spec import load_spec
 
 TEST_SETS = (("test.en", "test.de"), ("test.words", "test.trees"), ("test.tsv",), ("test.npz",), ("test.txt",))
-"""Names of the files that hold a task's test set; the first of these that are there are it."""
+"""The files of a task's test set: the first of these groups that exists."""
 SEED = 1
 TEXTS = 300
-"""So many texts a language model writes, to see how many the grammar knows."""
+"""The number of texts a language model generates, to count those that the grammar accepts."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a row; where a command failed, `mistake` is what it said, and the rest is missing."""
+    """The result of a row; if a command failed, `mistake` is its message, and the rest is empty."""
 
     row: Row
     parameters: int = 0
@@ -37,16 +37,16 @@ class Outcome:
 
     @property
     def reached(self) -> bool:
-        """Whether there is an engine with a certificate that scores what is needed."""
+        """Whether the engine passed its certificate and reached the needed scores."""
         return self.mistake is None and self.certificate and self.row.reached(self.scores)
 
 
 class CommandFailed(Exception):
-    """A command of xformc ended with an error; the message is what it said."""
+    """A command of xformc failed, with this message."""
 
 
 def run_row(row: Row, folder: Path) -> Outcome:
-    """Run the row in a folder of its own below `folder`, in the place of an earlier run; the rows share the data."""
+    """Run the row in its own subfolder of `folder`, replacing an earlier run; the rows share the data."""
     try:
         return _run(row, folder)
     except CommandFailed as error:
@@ -84,7 +84,7 @@ def _scores(row: Row, engine: Path, source: Path) -> dict[str, float]:
 
 
 def data(task: str, folder: Path) -> Path:
-    """The folder of a task's data below `folder`; it is made if it is not there."""
+    """Return the folder of a task's data below `folder`, creating the data if it is missing."""
     found = folder / "data" / task
     if not found.exists():
         TASKS[task](found, SEED)
@@ -98,7 +98,7 @@ def _test_set(folder: Path) -> list[Path]:
 
 
 def _xformc(*arguments: object, stdin: str = "") -> str:
-    """What the command prints. Raises: CommandFailed."""
+    """Return the output of a command. Raises: CommandFailed."""
     command = [sys.executable, "-m", "xformc", *map(str, arguments)]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:

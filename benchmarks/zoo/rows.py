@@ -1,4 +1,4 @@
-"""The table of the zoo, as rows.yaml has it."""
+"""Reads the table of the zoo from rows.yaml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ Settings = dict[str, Any]
 class Row:
     """One architecture on one task.
 
-    `spec` is the content of the spec to train, which extends a shipped one. Each score of the engine that `needed`
-    names must be at least so much, perplexity at most; training stops after `minutes`.
+    spec: the content of the spec to train, which extends a shipped one. needed: the minimum scores of the engine; for
+    perplexity, the maximum. minutes: the limit of training time.
     """
 
     name: str
@@ -31,17 +31,17 @@ class Row:
     quick: bool = False
 
     def reached(self, scores: Mapping[str, float]) -> bool:
-        """Whether these are enough."""
+        """Whether these scores are good enough."""
         return all(is_enough(name, scores[name], bound) for name, bound in self.needed.items())
 
 
 def is_enough(name: str, score: float, bound: float) -> bool:
-    """Whether the score of this name keeps to its bound."""
+    """Whether the score of this name satisfies its bound."""
     return score <= bound if name in LOWER_IS_BETTER else score >= bound
 
 
 def read_rows(path: Path = FILE) -> list[Row]:
-    """Every row, in the order of the file."""
+    """Return every row, in the order of the file."""
     table = yaml.safe_load(path.read_text(encoding="utf-8"))
     return [_row(name, row, table) for name, row in table["rows"].items()]
 
@@ -59,6 +59,6 @@ def _row(name: str, row: Settings, table: Settings) -> Row:
 
 
 def merge(base: Settings, over: Settings) -> Settings:
-    """`over` on top of `base`, mappings key by key."""
+    """Merge `over` into `base`; mappings are merged key by key."""
     both = {key: merge(base[key], over[key]) for key in base.keys() & over.keys() if isinstance(base[key], dict)}
     return {**base, **over, **both}

@@ -1,1 +1,1 @@
-"""Where engines run that are driven step by step: the processor, and GPUs through ONNX Runtime and TensorRT."""
+"""The devices that run searches step by step: the CPU, and GPUs through ONNX Runtime and TensorRT."""

@@ -1,6 +1,6 @@
-"""CUDA for one search at a time, through NVIDIA's bindings: memory, a stream, and calls captured as graphs.
+"""CUDA memory, streams and graph capture, through NVIDIA's Python bindings.
 
-The bindings are the package cuda-bindings, which the extra `tensorrt` installs; nothing else of xformc needs them.
+The bindings are the package cuda-bindings, which the extra `tensorrt` installs. Nothing else in xformc needs them.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 
 class Stream:
-    """A stream of CUDA: what is started on it is done in order."""
+    """A CUDA stream, which runs its work in order."""
 
     def __init__(self) -> None:
         self._runtime: Any = import_module("cuda.bindings.runtime")
         self.handle = int(self.checked(self._runtime.cudaStreamCreateWithFlags(self._runtime.cudaStreamNonBlocking)))
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes on the device, one at least."""
+        """Allocate `size` bytes, at least 1, on the device and return their address."""
         return int(self.checked(self._runtime.cudaMalloc(max(1, size))))
 
     def free(self, address: int) -> None:
-        """Give memory back."""
+        """Free memory."""
         self._runtime.cudaFree(address)
 
     def upload(self, address: int, array: NDArray[Any]) -> None:
@@ -41,7 +41,7 @@ class Stream:
         self.checked(self._runtime.cudaStreamSynchronize(self.handle))
 
     def captured(self, enqueue: Callable[[], None]) -> Callable[[], None]:
-        """What starts, all at once, what `enqueue` puts on the stream; nothing is run yet."""
+        """Capture the work that `enqueue` puts on the stream as a CUDA graph; return a function that launches it."""
         runtime = self._runtime
         self.checked(
             runtime.cudaStreamBeginCapture(self.handle, runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal)
@@ -58,7 +58,7 @@ class Stream:
         return launch
 
     def checked(self, answer: Any) -> Any:
-        """The value in what a function of the bindings answers. Raises: RuntimeError if it says that it failed."""
+        """Return the value of a call to the bindings. Raises: RuntimeError if the call failed."""
         error, *values = answer
         if int(error) != 0:
             _, text = self._runtime.cudaGetErrorString(error)
@@ -71,7 +71,7 @@ class Stream:
 
 
 class CudaBuffer:
-    """A `Buffer` in the device's memory; `dtype` is None for numbers that numpy lacks: they stay on the device."""
+    """A `Buffer` in device memory. `dtype` is None for types that numpy lacks, whose values stay on the device."""
 
     def __init__(self, stream: Stream, shape: tuple[int, ...], dtype: Any, item_size: int) -> None:
         self._stream, self._shape, self._dtype = stream, shape, dtype

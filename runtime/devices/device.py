@@ -1,4 +1,4 @@
-"""What a device offers to a search that is driven on it: memory, and models for which every size is known."""
+"""The interface of a device that a search is driven on: buffers, and models with fixed shapes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from xformc.format.plans import Profile
 
 DeviceName = Literal["cpu", "cuda"]
-"""The processor, or an NVIDIA GPU."""
+"""The CPU, or an NVIDIA GPU."""
 
 Sizes = Mapping[str, int]
-"""The sizes of a search by the names of the models' axes: `batch`, `room`, and for some `source` and `beam`."""
+"""The sizes of a search by axis name: `batch`, `room` (the capacity in tokens), and for some `source` and `beam`."""
 
 
 INPUT_AXES: Mapping[str, tuple[str, ...]] = {
@@ -21,35 +21,35 @@ INPUT_AXES: Mapping[str, tuple[str, ...]] = {
     "places": ("room",),
     "ranks": ("beam",),
 }
-"""The axes of the inputs that a runtime gives; those that are not here have none."""
+"""The axes of the inputs that the runtime feeds; inputs that are not listed have none."""
 
 
 class Buffer(Protocol):
-    """An array in the memory of a device, at one place for as long as it lives."""
+    """An array in device memory, whose address does not change."""
 
     def write(self, array: NDArray[Any]) -> None:
         """Copy an array of the same shape and type to the device."""
         ...
 
     def read(self) -> NDArray[Any]:
-        """Copy it from the device, when all that was started before is done."""
+        """Copy the array from the device, after all earlier work has finished."""
         ...
 
 
 class Call(Protocol):
-    """A model with the buffers that it reads and writes."""
+    """A model bound to the buffers that it reads and writes."""
 
     def start(self) -> None:
-        """Have it computed, after all calls of the same search that were started before."""
+        """Start the computation; it runs after the earlier calls of the same search."""
         ...
 
     def wait(self) -> None:
-        """Return when it is done."""
+        """Return when the computation has finished."""
         ...
 
 
 class Model(Protocol):
-    """A model on a device, for inputs of certain sizes."""
+    """A model on a device, for inputs of fixed sizes."""
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -62,22 +62,22 @@ class Model(Protocol):
         ...
 
     def buffer(self, name: str) -> Buffer:
-        """New memory for the input or output of this name."""
+        """Allocate a buffer for the input or output `name`."""
         ...
 
     def call(self, buffers: Mapping[str, Buffer]) -> Call:
-        """The model bound to a buffer for each of its inputs and outputs."""
+        """Bind the model to a buffer for each of its inputs and outputs."""
         ...
 
 
 class Device(Protocol):
-    """Where an engine's `prepare` and `step` are run."""
+    """Runs an engine's `prepare` and `step` models."""
 
     @property
     def profile(self) -> Profile:
-        """Between which sizes of each axis the models run; an axis that is not there has no bounds."""
+        """The range of sizes of each axis; axes that are not listed have no bounds."""
         ...
 
     def models(self, sizes: Sizes) -> tuple[Model, Model]:
-        """`prepare` and `step` for inputs of these sizes."""
+        """Return `prepare` and `step` for inputs of these sizes."""
         ...

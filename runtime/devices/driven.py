@@ -1,7 +1,7 @@
-"""A search that the runtime drives: `prepare` once, then `step` on the device until nothing is left to do.
+"""Drives a search on a device: runs `prepare` once, then `step` until the search is done.
 
-What a step leaves to the next stays on the device, in two sets of buffers: one step reads the first and writes the
-second, the step after it the other way round. Both are bound once, and then only started.
+The state of the search stays on the device in two sets of buffers. One step reads the first set and writes the second,
+the next step does the reverse. Both are bound once, and then only started.
 """
 
 import threading
@@ -18,14 +18,14 @@ from xformc.runtime.devices.recent import Recent
 from xformc.runtime.session import Arrays
 
 KEPT = 8
-"""For so many combinations of sizes a search is kept, with its buffers."""
+"""Number of combinations of sizes for which a search is kept with its buffers."""
 
 
 class DrivenSearch:
-    """An `Executor` that drives the searches of an engine on a device, one at a time."""
+    """An `Executor` that drives searches on a device, one at a time."""
 
     def __init__(self, device: Device, shapes: FixedShapes) -> None:
-        """`shapes` are those of the engine's `prepare` and `step`."""
+        """`shapes` pads the inputs of the engine's `prepare` and `step`."""
         self._device, self._shapes = device, shapes
         self._searches = Recent[tuple[tuple[str, int], ...], _Search](KEPT)
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class DrivenSearch:
 
 
 class _Search:
-    """The searches of certain sizes: the models, and the buffers between them."""
+    """The models and buffers of searches of one combination of sizes."""
 
     def __init__(self, prepare: Model, step: Model) -> None:
         carried = [name.removesuffix(NEXT) for name in step.outputs if name.endswith(NEXT)]
@@ -57,7 +57,7 @@ class _Search:
         self._back = self._bound(step, {**first, **second}, first)
 
     def run(self, inputs: Arrays, results: Sequence[str], room: int, options: Any) -> Mapping[str, NDArray[Any]]:
-        """The results for these inputs. Raises: UserError if the `options` say that the caller is gone."""
+        """Return the results for these inputs. Raises: UserError if `options.terminate` is set."""
         for name, buffer in self._given.items():
             buffer.write(inputs[name])
         self._prepare.start()
@@ -66,14 +66,14 @@ class _Search:
             if options.terminate:
                 raise UserError("the search was stopped")
             self._forth.start()
-            self._back.start()  # if `forth` was the last step wanted, this one changes no result
+            self._back.start()  # if `forth` was the last step needed, this one changes no result
             self._back.wait()
             if not self._go_on.read():
                 break
         return {name: self._first[name].read() for name in results}
 
     def _bound(self, step: Model, now: Mapping[str, Buffer], following: Mapping[str, Buffer]) -> Call:
-        """The step that reads what is carried from the buffers `now`, and writes it into those `following`."""
+        """Bind the step to read its state from the buffers `now` and write it to `following`."""
         written = {name: following[name.removesuffix(NEXT)] for name in step.outputs if name != GO_ON}
         return step.call(self._chosen(step, {**self._given, **now, **written, GO_ON: self._go_on}))
 

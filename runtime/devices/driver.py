@@ -1,4 +1,4 @@
-"""The GPU of this machine, as NVIDIA's driver tells it, and whether TensorRT's plans fit it."""
+"""Finds this machine's GPU through NVIDIA's driver, and checks that TensorRT plans fit it."""
 
 import ctypes
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from xformc.format.plans import Plan
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU: its name, its compute capability such as 8.9, and the bytes of its memory."""
+    """A GPU: its name, its compute capability, such as 8.9, and its memory in bytes."""
 
     name: str
     capability: str
@@ -18,21 +18,21 @@ class Gpu:
 
 
 def check_plan(plan: Plan, version: str, device: Gpu | None, place: str) -> None:
-    """Check that a plan can be loaded by its builder of this version, on this device.
+    """Check that a plan can be loaded on this device by its builder, of which `version` is installed.
 
-    Raises: UserError at `place` that says what to rebuild.
+    Raises: UserError at `place` if it cannot.
     """
-    rebuild = "rebuild the engine on this machine: xformc build SPEC --target tensorrt"
+    rebuild = "rebuild the engine on this machine: xformc build RUN -o ENGINE --target tensorrt"
     if version != plan.version:
-        message = f"this plan was built by {plan.builder} {plan.version}, and {version} is installed"
+        message = f"this plan was built by {plan.builder} {plan.version}, but {version} is installed"
         raise UserError(message, place=place, hint=f"{rebuild}, or install {plan.version}")
     if plan.capability is None:
         return
     if device is None:
-        raise UserError(f"this plan runs on {_named(plan.device, plan.capability)}, and there is no GPU", place=place)
+        raise UserError(f"this plan runs on {_named(plan.device, plan.capability)}, but there is no GPU", place=place)
     if device.capability != plan.capability:
         wanted, found = _named(plan.device, plan.capability), _named(device.name, device.capability)
-        raise UserError(f"this plan was built for {wanted}, and the GPU is {found}", place=place, hint=rebuild)
+        raise UserError(f"this plan was built for {wanted}, but the GPU is {found}", place=place, hint=rebuild)
 
 
 def _named(name: str | None, capability: str) -> str:
@@ -40,7 +40,7 @@ def _named(name: str | None, capability: str) -> str:
 
 
 def find_gpu(driver: str = "libcuda.so.1") -> Gpu | None:
-    """The first GPU, as NVIDIA's driver tells it; None where there is no driver or no GPU."""
+    """Return the first GPU that NVIDIA's driver lists, or None without a driver or GPU."""
     try:
         cuda: Any = ctypes.CDLL(driver)
     except OSError:

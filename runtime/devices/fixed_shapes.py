@@ -1,7 +1,7 @@
-"""Between the arrays of an engine and those of a search in fixed shapes: sizes that recur, padding, and cutting back.
+"""Pads the inputs of a search to fixed shapes, and cuts its results back.
 
-A device keeps memory, and what it has captured, for each combination of sizes. So sizes are rounded up to a few;
-rows that fill a batch repeat its last one, which is done when that is.
+A device keeps buffers and captured graphs for each combination of sizes, so sizes are rounded up to a few values. A
+batch is filled with copies of its last row, which finish when that row does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,12 +21,12 @@ from xformc.runtime.search import length_limit
 from xformc.runtime.session import Arrays
 
 MULTIPLES = {"source": 16, "room": 32}
-"""Axes whose sizes are rounded up to a multiple of this."""
+"""The multiple that the size of an axis is rounded up to."""
 
 _NEEDS = {
     "source": "a source of {} tokens",
     "beam": "a beam_size of {}",
-    "room": "room for {} tokens",
+    "room": "a capacity of {} tokens",
     "batch": "a batch of {} rows",
 }
 
@@ -34,7 +34,7 @@ _NEEDS = {
 class FixedShapes(Protocol):
     """Pads the inputs of a call to the shapes of `prepare` and `step`, and cuts their results back.
 
-    Where an axis is in the `profile`, its size is between those there.
+    The sizes of the axes in a `profile` stay within its ranges.
     """
 
     @property
@@ -43,16 +43,16 @@ class FixedShapes(Protocol):
         ...
 
     def padded(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
-        """What is given to the models, and its sizes. Raises: UserError for feeds that need more than there may be."""
+        """Return the padded inputs and their sizes. Raises: UserError for feeds that exceed the profile."""
         ...
 
     def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
-        """The results for these feeds, in order, without what was added to them."""
+        """Return the results for these feeds, in order, without padding."""
         ...
 
 
 class BeamShapes:
-    """Of translation: docs/engine.md. `longest` is the most tokens that the model can decode, or None."""
+    """The shapes of translation (docs/engine.md). `longest` is the maximum tokens the model can decode, or None."""
 
     results = SEARCH.outputs
 
@@ -79,7 +79,7 @@ class BeamShapes:
 
 
 class SampleShapes:
-    """Of a language model: docs/engine.md. `longest` is the most positions that the model has, or None."""
+    """The shapes of a language model (docs/engine.md). `longest` is the model's maximum positions, or None."""
 
     results = SAMPLING.outputs
 
@@ -107,16 +107,16 @@ class SampleShapes:
 
 
 def fixed_shapes(task: str, inputs: Mapping[str, Input]) -> FixedShapes:
-    """How calls of an engine of this task, which decodes, and with these inputs are padded and cut."""
+    """Return the shapes of an engine with these inputs; the task must generate text."""
     if task == "translation":
         return BeamShapes(inputs["target"].longest)
     return SampleShapes(inputs["text"].longest)
 
 
 def sizes_of(needed: Mapping[str, int], profile: Profile, longest: int | None) -> dict[str, int]:
-    """The sizes of a search that needs so much, with room for `longest` positions at most, unless that is None.
+    """Return the sizes of a search that needs at least `needed`; the room is at most `longest`, unless that is None.
 
-    Raises: UserError if none that the profile allows will do.
+    Raises: UserError if the profile has no sizes that are large enough.
     """
     most = {} if longest is None else {"room": longest}
     bounded = {axis: min(size, most.get(axis, size)) for axis, size in needed.items()}
@@ -125,11 +125,12 @@ def sizes_of(needed: Mapping[str, int], profile: Profile, longest: int | None) -
 
 
 def size_of(axis: str, needed: int, allowed: Range | None) -> int:
-    """The size that an axis gets where so much is needed: one of a few, of those that are allowed.
+    """Return the size of an axis that needs at least `needed`: one of a few values, within the range `allowed`.
 
-    A batch is rounded up by less than a quarter, to four sizes between a power of two and the next; a beam is not.
+    A batch is rounded up by less than a quarter: there are four sizes between one power of two and the next. A beam is
+    not rounded.
 
-    Raises: UserError if none that is allowed will do.
+    Raises: UserError if no allowed size is large enough.
     """
     multiple = 1 << max(0, needed.bit_length() - 3) if axis == "batch" else MULTIPLES.get(axis, 1)
     rounded = max(1, -(-needed // multiple)) * multiple
@@ -138,14 +139,14 @@ def size_of(axis: str, needed: int, allowed: Range | None) -> int:
     least, _, most = allowed
     if needed > most or (axis == "beam" and needed < least):
         built = f"{most}" if least == most else f"{least} to {most}"
-        message = f"this call needs {_NEEDS[axis].format(needed)}, and the engine's plans were built for {built}"
+        message = f"this call needs {_NEEDS[axis].format(needed)}, but the engine's plans were built for {built}"
         raise UserError(message, hint=_OTHER)
     return min(max(rounded, least), most)
 
 
 def filled(array: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
-    """The array [batch, n] as [rows, columns]: columns of padding come after its own, or are cut off; copies of its
-    last row follow.
+    """Return the array [batch, n] as [rows, columns], padded with 0 or cut at the right and filled with copies of its
+    last row.
     """
     cut = array[:, :columns]
     wide = np.pad(cut, ((0, 0), (0, columns - cut.shape[1])))
@@ -153,7 +154,7 @@ def filled(array: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
 
 
 def parts_of(feeds: Arrays, profile: Profile) -> Iterator[Arrays]:
-    """The feeds of as many rows of the batch at a time as there may be; they have the axis first, if they have axes."""
+    """Yield the feeds in parts of at most the profile's batch size; the batch is the first axis of arrays with axes."""
     rows = next(len(array) for array in feeds.values() if array.ndim)
     step = profile["batch"][2] if "batch" in profile else rows
     for start in range(0, rows, step):
@@ -161,7 +162,7 @@ def parts_of(feeds: Arrays, profile: Profile) -> Iterator[Arrays]:
 
 
 def joined(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
-    """The results of parts as those of the whole: the tokens, which come first, padded to one length."""
+    """Join the results of parts; the tokens, which are the first result, are padded to one length."""
     longest = max(tokens.shape[-1] for tokens, *_ in parts)
     return [
         np.concatenate([_longer(array, longest) if index == 0 else array for array in arrays])
@@ -177,4 +178,4 @@ def _end_token(feeds: Arrays) -> Arrays:
     return {"end_token": feeds.get("end_token", np.array(END, np.int64))}
 
 
-_OTHER = "ask for what it was built for, or rebuild the engine with another --profile"
+_OTHER = "stay within these sizes, or rebuild the engine with another --profile"

@@ -1,4 +1,4 @@
-"""Whether this machine can run engines on its GPU, and what to do where it cannot: one message for each reason."""
+"""Checks whether this machine can run engines on its GPU, with one error message for each reason why not."""
 
 import io
 import logging
@@ -14,45 +14,45 @@ from xformc.format.plans import INSTALL, Plan
 from xformc.runtime.devices.driver import Gpu, check_plan, find_gpu
 
 CUDA = "CUDAExecutionProvider"
-ON_THE_PROCESSOR = 'or run it on the processor: --device cpu, in Python load(..., device="cpu")'
+ON_THE_PROCESSOR = 'or run it on the CPU: --device cpu, in Python load(..., device="cpu")'
 
 
 def require_onnx_cuda(place: str) -> None:
-    """Check that ONNX Runtime can use a GPU here, and load the libraries that it needs for that.
+    """Check that ONNX Runtime can use a GPU here, and load the libraries that it needs.
 
-    Raises: UserError at `place` that says what is missing.
+    Raises: UserError at `place` if something is missing.
     """
     runtime = cast(Any, onnxruntime)
     if CUDA not in runtime.get_available_providers():
         raise UserError(_without_cuda(), place=place, hint=f"{_with_cuda()}, {ON_THE_PROCESSOR}")
     require_gpu(place)
     said = io.StringIO()
-    with redirect_stdout(said):  # what it cannot load, it prints
+    with redirect_stdout(said):  # it prints what it cannot load
         runtime.preload_dlls()
     if said.getvalue():
         logging.getLogger(__name__).warning("%s", said.getvalue().strip())
 
 
 def require_gpu(place: str) -> Gpu:
-    """The GPU. Raises: UserError at `place` unless NVIDIA's driver finds one here."""
+    """Return the GPU. Raises: UserError at `place` if NVIDIA's driver finds none."""
     device = find_gpu()
     if device is None:
-        message = "this engine runs on a GPU, and NVIDIA's driver finds none here"
+        message = "this engine runs on a GPU, but NVIDIA's driver finds none here"
         raise UserError(message, place=place, hint=ON_THE_PROCESSOR.removeprefix("or "))
     return device
 
 
 def require_tensorrt(plans: Mapping[str, Plan], place: str) -> Any:
-    """The module of TensorRT that runs these plans, by the names of their files, at least one.
+    """Import the TensorRT module that runs these plans, one or more, by file name.
 
-    Raises: UserError at `place` for what is missing, or for a plan that does not fit this machine.
+    Raises: UserError at `place` if something is missing, or if a plan does not fit this machine.
     """
     name = next(iter(plans.values())).builder
     for module in (name, "cuda.bindings.runtime"):
         try:
             import_module(module)
         except ImportError as error:
-            message = f"this engine's plans run in {name}, and {module} cannot be imported: {error}"
+            message = f"this engine's plans run in {name}, but {module} cannot be imported: {error}"
             raise UserError(message, place=place, hint=f"{INSTALL[name]}, {ON_THE_PROCESSOR}") from error
     tensorrt, device = import_module(name), require_gpu(place)
     for file, plan in plans.items():
@@ -64,22 +64,22 @@ def _without_cuda() -> str:
     cpu, gpu = _version("onnxruntime"), _version("onnxruntime-gpu")
     if cpu and gpu:
         return (
-            f"this engine runs on a GPU, and the package onnxruntime {cpu} was installed over onnxruntime-gpu {gpu}: "
-            "both are called onnxruntime in Python, and the last one counts"
+            f"this engine runs on a GPU, but the package onnxruntime {cpu} was installed over onnxruntime-gpu {gpu}: "
+            "both have the module onnxruntime, and the last one installed is used"
         )
-    return "this engine runs on a GPU, and the package onnxruntime that is installed here is for processors only"
+    return "this engine runs on a GPU, but the installed package onnxruntime is for CPUs only"
 
 
 def _with_cuda() -> str:
     installed = _version("onnxruntime-gpu")
     over = "pip install --force-reinstall --no-deps onnxruntime-gpu"
     if installed:
-        return f"put the other one back: {over}=={installed}"
-    return f"install the other one over it: pip install 'xformc[gpu]' && {over}"
+        return f"reinstall onnxruntime-gpu: {over}=={installed}"
+    return f"install onnxruntime-gpu over it: pip install 'xformc[gpu]' && {over}"
 
 
 def _version(package: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (it brings 4 MB, for messages alone)
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (it takes 4 MB, and only messages need it)
 
     try:
         return version(package)

@@ -1,4 +1,4 @@
-"""ONNX Runtime as a device that drives searches: the processor, or a GPU through its CUDA provider."""
+"""The `Device` of ONNX Runtime: the CPU, or a GPU through its CUDA provider."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ from xformc.runtime.devices.gpu import CUDA
 from xformc.runtime.session import REBUILD, open_model
 
 GRAPHS_REFUSED = "cannot use the graph capture feature"
-"""What ONNX Runtime says of a model that it cannot capture."""
+"""Part of ONNX Runtime's error for a model that it cannot capture."""
 
 PROCESSOR = ("CPUExecutionProvider",)
 CUDA_GRAPHS = {"enable_cuda_graph": "1", "use_ep_level_unified_stream": "1"}
-"""Options of the CUDA provider for steps: each call becomes a CUDA graph, and all are on one stream."""
+"""Options of the CUDA provider for steps: each call becomes a CUDA graph, and all share one stream."""
 
 ELEMENTS = {
     "tensor(float)": 1,
@@ -33,17 +33,17 @@ ELEMENTS = {
     "tensor(float16)": 10,
     "tensor(bfloat16)": 16,
 }
-"""ONNX's number of each type that a value of a search may have."""
+"""ONNX's number for each type of a value in a search."""
 
 
 class OnnxDevice:
     """A `Device` of the models prepare.onnx and step.onnx in a folder; see docs/runtime.md.
 
-    Each pair of models is loaded for certain sizes, so that nothing about shapes is left to be computed in a step.
+    Each pair of models is loaded for fixed sizes, so that a step computes no shapes.
     """
 
     def __init__(self, directory: Path, name: DeviceName, threads: int | None = None) -> None:
-        """`threads` are those of the processor."""
+        """`threads` is the number of CPU threads."""
         self._directory, self._threads = directory, threads
         self._name: DeviceName = name
         self.profile: Profile = {}
@@ -62,7 +62,7 @@ class OnnxDevice:
         return prepare, step
 
     def _step(self, sizes: Sizes) -> "OnnxModel":
-        """The step with CUDA graphs, where there is a kernel on the GPU for each of its nodes."""
+        """Load the step, with CUDA graphs if the GPU has a kernel for each of its nodes."""
         try:
             return self._model(STEP, sizes, CUDA_GRAPHS)
         except Exception as error:
@@ -78,9 +78,9 @@ class OnnxDevice:
 
 
 def cuda_providers(options: Mapping[str, str]) -> tuple[Any, ...]:
-    """What ONNX Runtime is given to run a model on a GPU, with these options of its CUDA provider.
+    """Return ONNX Runtime's providers for a GPU, with these options of the CUDA provider.
 
-    Products in float32 are not rounded to TF32, which is the provider's default: a certificate would miss its bounds.
+    TF32, the provider's default for float32 matrix products, is off: certificates would miss their bounds.
     """
     return ((CUDA, {"use_tf32": "0", **options}), *PROCESSOR)
 
@@ -100,7 +100,7 @@ class OnnxModel:
         return OnnxBuffer(self.shape(name), ELEMENTS[self._values[name].type], self._device)
 
     def shape(self, name: str) -> list[int]:
-        """The shape of the input or output of this name."""
+        """Return the shape of the input or output `name`."""
         return [self._sizes.get(size, size) for size in self._values[name].shape]
 
     def call(self, buffers: Mapping[str, Buffer]) -> "OnnxCall":
@@ -115,7 +115,7 @@ class OnnxModel:
 
 
 class OnnxCall:
-    """A `Call` of a session with its bindings; `number` tells it from others of the same session."""
+    """A `Call` of a session with its bindings; `number` is unique among the calls of the session."""
 
     def __init__(self, session: Any, binding: Any, number: int) -> None:
         self._session, self._binding = session, binding
@@ -143,5 +143,5 @@ class OnnxBuffer:
         self.value.update_inplace(np.ascontiguousarray(array))
 
     def read(self) -> NDArray[Any]:
-        """See `Buffer`; the call that wrote it must have been waited for."""
-        return np.array(self.value.numpy())  # what is on the processor, numpy() does not copy
+        """See `Buffer`; wait for the call that wrote it first."""
+        return np.array(self.value.numpy())  # on the CPU, numpy() does not copy

@@ -1,4 +1,4 @@
-"""A few values that are costly to make, kept by their keys: the least recently used goes first."""
+"""A small LRU cache for values that are expensive to make."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,7 +9,7 @@ Made = TypeVar("Made")
 
 
 class Recent(Generic[Key, Made]):
-    """What was asked for lately, `most` values of it."""
+    """The `most` values used most recently, by key."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -19,7 +19,7 @@ class Recent(Generic[Key, Made]):
         return len(self._values)
 
     def get(self, key: Key, make: Callable[[], Made]) -> Made:
-        """The value of this key, made if it is not here; before that, room is made for it."""
+        """Return the value of this key. A missing value is made after the least recently used one is dropped."""
         if key not in self._values:
             while len(self._values) >= self._most:
                 self._values.popitem(last=False)

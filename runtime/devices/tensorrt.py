@@ -1,4 +1,4 @@
-"""TensorRT as a device that drives searches: its plans, executed step after step as captured CUDA graphs."""
+"""The `Device` of TensorRT, which runs plans as captured CUDA graphs."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,16 @@ from xformc.runtime.session import Arrays
 Shapes = Mapping[str, tuple[int, ...]]
 
 DTYPES = {"FLOAT": np.float32, "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_}
-"""The types of TensorRT that a runtime reads or writes."""
+"""The numpy types of the TensorRT types that the runtime reads and writes."""
 
 
 class TensorRTDevice:
     """A `Device` of the plans prepare.plan and step.plan in a folder."""
 
     def __init__(self, directory: Path, tensorrt: Any, profile: Profile) -> None:
-        """`tensorrt` is the module that built the plans, tensorrt or tensorrt_rtx, for sizes within the `profile`.
+        """`tensorrt` is the module that built the plans, tensorrt or tensorrt_rtx; `profile` has their sizes.
 
-        Raises: UserError if it does not read them.
+        Raises: UserError if the module cannot read the plans.
         """
         self.profile, self._tensorrt, self._stream = profile, tensorrt, Stream()
         self._prepare, self._step = (load_plan(directory, name, tensorrt) for name in (PREPARE, STEP))
@@ -46,7 +46,7 @@ class TensorRTDevice:
 
 
 class TensorRTModel:
-    """A `Model` of a plan, in an execution context of its own; `given` has the shapes of its inputs."""
+    """A `Model` of a plan with its own execution context; `given` has the shapes of its inputs."""
 
     def __init__(self, tensorrt: Any, plan: Any, stream: Stream, given: Shapes) -> None:
         self._plan, self._stream = plan, stream
@@ -56,7 +56,7 @@ class TensorRTModel:
         wanted = {name: given.get(name, ()) for name in self.inputs}
         for name, shape in wanted.items():
             if not self._context.set_input_shape(name, shape):
-                hint = "give it less at once, or rebuild the engine with another --profile"
+                hint = "use smaller batches, or rebuild the engine with another --profile"
                 raise UserError(f"the plan was not built for {name} of shape {list(shape)}", hint=hint)
         self._context.infer_shapes()
         self.shapes = {name: tuple(self._context.get_tensor_shape(name)) for name in (*self.inputs, *self.outputs)}
@@ -73,8 +73,8 @@ class TensorRTModel:
 
 
 class TensorRTCall:
-    """A `Call` of an execution context: run as it is the first time, which settles what depends on shapes, then
-    captured as a CUDA graph.
+    """A `Call` of an execution context. The first run is direct and fixes everything that depends on shapes; then the
+    call is captured as a CUDA graph.
     """
 
     def __init__(self, context: Any, stream: Stream, addresses: Mapping[str, int]) -> None:
@@ -105,10 +105,10 @@ class TensorRTCall:
 
 
 class PlanModel:
-    """An `Executor` of model.plan, for engines that give labels: one call for a batch."""
+    """An `Executor` of model.plan, for engines that predict labels: one call for each batch."""
 
     def __init__(self, directory: Path, tensorrt: Any, profile: Profile, outputs: Sequence[str]) -> None:
-        """See `TensorRTDevice`; `outputs` are those of the engine's interface."""
+        """See `TensorRTDevice`; `outputs` are the outputs of the engine's interface."""
         self._profile, self._tensorrt, self._outputs, self._stream = profile, tensorrt, outputs, Stream()
         self._plan = load_plan(directory, MODEL, tensorrt)
         self._forwards = Recent[tuple[tuple[str, tuple[int, ...]], ...], _Forward](KEPT)
@@ -145,20 +145,20 @@ class _Forward:
 
 
 def load_plan(directory: Path, model: str, tensorrt: Any) -> Any:
-    """The plan that was built of the model of this name, on the device. Raises: UserError if TensorRT refuses it."""
+    """Load the plan of the model of this name. Raises: UserError if TensorRT rejects it."""
     path = (directory / model).with_suffix(PLAN)
     runtime = tensorrt.Runtime(tensorrt.Logger(tensorrt.Logger.ERROR))
     plan = runtime.deserialize_cuda_engine(path.read_bytes())
     if plan is None:
         raise UserError(
-            f"{tensorrt.__name__} {tensorrt.__version__} does not read this plan",
+            f"{tensorrt.__name__} {tensorrt.__version__} cannot read this plan",
             place=str(path),
-            hint="rebuild the engine on this machine: xformc build SPEC --target tensorrt",
+            hint="rebuild the engine on this machine: xformc build RUN -o ENGINE --target tensorrt",
         )
     return plan
 
 
 def plan_tensors(plan: Any, mode: Any) -> list[str]:
-    """The names of the plan's inputs or outputs."""
+    """Return the names of the plan's inputs or outputs."""
     names = [str(plan.get_tensor_name(index)) for index in range(plan.num_io_tensors)]
     return [name for name in names if plan.get_tensor_mode(name) == mode]

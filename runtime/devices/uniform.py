@@ -1,4 +1,4 @@
-"""The random numbers of sampling for a runtime that draws them: those of docs/search.md, SplitMix64's.
+"""Draws the random numbers of sampling in the runtime, with SplitMix64 as defined in docs/search.md.
 
 Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014), figure 17 with the
 finaliser of Stafford's variant 13.
@@ -13,7 +13,7 @@ _LAST_SHIFT, _DROPPED = np.uint64(31), np.uint64(40)
 
 
 def uniform_numbers(seeds: NDArray[np.int64], count: int) -> NDArray[np.float32]:
-    """float32 [batch, count] in [0, 1): of each seed [batch], the numbers of the places 1 to `count`."""
+    """Return float32 [batch, count] in [0, 1): for each seed [batch], the numbers of positions 1 to `count`."""
     streams = _mixed(seeds.astype(np.uint64) + _WEYL)
     places = np.arange(1, count + 1, dtype=np.uint64) * _WEYL
     bits = _mixed(streams[:, None] + places) >> _DROPPED

@@ -1,4 +1,4 @@
-// Attend (docs/kernels.md): attention to a memory that is known at once.
+// Attend (docs/kernels.md): attention to a memory that is complete from the start.
 #include "attend.h"
 
 #include <numeric>
@@ -73,7 +73,7 @@ struct Attend {
     groups.finish();
   }
 
-  // What a query gets that sees nothing: with a query of zeros all keys have the same weight.
+  // The result of a query that sees no keys: with a query of zeros all keys have the same weight.
   template <typename Stored>
   void attend_to_all(const Memory<Stored>& memory, float* out, const std::vector<int64_t>& every, float* scratch) const {
     const std::vector<float> zeros(static_cast<size_t>(memory.key_depth));
@@ -88,7 +88,7 @@ struct Attend {
   const StepRoutines& routines = step_routines();
 };
 
-// What comes in as float16, what would be infinite as the largest.
+// Copies inputs as float16; values out of range become the largest float16.
 struct Narrow {
   explicit Narrow(const OrtKernelInfo*) {}
 

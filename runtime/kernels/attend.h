@@ -5,8 +5,8 @@
 
 namespace xformc {
 
-// The keys and values of one head, float32 or float16 (as uint16_t): row i of the keys begins at key + i * key_step. The
-// rows `ahead` of the next head, which lies after this one in each row, are fetched to the cache meanwhile.
+// The keys and values of one head, float32 or float16 (as uint16_t): row i of the keys begins at key + i * key_step.
+// The rows `ahead` of the next head, which follows this one in each row, are prefetched.
 template <typename Stored>
 struct Memory {
   const Stored* key;
@@ -18,9 +18,9 @@ struct Memory {
   int64_t ahead_count;
 };
 
-// Queries that are computed together, so that they share what they read. Query i sees rows[i][0 .. count[i] - 1]; the
-// first `shared` of them, as far as it sees so many, are the same for all. bias[i], if it is not null, is added to its
-// scores: bias[i][places[i][j]] to that of its row j, or bias[i][j] where places[i] is null.
+// Queries that are computed together to share their reads. Query i sees rows[i][0 .. count[i] - 1], the first `shared`
+// of which, as far as it sees them, are the same for all queries. bias[i], if not null, is added to the scores:
+// bias[i][places[i][j]] to the score of row j, or bias[i][j] if places[i] is null.
 struct Group {
   static constexpr int MOST = 4;
 
@@ -45,10 +45,10 @@ struct Group {
   const int64_t* places[MOST];
 };
 
-// How many floats `attend` needs to work with up to `keys` keys: it writes a vector more than there are.
+// The number of scratch floats that `attend` needs for up to `keys` keys: it writes one vector more.
 inline int64_t scratch_size(int64_t keys) { return Group::MOST * ((keys + 15) / 16 * 16 + 16); }
 
-// The best logits of a part of a row, best first; of equal ones the earlier token first.
+// The best logits of a part of a row, best first; ties go to the earlier token.
 struct Best {
   int64_t most;     // how many are kept
   int64_t size;     // how many there are
@@ -69,10 +69,10 @@ struct StepRoutines {
   void (*attend)(const Memory<float>& memory, const Group& group, float* scratch);
   void (*attend_narrow)(const Memory<uint16_t>& memory, const Group& group, float* scratch);
 
-  // The nearest float16 of each number; the largest where that would be infinite.
+  // Rounds each number to the nearest float16, saturating at the largest.
   void (*narrow)(const float* values, int64_t count, uint16_t* halves);
 
-  // Offers the logits of the tokens first .. first + count - 1, at most SCAN_BLOCK, to `best`. Gives the highest of
+  // Offers the logits of the tokens first .. first + count - 1, at most SCAN_BLOCK, to `best`. Returns the highest of
   // them, and the sum of exp(logit - highest).
   void (*scan)(const float* logits, int64_t first, int64_t count, Best& best, float& highest, double& sum);
 
@@ -87,7 +87,7 @@ extern const StepRoutines STEP_AVX2;
 extern const StepRoutines STEP_AVX512;
 #endif
 
-// The fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA is as for those of gemm.h.
+// Returns the fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA works as in gemm.h.
 const StepRoutines& step_routines();
 
 }  // namespace xformc

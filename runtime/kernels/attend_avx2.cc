@@ -23,7 +23,7 @@ struct Vector {
   }
   static void store_some(float* to, Float a, int count) { _mm256_maskstore_ps(to, mask(count), a); }
 
-  // float16, as bits; what is not loaded of it is zero.
+  // Loads float16 as bits; lanes that are not loaded are zero.
   static Float load(const uint16_t* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }

@@ -20,7 +20,7 @@ struct Vector {
   }
   static void store_some(float* to, Float a, int count) { _mm512_mask_storeu_ps(to, mask(count), a); }
 
-  // float16, as bits; what is not loaded of it is zero.
+  // Loads float16 as bits; lanes that are not loaded are zero.
   static Float load(const uint16_t* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }

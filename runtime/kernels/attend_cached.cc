@@ -24,7 +24,7 @@ struct CacheView {
   int64_t step() const { return shared * depth; }
   Stored* head(int64_t slot, int64_t head) const { return data + slot * capacity() * beam() * step() + head * depth; }
 
-  // Puts some heads of the newest rows [beam, shared, depth] of a sentence where they belong.
+  // Writes some heads of the newest rows [beam, shared, depth] of a sentence into the cache.
   void write(const float* newest, int64_t slot, int64_t position, int64_t first, int64_t last) const {
     Stored* to = head(slot, first) + position * beam() * step();
     newest += first * depth;
@@ -65,7 +65,7 @@ class Past {
   const std::vector<int64_t>& each_once() const { return each_once_; }
 
  private:
-  // How many of the first rows are the same for all hypotheses, and all rows, the shared ones once.
+  // Finds the number of leading rows that all hypotheses share, and lists all rows, the shared ones only once.
   void find_shared() {
     for (bool same = true; same && shared_ < keys_;) {
       for (int64_t i = 1; i < beam_; ++i) same = same && of(i)[shared_] == of(0)[shared_];

@@ -1,4 +1,4 @@
-// The routines of attend.h for any machine, in vectors that the compiler makes of what the machine has.
+// The routines of attend.h for any machine, with the compiler's portable vectors.
 #include <cstdint>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// What Attend and AttendCached have in common: their inputs, their scratch memory, and the split into parallel work.
+// Shared by Attend and AttendCached: their inputs, their scratch memory, and the split into parallel work.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct Tensor {
   const Stored* data;
 };
 
-// Which slot of the memory each sentence looks at: `slots`, or its own number.
+// The memory slot of each sentence: `slots`, or by default the sentence's own index.
 class Slots {
  public:
   Slots(Ort::KernelContext& context, size_t index, int64_t batch, int64_t count)
@@ -55,7 +55,7 @@ class Slots {
 
   int64_t operator[](int64_t sentence) const { return slots_ == nullptr ? sentence : slots_[sentence]; }
 
-  // Whether no two sentences have the same.
+  // Whether all sentences have different slots.
   bool differ(int64_t batch) const {
     if (slots_ == nullptr) return true;
     std::vector<int64_t> sorted(slots_, slots_ + batch);
@@ -67,7 +67,7 @@ class Slots {
   const int64_t* slots_;
 };
 
-// The queries [batch, rows, shared, repeated, depth] and what becomes of them [.., value_depth].
+// The queries [batch, rows, shared, repeated, depth] and their results [.., value_depth].
 struct Queries {
   Queries(Ort::KernelContext& context, const AttendAttributes& attributes, const Tensor<>& query, int64_t value_depth_)
       : batch(query.shape.at(0)), shared(attributes.shared), repeated(attributes.repeated), depth(query.depth()),
@@ -100,7 +100,7 @@ struct Queries {
   float* out_;
 };
 
-// What is added to the scores, [heads, queries, keys], or nothing.
+// The optional bias of the scores, [heads, queries, keys].
 class Bias {
  public:
   Bias(Ort::KernelContext& context, size_t index, const Queries& queries, int64_t keys)
@@ -114,7 +114,7 @@ class Bias {
     data_ = bias.data;
   }
 
-  // That of a row of a sentence, for each key; null if there is none.
+  // The bias of a row of a sentence for each key, or null.
   const float* of(int64_t row, int64_t head, int64_t r) const {
     if (data_ == nullptr) return nullptr;
     return data_ + ((head * repeated_ + r) * queries_ + row % queries_) * keys_;
@@ -144,7 +144,7 @@ void for_each_head(Ort::KernelContext& context, const Queries& queries, int64_t 
   });
 }
 
-// Memory to work with, from the beginning of a cache line.
+// Scratch memory, aligned to a cache line.
 class Scratch {
  public:
   explicit Scratch(int64_t size) : all_(new float[static_cast<size_t>(size + LINE)]) {
@@ -160,7 +160,7 @@ class Scratch {
   float* data_;
 };
 
-// Fetches rows of a head to the cache.
+// Prefetches rows of a head.
 template <typename Stored>
 void fetch_rows(const Memory<Stored>& memory, const std::vector<int64_t>& rows) {
   for (const int64_t row : rows) {

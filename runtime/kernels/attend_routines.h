@@ -74,7 +74,7 @@ INLINE void score_rows(const Memory<Stored>& memory, const Group& group, int fir
   for (int i = 0; i < QUERIES; ++i) __builtin_memcpy(scores[first + i] + j, lanes + i * KEYS, KEYS * sizeof(float));
 }
 
-// Fetches the rows ahead to the cache, a few with each of the `total` rows that are computed.
+// Prefetches the rows ahead, a few with each of the `total` rows that are computed.
 template <typename Stored>
 struct Ahead {
   const Memory<Stored>& memory;
@@ -111,7 +111,7 @@ INLINE void score_rest(const Memory<Stored>& memory, const Group& group, int i, 
   }
 }
 
-// Scores to weights exp(score - highest), in place; gives their sum, to which what may be after `count` adds nothing.
+// Replaces scores by weights exp(score - highest) and returns their sum; elements after `count` add nothing.
 INLINE float to_weights(float* scores, int64_t count) {
   const int left = static_cast<int>(count % WIDTH);
   const float never = -__builtin_inff();
@@ -133,7 +133,7 @@ INLINE float to_weights(float* scores, int64_t count) {
   return Vector::sum(total);
 }
 
-// How many rows each of the first `queries` queries sees at least.
+// The minimum number of rows that each of the first `queries` queries sees.
 INLINE int64_t common_count(const Group& group, int queries) {
   int64_t common = group.count[0];
   for (int i = 1; i < queries; ++i) common = group.count[i] < common ? group.count[i] : common;

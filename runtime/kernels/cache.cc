@@ -1,4 +1,4 @@
-// Cache (docs/kernels.md): a buffer for AttendCached, with a mark by which it is known again.
+// Cache (docs/kernels.md): a buffer for AttendCached, marked so that it can be recognized.
 #include "cache.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace xformc {
 namespace {
 
-// The mark is random, so that no file and no input can have it: memory that has it was written by this process.
+// The mark is random, so that no file or input can contain it: memory that has it was written by this process.
 struct Mark {
   uint32_t words[2];
 };

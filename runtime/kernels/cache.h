@@ -1,11 +1,11 @@
-// How a buffer that Cache made is known again: only such memory may be written in place (docs/kernels.md).
+// Recognizes a buffer that Cache made: only such memory may be written in place (docs/kernels.md).
 #pragma once
 
 #include "kernel.h"
 
 namespace xformc {
 
-// Puts this process's mark at the end of a new buffer of that shape, whose numbers have `size` bytes each.
+// Writes this process's mark at the end of a new buffer of this shape, with elements of `size` bytes.
 void mark_cache(void* data, const Shape& shape, int64_t size);
 
 // Whether the memory has that mark. It is lost when the last position of the last slot is written.

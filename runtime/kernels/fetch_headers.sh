@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches ONNX Runtime's C++ headers into a folder: Debian's package of them, unpacked and not installed.
-# usage: fetch_headers.sh FOLDER. It takes apt-get, dpkg-deb and the network, no rights, and leaves the system as it is.
+# Fetches ONNX Runtime's C++ headers into a folder by unpacking Debian's package, without installing it.
+# usage: fetch_headers.sh FOLDER. Needs apt-get, dpkg-deb and the network, but not root, and does not change the system.
 set -eu
 
 folder=$1  # must not exist yet
@@ -8,7 +8,7 @@ command -v apt-get >/dev/null || { echo "error: no apt-get here to fetch ONNX Ru
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The package is in Debian's newest suites only; this state of apt's is our own, and knows nothing else.
+# The package is only in Debian's newest suites, so apt runs with its own state and sources in the work folder.
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 echo "deb [signed-by=$keyring] http://deb.debian.org/debian sid main" >"$work/sources.list"
 mkdir -p "$work/lists/partial" "$work/cache/archives/partial"

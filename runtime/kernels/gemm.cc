@@ -1,4 +1,4 @@
-// Which routines this machine gets.
+// Chooses the routines for this machine.
 #include "gemm.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Products of packed rows with weights that lie in panels of 32 outputs (docs/kernels.md), for each kind of machine.
+// Matrix products of packed rows with weights in panels of 32 outputs (docs/kernels.md), for each kind of machine.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ constexpr int64_t MOST_DEPTH = 65536;
 
 enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 
-// A block of rows times one panel: y = relu(row_scale * scale * x W^T + bias) + residual, with what is there of it.
-// Each output is a sum over the depth in its order, so it does not depend on the other rows of the tile.
+// A block of rows times one panel: y = relu(row_scale * scale * x W^T + bias) + residual; each part is optional.
+// Each output is summed over the depth in a fixed order, so it does not depend on the other rows of the tile.
 struct Tile {
   const void* x;               // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]
   const void* panel;           // float or uint16 [steps][32], uint8 [steps][32][4] or int16 [steps][32][2];
@@ -36,7 +36,7 @@ struct Tile {
   int64_t ahead_step;          // so many bytes on at each step
 };
 
-// The routines of one kind of machine. All give each row the same result whatever the rows beside it.
+// The routines of one kind of machine. The result of a row does not depend on the other rows.
 struct Routines {
   int rows;  // the most rows of a tile
   void (*float_tile)(const Tile& tile, int rows);
@@ -46,10 +46,10 @@ struct Routines {
   void (*int4_tile)(const Tile& tile, int rows);
   void (*int16_tile)(const Tile& tile, int rows);
 
-  // Rows of `depth` floats to the x of a tile. pack_int8 rounds each row: x is about row_scale * q; row_offset is
-  // -128 * the sum of the row's q, which makes up for weights stored as q + 128. pack_int4 does the same for weights
-  // stored as q + 8, with sums of each GROUP: row_offset [groups][rows]. pack_int16 takes the least row_scale
-  // with which all |q| are at most INT16_MOST and the norm of a row's q, not yet rounded, is at most INT16_NORM.
+  // Packs rows of `depth` floats into the x of a tile. pack_int8 quantizes each row: x is about row_scale * q, and
+  // row_offset is -128 * the sum of the row's q, which compensates for weights stored as q + 128. pack_int4 does the
+  // same for weights stored as q + 8, with a sum for each GROUP: row_offset [groups][rows]. pack_int16 uses the
+  // smallest row_scale with which all |q| are at most INT16_MOST and the norm of a row's unrounded q at most INT16_NORM.
   void (*pack_float)(const float* x, int rows, int64_t depth, float* packed);
   void (*pack_int8)(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset);
   void (*pack_int4)(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset);
@@ -72,8 +72,8 @@ extern const Routines AVX2;
 extern const Routines AVX512;
 #endif
 
-// The fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA=portable|avx2 asks for slower
-// ones. An exception if the variable says something else or this machine lacks them.
+// Returns the fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA=portable|avx2 selects
+// slower ones. Throws if the variable has another value or this machine lacks the instructions.
 const Routines& routines();
 
 }  // namespace xformc

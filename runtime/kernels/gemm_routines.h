@@ -21,8 +21,8 @@ constexpr int WIDTH = Vector::width;
 
 #define INLINE inline __attribute__((always_inline))
 
-// What is done with the sums of a tile, for two vectors of columns that begin at `first`, which are `whole` if the tile
-// has all of these columns. What it needs of the tile is copied: no store can change it, so nothing is read twice.
+// Finishes the sums of a tile for two vectors of columns from `first` on; they are `whole` if the tile has all of these
+// columns. The fields of the tile are copied, because the compiler would otherwise reload them after each store.
 template <bool whole, bool residual>
 class Finish {
  public:
@@ -66,7 +66,7 @@ INLINE void finish(const Tile& tile, int first, const Work& work) {
   work(Finish<false, false>(tile, first));
 }
 
-// The residual is what a tile reads last, all at once.
+// The residual is read last, all at once.
 INLINE void fetch_residual(const Tile& tile, int first, int rows) {
   for (int r = 0; r < rows && tile.residual != nullptr; ++r) {
     for (int h = 0; h < 2; ++h) __builtin_prefetch(tile.residual + r * tile.stride + first + h * WIDTH);
@@ -131,7 +131,7 @@ void float_tile_of(const Tile& tile) {
   }
 }
 
-// Four bytes of x and of a weight that are multiplied and summed in one go.
+// Four bytes of x and four of a weight that are multiplied and summed at once.
 struct Bytes {
   static INLINE Int dot(Int sum, Int weights, Int x) { return Vector::dot4(sum, weights, x); }
 };
@@ -238,7 +238,7 @@ struct Count {
   static constexpr int value = number;
 };
 
-// Calls work(Count<rows>) for a number of rows that is known only now.
+// Calls work(Count<rows>) with a number of rows that is known only at run time.
 template <int most = Vector::rows, typename Work>
 INLINE void with_count(int rows, const Work& work) {
   if constexpr (most > 1) {
@@ -337,7 +337,7 @@ INLINE Int pack_range(const float* row, int64_t depth, int64_t begin, int64_t en
   return sum;
 }
 
-// Sets the scale with which the largest number of a row becomes 127; what to divide by then.
+// Sets the scale that maps the largest number of a row to 127, and returns the divisor.
 INLINE Float byte_divisor(const float* row, int64_t depth, float& scale) {
   scale = largest(row, depth) / 127;
   return Vector::all(scale == 0 ? INFINITY : scale);
@@ -373,7 +373,7 @@ void widen_bfloat16(const uint16_t* values, int64_t count, float* wide) {
 
 INLINE Float polynomial(Float, Float sum) { return sum; }
 
-// The polynomial in x whose highest coefficient is `sum`, followed by these.
+// The polynomial in x with the highest coefficient `sum`, followed by the others.
 template <typename... Rest>
 INLINE Float polynomial(Float x, Float sum, float next, Rest... rest) {
   return polynomial(x, Vector::fma(sum, x, Vector::all(next)), rest...);
@@ -558,7 +558,7 @@ void pack_int16(const float* x, int rows, int64_t depth, int16_t* packed, float*
   }
 }
 
-// a . b, in an order that depends on the count alone.
+// a . b, summed in an order that depends only on the count.
 float dot(const float* a, const float* b, int64_t count) {
   Float sums[4] = {Vector::zero(), Vector::zero(), Vector::zero(), Vector::zero()};
   int64_t i = 0;

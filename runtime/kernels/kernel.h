@@ -1,4 +1,4 @@
-// What every operator of docs/kernels.md is built from.
+// The parts that all operators of docs/kernels.md share.
 #pragma once
 
 #define ORT_API_MANUAL_INIT
@@ -16,7 +16,7 @@ using Shape = std::vector<int64_t>;
 
 inline Shape shape_of(const Ort::ConstValue& value) { return value.GetTensorTypeAndShapeInfo().GetShape(); }
 
-// Runs work(i) for i in 0..count-1 on ONNX Runtime's own threads, in any order; a thread that is done takes the next i.
+// Runs work(i) for i in 0..count-1 on ONNX Runtime's threads, in any order; a free thread takes the next i.
 template <typename Work>
 void parallel(Ort::KernelContext& context, size_t count, const Work& work) {
   if (count == 1) {
@@ -35,7 +35,7 @@ inline void require(bool condition, const char* message) {
   if (!condition) fail(message);
 }
 
-// a * b; an exception where it is no int64: attributes may be any number, and an empty tensor may have any axes.
+// a * b; throws on int64 overflow: attributes may be any number, and an empty tensor may have any axes.
 inline int64_t times(int64_t a, int64_t b) {
   int64_t result = 0;
   require(!__builtin_mul_overflow(a, b, &result), "the sizes are too large");
@@ -48,7 +48,7 @@ inline int64_t product(const Shape& shape, size_t first, size_t last) {
   return result;
 }
 
-// The only number of an input.
+// The value of an input with one element.
 template <typename T>
 T single(const Ort::KernelContext& context, size_t index) {
   const Ort::ConstValue value = context.GetInput(index);

@@ -8,8 +8,7 @@ namespace xformc {
 
 enum class Precision { float32, float16, bfloat16, int8, int4, int16 };
 
-// The precision of that name; an exception if there is none. int16 has none: it is not a precision of a product, but
-// what one is screened in.
+// The precision of that name; throws if there is none. int16 has no name: it is used only to screen products.
 Precision precision_of(const std::string& name);
 
 // Whether a scale comes with such weights, and so many numbers of it with the panels of `outputs` of them: one for each
@@ -20,7 +19,7 @@ int64_t scale_count(Precision precision, int64_t outputs, int64_t depth);
 // The bytes of a panel of weights that take `depth` numbers each.
 int64_t panel_bytes(Precision precision, int64_t depth);
 
-// The data of a weight; an exception unless it is stored with this precision and these sizes.
+// The data of a weight; throws unless it is stored with this precision and these sizes.
 const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int64_t outputs, int64_t depth);
 
 }  // namespace xformc

@@ -1,4 +1,4 @@
-// Products of rows with weights in panels, by the routines of gemm.h: packing the rows, and multiplying blocks of them.
+// Matrix products of rows with weights in panels, by the routines of gemm.h: packs rows and multiplies blocks of them.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,7 @@ class Buffer {
   size_t size_ = 0;
 };
 
-// A weight in panels, and what belongs to it.
+// A weight in panels, with its scale and bias.
 struct Weight {
   int64_t outputs = 0;
   const char* panels = nullptr;

@@ -75,7 +75,7 @@ struct Outputs {
   int64_t *found, *ancestors;
 };
 
-// What happens to one sentence after the other.
+// Advances the search of one sentence at a time.
 class Step {
  public:
   explicit Step(const Ort::KernelContext& context)
@@ -100,7 +100,7 @@ class Step {
  private:
   bool ended(int64_t candidate) const { return in_.next_tokens[candidate] == in_.end_token; }
 
-  // Moves the candidates among the first `width` that end here into the pool, and gives their number.
+  // Moves the candidates among the first `width` that end here into the pool, and returns their number.
   int64_t finish(int64_t sentence, bool last) {
     const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
     Ranking<int64_t> pool(width);

@@ -1,4 +1,4 @@
-// A short list of the best.
+// A short list of the best candidates.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace xformc {
 
-// The best of what is offered, best first; of equal ones, what was offered first.
+// The best offers, best first; ties go to the earlier offer.
 template <typename Item>
 class Ranking {
  public:

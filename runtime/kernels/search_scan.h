@@ -1,4 +1,4 @@
-// What Candidates and ProjectCandidates have in common: the look at each row of logits, and the choice for a sentence.
+// Shared by Candidates and ProjectCandidates: the scan of each row of logits, and the choice for a sentence.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace xformc {
 
 constexpr int64_t ENOUGH_PARTS = 8;  // fewer sentences than this are chosen for by one thread
 
-// The best tokens and the normalizer of each row, from blocks of its logits that are the same whatever is done at the
-// same time. The parts of a row, of some of its blocks each, may be looked at by different threads.
+// The best tokens and the normalizer of each row, from blocks of its logits that do not depend on other work. Different
+// threads may scan the parts of a row, which are some of its blocks each.
 class Scan {
  public:
   Scan(int64_t vocabulary, int64_t rows, int64_t parts, int64_t most)
@@ -50,7 +50,7 @@ class Scan {
     return all.size() < most_ ? -INFINITY : all[most_ - 1].first;
   }
 
-  // The best tokens of a row that was looked at.
+  // The best tokens of a scanned row.
   Ranking<int64_t> best(int64_t row) const {
     Ranking<int64_t> result(most_);
     for (int64_t place = row * parts_; place < (row + 1) * parts_; ++place) {

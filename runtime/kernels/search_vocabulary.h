@@ -1,4 +1,4 @@
-// The logits of a projection onto a vocabulary, which are looked at while they are in cache and then gone.
+// The logits of a projection onto a vocabulary, which are scanned while they are in the cache and never stored.
 #pragma once
 
 #include <thread>
@@ -8,7 +8,7 @@
 
 namespace xformc {
 
-// How the logits of packed rows are shared among threads: chunks of rows, times parts of the vocabulary.
+// The split of the logits of packed rows among threads: chunks of rows times parts of the vocabulary.
 class LogitShares {
  public:
   LogitShares(const PackedRows& packed, const Weight& weight, int64_t rows) : packed_(packed), weight_(weight) {

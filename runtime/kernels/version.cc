@@ -1,4 +1,4 @@
-// What the library says of itself, in C: read by runtime/library.py before ONNX Runtime is given the library.
+// The library's version in C: runtime/library.py reads it before ONNX Runtime loads the library.
 #include <exception>
 #include <string>
 
@@ -9,11 +9,11 @@
 // "VERSION SOURCES": the version of xformc, and the hash of the sources that the library was compiled from.
 XFORMC_EXPORT const char* xformc_kernels_version() { return XFORMC_KERNELS_VERSION; }
 
-// The version of the operators that docs/kernels.md defines. It goes up when one of them takes, gives or computes something
-// else, or there is a new one: an xformc takes libraries of its own version only.
+// The version of the operators that docs/kernels.md defines. It is raised for every new operator and every change of an
+// operator's inputs, outputs or results: xformc only loads libraries of its own version.
 XFORMC_EXPORT const char* xformc_kernels_operators() { return "2"; }
 
-// The instruction sets of this machine that the kernels use; "error: " and a reason where XFORMC_KERNELS_ISA is wrong.
+// The instruction sets of this machine that the kernels use, or "error: " and a reason if XFORMC_KERNELS_ISA is bad.
 XFORMC_EXPORT const char* xformc_kernels_instructions() {
   using namespace xformc;
   try {

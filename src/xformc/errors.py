@@ -1,8 +1,8 @@
-"""The one kind of failure that a user can cause: what is wrong, where, and what to do about it."""
+"""The error for mistakes in a user's input: what is wrong, where, and how to fix it."""
 
 
 class UserError(Exception):
-    """A mistake in what xformc was given. The command line prints it without a traceback and exits with code 2."""
+    """A mistake in the input. The command line prints it without a traceback and exits with code 2."""
 
     def __init__(self, message: str, *, hint: str | None = None, place: str | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees the whole new content or the whole old one, never a part."""
+"""Atomic writes: a reader sees the whole old content or the whole new one, never a part."""
 
 import os
 import shutil
@@ -10,9 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(path: Path) -> Generator[Path]:
-    """Yield a temporary file name beside `path`; it takes the place of `path` when the block ends well.
+    """Yield a temporary file name beside `path`; the file replaces `path` when the block succeeds.
 
-    Raises: whatever the block raises, after removing the temporary file; `path` is then as it was.
+    Raises: whatever the block raises. The temporary file is then removed, and `path` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _sibling(path)
@@ -26,11 +26,11 @@ def atomic_write(path: Path) -> Generator[Path]:
 
 @contextmanager
 def atomic_directory(path: Path, *, replace: bool = True) -> Generator[Path]:
-    """Yield a temporary empty folder beside `path`; it takes the place of `path` when the block ends well.
+    """Yield a temporary empty folder beside `path`; it replaces `path` when the block succeeds.
 
-    Without `replace` it takes the place of nothing, or of an empty folder, only.
+    Without `replace`, `path` must not exist or must be an empty folder.
 
-    Raises: whatever the block raises, after removing the temporary folder; `path` is then as it was.
+    Raises: whatever the block raises. The temporary folder is then removed, and `path` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _sibling(path)

@@ -1,4 +1,4 @@
-"""The decoding benchmark: what it times, and the floor."""
+"""The decoding benchmark: its timings, and the floor."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`make test-gpu` and `make bench-gpu` on a CPU with tiny models: everything runs, and what cannot says why."""
+"""`make test-gpu` and `make bench-gpu` on a CPU with tiny models: all rows run, or give a reason."""
 
 import json
 import os
@@ -113,5 +113,5 @@ def test_without_a_gpu_one_line_says_so(module: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     command = [sys.executable, "-m", module, "--out", str(tmp_path / "out")]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 1 and done.stderr.startswith("error: PyTorch sees no GPU here\nhint: --device cpu")
+    assert done.returncode == 1 and done.stderr.startswith("error: PyTorch finds no GPU\nhint: --device cpu")
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""The benchmarks of translated text, on a tiny Transformer with fresh weights."""
+"""The benchmarks of translated text, on a tiny Transformer with randomly initialized weights."""
 
 import argparse
 from pathlib import Path

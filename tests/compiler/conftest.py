@@ -1,4 +1,4 @@
-"""A model small enough to search exhaustively slowly, made from a spec like any other."""
+"""A model that is small enough for a slow exhaustive search, made from an ordinary spec."""
 
 from collections.abc import Callable
 from pathlib import Path

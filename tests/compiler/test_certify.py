@@ -1,4 +1,4 @@
-"""The certificate: a right engine passes, a wrong rule fails the build and is named, and verify repeats it."""
+"""The certificate: a correct engine passes, a wrong rule fails the build and is named, and verify repeats it."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A module computes where its parameters are: shown on PyTorch's meta device, which refuses tensors of another."""
+"""A module computes on its parameters' device: PyTorch's meta device rejects tensors of another device."""
 
 from pathlib import Path
 

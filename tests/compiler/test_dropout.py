@@ -1,4 +1,4 @@
-"""Dropout on a CPU: the right share is dropped, the mean stays, and the gradient passes where the value did."""
+"""Dropout on a CPU: its rate, its mean, and a gradient that follows the values that were kept."""
 
 import pytest
 import torch

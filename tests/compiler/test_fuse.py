@@ -1,4 +1,4 @@
-"""Attention that is written out becomes one op with the same numbers; what is something else stays as it is."""
+"""Attention that is written out becomes one op with the same numbers; similar graphs are left alone."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The graph: its text form reads back, and the verifier knows what is illegal."""
+"""The graph: its text form reads back, and the verifier rejects illegal graphs."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The fused loss is torch's own cross entropy, in value and in every gradient."""
+"""The fused loss equals torch's cross entropy, in value and in every gradient."""
 
 import pytest
 import torch

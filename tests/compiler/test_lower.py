@@ -1,4 +1,4 @@
-"""The passes of target native: which nodes become kernels, which stay, and what a step keeps in place."""
+"""The passes of target native: which nodes become kernels, which stay, and what a step updates in place."""
 
 from collections import Counter
 from pathlib import Path

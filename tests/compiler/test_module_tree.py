@@ -1,4 +1,4 @@
-"""The blocks of a spec as modules: what users of PyTorch do with a module works, and no bit of the result changes."""
+"""The blocks of a spec as PyTorch modules: common uses of modules work and do not change the result by a bit."""
 
 import io
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Every op: PyTorch and ONNX Runtime give the same, on random shapes, in both targets."""
+"""Every op gives the same in PyTorch and ONNX Runtime, on random shapes, for both targets."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,6 @@
-"""The table of passes: each has a golden text, keeps its word, and is folded over by everyone.
+"""The table of passes: each pass has a golden text and fulfils its contract, and all callers run the same table.
 
-golden/PASS.txt is what `xformc ir` prints of a small model; UPDATE_GOLDEN=1 before pytest writes the files anew.
+golden/PASS.txt is the output of `xformc ir` for a small model; `UPDATE_GOLDEN=1 pytest` writes the files again.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Recurrence: PyTorch, ONNX Runtime and the derived step agree, with states of any shape, and mistakes have a place."""
+"""Recurrence: PyTorch, ONNX Runtime and the derived step agree, with states of any shape; errors have a place."""
 
 from pathlib import Path
 

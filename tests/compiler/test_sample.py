@@ -1,4 +1,4 @@
-"""Sampling in the engine is what its definition draws, token by token and score by score."""
+"""Sampling in the engine agrees with its definition, token by token and score by score."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

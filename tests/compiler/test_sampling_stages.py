@@ -1,4 +1,4 @@
-"""The certificate of a language model passes what samples rightly, and finds what does not."""
+"""The certificate of a language model passes correct sampling, and fails wrong sampling."""
 
 from pathlib import Path
 

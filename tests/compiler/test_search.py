@@ -1,4 +1,4 @@
-"""The search in the engine finds what the plain reference search finds, token by token and score by score."""
+"""The search in the engine agrees with the plain reference search, token by token and score by score."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Another search is another composition: here one whose hypotheses have a minimum length."""
+"""The parts of the search compose into another search: here one with a minimum length."""
 
 from collections.abc import Callable
 

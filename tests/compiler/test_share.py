@@ -1,4 +1,4 @@
-"""What is written several times is computed once, and gives the same."""
+"""Common subexpressions are computed once, with the same result."""
 
 from pathlib import Path
 

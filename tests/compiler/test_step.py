@@ -1,4 +1,4 @@
-"""The derived step: prepare and n steps are the training form on n tokens, and what is not causal is refused."""
+"""The derived step: prepare and n steps equal the training form on n tokens; non-causal models are rejected."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Engines of every task: built, certified, verified; wrong ones fail and say where."""
+"""Engines of every task build, certify and verify; wrong ones fail with a place."""
 
 import json
 from dataclasses import replace

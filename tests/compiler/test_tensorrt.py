@@ -1,4 +1,4 @@
-"""Models for TensorRT: a builder that needs no GPU takes them, of every spec; profiles, and what builders refuse."""
+"""Models for TensorRT: a builder that needs no GPU accepts those of every spec; profiles, and rejected models."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -280,9 +280,9 @@ PLAN = Plan("tensorrt", "10.1", "NVIDIA L4", "8.9", "float16", SIZES)
 @pytest.mark.parametrize(
     ("version", "device", "message"),
     [
-        ("10.2", Gpu("NVIDIA L4", "8.9", 1), "built by tensorrt 10.1, and 10.2 is installed"),
-        ("10.1", Gpu("NVIDIA A10", "8.6", 1), r"built for NVIDIA L4 \(compute capability 8.9\), and the GPU is NVIDIA"),
-        ("10.1", None, "and there is no GPU"),
+        ("10.2", Gpu("NVIDIA L4", "8.9", 1), "built by tensorrt 10.1, but 10.2 is installed"),
+        ("10.1", Gpu("NVIDIA A10", "8.6", 1), r"built for NVIDIA L4 \(compute capability 8.9\), but the GPU is NVIDIA"),
+        ("10.1", None, "but there is no GPU"),
     ],
 )
 def test_a_plan_for_another_machine_says_what_to_rebuild(version: str, device: Gpu | None, message: str) -> None:

@@ -36,7 +36,7 @@ def test_load_refuses_one_flipped_byte_in_any_file(own_engine: Path, name: str) 
     data = bytearray((own_engine / name).read_bytes())
     data[len(data) // 2] ^= 1
     (own_engine / name).write_bytes(data)
-    assert message(own_engine) == f"{own_engine / name}: the content is not what was built: its sha256 differs"
+    assert message(own_engine) == f"{own_engine / name}: the content has changed since it was built: its sha256 differs"
 
 
 def test_load_refuses_every_flipped_byte_of_the_manifest(own_engine: Path) -> None:
@@ -53,7 +53,7 @@ def test_load_refuses_every_flipped_byte_of_the_manifest(own_engine: Path) -> No
 def test_load_refuses_a_missing_or_cut_file(own_engine: Path, name: str) -> None:
     path = own_engine / name
     path.write_bytes(path.read_bytes()[:-1])
-    assert "bytes where" in message(own_engine)
+    assert "were written" in message(own_engine)
     path.unlink()
     assert message(own_engine) == f"{path}: this file of the engine is missing"
 
@@ -70,7 +70,7 @@ def test_load_without_hashes_still_checks_the_sizes(own_engine: Path) -> None:
     (own_engine / "spec.yaml").write_text("name: cOpy\n")
     load(own_engine, threads=1, verify_hashes=False)
     (own_engine / "spec.yaml").write_text("name: other\n")
-    with pytest.raises(UserError, match="12 bytes where 11"):
+    with pytest.raises(UserError, match="12 bytes; 11 were written"):
         load(own_engine, threads=1, verify_hashes=False)
 
 
@@ -102,28 +102,28 @@ WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda content: content.update(format="1"), "format must be an integer from 1 to 4,611,686,018,427,387,904"),
     (lambda content: content.update(format=0), "format must be"),
     (lambda content: content.pop("name"), "the key name is missing"),
-    (lambda content: content.update(name=3), "name must be a text, not 3"),
-    (lambda content: content.update(name="\x1b[2J"), "name must be a text, not"),
-    (lambda content: content.update(name="\ud800"), "name must be a text, not"),
+    (lambda content: content.update(name=3), "name must be a printable string, not 3"),
+    (lambda content: content.update(name="\x1b[2J"), "name must be a printable string, not"),
+    (lambda content: content.update(name="\ud800"), "name must be a printable string, not"),
     (lambda content: content["inputs"]["target"].pop("vocabulary"), "the key inputs.target.vocabulary is missing"),
     (lambda content: content["inputs"]["target"].update(vocabulary=-5), "inputs.target.vocabulary must be an integer"),
     (lambda content: content["inputs"]["target"].update(kind="text"), "inputs.target.kind must be tokens or vectors"),
-    (lambda content: content["inputs"].pop("target"), "its inputs are not those of translation: source"),
+    (lambda content: content["inputs"].pop("target"), "the inputs do not fit the task translation: source"),
     (lambda content: content.update(inputs=[1]), "inputs must be an object, not [1]"),
     (lambda content: content.update(task="parsing"), "task must be translation or language_model or tagging or"),
-    (lambda content: content.update(labels=["a"]), "its labels and positions are not those of translation"),
-    (lambda content: content.update(labels=["a", "a"]), "labels must be a list of different texts"),
-    (lambda content: content.update(labels=["a", 1]), "labels must be a list of different texts"),
-    (lambda content: content.update(labels=[]), "labels must be a list of different texts"),
-    (lambda content: content.update(positions="source"), "its labels and positions are not those of translation"),
+    (lambda content: content.update(labels=["a"]), "the labels and positions do not fit the task translation"),
+    (lambda content: content.update(labels=["a", "a"]), "labels must be a list of distinct strings"),
+    (lambda content: content.update(labels=["a", 1]), "labels must be a list of distinct strings"),
+    (lambda content: content.update(labels=[]), "labels must be a list of distinct strings"),
+    (lambda content: content.update(positions="source"), "the labels and positions do not fit the task translation"),
     (lambda content: content.update(positions="words"), "positions must be source or target, not"),
-    (lambda content: content["tokens"].update(end=5), "the tokens must be pad 0"),
+    (lambda content: content["tokens"].update(end=5), "the special tokens must be pad 0"),
     (lambda content: content["tokens"].update(end=True), "tokens.end must be an integer"),
     (lambda content: content["defaults"].update(n_best=9), "defaults.n_best must be an integer from 1 to 4, not 9"),
     (lambda content: content["defaults"].update(length_penalty=float("nan")), "defaults.length_penalty must be"),
     (lambda content: content["inputs"]["source"].update(longest=0), "inputs.source.longest must be"),
-    (lambda content: content["files"].pop("model.onnx"), "model.onnx is not among its files"),
-    (lambda content: content["inputs"]["source"].update(tokenizer="no.model"), "no.model is not among its files"),
+    (lambda content: content["files"].pop("model.onnx"), "model.onnx is not listed in files"),
+    (lambda content: content["inputs"]["source"].update(tokenizer="no.model"), "no.model is not listed in files"),
     (lambda content: content["files"]["spec.yaml"].update(bytes="many"), "files.spec.yaml.bytes must be an integer"),
 ]
 

@@ -1,4 +1,4 @@
-"""Engines of every format that was ever written keep loading."""
+"""Engines of every older format keep loading."""
 
 import json
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""What can only be tested on a GPU: certificates of engines, PyTorch modules and their training; `make test-gpu`.
+"""Tests that need a GPU: certificates of engines, PyTorch modules and their training; `make test-gpu`.
 
     python -m tests.gpu                                   # under 9 minutes on one H100 or H200, no network
-    python -m tests.gpu --device cpu --specs gpt bert     # the same on a CPU, to see that everything runs
+    python -m tests.gpu --device cpu --specs gpt bert     # the same on a CPU, to check that everything runs
 
-Each row is a test; one that could not be run says why, and the exit code is 1 if one has failed. Results go to
-build/test-gpu.json (or the folder that the variable OUT names) after every row.
+Each row is a test; a row that could not run has the reason, and the exit code is 1 if a row failed. Results are written
+after every row to build/test-gpu.json, or to the folder in the environment variable OUT.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The certificate of every spec's engine, its searches run on the device."""
+"""The certificate of every spec's engine, with its searches on the device."""
 
 import multiprocessing
 import tempfile

@@ -1,4 +1,4 @@
-"""The PyTorch module of every spec on the device: its results, a step of training in bfloat16, and torch.compile."""
+"""The PyTorch module of every spec on the device: its results, a training step in bfloat16, and torch.compile."""
 
 import copy
 import tempfile

@@ -1,4 +1,4 @@
-"""The steps that random specs are made of: each takes [batch, positions, d_model] and gives the same axes."""
+"""The steps of random specs: each takes [batch, positions, d_model] and returns the same axes."""
 
 from hypothesis import strategies as st
 from laws.specs import Step, Steps, named

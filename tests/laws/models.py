@@ -1,4 +1,4 @@
-"""Random specs, compiled and with weights: their inputs, what they give, and how exactly that can be known."""
+"""Random specs, compiled, with weights and inputs: their results, and the tolerance of each result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Wrong specs: what can be done to the documents of right ones, and steps with arguments of any kind."""
+"""Invalid specs: mutations of valid documents, and steps with arguments of any kind."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""How many examples a law gets: few, and always the same, unless LAWS says how many times as many, at random."""
+"""The number of examples of each law: few and fixed, or with LAWS=N random and N times as many."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The engine of every model: it passes its certificate, and is the same on both targets and in any batch."""
+"""Every engine passes its certificate, and gives the same on both targets and in any batch."""
 
 import shutil
 from pathlib import Path

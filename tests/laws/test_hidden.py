@@ -1,4 +1,4 @@
-"""Whatever is done to scores: a decoder is only derived where what comes later does not count."""
+"""A decoder is derived only if later positions have no effect, whatever is done to the scores."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Laws of every model: its steps are its training form, ONNX is PyTorch, a row is what it is alone."""
+"""Laws of every model: steps equal the training form, ONNX equals PyTorch, and rows do not depend on the batch."""
 
 from itertools import product
 from pathlib import Path

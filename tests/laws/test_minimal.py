@@ -1,4 +1,4 @@
-"""The smallest specs that have broken a law: each stays right."""
+"""The smallest specs that ever broke a law, as regression tests."""
 
 from pathlib import Path
 

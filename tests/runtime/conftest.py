@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the runtime alone."""
+"""Fixtures for tests of the runtime."""
 
 from pathlib import Path
 from typing import cast

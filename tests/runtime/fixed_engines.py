@@ -1,4 +1,4 @@
-"""Models of small shipped specs, in shapes that grow and in fixed shapes, with the same weights."""
+"""Models of small shipped specs with the same weights, in growing and in fixed shapes."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Small models of xformc's own operators, run in ONNX Runtime with the library of runtime/kernels/.
 
-The library is the one that native engines use; without one the tests that need it are skipped.
+The library is the one that native engines use; tests that need it are skipped if it is missing.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A driven search finds what the whole model finds, keeps what it has made, and says what it cannot do."""
+"""A driven search agrees with the whole model, caches its buffers, and rejects what it cannot do."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -104,11 +104,11 @@ def test_driven_search_runs_as_many_rows_at_once_as_its_plans_have(engines: Writ
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (SearchOptions(5, 1, 0.6, 1.0, 5), "this call needs a beam_size of 5, and the engine's plans were built for 4"),
-        (SearchOptions(1, 1, 0.6, 1.0, 5), "this call needs a beam_size of 1, and the engine's plans were built for 4"),
+        (SearchOptions(5, 1, 0.6, 1.0, 5), "this call needs a beam_size of 5, but the engine's plans were built for 4"),
+        (SearchOptions(1, 1, 0.6, 1.0, 5), "this call needs a beam_size of 1, but the engine's plans were built for 4"),
         (
             SearchOptions(4, 1, 0.6, 1.0, 40),
-            "this call needs room for 45 tokens, and the engine's plans were built for 1 to 40",
+            "this call needs a capacity of 45 tokens, but the engine's plans were built for 1 to 40",
         ),
     ],
 )

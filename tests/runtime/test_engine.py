@@ -84,7 +84,7 @@ def test_translate_refuses_a_long_text_naming_its_line(engine: Engine) -> None:
         engine.translate(["hello", "two dogs " * 2400])
     assert caught.value.place == "line 2"
     assert "takes at most 4,096" in caught.value.message
-    assert "truncate=True" in str(caught.value.hint) and "max_batch_tokens=28804 takes" in str(caught.value.hint)
+    assert "truncate=True" in str(caught.value.hint) and "max_batch_tokens=28804 allows" in str(caught.value.hint)
 
 
 def test_translate_takes_longer_texts_in_larger_batches(engine: Engine) -> None:
@@ -171,7 +171,7 @@ def test_search_takes_ids_and_returns_arrays(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ([[5, 3], [5]], "rows of one length"),
+        ([[5, 3], [5]], "rows of source ids differ in length"),
         ([5, 3], "shape"),
         ([[0.5, 3.0]], "integers"),
         ([[5, -1]], "from 0 to"),

@@ -1,4 +1,4 @@
-"""Continuing texts with a real engine of fresh weights: the runtime, and `xformc generate`."""
+"""Continuing texts with a real engine with randomly initialized weights: the runtime, and `xformc generate`."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What an engine for a GPU says where it cannot run; and on a GPU, that it finds what the processor finds."""
+"""The errors of an engine for a GPU on a machine without one; on a GPU, the same results as on the CPU."""
 
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -31,9 +31,9 @@ def test_cuda_engine_says_what_to_install_where_onnx_runtime_is_for_processors(t
     with pytest.raises(UserError) as raised:
         open_session(tmp_path, "classification", {}, target="cuda")
     assert str(raised.value) == (
-        f"{tmp_path}: this engine runs on a GPU, and the package onnxruntime that is installed here is for processors "
-        "only\nhint: install the other one over it: pip install 'xformc[gpu]' && pip install --force-reinstall "
-        '--no-deps onnxruntime-gpu, or run it on the processor: --device cpu, in Python load(..., device="cpu")'
+        f"{tmp_path}: this engine runs on a GPU, but the installed package onnxruntime is for CPUs only"
+        "\nhint: install onnxruntime-gpu over it: pip install 'xformc[gpu]' && pip install --force-reinstall "
+        '--no-deps onnxruntime-gpu, or run it on the CPU: --device cpu, in Python load(..., device="cpu")'
     )
 
 
@@ -61,21 +61,21 @@ def test_gpu_that_is_not_there_is_an_error() -> None:
 
 
 def test_tensorrt_engine_without_plans_says_what_to_build(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="this engine has no plans for TensorRT") as raised:
+    with pytest.raises(UserError, match="this engine has no TensorRT plans") as raised:
         open_session(tmp_path, "classification", {}, target="tensorrt")
-    assert "xformc build SPEC --target tensorrt" in (raised.value.hint or "")
+    assert "xformc build RUN -o ENGINE --target tensorrt" in (raised.value.hint or "")
 
 
 def test_plans_need_their_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tensorrt", None)
     plan = Plan("tensorrt", "10.13", None, None, "float32", {})
-    with pytest.raises(UserError, match="this engine's plans run in tensorrt, and tensorrt cannot be imported"):
+    with pytest.raises(UserError, match="this engine's plans run in tensorrt, but tensorrt cannot be imported"):
         open_session(tmp_path, "classification", {}, target="tensorrt", plans={"model.plan": plan})
 
 
 @pytest.mark.parametrize("target", ["portable", "cpu", "native"])
 def test_engines_for_processors_do_not_run_on_a_gpu(target: Target, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"an engine of target {target} runs on the processor"):
+    with pytest.raises(UserError, match=f"an engine of target {target} runs only on the CPU"):
         open_session(tmp_path, "classification", {}, target=target, device="cuda")
 
 

@@ -1,4 +1,4 @@
-"""Attend and AttendCached of runtime/kernels/ against attention in numpy, and the same to the bit in every batch."""
+"""Attend and AttendCached of runtime/kernels/ against attention in numpy, with the same bits in every batch."""
 
 from typing import Any, cast
 

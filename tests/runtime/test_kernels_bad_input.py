@@ -1,4 +1,4 @@
-"""Models that call the operators wrongly get an error: nothing outside of a tensor is read or written."""
+"""Invalid calls of the operators are errors: nothing outside of a tensor is read or written."""
 
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""ProjectCandidates of runtime/kernels/ against Project and Candidates one after the other: the same to the bit."""
+"""ProjectCandidates of runtime/kernels/ gives the same bits as Project followed by Candidates."""
 
 from dataclasses import dataclass
 from typing import Any, cast

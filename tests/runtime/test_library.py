@@ -1,4 +1,4 @@
-"""Finding the library of kernels, and engines that need it. What needs a compiler skips where there is none."""
+"""The library of kernels and engines that need it; tests that need a compiler are skipped without one."""
 
 import json
 import shutil
@@ -80,7 +80,7 @@ def test_the_hash_changes_with_any_source(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_no_library_is_one_message_that_says_how_to_get_it(no_library: Path) -> None:
-    with pytest.raises(UserError, match="have been built here") as caught:
+    with pytest.raises(UserError, match="have not been built") as caught:
         find_library()
     assert "xformc kernels" in str(caught.value)
 
@@ -103,7 +103,7 @@ def test_the_variable_goes_before_the_cache_whatever_its_sources(
 
 @pytest.mark.parametrize(
     ("version", "operators", "message"),
-    [("0.0.1", OPERATORS, "are of xformc 0.0.1"), (__version__, 0, "the operators of version 0")],
+    [("0.0.1", OPERATORS, "belong to xformc 0.0.1"), (__version__, 0, "version 0 of xformc")],
 )
 def test_a_variable_that_names_a_library_of_another_version_is_a_mistake(
     no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, operators: int, message: str
@@ -134,7 +134,7 @@ def test_a_variable_that_names_no_library_is_a_mistake(
 
 def test_a_library_of_another_version_is_refused(tmp_path: Path) -> None:
     old = fake_library(tmp_path / "old.so", "0.0.1 0123456789ab")
-    with pytest.raises(UserError, match=f"are of xformc 0.0.1, and this is xformc {__version__}"):
+    with pytest.raises(UserError, match=f"belong to xformc 0.0.1; this is xformc {__version__}"):
         open_library(old)
 
 
@@ -157,7 +157,7 @@ def test_a_native_engine_without_kernels_is_one_message(
     no_library: Path, native_engine: Path, xformc: CommandLine
 ) -> None:
     message = mistake(xformc("translate", native_engine, stdin="hello world\n"))
-    assert "this engine is of target native and needs xformc's kernels" in message
+    assert "this engine was built for target native and needs xformc's kernels" in message
     assert "`xformc kernels` or rebuild the engine with --target cpu" in message
 
 
@@ -165,12 +165,12 @@ def test_skipping_for_want_of_kernels_is_said_at_the_end_of_the_tests(no_library
     test = f"{__file__}::{test_a_native_engine_runs_with_the_kernels.__name__}"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
     found = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    assert "kernels: NOT BUILT, 1 tests of target native skipped: no kernels of xformc" in found.stdout
+    assert "kernels: NOT BUILT, 1 tests of target native skipped: the kernels of xformc" in found.stdout
     assert "run `make kernels`" in found.stdout
 
 
 def test_kernels_check_says_why_there_are_none(no_library: Path, xformc: CommandLine) -> None:
-    assert "have been built here" in mistake(xformc("kernels", "--check"))
+    assert "have not been built" in mistake(xformc("kernels", "--check"))
 
 
 def test_kernels_without_headers_says_how_to_get_them(no_library: Path, tmp_path: Path, xformc: CommandLine) -> None:
@@ -186,7 +186,7 @@ def test_kernels_refuses_headers_that_do_not_fit(
     (tmp_path / "onnxruntime_cxx_api.h").touch()
     (tmp_path / "onnxruntime_c_api.h").write_text(f"#define ORT_API_VERSION {version}\n")
     message = mistake(xformc("kernels", "--headers", tmp_path))
-    assert f"these headers are of ONNX Runtime 1.{version}" in message
+    assert f"these headers are from ONNX Runtime 1.{version}" in message
 
 
 def test_kernels_knows_that_they_cannot_be_kept_before_it_compiles(
@@ -198,7 +198,7 @@ def test_kernels_knows_that_they_cannot_be_kept_before_it_compiles(
     (tmp_path / "onnxruntime_c_api.h").write_text("#define ORT_API_VERSION 23\n")
     no_library.write_text("a file, not a folder")
     message = mistake(xformc("kernels", "--headers", tmp_path))
-    assert "the kernels cannot be kept here" in message
+    assert "the library of kernels cannot be written here" in message
     assert "set XDG_CACHE_HOME" in message
 
 
@@ -233,7 +233,7 @@ def test_an_engine_that_needs_other_operators_is_one_message(
 ) -> None:
     change_manifest(native_engine, {"operators": version})
     message = mistake(xformc("translate", native_engine, stdin="hello world\n"))
-    needs = f"this engine needs version {version} of xformc's operators, and this xformc has version {OPERATORS}"
+    needs = f"this engine needs version {version} of xformc's operators; this xformc has version {OPERATORS}"
     assert message.startswith(f"{native_engine / 'engine.json'}: {needs}\nhint: {hint}")
     assert f"target       native, operators {version}, float32" in xformc("inspect", native_engine).out
 

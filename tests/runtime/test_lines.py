@@ -62,5 +62,5 @@ def test_read_text_file_names_a_missing_file(tmp_path: Path) -> None:
 def test_read_text_file_refuses_broken_gz(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.gz"
     path.write_bytes(content)
-    with pytest.raises(UserError, match="not a whole gzip file"):
+    with pytest.raises(UserError, match="not a complete gzip file"):
         read_text_file(path)

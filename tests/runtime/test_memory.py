@@ -1,4 +1,4 @@
-"""A stream of any length takes the same memory: measured in a process of its own, with an engine that was compiled."""
+"""The memory of a stream does not depend on its length, measured in a new process with a compiled engine."""
 
 import subprocess
 import sys

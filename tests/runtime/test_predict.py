@@ -1,4 +1,4 @@
-"""Predictions of engines that were built from small specs: texts and arrays in, labels with probabilities out."""
+"""Predictions of engines built from small specs: texts and arrays in, labels with probabilities out."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -140,7 +140,7 @@ def test_predict_refuses_edges_that_do_not_fit(graph: Engine) -> None:
     nodes = np.array([[5, 6, 7]])
     with pytest.raises(UserError, match=r"links must be true or false of shape \[rows, nodes, nodes\], not float64"):
         graph.predict({"nodes": nodes, "links": np.ones((1, 3, 3))})
-    with pytest.raises(UserError, match=r"row 0 of links joins \[2, 2\] positions, and there are 3"):
+    with pytest.raises(UserError, match=r"row 0 of links has shape \[2, 2\] for 3 positions"):
         graph.predict({"nodes": nodes, "links": np.ones((1, 2, 2), np.bool_)})
 
 
@@ -156,7 +156,7 @@ WRONG = [
     ({"frames": V, "frames_lengths": [4, 1]}, "frames_lengths must be from 1 to 3"),
     ({"frames": V, "frames_lengths": [0, 1]}, "frames_lengths must be from 1 to 3"),
     ({"frames": V, "frames_lengths": [1.0, 2.0]}, r"frames_lengths must be integers of shape \[rows\]"),
-    ({"frames": V, "frames_lengths": [1]}, "as many rows each, not frames 2, frames_lengths 1"),
+    ({"frames": V, "frames_lengths": [1]}, "same number of rows, not frames 2, frames_lengths 1"),
 ]
 
 
@@ -184,12 +184,12 @@ def test_predict_refuses_ids_that_do_not_fit(tagger: Engine, ids: list[list[floa
 def test_predict_obeys_the_models_bound(tagger: Engine, caplog: pytest.LogCaptureFixture) -> None:
     words = replace(tagger.manifest.inputs["words"], longest=3)
     short = replace(tagger, manifest=replace(tagger.manifest, inputs={"words": words}))
-    with pytest.raises(UserError, match="4 tokens, and this engine takes at most 3") as error:
+    with pytest.raises(UserError, match="4 tokens; this engine takes at most 3") as error:
         short.predict(["two dogs", "two dogs in snow"])
     assert error.value.place == "line 2"
     (found,) = short.predict(["two dogs in snow"], truncate=True)
     assert len(found.labels) == 3 and "cut from 4 to 3" in caplog.text
-    with pytest.raises(UserError, match="row 0 of words has 4 positions, and this engine takes at most 3"):
+    with pytest.raises(UserError, match="row 0 of words has 4 positions; this engine takes at most 3"):
         short.predict({"words": np.array([[5, 6, 7, 8]])})
 
 

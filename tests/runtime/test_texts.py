@@ -1,4 +1,4 @@
-"""How many tokens a text may have."""
+"""The maximum number of tokens of a text."""
 
 import pytest
 
@@ -35,5 +35,5 @@ def test_a_text_that_is_cut_keeps_its_last_tokens() -> None:
         return encode_line(1, "", encode=lambda _: [5, 6, 7, 8, 3], limit=Limit(3), truncate=True, tail=tail)
 
     assert (cut(0), cut(1), cut(3)) == ([5, 6, 7], [5, 6, 3], [7, 8, 3])
-    with pytest.raises(UserError, match="line 7: 5 tokens, and this engine takes at most 3"):
+    with pytest.raises(UserError, match="line 7: 5 tokens; this engine takes at most 3"):
         encode_line(7, "", encode=lambda _: [5, 6, 7, 8, 3], limit=Limit(3), truncate=False)

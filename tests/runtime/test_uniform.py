@@ -1,4 +1,4 @@
-"""The runtime's random numbers are those of the definition."""
+"""The runtime's random numbers agree with their definition."""
 
 import numpy as np
 from hypothesis import given

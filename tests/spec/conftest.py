@@ -1,4 +1,4 @@
-"""Specs as text, and the errors that they give."""
+"""Specs as text, and their errors."""
 
 from collections.abc import Callable
 from pathlib import Path

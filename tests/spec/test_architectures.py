@@ -1,4 +1,4 @@
-"""What the language must be able to say, said in YAML alone, with the parameter counts that follow."""
+"""Architectures that the language must express in YAML alone, with their parameter counts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page that teaches the language is right: its examples compile, its errors are the real ones, its paths exist."""
+"""The page on the language is correct: its examples compile, its errors are real, its paths exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every mistake in a spec is reported at its line and column, with what was wrong and what to do.
+"""Every error in a spec has a line and column, a message and a hint.
 
 errors.txt has specs, each with the error that the command line prints for it.
 """

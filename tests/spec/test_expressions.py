@@ -1,4 +1,4 @@
-"""Arithmetic on sizes agrees with Python's, and nothing else is arithmetic."""
+"""Arithmetic on sizes agrees with Python's; anything else is an error."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Frames: which stage, layer and block each node of a graph came from."""
+"""Frames: the stage, layer and block that each node of a graph came from."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever is done to a shipped spec, the answer is a legal graph or an error with its place: never a traceback."""
+"""Any mutation of a shipped spec gives a legal graph or an error with a place, never a traceback."""
 
 import re
 import tempfile

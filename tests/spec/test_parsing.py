@@ -1,4 +1,4 @@
-"""The shipped specs of constituency parsing say what section 6.3 of the paper says."""
+"""The shipped specs of constituency parsing have the settings of the paper's section 6.3."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The section `precision`: which weights a pattern fits, and each mistake at its place."""
+"""The section `precision`: the weights that a pattern matches, and the place of each error."""
 
 from pathlib import Path
 

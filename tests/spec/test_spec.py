@@ -1,4 +1,4 @@
-"""The Spec object: its sections, what extends merges, the resolved file, and the JSON schema."""
+"""The Spec object: its sections, merging with `extends`, the resolved file, and the JSON schema."""
 
 import json
 import os

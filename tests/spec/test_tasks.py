@@ -1,4 +1,4 @@
-"""Every task has its inputs, its result and its settings; what does not fit is said at its place."""
+"""Every task has its inputs, output and settings; mismatches are errors with a place."""
 
 from pathlib import Path
 

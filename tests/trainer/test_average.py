@@ -52,7 +52,7 @@ def test_average_checkpoints_refuses_other_shapes_and_names(tmp_path: Path) -> N
 
 def test_average_checkpoints_refuses_another_spec(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{name}.safetensors", {"spec_sha256": name}, a=draw(0, 2)) for name in "xy"]
-    with pytest.raises(UserError, match="was trained with another spec"):
+    with pytest.raises(UserError, match="was trained with a different spec"):
         average_checkpoints(paths, tmp_path / "out.safetensors")
 
 

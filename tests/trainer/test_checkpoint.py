@@ -88,11 +88,11 @@ def test_load_checkpoint_refuses_another_model(tmp_path: Path) -> None:
     (folder,) = save(tmp_path, 3)
     model = TinyModel()
     model.extra = torch.nn.Parameter(torch.zeros(2))
-    with pytest.raises(UserError, match="does not hold this spec's parameters"):
+    with pytest.raises(UserError, match="the parameters do not fit this spec"):
         load_checkpoint(folder, model, make_adam(model))
     model = TinyModel()
     model.embedding = torch.nn.Parameter(torch.zeros(2, 2))
-    with pytest.raises(UserError, match="does not hold this spec's parameters"):
+    with pytest.raises(UserError, match="the parameters do not fit this spec"):
         load_checkpoint(folder, model, make_adam(model))
 
 
@@ -144,7 +144,7 @@ def test_remove_leavings_does_not_remove_every_checkpoint(tmp_path: Path) -> Non
     folders = save(tmp_path, 1, 2)
     for folder in folders:
         (folder / "optimizer.safetensors").unlink()
-    with pytest.raises(UserError, match="none of its 2 checkpoints is whole"):
+    with pytest.raises(UserError, match="all 2 checkpoints are damaged"):
         remove_leavings(tmp_path)
     assert list_checkpoints(tmp_path) == folders
 

@@ -1,4 +1,4 @@
-"""The precision of training: the spec's, then the environment's, then the hardware's."""
+"""The precision of training comes from the spec, the environment, or the hardware, in this order."""
 
 import pytest
 import torch

@@ -34,7 +34,7 @@ def test_report_writes_a_line_every_ten_updates(tmp_path: Path) -> None:
 def test_report_stops_a_run_that_diverged(tmp_path: Path) -> None:
     for loss in (float("nan"), float("inf")):
         with (
-            pytest.raises(UserError, match=f"training diverged: the loss was {loss} at step 10") as caught,
+            pytest.raises(UserError, match=f"training diverged: the loss is {loss} at step 10") as caught,
             Report(tmp_path / "metrics.jsonl", 100, State(), quiet=True) as report,
         ):
             feed(report, 1, 10, nll=loss)
@@ -44,7 +44,7 @@ def test_report_stops_a_run_that_diverged(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_keeps_its_checkpoint_from_being_written() -> None:
     check_finite(State(step=3), 2.5)
     for loss in (float("nan"), float("inf")):
-        with pytest.raises(UserError, match=f"training diverged: the loss was {loss} at step 3"):
+        with pytest.raises(UserError, match=f"training diverged: the loss is {loss} at step 3"):
             check_finite(State(step=3), loss)
 
 

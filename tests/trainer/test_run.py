@@ -54,10 +54,10 @@ def test_check_free_refuses_what_is_there(tmp_path: Path) -> None:
     check_free(tmp_path / "absent")
     check_free(tmp_path)
     out = make_run(tmp_path / "run")
-    with pytest.raises(UserError, match="exists already") as caught:
+    with pytest.raises(UserError, match="already exists") as caught:
         check_free(out)
     assert "--resume" in (caught.value.hint or "")
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         check_free(out / "spec.yaml")
 
 
@@ -95,5 +95,5 @@ def test_reopen_run_refuses_another_folder(tmp_path: Path, content: str | None) 
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     assert is_run(tmp_path)
-    with pytest.raises(UserError, match="is not a run"):
+    with pytest.raises(UserError, match="not a run"):
         reopen_run(tmp_path, SPEC, IDENTITY)

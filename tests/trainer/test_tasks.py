@@ -201,5 +201,5 @@ def test_data_of_another_task_is_refused(name: str, message: str, tmp_path: Path
     (tmp_path / "train.en").write_text("one\n")
     with pytest.raises(UserError, match=message.replace(".", r"\.")):
         train(write_spec(tmp_path, name), tmp_path, tmp_path / "run")
-    with pytest.raises(UserError, match="--languages en-de has nothing to choose"):
+    with pytest.raises(UserError, match="--languages en-de needs the task translation"):
         train(write_spec(tmp_path, name), tmp_path, tmp_path / "run", languages="en-de")

@@ -123,7 +123,7 @@ def test_resume_passes_over_a_damaged_checkpoint(folder: Path) -> None:
 
 
 def test_train_does_not_write_into_a_run(folder: Path) -> None:
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         start(folder, "whole")
 
 

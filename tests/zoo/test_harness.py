@@ -1,4 +1,4 @@
-"""The zoo's table and harness: what a row trains, what its line says, and how a row fails."""
+"""The zoo's table and harness: the training of a row, its line in the table, and failing rows."""
 
 import json
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_quick_and_only_choose_rows() -> None:
 
 
 def test_only_refuses_a_row_that_there_is_not() -> None:
-    with pytest.raises(SystemExit, match="no row c; there are a, b"):
+    with pytest.raises(SystemExit, match="no row c; the rows are a, b"):
         choose([row(name="a"), row(name="b")], ["c"], quick=False)
 
 

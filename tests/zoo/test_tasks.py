@@ -1,4 +1,4 @@
-"""The zoo's tasks: their answers are right by other means than those that made them, and splits share nothing."""
+"""The zoo's tasks: their answers agree with independent computations, and splits share no examples."""
 
 import math
 import random

@@ -1,1 +1,1 @@
-"""From files to batches: text and arrays, their vocabularies and labels."""
+"""Reads text and arrays, trains vocabularies, names labels, and forms batches."""

@@ -1,4 +1,4 @@
-"""Arrays as examples: each array is checked against the spec's inputs, and becomes a column."""
+"""Makes examples of arrays: checks each array against the spec's inputs, and turns it into a column."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ from xformc.trainer.data.npz import Array, Arrays, label_ids_of
 
 
 def encode_arrays(arrays: Arrays, schema: DataSchema, names: Sequence[str]) -> Examples:
-    """The examples of one split, without those that are too long; label `i` is called `names[i]`.
+    """Return the examples of one split, without those that are too long; label `i` has the name `names[i]`.
 
-    Raises: UserError with everything that is not as the schema needs it.
+    Raises: UserError that lists everything that does not fit the schema.
     """
     _require_rows(arrays)
     reader = _Reader(arrays.arrays, schema)
@@ -26,7 +26,7 @@ def encode_arrays(arrays: Arrays, schema: DataSchema, names: Sequence[str]) -> E
         _KINDS[item.kind](reader, name, item)
     reader.labels(names)
     for name in sorted(arrays.arrays.keys() - reader.known):
-        reader.problems.append(f"'{name}' is none of the arrays {', '.join(sorted(reader.known))}")
+        reader.problems.append(f"'{name}' is not one of the arrays {', '.join(sorted(reader.known))}")
     if reader.problems:
         raise UserError(
             "\n  ".join(reader.problems),
@@ -42,15 +42,15 @@ def _require_rows(arrays: Arrays) -> None:
     if len(set(counts.values())) != 1 or 0 in counts.values():
         found = ", ".join(f"'{name}' has {count}" for name, count in counts.items())
         raise UserError(
-            f"every array needs one row for each example; {found or 'there is none'}", place=str(arrays.path)
+            f"every array needs one row for each example; {found or 'there are no arrays'}", place=str(arrays.path)
         )
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Checks one array after the other: each becomes one of `columns`, or adds to `problems`.
+    """Checks the arrays one by one: each becomes one of `columns` or adds to `problems`.
 
-    `known` has the names of the arrays that belong there.
+    `known` collects the names of the expected arrays.
     """
 
     arrays: Mapping[str, Array]
@@ -60,13 +60,13 @@ class _Reader:
     known: set[str] = field(default_factory=set[str])
 
     def array(self, name: str, kinds: str, *sizes: int | str) -> Array | None:
-        """The array `name`, of one of these kinds of numbers and of shape [n, *sizes], where a word is any size."""
+        """Return the array `name` if its dtype is one of `kinds` and its shape [n, *sizes]; a str is any size."""
         self.known.add(name)
         array = self.arrays.get(name)
         words = " or ".join(dict.fromkeys(_DTYPES[kind] for kind in kinds))
         wanted = f"'{name}' must be {words} [{', '.join(map(str, ('n', *sizes)))}]"
         if array is None:
-            self.problems.append(f"{wanted}, and is missing")
+            self.problems.append(f"{wanted}, but is missing")
             return None
         fits = array.ndim == 1 + len(sizes) and all(
             isinstance(size, str) or size == found for size, found in zip(sizes, array.shape[1:], strict=True)
@@ -78,7 +78,7 @@ class _Reader:
         return array if self.holds(finite, f"'{name}' must be finite") else None
 
     def holds(self, right: Array | bool, message: str) -> bool:
-        """Whether all of `right` [n, ..] is true; else the message becomes a problem, with the first such row."""
+        """Return whether all of `right` [n, ..] is true; if not, add a problem with the message and first bad row."""
         if np.all(right):
             return True
         rows = np.asarray(right)
@@ -94,7 +94,7 @@ class _Reader:
         lengths = filled.sum(1)
         ended = (filled == _inside(lengths, array.shape[1])).all(1) & (lengths > 0)
         known = self.holds((array >= 0) & (array <= most), f"'{name}' must be ids from 0 to {most}")
-        if known and self.holds(ended, f"'{name}' must be one id or more in each row, then padding (0)"):
+        if known and self.holds(ended, f"'{name}' must be one or more ids in each row, then padding (0)"):
             self.columns[name] = _ragged(array.astype(np.int32), lengths)
 
     def vectors(self, name: str, item: Input) -> None:
@@ -118,7 +118,7 @@ class _Reader:
         if array is None or joined is None:
             return
         lengths, held = joined.lengths(), min(array.shape[1:])
-        enough = self.holds(lengths <= held, f"'{name}' must join all positions of '{item.of}', found {held}")
+        enough = self.holds(lengths <= held, f"'{name}' must cover all positions of '{item.of}', found {held}")
         if enough and self.holds((array == 0) | (array == 1), f"'{name}' must be 0 or 1"):
             self.columns[name] = Edges(array.astype(np.bool_), lengths)
 
@@ -138,9 +138,9 @@ class _Reader:
             return
         lengths, width = sequence.lengths(), array.shape[1]
         right = (known & _inside(lengths, width)) | (ids == IGNORE)
-        if not self.holds(lengths <= width, f"'{COLUMN}' must reach as far as '{each}', found {width} positions"):
+        if not self.holds(lengths <= width, f"'{COLUMN}' must cover all positions of '{each}', found {width}"):
             return
-        if self.holds(right, f"{wanted}, or {IGNORE} where there is none") and self.holds(
+        if self.holds(right, f"{wanted}, or {IGNORE} for positions without a label") and self.holds(
             (known & right).any(1), f"'{COLUMN}' must have a label in each row"
         ):
             self.columns[COLUMN] = _ragged(ids, lengths, fill=IGNORE)
@@ -156,11 +156,11 @@ _DTYPES = {"b": "bool", "i": "int", "u": "int", "f": "float", "U": "text"}
 
 
 def _inside(lengths: Counts, width: int) -> Array:
-    """bool [n, width]: which positions a row of each length has."""
+    """Return bool [n, width]: true for the positions inside each row's length."""
     return np.arange(width) < lengths[:, None]
 
 
 def _ragged(array: Array, lengths: Counts, fill: int = PAD) -> Sequences:
-    """The rows of `array` [n, longest, ..], each as long as `lengths` says."""
+    """Return the rows of `array` [n, longest, ..], each cut to its length."""
     ends = np.cumsum(lengths)
     return Sequences(array[_inside(lengths, array.shape[1])], ends - lengths, ends, fill)

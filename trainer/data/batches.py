@@ -1,6 +1,6 @@
-"""Examples in batches of like length: the same seed and epoch give the same batches in the same order.
+"""Batches examples of similar length; the same seed and epoch give the same batches in the same order.
 
-A length gets the same number of rows while there are examples enough, so that few shapes occur.
+Batches of one length have the same number of rows as far as possible, so that few shapes occur.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ ROW_MULTIPLE = 8
 
 @dataclass(frozen=True)
 class Examples:
-    """Columns of one number of rows: the model's inputs by name, in their order, and the labels.
+    """Columns with the same number of rows: the model's inputs by name, in order, and the labels.
 
-    A label `ignore` does not count. Sequences have at most `longest` positions; `too_long` counts the examples that
-    were left out for that.
+    ignore: the label that does not count. longest: maximum positions of a sequence.
+    too_long: number of examples dropped because they are longer.
     """
 
     inputs: Mapping[str, Column]
@@ -29,26 +29,26 @@ class Examples:
     too_long: int = 0
 
     def __len__(self) -> int:
-        """How many examples."""
+        """The number of examples."""
         return len(self.labels)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The tensors of the graph's inputs by name, in their order, and the labels; `count` of them are to be learnt."""
+    """The tensors of the graph's inputs by name, in order, and the labels, of which `count` are not ignored."""
 
     inputs: Mapping[str, torch.Tensor]
     labels: torch.Tensor
     count: int
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on `device`."""
+        """Return the batch on `device`."""
         inputs = {name: tensor.to(device) for name, tensor in self.inputs.items()}
         return Batch(inputs, self.labels.to(device), self.count)
 
 
 def without_long(examples: Examples) -> Examples:
-    """The examples none of whose sequences is longer than `longest`; the others are counted."""
+    """Drop and count the examples with a sequence longer than `longest`."""
     fits = np.ones(len(examples), np.bool_)
     for column in examples.inputs.values():
         fits &= column.lengths() <= examples.longest
@@ -57,10 +57,10 @@ def without_long(examples: Examples) -> Examples:
 
 
 def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -> list[Counts]:
-    """The examples of each batch of one epoch, as row numbers.
+    """Return the row numbers of each batch of one epoch.
 
-    In a batch no input has more than `batch_tokens` positions, padding included, but a longer row has a batch of its
-    own. Examples of one padded length are dealt at random among its batches, and the batches come in random order.
+    Each input of a batch has at most `batch_tokens` positions, padding included; a longer row has its own batch.
+    Examples of one padded length are assigned at random to its batches, and the batches are in random order.
     """
     random = np.random.default_rng([seed, epoch])
     widths = [column.widths(examples.longest) for column in examples.inputs.values()]
@@ -77,7 +77,7 @@ def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -
 
 
 def make_batch(examples: Examples, rows: Counts) -> Batch:
-    """Pad the examples `rows` into tensors."""
+    """Return the examples `rows` as padded tensors."""
     inputs: dict[str, torch.Tensor] = {}
     for name, column in examples.inputs.items():
         inputs |= column.tensors(name, rows, examples.longest)

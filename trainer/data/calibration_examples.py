@@ -1,4 +1,4 @@
-"""Examples to calibrate with: a bounded number of those in files like a task's validation data, one at a time."""
+"""Reads calibration examples from files like a task's validation data."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,11 +22,11 @@ from xformc.trainer.data.vocabulary import Tokenizer
 def calibration_examples(
     files: Sequence[Path], spec: Spec, tokenizers: Mapping[str, Path] | None, labels: Sequence[str] | None
 ) -> list[Example]:
-    """At most EXAMPLES of the examples in these files, evenly spread: what the training graph is given for each.
+    """Return at most EXAMPLES evenly spaced examples of these files, as inputs of the training graph.
 
-    The files are those of one split: a source and its target; a text; a .tsv or .npz. `tokenizers` are those that a run
-    keeps, by input, and `labels` are the names of the labels by id. For fresh weights both are None: then a piece is a
-    word of the files, and the labels are those there.
+    The files are those of one split: a source and its target, a text, a .tsv or an .npz. `tokenizers`, by input, and
+    `labels`, by id, are those of a run. Both are None for randomly initialized weights; then the tokens are the words
+    of the files, and the labels are those in the files.
 
     Raises: UserError for files that do not fit the task.
     """
@@ -43,15 +43,15 @@ def _require_files(files: Sequence[Path], schema: DataSchema) -> None:
     for path in files:
         found = suffix_of(path)
         if found not in schema.suffixes if schema.labelled else found == "npz":
-            kinds = f".{' or .'.join(schema.suffixes)}" if schema.labelled else "text, not with arrays"
-            raise UserError(f"{schema.task} of these inputs is calibrated with {kinds}", place=str(path))
+            kinds = f".{' or .'.join(schema.suffixes)}" if schema.labelled else "text, not arrays"
+            raise UserError(f"{schema.task} with these inputs is calibrated with {kinds}", place=str(path))
     count = 2 if schema.task == "translation" and suffix_of(files[0]) != "tsv" else 1
     if len(files) != count:
         wanted = "a source and its target" if count == 2 else "one file"
         raise UserError(
             f"{schema.task} is calibrated with {wanted}, not with {len(files)}",
             place="--calibrate",
-            hint="such as --calibrate valid.en valid.de, or --calibrate valid.txt",
+            hint="for example --calibrate valid.en --calibrate valid.de, or --calibrate valid.txt",
         )
 
 
@@ -66,11 +66,11 @@ def _tokenizer(texts: Texts, schema: DataSchema, spec: Spec, files: Mapping[str,
     return load_for(schema, wanted, next(iter(files.values())).parent)
 
 
-_ARRAYS = "calibrate with an .npz file like that of training"
+_ARRAYS = "calibrate with an .npz file like the training data"
 
 
 def _alone(examples: Examples, row: np.int64) -> Example:
-    """The inputs of one example, as a batch of it alone, without padding."""
+    """Return the inputs of one example as a batch of size 1 without padding."""
     example: dict[str, NDArray[Any]] = {}
     for name, column in examples.inputs.items():
         tensors = column.tensors(name, np.array([row]), int(column.lengths()[row]))

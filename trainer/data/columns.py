@@ -1,6 +1,6 @@
-"""What examples are made of: a column for each input of the model, and one for the labels.
+"""The columns of a data set: one for each input of the model, and one for the labels.
 
-Lengths are padded up to multiples, so that few shapes occur: every new shape costs a CPU's matrix kernels a set-up.
+Lengths are padded to multiples of LENGTH_MULTIPLE, because each new shape costs a CPU's matrix kernels some setup.
 """
 
 from collections.abc import Sequence
@@ -20,32 +20,32 @@ LENGTH_MULTIPLE = 2
 
 
 class Column(Protocol):
-    """One value for each example: row `i` is that of example `i`."""
+    """One value for each example: row `i` belongs to example `i`."""
 
     def __len__(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         ...
 
     def lengths(self) -> Counts:
-        """Positions in each row, int64 [rows]; 0 where a row has none."""
+        """Return the positions of each row, int64 [rows]; 0 for values without positions."""
         ...
 
     def widths(self, longest: int) -> Counts:
-        """Positions that each row takes in a batch, int64 [rows]; sequences have at most `longest`."""
+        """Return the positions that each row takes in a batch, int64 [rows]; sequences take at most `longest`."""
         ...
 
     def at(self, rows: Array) -> Self:
-        """The column of these rows only, given by number or as a mask."""
+        """Return the column with only these rows, given by number or as a mask."""
         ...
 
     def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
-        """The rows as one batch: the tensors of the model's input `name`."""
+        """Return the rows as one batch: the tensors of the model's input `name`."""
         ...
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Sequences end to end: row `i` is `items[starts[i]:ends[i]]`; rows may overlap.
+    """Concatenated sequences: row `i` is `items[starts[i]:ends[i]]`; rows may overlap.
 
     items: integers [total] for tokens and labels, which become int64 [batch, width] padded with `fill`; float32
     [total, size] for vectors, which become float32 [batch, width, size] and, as `masked`, bool [batch, width].
@@ -58,23 +58,23 @@ class Sequences:
     masked: bool = False
 
     def __len__(self) -> int:
-        """How many sequences."""
+        """The number of sequences."""
         return len(self.starts)
 
     def lengths(self) -> Counts:
-        """Items in each sequence."""
+        """Return the number of items in each sequence."""
         return self.ends - self.starts
 
     def widths(self, longest: int) -> Counts:
-        """The lengths, rounded up."""
+        """Return the lengths, rounded up."""
         return _padded(self.lengths(), longest)
 
     def at(self, rows: Array) -> "Sequences":
-        """The same items, fewer sequences."""
+        """Return these sequences; the items are shared."""
         return replace(self, starts=self.starts[rows], ends=self.ends[rows])
 
     def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
-        """The sequences, and their mask as `name`_mask."""
+        """Return the sequences, and their mask as `name`_mask."""
         starts, lengths = self.starts[rows, None], self.lengths()[rows, None]
         positions = np.arange(int(_padded(lengths, longest).max()))
         inside = positions < lengths
@@ -96,23 +96,23 @@ class Values:
     whole: bool = False
 
     def __len__(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return len(self.array)
 
     def lengths(self) -> Counts:
-        """None: a value is no sequence."""
+        """Return 0 for each row: a value has no positions."""
         return np.zeros(len(self), np.int64)
 
     def widths(self, longest: int) -> Counts:
-        """The product of all axes but the last: an image of 32 x 32 x 3 takes 1,024 positions."""
+        """Return the product of all axes but the last: an image of 32 x 32 x 3 takes 1,024 positions."""
         return np.full(len(self), int(np.prod(self.array.shape[1:-1])), np.int64)
 
     def at(self, rows: Array) -> "Values":
-        """These rows."""
+        """Return these rows."""
         return Values(self.array[rows], self.whole)
 
     def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
-        """The values."""
+        """Return the values."""
         chosen = self.array[rows].astype(np.int64 if self.whole else np.float32)
         return {name: torch.from_numpy(chosen)}  # pyright: ignore[reportUnknownMemberType]
 
@@ -125,23 +125,23 @@ class Edges:
     counts: Counts
 
     def __len__(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return len(self.array)
 
     def lengths(self) -> Counts:
-        """Positions that the edges of each row join."""
+        """Return the number of positions that the edges of each row join."""
         return self.counts
 
     def widths(self, longest: int) -> Counts:
-        """As those of the sequence whose positions they join."""
+        """Return the widths of the sequence whose positions the edges join."""
         return _padded(self.counts, longest)
 
     def at(self, rows: Array) -> "Edges":
-        """These rows."""
+        """Return these rows."""
         return Edges(self.array[rows], self.counts[rows])
 
     def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
-        """bool [batch, width, width]; padding has no edges."""
+        """Return bool [batch, width, width]; padding has no edges."""
         width = int(_padded(self.counts[rows], longest).max())
         inside = np.arange(width) < self.counts[rows, None]
         batch = np.zeros((len(rows), width, width), np.bool_)
@@ -152,7 +152,7 @@ class Edges:
 
 
 def pack(rows: Sequence[Sequence[int]], *, before: Sequence[int] = (), after: Sequence[int] = ()) -> Sequences:
-    """Sequences of whole numbers below 2^31, each between `before` and `after`."""
+    """Return sequences of integers below 2^31, each with `before` prepended and `after` appended."""
     extra = len(before) + len(after)
     lengths = np.fromiter((len(row) + extra for row in rows), np.int64, len(rows))
     ends = np.cumsum(lengths)
@@ -161,5 +161,5 @@ def pack(rows: Sequence[Sequence[int]], *, before: Sequence[int] = (), after: Se
 
 
 def _padded(lengths: Counts, longest: int) -> Counts:
-    """`lengths` rounded up to a multiple, but not above `longest`."""
+    """Round `lengths` up to a multiple, but not above `longest`."""
     return np.minimum(-(-lengths // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, longest)

@@ -1,4 +1,4 @@
-"""What a spec's model is trained on: the schema that data must have."""
+"""The schema of the training data for a spec."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from xformc.trainer.data.label_names import COLUMN
 class DataSchema:
     """The task and the inputs of a spec.
 
-    `classes` is the size of the result's last axis; where every position of an input has a label, `positions` names
-    that input. Sequences have at most `longest` positions.
+    classes: the size of the output's last axis. positions: the input whose positions each have a label, or None.
+    longest: the maximum positions of a sequence.
     """
 
     task: str
@@ -30,7 +30,7 @@ class DataSchema:
 
     @property
     def labelled(self) -> bool:
-        """Whether the data has labels; else the model learns the next token."""
+        """Whether the data has labels; otherwise the model learns to predict the next token."""
         return TASKS[self.task].time is None
 
     @property
@@ -40,7 +40,7 @@ class DataSchema:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """The kinds of files that can hold the data."""
+        """The suffixes of files that can hold the data."""
         if not self.labelled:
             return ("txt",)
         only_text = len(self.texts) == len(self.inputs) and (self.positions is None or len(self.texts) == 1)
@@ -48,7 +48,7 @@ class DataSchema:
 
 
 def data_schema(spec: Spec) -> DataSchema:
-    """The schema of a spec's data. Raises: SpecError."""
+    """Return the schema of a spec's data. Raises: SpecError."""
     axes, task = spec.graph().outputs[0].type.axes, TASKS[spec.task]
     return DataSchema(
         task=spec.task,

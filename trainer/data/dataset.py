@@ -1,4 +1,4 @@
-"""The data of a run: both splits read, and made into examples for the spec."""
+"""Reads both splits of a run's data, and makes examples of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Split = Texts | Arrays
 
 @dataclass(frozen=True)
 class Corpus:
-    """Both splits as they were read, and the names of the labels if there are labels."""
+    """Both splits as they were read, and the names of the labels if there are any."""
 
     train: Split
     valid: Split
@@ -36,28 +36,28 @@ class EncodedCorpus:
 
 
 def find_corpus(folder: Path, schema: DataSchema, languages: str | None = None) -> CorpusFiles:
-    """The files of a folder that have the data of the schema's task. Raises: UserError if they are not there."""
+    """Find the files of a folder with the data of the schema's task. Raises: UserError if they are missing."""
     if schema.task == "translation":
         return find_pairs(folder, languages)
     if languages is not None:
-        raise UserError(f"--languages {languages} has nothing to choose: the task is {schema.task}")
+        raise UserError(f"--languages {languages} needs the task translation; this task is {schema.task}")
     return find_files(folder, schema.suffixes)
 
 
 def read_corpus(files: CorpusFiles, schema: DataSchema) -> Corpus:
-    """Read both splits. Raises: UserError as `read_texts` and `read_arrays`, or for labels that do not fit the spec."""
+    """Read both splits. Raises: UserError as `read_texts` and `read_arrays`, or if the labels do not fit the spec."""
     train, valid = (read_split(split, schema) for split in (files.train, files.valid))
     return Corpus(train, valid, name_labels(train, schema))
 
 
 def encode_corpus(corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None) -> EncodedCorpus:
-    """Make examples of both splits. Raises: UserError if the data does not fit the spec, or nothing is short enough."""
+    """Make examples of both splits. Raises: UserError if the data does not fit the spec or is all too long."""
     train, valid = (encode_split(split, schema, tokenizer, corpus.labels) for split in (corpus.train, corpus.valid))
     return EncodedCorpus(train, valid)
 
 
 def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
-    """A line for each split: how many examples there are, and how many were dropped for what."""
+    """Yield a line for each split: the number of examples, and the numbers dropped with the reasons."""
     for name, split, examples in (
         ("training", corpus.train, encoded.train),
         ("validation", corpus.valid, encoded.valid),
@@ -77,7 +77,7 @@ def read_split(files: Files, schema: DataSchema) -> Split:
 
 
 def name_labels(split: Split, schema: DataSchema) -> tuple[str, ...] | None:
-    """The names of the labels in a split by id; None where there are none. Raises: UserError if too few or many."""
+    """Return the label names of a split by id, or None without labels. Raises: UserError for a wrong number of them."""
     if not schema.labelled:
         return None
     if isinstance(split, Arrays):
@@ -89,7 +89,7 @@ def name_labels(split: Split, schema: DataSchema) -> tuple[str, ...] | None:
 def encode_split(
     split: Split, schema: DataSchema, tokenizer: Tokenizer | None, labels: Sequence[str] | None
 ) -> Examples:
-    """Make examples of a split. Raises: UserError if it does not fit the spec, or nothing is short enough."""
+    """Make examples of a split. Raises: UserError if it does not fit the spec or is all too long."""
     if isinstance(split, Arrays):
         examples = encode_arrays(split, schema, labels or ())
     else:

@@ -1,4 +1,4 @@
-"""Labels by name: which there are, their ids, and the file of a run that lists them."""
+"""The names of labels, their ids, and the file of a run that lists them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,27 +13,27 @@ LISTED = 8
 
 
 def label_names(labels: Iterable[str], classes: int, place: str) -> tuple[str, ...]:
-    """The different labels, sorted: label `i` of the model is the `i`-th name.
+    """Return the distinct labels, sorted; the model's label `i` is the `i`-th name.
 
-    Raises: UserError unless there are as many as `classes`, the size of the model's result.
+    Raises: UserError unless their number is `classes`, the size of the model's output.
     """
     names = tuple(sorted(set(labels)))
     if len(names) != classes:
         raise UserError(
-            f"has {len(names)} different labels, and the spec's model gives {classes}: {some(names)}",
+            f"has {len(names)} distinct labels, but the spec's model predicts {classes}: {some(names)}",
             place=place,
-            hint=f"set the size of the result's last axis to {len(names)}",
+            hint=f"set the size of the output's last axis to {len(names)}",
         )
     return names
 
 
 def labels_of(texts: Texts, *, each: bool) -> list[list[str]]:
-    """The labels of each row: one, or with `each` those between spaces."""
+    """Return the labels of each row: one, or with `each` several separated by spaces."""
     return [row.split() if each else [row] for row in texts.columns[COLUMN]]
 
 
 def label_ids(texts: Texts, names: Sequence[str], *, each: bool) -> list[list[int]]:
-    """The labels of each row as ids. Raises: UserError for labels that `names` lacks, with their lines."""
+    """Return the labels of each row as ids. Raises: UserError for labels missing from `names`, with the line."""
     ids = {name: index for index, name in enumerate(names)}
     rows = labels_of(texts, each=each)
     unknown = {label: line for line, row in zip(texts.lines, rows, strict=True) for label in row if label not in ids}
@@ -47,15 +47,15 @@ def label_ids(texts: Texts, names: Sequence[str], *, each: bool) -> list[list[in
 
 
 def save_labels(names: Sequence[str], folder: Path) -> None:
-    """Write the names, one a line."""
+    """Write the names, one per line."""
     with atomic_write(folder / LABELS) as part:
         part.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
 
 
 def require_one_each(texts: Texts, counts: Mapping[str, Sequence[int]]) -> None:
-    """Check that columns have equally many items in each row, `counts` being how many.
+    """Check that two columns have the same number of items in each row; `counts` has the numbers by column.
 
-    Raises: UserError at the first row where they differ, saying how many more there are.
+    Raises: UserError at the first row where they differ, with the number of further such rows.
     """
     (first, firsts), (second, seconds) = counts.items()
     wrong = [index for index, (one, other) in enumerate(zip(firsts, seconds, strict=True)) if one != other]
@@ -63,13 +63,13 @@ def require_one_each(texts: Texts, counts: Mapping[str, Sequence[int]]) -> None:
         index, more = wrong[0], len(wrong) - 1
         raise UserError(
             f"{firsts[index]} {first} and {seconds[index]} {second}"
-            + (f", and so {more:,} more lines" if more else ""),
+            + (f" ({more:,} more lines also differ)" if more else ""),
             place=f"{texts.path}:{texts.lines[index]}",
             hint="a line is words, one tab, and a label for each word, separated by spaces",
         )
 
 
 def some(names: Sequence[str]) -> str:
-    """The names, or the first few and how many more."""
+    """Return the names, or the first few and the number of others."""
     rest = len(names) - LISTED
     return ", ".join(names[:LISTED]) + (f" and {rest:,} more" if rest > 0 else "")

@@ -1,4 +1,4 @@
-"""Arrays read from `.npz` files, which hold numbers and texts but no objects."""
+"""Reads arrays of numbers and texts from `.npz` files."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,20 +18,20 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Arrays:
-    """The arrays of one file by name; `sha256` names their content."""
+    """The arrays of one file by name; `sha256` is the hash of their content."""
 
     arrays: Mapping[str, Array]
     path: Path
     sha256: str
 
     def __len__(self) -> int:
-        """How many rows the labels have; 0 without labels."""
+        """The number of rows of the labels; 0 without labels."""
         labels = self.arrays.get(COLUMN)
         return len(labels) if labels is not None and labels.ndim else 0
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Read a `.npz` file whole. Raises: UserError as `read_npz`."""
+    """Read an `.npz` file. Raises: UserError as `read_npz`."""
     digest, arrays = hashlib.sha256(), read_npz(path)
     for name, array in arrays.items():
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
@@ -40,9 +40,9 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def array_labels(arrays: Arrays, classes: int) -> tuple[str, ...]:
-    """The names of the labels: those in the data, sorted, or where labels are ids, the ids.
+    """Return the names of the labels: the sorted labels of the data, or the ids if the labels are ids.
 
-    Raises: UserError if there are not `classes` names.
+    Raises: UserError unless there are `classes` names.
     """
     labels = arrays.arrays.get(COLUMN)
     if labels is None or labels.dtype.kind != "U":
@@ -51,7 +51,7 @@ def array_labels(arrays: Arrays, classes: int) -> tuple[str, ...]:
 
 
 def label_ids_of(array: Array, names: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Labels as ids: of a text its place among the names, IGNORE for an empty one, -1 for an unknown one."""
+    """Return labels as ids: the index of a text in `names`, IGNORE for an empty text, -1 for an unknown one."""
     if array.dtype.kind != "U":
         return array.astype(np.int64)
     ids = {**{name: index for index, name in enumerate(names)}, "": IGNORE}

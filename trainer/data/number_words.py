@@ -1,4 +1,4 @@
-"""A parallel corpus that is made, not collected: number words, English to German, endless, exact and free."""
+"""Generates a parallel corpus of number words, English to German."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -13,13 +13,13 @@ SMALL = 1000
 LARGE_DIGITS = (4, 5, 6)
 
 Watch = Callable[[Sequence[int], str], Iterable[int]]
-"""Gives the numbers that it is given, of the split of this name."""
+"""Yields the numbers of a split unchanged, given the numbers and the split's name; shows progress."""
 
 
 def write_numbers(
     out: Path, train: int, valid: int, test: int, seed: int, watch: Watch = lambda numbers, _: numbers
 ) -> None:
-    """Write this many pairs to train.tsv, valid.tsv and test.tsv (source, tab, target), and test.en and test.de.
+    """Write pairs to train.tsv, valid.tsv and test.tsv (source, tab, target), and those of test to test.en and test.de.
 
     Raises: UserError as `choose_numbers`.
     """
@@ -33,15 +33,15 @@ def write_numbers(
 
 
 def choose_numbers(train: int, valid: int, test: int, seed: int) -> dict[str, Sequence[int]]:
-    """Disjoint numbers for each set, the same for the same `seed`.
+    """Return disjoint numbers for each set, the same for the same `seed`.
 
-    Valid and test are drawn evenly. Train has every other number below 1,000; then half of it is drawn evenly among
-    numbers of four, five and six digits, and half among all of them, of which nine tenths have six.
+    Valid and test are drawn uniformly. Train has every remaining number below 1,000. Half of the rest is drawn with
+    four, five or six digits at equal odds, and half from all numbers, nine tenths of which have six digits.
 
-    Raises: UserError if there are not so many numbers.
+    Raises: UserError if there are not enough numbers.
     """
     if train + valid + test > LARGEST + 1:
-        raise UserError(f"there are {LARGEST + 1:,} numbers, and {train + valid + test:,} were asked for")
+        raise UserError(f"{train + valid + test:,} numbers were requested, but there are only {LARGEST + 1:,}")
     generator = random.Random(seed)
     drawn = generator.sample(range(LARGEST + 1), valid + test + train)
     held_out = set(drawn[: valid + test])

@@ -1,4 +1,4 @@
-"""Which files of a folder hold the data of each split."""
+"""Finds the files of each split in a folder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,45 +10,45 @@ TRAIN_NAMES = ("train",)
 VALID_NAMES = ("valid", "val", "dev")
 PLAIN_LANGUAGES = (("source", "target"), ("src", "tgt"))
 Files = tuple[Path, ...]
-"""One split on disk: one file with every column, or a file a column."""
+"""The files of one split: one file with every column, or one file per column."""
 
 
 @dataclass(frozen=True)
 class CorpusFiles:
-    """The two splits that training reads."""
+    """The files of the two splits that training reads."""
 
     train: Files
     valid: Files
 
 
 def find_files(folder: Path, suffixes: Sequence[str]) -> CorpusFiles:
-    """The files `train.SUFFIX` and `valid.SUFFIX` (or `val`, `dev`), plain or `.gz`, for one of the suffixes.
+    """Find `train.SUFFIX` and `valid.SUFFIX` (or `val`, `dev`), plain or `.gz`, for one of the suffixes.
 
-    Raises: UserError unless there is exactly one such file for each split, and of one kind.
+    Raises: UserError unless there is exactly one such file for each split, with the same suffix.
     """
     _require_folder(folder)
     train, valid = (_find_file(folder, names, suffixes) for names in (TRAIN_NAMES, VALID_NAMES))
     if suffix_of(train) != suffix_of(valid):
         raise UserError(
-            f"{train.name} and {valid.name} are of two kinds", place=str(folder), hint=f"make both .{suffixes[0]}"
+            f"{train.name} and {valid.name} differ in format", place=str(folder), hint=f"make both .{suffixes[0]}"
         )
     return CorpusFiles((train,), (valid,))
 
 
 def find_pairs(folder: Path, languages: str | None = None) -> CorpusFiles:
-    """The files of `folder` with parallel text: `train.*` and `valid.*` (or `val.*`, `dev.*`), plain or `.gz`.
+    """Find the parallel text in `folder`: `train.*` and `valid.*` (or `val.*`, `dev.*`), plain or `.gz`.
 
     A split is `SPLIT.tsv`, or two files whose last suffixes are the languages, such as `train.en` and
     `train.lc.tok.de.gz`. `languages` is `source-target`, for example `en-de`.
 
-    Raises: UserError if a split is missing or its files leave open which is the source.
+    Raises: UserError if a split is missing, or if it is unclear which of its files is the source.
     """
     _require_folder(folder)
     pair = None if languages is None else _parse_languages(languages)
     splits = [_find_pair(folder, names, pair) for names in (TRAIN_NAMES, VALID_NAMES)]
     if pair is not None and all(len(split) == 1 for split in splits):
         raise UserError(
-            f"--languages {languages} has nothing to choose: the .tsv files hold source and target already",
+            f"--languages {languages} has no effect: the .tsv files hold source and target",
             place=str(folder),
             hint="leave --languages out",
         )
@@ -56,7 +56,7 @@ def find_pairs(folder: Path, languages: str | None = None) -> CorpusFiles:
 
 
 def suffix_of(path: Path) -> str:
-    """What the name of a file says it holds: `tsv` for `train.tsv.gz`."""
+    """Return the suffix of a file without `.gz`: `tsv` for `train.tsv.gz`."""
     return path.name.removesuffix(".gz").rpartition(".")[2]
 
 
@@ -75,13 +75,13 @@ def _find_file(folder: Path, names: tuple[str, ...], suffixes: Sequence[str]) ->
         listed = " and ".join(path.name for path in chosen)
         raise UserError(f"{listed} could both be the data", place=str(folder), hint="keep one of them in the folder")
     there = f"; there are: {', '.join(sorted(path.name for path in found.values()))}" if found else ""
-    raise UserError(f"no file {wanted}{there}", place=str(folder), hint="this is what the spec's task and inputs need")
+    raise UserError(f"no file {wanted}{there}", place=str(folder), hint="the spec's task and inputs need this file")
 
 
 def _parse_languages(languages: str) -> tuple[str, str]:
     source, _, target = languages.partition("-")
     if not source or not target or "-" in target or source == target:
-        raise UserError(f"--languages {languages}: two different names are required", hint="such as en-de")
+        raise UserError(f"--languages {languages} must be two different names", hint="for example en-de")
     return source, target
 
 
@@ -100,7 +100,7 @@ def _find_pair(folder: Path, names: tuple[str, ...], languages: tuple[str, str] 
             f"no file {' and no file '.join(f'{names[0]}.*{language}' for language in missing)}"
             + (f"; there are: {', '.join(sorted(path.name for path in found.values()))}" if found else ""),
             place=str(folder),
-            hint=f"give {names[0]}.tsv (source, tab, target), or {names[0]}.en and {names[0]}.de "
+            hint=f"add {names[0]}.tsv (source, tab, target), or {names[0]}.en and {names[0]}.de "
             "with --languages en-de; each may end in .gz",
         )
     return (found[languages[0]], found[languages[1]])
@@ -130,9 +130,9 @@ def _guess_languages(folder: Path, names: tuple[str, ...], found: dict[str, Path
     first, *others = sorted(found)
     if not others:
         raise UserError(
-            f"{found[first].name} is alone; a source and a target are required",
+            f"only one side, {found[first].name}; a source and a target are required",
             place=str(folder),
-            hint=f"put its translation beside it, such as {names[0]}.de",
+            hint=f"put its translation beside it, for example {names[0]}.de",
         )
     second = others[0]
     raise UserError(

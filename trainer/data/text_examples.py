@@ -1,4 +1,4 @@
-"""Text as examples: each task's columns become the token ids of the model's inputs, and their labels."""
+"""Makes examples of text: each task's columns become the token ids of the model's inputs, and labels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,32 +17,32 @@ from xformc.trainer.data.vocabulary import Tokenizer, load_tokenizer, train_toke
 
 
 def train_on(texts: Texts, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer:
-    """The tokenizer of a text's inputs. Raises: UserError as `train_tokenizer`."""
+    """Train the tokenizer of a text's inputs. Raises: UserError as `train_tokenizer`."""
     columns = {name: texts.columns[name] for name in schema.texts}
     return train_tokenizer(columns, _sizes(schema), kind=wanted.kind, shared=wanted.shared)
 
 
 def load_for(schema: DataSchema, wanted: TokenizerSection, run: Path) -> Tokenizer:
-    """The tokenizer that a run keeps. Raises: UserError as `load_tokenizer`."""
+    """Load the tokenizer of a run. Raises: UserError as `load_tokenizer`."""
     return load_tokenizer(run, _sizes(schema), kind=wanted.kind, shared=wanted.shared)
 
 
 def encode_texts(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
-    """The examples of the text of one split, without those that are too long.
+    """Return the examples of one split, without those that are too long.
 
-    Raises: UserError if labels and words do not go together, with the line.
+    Raises: UserError for unknown labels, or if the numbers of labels and words differ, with the line.
     """
     return _ENCODERS[schema.task](texts, schema, tokenizer, labels)
 
 
 def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
-    """Pairs of sentences: the source with its end token; the target after the begin token, and its end as a label."""
+    """Return examples of sentence pairs: the source and its end token, the target after the begin token, and labels."""
     given, labels = _shifted(pack(targets, before=[BEGIN], after=[END]))
     return without_long(Examples({"source": pack(sources, after=[END]), "target": given}, labels, PAD, longest))
 
 
 def text_examples(texts: Sequence[Sequence[int]], longest: int) -> Examples:
-    """Texts to continue: each token is the label of those before it. Longer texts are cut into pieces of `longest`."""
+    """Return examples of texts, whose labels are the next tokens. Longer texts are cut into parts of `longest`."""
     whole = pack(texts, before=[BEGIN], after=[END])
     given, labels = (_cut(side, longest) for side in _shifted(whole))
     return Examples({"text": given}, labels, PAD, longest)
@@ -88,12 +88,12 @@ def _encode(texts: Texts, tokenizer: Tokenizer) -> dict[str, list[list[int]]]:
 
 
 def _shifted(whole: Sequences) -> tuple[Sequences, Sequences]:
-    """The sequences without their last item, and without their first."""
+    """Return the sequences without their last item, and without their first."""
     return replace(whole, ends=whole.ends - 1), replace(whole, starts=whole.starts + 1)
 
 
 def _cut(whole: Sequences, longest: int) -> Sequences:
-    """The sequences as pieces of `longest` items; the last piece of each has the rest."""
+    """Cut the sequences into parts of `longest` items; the last part of each has the rest."""
     pieces = -(-whole.lengths() // longest)
     rows = np.repeat(np.arange(len(whole)), pieces)
     first = np.repeat(np.cumsum(pieces) - pieces, pieces)

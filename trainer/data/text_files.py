@@ -1,4 +1,4 @@
-"""Text in columns, read from files and checked line by line."""
+"""Reads columns of text from files, and checks them line by line."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +14,10 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Texts:
-    """Columns of text by name, in the order of the file; `lines` has the number of the line of each row.
+    """Columns of text by name, in the order of the file.
 
-    `path` is the first file. `empty` counts the rows left out because a column had no text; `sha256` names the content.
+    lines: the line number of each row. path: the first file. empty: number of rows dropped for an empty column.
+    sha256: hash of the content.
     """
 
     columns: Mapping[str, Sequence[str]]
@@ -26,15 +27,15 @@ class Texts:
     sha256: str
 
     def __len__(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return len(self.lines)
 
 
 def read_texts(files: Files, columns: Sequence[str]) -> Texts:
-    """Read one split whole. Lines end at a line feed; spaces around a text are dropped.
+    """Read one split. Lines end at a line feed; spaces around a text are removed.
 
-    Raises: UserError for a missing or broken file, invalid UTF-8, a NUL byte, a line of a TSV file without
-    exactly these columns, unequal line counts, or no row left; each with the file, and the line if it has one.
+    Raises: UserError for a missing or damaged file, invalid UTF-8, a NUL byte, a line of a TSV file with other columns,
+    different line counts, or no rows; each with the file, and the line if there is one.
     """
     digest = hashlib.sha256()
     held: dict[str, list[str]] = {name: [] for name in columns}
@@ -48,7 +49,7 @@ def read_texts(files: Files, columns: Sequence[str]) -> Texts:
         lines.append(count)
         digest.update(("\t".join(row) + "\n").encode())
     if not lines:
-        raise UserError(f"holds no line with {' and '.join(columns)}", place=str(files[0]))
+        raise UserError(f"has no line with {' and '.join(columns)}", place=str(files[0]))
     return Texts(held, lines, files[0], count - len(lines), digest.hexdigest())
 
 
@@ -56,7 +57,7 @@ def _line_rows(files: Files) -> Iterator[Row]:
     sources, targets = map(read_text_file, files)
     if len(sources) != len(targets):
         raise UserError(
-            f"has {len(sources)} lines and {files[1]} has {len(targets)}",
+            f"has {len(sources)} lines, but {files[1]} has {len(targets)}",
             place=str(files[0]),
             hint="line n of one file must translate line n of the other",
         )
@@ -65,13 +66,13 @@ def _line_rows(files: Files) -> Iterator[Row]:
 
 
 def _tsv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    """The rows of a file; one of one column may contain tabs."""
+    """Yield the rows of a file; the rows of a single column may contain tabs."""
     for number, line in enumerate(read_file_lines(path), start=1):
         row = line.split("\t") if len(columns) > 1 else [line]
         if len(row) != len(columns) and line.strip():
             raise UserError(
-                f"{len(row)} column{'s' * (len(row) > 1)}, where {len(columns)} are required",
+                f"{len(row)} column{'s' * (len(row) > 1)}; {len(columns)} are required",
                 place=f"{path}:{number}",
-                hint=f"a line is {', one tab, '.join(columns)}",
+                hint=f"each line must be {', one tab, '.join(columns)}",
             )
         yield tuple(text.strip() for text in row) if len(row) == len(columns) else ("",)

@@ -1,4 +1,4 @@
-"""SentencePiece vocabularies: trained on the corpus, kept in the run, and used to make text token ids."""
+"""Trains, saves and loads SentencePiece vocabularies, and encodes text with them."""
 
 import io
 import re
@@ -17,7 +17,7 @@ from xformc.runtime.lines import LINE_BYTES
 
 Kind = Literal["bpe", "unigram", "word", "char"]
 WHOLE_VOCABULARY = ("word", "char")
-"""The kinds that take every piece of the text, if the vocabulary has room; so it may stay smaller than the spec's."""
+"""The kinds that take every piece of the text, up to the vocabulary's size; so it may be smaller than the spec's."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class Vocabulary:
     model: bytes
 
     def __len__(self) -> int:
-        """How many pieces, the four special ones included."""
+        """The number of pieces, the four special ones included."""
         return self.processor().get_piece_size()
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """The pieces of each sentence, without begin and end."""
+        """Return the ids of each sentence, without begin and end tokens."""
         pieces: list[list[int]] = self.processor().encode(list(sentences), out_type=int)
         return pieces
 
     def encode_words(self, sentences: Sequence[str]) -> list[list[int]]:
-        """One piece for each word between spaces: unknown if the vocabulary does not have the word as one piece.
+        """Return one id for each word between spaces; a word that is not one piece of the vocabulary is unknown.
 
-        SentencePiece alone would join neighbouring unknown words into one piece.
+        SentencePiece itself would merge neighbouring unknown words into one piece.
         """
         words = sorted({word for sentence in sentences for word in sentence.split()})
         known = {
@@ -47,24 +47,24 @@ class Vocabulary:
         return [[known[word] for word in sentence.split()] for sentence in sentences]
 
     def processor(self) -> sentencepiece.SentencePieceProcessor:
-        """SentencePiece's own object."""
+        """Return SentencePiece's own object."""
         return sentencepiece.SentencePieceProcessor.from_proto(self.model)
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The vocabulary of each input of tokens; the same object for all of them where they share one."""
+    """The vocabulary of each input of tokens; the same object for all if they share one."""
 
     vocabularies: Mapping[str, Vocabulary]
 
     def files(self) -> dict[str, str]:
-        """Input -> file name in the run."""
+        """Return the file name in the run of each input."""
         shared = len({id(vocabulary) for vocabulary in self.vocabularies.values()}) == 1
         return tokenizer_files(tuple(self.vocabularies), shared=shared)
 
 
 def tokenizer_files(inputs: Sequence[str], *, shared: bool) -> dict[str, str]:
-    """Input of tokens -> file name in a run: `tokenizer.model` if there is one vocabulary, else `INPUT.model`."""
+    """Return the file name of each input of tokens: `tokenizer.model` for one vocabulary, else `INPUT.model`."""
     one = shared or len(inputs) == 1
     return {name: TOKENIZER if one else f"{name}.model" for name in inputs}
 
@@ -72,12 +72,12 @@ def tokenizer_files(inputs: Sequence[str], *, shared: bool) -> dict[str, str]:
 def train_tokenizer(
     texts: Mapping[str, Sequence[str]], sizes: Mapping[str, int], *, kind: Kind, shared: bool
 ) -> Tokenizer:
-    """Train the vocabularies on the texts of each input: the same text gives the same bytes.
+    """Train the vocabularies on the texts of each input; the same text gives the same bytes.
 
-    `sizes` are the numbers of pieces of each input, the four special ones included.
+    `sizes` is the number of pieces of each input's vocabulary, the four special ones included.
 
-    Raises: UserError if the text has too few or too many distinct pieces for a size, or if a shared
-    vocabulary is asked to have several sizes.
+    Raises: UserError if the text has too few or too many distinct pieces for a size, or if the sizes of a shared
+    vocabulary differ.
     """
     if not shared or len(texts) == 1:
         return Tokenizer(
@@ -87,14 +87,14 @@ def train_tokenizer(
     if any(sizes[name] != size for name in texts):
         raise UserError(
             f"a shared tokenizer has one size, but the inputs' vocabularies have {found}",
-            hint="make them equal, or say train.tokenizer.shared: false",
+            hint="make them equal, or set train.tokenizer.shared: false",
         )
     sentences = [sentence for text in texts.values() for sentence in text]
     return Tokenizer(dict.fromkeys(texts, train_vocabulary(sentences, size, kind=kind, of="shared")))
 
 
 def train_vocabulary(sentences: Sequence[str], size: int, *, kind: Kind, of: str) -> Vocabulary:
-    """Train one SentencePiece model of `size` pieces; of WHOLE_VOCABULARY at most so many. See `train_tokenizer`."""
+    """Train one SentencePiece model of `size` pieces, or at most `size` for WHOLE_VOCABULARY; see `train_tokenizer`."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -103,13 +103,13 @@ def train_vocabulary(sentences: Sequence[str], size: int, *, kind: Kind, of: str
             model_type=kind,
             vocab_size=size,
             hard_vocab_limit=kind not in WHOLE_VOCABULARY,
-            max_sentence_length=LINE_BYTES,  # SentencePiece would leave out longer ones without a word
+            max_sentence_length=LINE_BYTES,  # SentencePiece would silently drop longer ones
             character_coverage=1.0,
             pad_id=PAD,
             unk_id=UNKNOWN,
             bos_id=BEGIN,
             eos_id=END,
-            num_threads=1,  # more would make unigram's sums, and so its pieces, depend on the machine
+            num_threads=1,  # with more, unigram's sums and pieces depend on the machine
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -118,16 +118,16 @@ def train_vocabulary(sentences: Sequence[str], size: int, *, kind: Kind, of: str
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write the models under the names that a run gives them."""
+    """Write the models under their file names in a run."""
     for name, file in tokenizer.files().items():
         with atomic_write(folder / file) as temporary:
             temporary.write_bytes(tokenizer.vocabularies[name].model)
 
 
 def load_tokenizer(folder: Path, sizes: Mapping[str, int], *, kind: Kind, shared: bool) -> Tokenizer:
-    """Read back what `save_tokenizer` wrote for the inputs in `sizes`.
+    """Read the tokenizer that `save_tokenizer` wrote for the inputs in `sizes`.
 
-    Raises: UserError for a missing, broken or foreign model.
+    Raises: UserError for a missing or damaged model, or one of another size.
     """
     files = tokenizer_files(tuple(sizes), shared=shared)
     exact = kind not in WHOLE_VOCABULARY
@@ -144,7 +144,7 @@ def _load_vocabulary(path: Path, size: int, *, exact: bool) -> Vocabulary:
     except RuntimeError as error:
         raise UserError("not a SentencePiece model", place=str(path)) from error
     if found > size or (exact and found != size):
-        raise UserError(f"has {found} pieces, where the spec's vocabulary is {size}", place=str(path))
+        raise UserError(f"has {found} pieces; the spec's vocabulary is {size}", place=str(path))
     return vocabulary
 
 
@@ -152,13 +152,13 @@ def _explain(reason: str, size: int, of: str) -> UserError:
     too_few = re.search(r"set it to a value <= (\d+)", reason)
     if too_few:
         return UserError(
-            f"the text is too small for a {of} vocabulary of {size} pieces: it gives at most {too_few[1]}",
+            f"the text is too small for a {of} vocabulary of {size} pieces: it allows at most {too_few[1]}",
             hint=f"set vocabulary to {too_few[1]} or less, or train on more text",
         )
     too_many = re.search(r"required_chars\. \d+ vs (\d+)", reason)
     if too_many:
         return UserError(
-            f"the {of} vocabulary has {size} pieces, but the text's characters alone are {too_many[1]}",
-            hint=f"set vocabulary to more than {too_many[1]}, or clean rare characters out of the text",
+            f"the {of} vocabulary has {size} pieces, but the text's characters alone need {too_many[1]}",
+            hint=f"set vocabulary to more than {too_many[1]}, or remove rare characters from the text",
         )
     return UserError(f"SentencePiece cannot train a {of} vocabulary of {size} pieces: {reason}")

@@ -1,17 +1,17 @@
-"""Labelled bracket F1 of constituency trees (PARSEVAL, Black et al. 1991), counted as the program evalb does.
+"""Labelled bracket F1 of constituency trees (PARSEVAL, Black et al. 1991), counted as evalb does.
 
 A tree is written as `(S (NP the dog) (VP barks))`; a closing bracket may repeat its label: `(NP the dog )NP`. A
-bracket is a constituent's label and the words that it spans. Of those
+bracket is a constituent's label and the words that it spans:
 
 - labels lose their functions (`NP-SBJ` and `NP=2` are NP), and PRT counts as ADVP;
-- the root's labels TOP, ROOT, S1 and none do not count;
-- punctuation and traces are taken out first, and constituents that then span nothing.
+- the root labels TOP, ROOT, S1 and the empty label do not count;
+- punctuation and traces are removed first, with the constituents that are then empty.
 
-Precision is the share of the found brackets that are in the reference, recall the share of the reference's that were
-found; F1 is 2 P R / (P + R), over all sentences together. A bracket that is there twice needs to be found twice.
+Precision is the share of the found brackets that are in the reference. Recall is the share of the reference brackets
+that were found. F1 is 2 P R / (P + R), over all sentences together. A bracket that occurs twice must be found twice.
 
-In treebanks each word has a tag of its own, `(NN dog)`, and tags are no brackets. So if every word of the references
-is alone in its constituent, these are tags; else words have none, and stand for their tags themselves.
+In treebanks each word has a tag, `(NN dog)`, and tags are not brackets. If every word of the references is alone in its
+constituent, these constituents are tags. Otherwise words have no tags, and punctuation is recognized by the words.
 """
 
 import re
@@ -26,10 +26,10 @@ ROOTS = frozenset({"", "TOP", "ROOT", "S1"})
 PUNCTUATION = frozenset({",", ":", "``", "''", ".", "-NONE-"})
 SAME = {"PRT": "ADVP"}
 MOST_DEPTH = 200
-"""Brackets inside each other; a text with more is no tree."""
+"""Maximum nesting of brackets; a deeper text does not parse."""
 
 Bracket = tuple[str, int, int]
-"""Label, and the first word and the one after the last, counted without punctuation."""
+"""Label, index of the first word, and index after the last word, not counting punctuation."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Constituent:
 
     @property
     def is_tag(self) -> bool:
-        """Whether it has one word, and nothing else."""
+        """Whether its only child is one word."""
         return len(self.children) == 1 and isinstance(self.children[0], str)
 
 
 @dataclass(frozen=True)
 class BracketScore:
-    """How many brackets were found, were in the references, and were both; `unparsed` outputs were no tree."""
+    """The number of brackets found, in the references, and in both; `unparsed` counts outputs that are not trees."""
 
     found: int
     wanted: int
@@ -56,22 +56,22 @@ class BracketScore:
 
     @property
     def precision(self) -> float:
-        """The share of the found brackets that are right; 0 where none was found."""
+        """The share of the found brackets that are correct; 0 if none was found."""
         return self.matched / self.found if self.found else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of the references' brackets that were found; 0 where there are none."""
+        """The share of the reference brackets that were found; 0 if there are none."""
         return self.matched / self.wanted if self.wanted else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both."""
+        """The harmonic mean of precision and recall."""
         return 2 * self.matched / (self.found + self.wanted) if self.matched else 0.0
 
 
 def parse_tree(text: str) -> Constituent | None:
-    """The tree that a text is; None if it is not exactly one."""
+    """Parse a text as one tree; return None if it is not exactly one."""
     labels: list[str] = []
     children: list[list[Constituent | str]] = [[]]
     for part in _PARTS.findall(text):
@@ -92,16 +92,16 @@ def parse_tree(text: str) -> Constituent | None:
 
 
 def brackets(tree: Constituent, *, tagged: bool) -> Counter[Bracket]:
-    """The brackets of a tree that count, and how often each is there; with `tagged`, words have tags of their own."""
+    """Return the brackets of a tree that count, with their numbers; with `tagged`, each word has a tag."""
     found: Counter[Bracket] = Counter()
     _span(tree, 0, tagged, found)
     return found
 
 
 def score_brackets(outputs: Sequence[str], references: Sequence[str], place: str = "references") -> BracketScore:
-    """Compare each output with its reference; an output that is no tree has no brackets.
+    """Compare each output with its reference; an output that is not a tree has no brackets.
 
-    Raises: UserError for a reference that is no tree, with its line of `place`.
+    Raises: UserError for a reference that is not a tree, with its line in `place`.
     """
     wanted_trees = [_reference(text, f"{place}:{line}") for line, text in enumerate(references, start=1)]
     tagged = all(node.is_tag for tree in wanted_trees for node in _constituents(tree) if _has_words(node))
@@ -114,11 +114,11 @@ def score_brackets(outputs: Sequence[str], references: Sequence[str], place: str
 
 
 def bracket_measures(outputs: Sequence[str], references: Sequence[str], place: str = "references") -> list[Measure]:
-    """F1, precision and recall. Raises: UserError as `score_brackets`."""
+    """Return F1, precision and recall. Raises: UserError as `score_brackets`."""
     score = score_brackets(outputs, references, place)
-    unparsed = f"; {score.unparsed:,} of {len(outputs):,} outputs are no tree" if score.unparsed else ""
+    unparsed = f"; {score.unparsed:,} of {len(outputs):,} outputs are not trees" if score.unparsed else ""
     return [
-        Measure("bracket_f1", "bracket F1", score.f1, f"labelled, as evalb counts{unparsed}", share=True),
+        Measure("bracket_f1", "bracket F1", score.f1, f"labelled, counted as evalb does{unparsed}", share=True),
         Measure(
             "bracket_precision", "precision", score.precision, f"{score.matched:,} of {score.found:,} found", share=True
         ),
@@ -134,7 +134,7 @@ def _reference(text: str, place: str) -> Constituent:
     tree = parse_tree(text)
     if tree is None:
         raise UserError(
-            f"the reference is no tree: {text:.80}",
+            f"the reference is not a tree: {text:.80}",
             place=place,
             hint="a tree is written as (S (NP the dog) (VP barks))",
         )
@@ -153,7 +153,7 @@ def _has_words(node: Constituent) -> bool:
 
 
 def _span(node: Constituent, start: int, tagged: bool, found: Counter[Bracket]) -> int:
-    """Enter the brackets of a node that begins at the word `start`, and return the word after its last one."""
+    """Add the brackets of a node that begins at the word `start` to `found`, and return the index after its words."""
     if tagged and node.is_tag:
         return start + (node.label not in PUNCTUATION)
     end = start

@@ -1,4 +1,4 @@
-"""The scores of an engine's labels, as the runtime gives them, against those of a test set."""
+"""Scores the labels that an engine predicts against those of a test set."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,9 +19,9 @@ Ids = NDArray[np.int64]
 
 
 def score_labels(engine: Engine, data: Texts | Arrays, *, truncate: bool = False) -> tuple[list[Measure], list[str]]:
-    """Accuracy and macro F1 of the likeliest labels; what `truncate` cuts off, or the engine leaves out, is wrong.
+    """Score the most likely labels by accuracy and macro F1; positions cut off by `truncate` count as wrong.
 
-    Returns: the measures, and the labels of each example in a line.
+    Returns the measures, and the labels of each example as a line.
 
     Raises: UserError as `Engine.predict`, or for labels that the engine does not know.
     """
@@ -56,7 +56,7 @@ def _wanted_of_texts(texts: Texts, names: Sequence[str], each: bool) -> list[Ids
 def _wanted_of_arrays(arrays: Arrays, names: Sequence[str]) -> list[Ids]:
     labels = arrays.arrays.get(COLUMN)
     if labels is None or labels.dtype.kind not in "iuU" or labels.ndim not in (1, 2):
-        raise UserError(f"needs '{COLUMN}': int or text, one for each example or position", place=str(arrays.path))
+        raise UserError(f"'{COLUMN}' must be int or text, one for each example or position", place=str(arrays.path))
     ids = label_ids_of(labels, names)
     if not ((ids == IGNORE) | ((ids >= 0) & (ids < len(names)))).all():
         raise UserError(f"'{COLUMN}' has labels that the model does not know", place=str(arrays.path))
@@ -64,7 +64,7 @@ def _wanted_of_arrays(arrays: Arrays, names: Sequence[str]) -> list[Ids]:
 
 
 def _aligned(found: Sequence[int], wanted: Ids, classes: int) -> Ids:
-    """int64 [2, labels]: what was found where a label is wanted; `classes`, which is none, where nothing was found."""
+    """Return int64 [2, labels]: the predicted and the wanted ids of labelled positions; a missing one is `classes`."""
     row = np.full(len(wanted), classes, np.int64)
     row[: len(found)] = found[: len(wanted)]
     return np.stack([row, wanted])[:, wanted != IGNORE]

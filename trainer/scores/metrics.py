@@ -1,4 +1,4 @@
-"""Scores of what a model gives, each a number with what it needs to be read."""
+"""The scores of a model's output, each with a note that explains its value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 
 WORDS = 4
-"""BLEU counts runs of up to so many words; it is 0 where no sentence has so many."""
+"""The longest n-gram that BLEU counts; BLEU is 0 if every sentence is shorter."""
 MOST_CLASSES = 100
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One score. `key` names it for programs; `value` is None where it has no meaning, and `note` says why.
+    """One score.
 
-    `share`: the value is a share of 1 and is shown in per cent. `signature`: how sacreBLEU computed it.
+    key: its name in JSON. value: None if the score is undefined; then `note` says why.
+    share: the value is between 0 and 1, and shown in percent. signature: how sacreBLEU computed it.
     """
 
     key: str
@@ -30,23 +31,23 @@ class Measure:
     signature: str | None = None
 
     def line(self) -> str:
-        """The score for a reader."""
-        shown = (
-            "   left out" if self.value is None else f"{100 * self.value:5.1f}%" if self.share else f"{self.value:6.2f}"
-        )
+        """Return the score as a line of text."""
+        if self.value is None:
+            return f"{self.name:<12}  skipped: {self.note}"
+        shown = f"{100 * self.value:5.1f}%" if self.share else f"{self.value:6.2f}"
         return f"{self.name:<12} {shown}   {self.signature or self.note}"
 
     def json(self) -> object:
-        """The score for a program."""
+        """Return the score as JSON."""
         return self.value if self.signature is None else {"score": self.value, "signature": self.signature}
 
 
 def make_bleu(tokenize: str = "13a") -> Any:
-    """sacreBLEU's metric. Raises: UserError for a tokenizer that it lacks, or that needs what is not there."""
+    """Return sacreBLEU's BLEU. Raises: UserError for an unknown tokenizer, or one whose package is missing."""
     names = sorted(cast(Any, sacrebleu.BLEU).TOKENIZERS)
     if tokenize not in names:
         raise UserError(
-            f"--tokenize {tokenize}: sacreBLEU has no such tokenizer", hint=f"there are: {', '.join(names)}"
+            f"--tokenize {tokenize}: sacreBLEU has no such tokenizer", hint=f"choose one of {', '.join(names)}"
         )
     try:
         return sacrebleu.BLEU(tokenize=tokenize)
@@ -55,7 +56,7 @@ def make_bleu(tokenize: str = "13a") -> Any:
 
 
 def translation_measures(outputs: Sequence[str], references: Sequence[Sequence[str]], bleu: Any) -> list[Measure]:
-    """chrF, exact matches and BLEU; `references` are one or several for every output, each a list of its own."""
+    """Return chrF, exact matches and BLEU; each list of `references` has one reference for every output."""
     chrf = cast(Any, sacrebleu.CHRF())
     texts = [list(reference) for reference in references]
     exact = sum(output in expected for output, *expected in zip(outputs, *references, strict=True))
@@ -68,10 +69,10 @@ def translation_measures(outputs: Sequence[str], references: Sequence[Sequence[s
 
 
 def label_measures(found: NDArray[np.int64], wanted: NDArray[np.int64], classes: int, what: str) -> list[Measure]:
-    """Accuracy, and with fewer than 100 labels the mean of their F1 scores; found and wanted are ids [n].
+    """Return accuracy and, with fewer than 100 labels, macro F1; `found` and `wanted` are ids [n].
 
-    The mean is over the labels that were found or wanted, each counting the same (macro F1). `what` names the things
-    that have labels. An id of `classes` in `found` is no label, and always wrong.
+    Macro F1 is the unweighted mean over the labels that occur in `found` or `wanted`. `what` names the labelled things.
+    The id `classes` in `found` stands for a missing label and is always wrong.
     """
     right = int((found == wanted).sum())
     accuracy = Measure("accuracy", "accuracy", right / len(wanted), f"{right:,} of {len(wanted):,} {what}", True)
@@ -81,17 +82,17 @@ def label_measures(found: NDArray[np.int64], wanted: NDArray[np.int64], classes:
     total = totals[0] + totals[1]
     met = total > 0
     mean = float((2 * hits[met] / total[met]).mean())
-    return [accuracy, Measure("macro_f1", "macro F1", mean, f"the mean over {met.sum()} labels", True)]
+    return [accuracy, Measure("macro_f1", "macro F1", mean, f"mean over {met.sum()} labels", True)]
 
 
 def perplexity_measure(loss: float, count: int) -> Measure:
-    """e to the mean negative log likelihood of a piece."""
-    note = f"a piece, of {count:,} with the end tokens; by the training form in PyTorch"
+    """Return e to the mean negative log likelihood of a token."""
+    note = f"per token, over {count:,} tokens with end tokens; computed by the training graph in PyTorch"
     return Measure("perplexity", "perplexity", float(np.exp(loss)), note)
 
 
 def _bleu(outputs: Sequence[str], references: list[list[str]], bleu: Any) -> Measure:
     if not any(bleu.corpus_score(reference, references).totals[WORDS - 1] for reference in references):
-        return Measure("bleu", "BLEU", None, f"it needs sentences of {WORDS} words, and no reference has so many")
+        return Measure("bleu", "BLEU", None, f"every reference is shorter than {WORDS} words")
     score = float(bleu.corpus_score(list(outputs), references).score)
     return Measure("bleu", "BLEU", score, "", signature=str(bleu.get_signature()))

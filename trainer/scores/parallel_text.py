@@ -1,4 +1,4 @@
-"""Sources and their references, line by line."""
+"""Reads sources and their references line by line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from xformc.runtime.lines import read_text_file
 
 @dataclass(frozen=True)
 class Parallel:
-    """Sources with one reference or more: `references` has a list for each file, `place` is the first of these."""
+    """Sources with one or more references: `references` has a list for each file, and `place` is the first file."""
 
     sources: Sequence[str]
     references: Sequence[Sequence[str]]
@@ -18,12 +18,12 @@ class Parallel:
 
 
 def read_parallel(paths: Sequence[Path]) -> Parallel:
-    """The source and the references. Raises: UserError unless all have as many lines, and one at least."""
+    """Read the source and the references. Raises: UserError unless all have the same number of lines, at least one."""
     texts, *references = map(read_text_file, paths)
     for path, lines in zip(paths[1:], references, strict=True):
         if len(lines) != len(texts):
             raise UserError(
-                f"has {len(lines):,} lines and {paths[0]} has {len(texts):,}",
+                f"has {len(lines):,} lines, but {paths[0]} has {len(texts):,}",
                 place=str(path),
                 hint="line n of a reference must translate line n of the source",
             )

@@ -1,6 +1,6 @@
-"""The perplexity of a language model's engine: that of its weights, by the training form in PyTorch.
+"""The perplexity of a language model's engine, computed from its weights by the training graph in PyTorch.
 
-The engine itself gives continuations, not the probabilities of a given text.
+The engine itself returns continuations, not the probabilities of a given text.
 """
 
 from pathlib import Path
@@ -19,9 +19,9 @@ from xformc.trainer.scores.metrics import Measure, perplexity_measure
 
 
 def engine_perplexity(engine: Path, texts: Texts) -> list[Measure]:
-    """The perplexity of the pieces of the texts, with their end tokens, for the engine in this folder.
+    """Return the perplexity of the engine in this folder on the texts, their end tokens included.
 
-    A text with more than `train.max_length` pieces is cut, and each part read without those before it.
+    A text with more than `train.max_length` tokens is cut, and each part is scored without those before it.
 
     Raises: UserError if the engine has no tokenizer, or its model lacks parameters of its spec.
     """

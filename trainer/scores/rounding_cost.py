@@ -1,4 +1,4 @@
-"""What quantization costs an engine: its BLEU beside that of the same engine in float32."""
+"""Measures the cost of quantization: the BLEU of an engine against that of the same engine in float32."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,23 +12,25 @@ from xformc.trainer.scores.metrics import make_bleu, translation_measures
 from xformc.trainer.scores.parallel_text import read_parallel
 
 MAX_LOSS = 0.3
-"""The most BLEU that rounding may cost."""
+"""The maximum BLEU that quantization may cost."""
 
 
 def check_comparable(spec: Spec, precision: Precision | None, *, trained: bool) -> None:
-    """Raises: UserError where there is no BLEU to compare: no trained translations, or no weight that is rounded."""
+    """Raises: UserError unless the model is a trained translation model with quantized weights."""
     if spec.task != "translation" or not trained:
         found = "randomly initialized weights" if spec.task == "translation" else f"a {spec.task} spec"
         raise UserError(f"--compare needs a trained translation model, not {found}")
     if set(spec.precisions(precision).values()) <= {"float32"}:
-        raise UserError("--compare: no weight is rounded", hint="give --precision, such as int8")
+        raise UserError("--compare: no weights are quantized", hint="set --precision, for example to int8")
 
 
 def bleu_judge(paths: Sequence[Path]) -> Callable[[Path, Path], Stage]:
-    """A judge of two engine folders, one in float32 and one rounded, by a source and its reference, line by line.
+    """Return a function that compares the BLEU of two engine folders, one in float32 and one quantized.
 
-    The judge gives the stage of the certificate; it raises UserError where rounding costs too much. Raises: UserError
-    for files that are not of the same length, or whose BLEU has no meaning.
+    `paths` are a source and its reference, line by line. The function returns a stage for the certificate, and raises
+    UserError if quantization costs too much.
+
+    Raises: UserError if the files differ in length, or if BLEU is undefined for them.
     """
     given = read_parallel(paths)
     texts, references = given.sources, given.references
@@ -37,22 +39,22 @@ def bleu_judge(paths: Sequence[Path]) -> Callable[[Path, Path], Stage]:
     def score(outputs: Sequence[str]) -> tuple[float, str]:
         bleu = translation_measures(outputs, references, metric)[-1]
         if bleu.value is None:
-            raise UserError(f"BLEU has no meaning here: {bleu.note}", place=str(paths[1]))
+            raise UserError(f"BLEU is undefined for this reference: {bleu.note}", place=str(paths[1]))
         return bleu.value, bleu.signature or ""
 
     def judge(exact: Path, rounded: Path) -> Stage:
         plain, ours = (_translated(folder, texts) for folder in (exact, rounded))
         (before, signature), (after, _) = score(plain), score(ours)
         same = sum(first == second for first, second in zip(plain, ours, strict=True))
-        what = f"BLEU that rounding costs: {before:.2f} in float32, {after:.2f} here"
+        what = f"BLEU lost to quantization: {before:.2f} in float32, {after:.2f} here"
         detail = f"({same:,} of {len(texts):,} translations are the same; {signature})"
         stage = Stage("bleu", what, max(0.0, before - after), MAX_LOSS, detail)
         if not stage.passed:
             raise UserError(
-                f"rounding costs {stage.value:.2f} BLEU, from {before:.2f} to {after:.2f}, more than {MAX_LOSS}, "
-                "so the engine was not written",
-                hint="store what matters most less roughly, such as `precision: {logits: float16}` in the spec, "
-                "or build without --compare",
+                f"quantization costs {stage.value:.2f} BLEU, from {before:.2f} to {after:.2f}, more than {MAX_LOSS}; "
+                "the engine was not written",
+                hint="store sensitive weights more precisely, for example with `precision: {logits: float16}` in the "
+                "spec, or build without --compare",
             )
         return stage
 

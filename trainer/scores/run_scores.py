@@ -1,4 +1,4 @@
-"""The score of a trained model, computed by the compiled engine."""
+"""Scores a trained model with its compiled engine."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ from xformc.trainer.scores.metrics import Measure
 def score_run(
     program: Program, schema: DataSchema, run: Path, corpus: Corpus, progress: Callable[[str], None] = lambda _: None
 ) -> Sequence[Measure]:
-    """Build the engine of a run's averaged weights, certificate included, and score it on the validation data.
+    """Build the engine of a run's averaged weights, with its certificate, and score it on the validation data.
 
-    `program` is what `compile_engine` gives for a target that runs on a processor.
+    `program` is the result of `compile_engine` for a target that runs on a CPU. Texts that are too long are cut.
 
-    Raises: UserError as `build_program`, `read_weights` and the engine; texts that it cannot take whole are cut.
+    Raises: UserError as `build_program`, `read_weights` and the engine.
     """
     files = tokenizer_files(schema.texts, shared=program.spec.train.tokenizer.shared)
     tokenizers = {name: run / file for name, file in files.items()} if isinstance(corpus.valid, Texts) else None

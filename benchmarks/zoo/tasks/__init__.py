@@ -1,4 +1,4 @@
-"""The tasks by name; each module has its source, its format and `write(folder, seed)`."""
+"""The tasks of the zoo; each module describes its source and format, and has `write(folder, seed)`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,4 +21,4 @@ TASKS: dict[str, Write] = {
     "speech": speech.write,
     "graphs": graphs.write,
 }
-"""Task -> what writes its train, valid and test into a folder, the same for the same seed."""
+"""The function of each task that writes train, valid and test into a folder, the same for the same seed."""

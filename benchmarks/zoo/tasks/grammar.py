@@ -1,8 +1,8 @@
 """A small probabilistic grammar of English: sentences with their trees, tags, probabilities and entropy.
 
-A symbol of the rules is a label and, after a dot, what it agrees in (`s`, `p`: the number) or what it takes (`i`, `t`,
-`c`: nothing, an object, a clause); `_` begins a symbol that makes no bracket. Words may have several tags (`light`,
-`that`, `fast`), but a sentence has one tree, so its probability is that of its derivation.
+A symbol of the rules is a label and, after a dot, its number (`s`, `p`) or its complement (`i` none, `t` an object, `c`
+a clause). A symbol that begins with `_` makes no bracket. Words may have several tags (`light`, `that`, `fast`), but
+each sentence has one tree, so its probability is that of its derivation.
 """
 
 import math
@@ -49,7 +49,7 @@ WDT: that
 
 @dataclass(frozen=True)
 class Node:
-    """A constituent with its parts, or a tag with its word. `symbol` is that of the rules."""
+    """A constituent with its parts, or a tag with its word; `symbol` is its symbol in the rules."""
 
     symbol: str
     parts: "tuple[Node, ...]" = ()
@@ -57,19 +57,19 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The symbol as it is written in a tree: NP of `NP.s`."""
+        """The symbol as written in a tree: NP for `NP.s`."""
         return self.symbol.partition(".")[0]
 
 
 @dataclass(frozen=True)
 class Grammar:
-    """Symbol -> its rules, each with its probability; a tag's rules are its words."""
+    """The rules of each symbol, with their probabilities, and the words of each tag."""
 
     rules: dict[str, list[tuple[tuple[str, ...], float]]]
     words: dict[str, list[str]]
 
     def draw(self, source: random.Random, symbol: str = "S") -> Node:
-        """A tree, as probable as the grammar says."""
+        """Draw a tree with its probability in the grammar."""
         if symbol in self.words:
             return Node(symbol, word=source.choice(self.words[symbol]))
         bodies, weights = zip(*self.rules[symbol], strict=True)
@@ -77,7 +77,7 @@ class Grammar:
         return Node(symbol, tuple(self.draw(source, part) for part in body))
 
     def parses(self, text: list[str]) -> tuple[int, float]:
-        """How many trees the sentence has, and its probability (Baker, 1979: the inside algorithm)."""
+        """Return the number of trees of the sentence, and its probability (the inside algorithm, Baker, 1979)."""
 
         @cache
         def inside(symbol: str, first: int, last: int) -> tuple[int, float]:
@@ -102,10 +102,10 @@ class Grammar:
         return inside("S", 0, len(text))
 
     def entropy_and_length(self) -> tuple[float, float]:
-        """The entropy of a sentence, in nats, and its expected number of words (Grenander, 1976).
+        """Return the entropy of a sentence in nats, and its expected number of words (Grenander, 1976).
 
-        Both are the solution of x = own + uses x over the symbols: what a symbol's choice of a rule or a word adds,
-        and how often each symbol is used by its rules.
+        Both solve x = own + uses x over the symbols: `own` is the contribution of a symbol's choice of a rule or word,
+        and `uses` the expected number of each symbol in its rules.
         """
         names = [*self.rules, *self.words]
         uses, own = np.zeros((len(names), len(names))), np.zeros((len(names), 2))
@@ -122,17 +122,17 @@ class Grammar:
 
 
 def leaves(node: Node) -> list[Node]:
-    """The tags with their words, from left to right."""
+    """Return the tags with their words, from left to right."""
     return [node] if node.word else [leaf for part in node.parts for leaf in leaves(part)]
 
 
 def sentence(node: Node) -> list[str]:
-    """The words of a tree."""
+    """Return the words of a tree."""
     return [leaf.word for leaf in leaves(node)]
 
 
 def read_grammar(rules: str = RULES, words: str = WORDS) -> Grammar:
-    """The grammar that the two tables are."""
+    """Parse the two tables into a grammar."""
     lexicon = {name: known.split() for name, known in (line.split(":") for line in words.splitlines())}
     table: dict[str, list[tuple[tuple[str, ...], float]]] = {}
     for line in rules.splitlines():

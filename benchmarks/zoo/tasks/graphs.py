@@ -1,8 +1,8 @@
-"""Graphs whose nodes are to be labelled with what most of their neighbours are.
+"""Random graphs whose nodes are labelled with the majority colour of their neighbourhood.
 
-A made test of attention along edges (graph attention networks, Velickovic et al., 2018): without the edges, which
-are an input, the colours alone say little. A node has one of three colours, the tokens 4, 5 and 6; its label is the
-colour that is most frequent among its neighbours and itself, and the first such colour where several are.
+The task tests attention along edges (graph attention networks, Velickovic et al., 2018): without the edges, which are
+an input, the colours say little. A node has one of three colours, the tokens 4, 5 and 6. Its label is the most frequent
+colour among its neighbours and itself, the first one in a tie.
 """
 
 from pathlib import Path
@@ -21,8 +21,8 @@ TRAIN = 6_000
 def write(folder: Path, seed: int) -> None:
     """Write train.npz, valid.npz and test.npz.
 
-    nodes int64 [n, nodes], 0 after the last; edges bool [n, nodes, nodes], symmetric, each node with itself; labels
-    [n, nodes], names, empty after the last node.
+    nodes: int64 [n, nodes], padded with 0. edges: bool [n, nodes, nodes], symmetric, with an edge from each node to
+    itself. labels: names [n, nodes], padded with "".
     """
     random = np.random.default_rng(seed)
     count = TRAIN + VALID + TEST
@@ -31,7 +31,7 @@ def write(folder: Path, seed: int) -> None:
 
 
 def draw(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
-    """So many graphs."""
+    """Draw `count` graphs."""
     longest = NODES[1]
     there = np.arange(longest) < random.integers(NODES[0], longest + 1, (count, 1))
     colours = random.integers(0, len(COLOURS), (count, longest))

@@ -1,4 +1,4 @@
-"""A text to model: sentences of the small grammar, whose entropy is known, and which a parser can judge."""
+"""Language modelling of the small grammar's sentences, whose entropy is known and which a parser can check."""
 
 import math
 import random
@@ -13,23 +13,23 @@ TRAIN = 30_000
 
 
 def write(folder: Path, seed: int) -> None:
-    """Write train.txt, valid.txt and test.txt, a sentence a line; none of valid and test is in train."""
+    """Write train.txt, valid.txt and test.txt, one sentence per line; no sentence of valid or test is in train."""
     for name, texts in draw_splits(partial(draw, random.Random(seed)), TRAIN, key=str).items():
         write_text(folder / f"{name}.txt", texts)
 
 
 def draw(source: random.Random) -> str:
-    """A sentence, as probable as the grammar says."""
+    """Draw a sentence with its probability in the grammar."""
     return " ".join(sentence(ENGLISH.draw(source)))
 
 
 def is_sentence(text: str) -> bool:
-    """Whether the grammar has a tree for all of the text."""
+    """Whether the grammar has a tree for the whole text."""
     return ENGLISH.parses(text.split())[0] > 0
 
 
 def best_perplexity(texts: Sequence[str]) -> float:
-    """What a model that is the grammar itself has on these sentences: a word or the end counts as one."""
+    """Return the perplexity of the grammar itself on these sentences, per word, counting the end as a word."""
     words = [text.split() for text in texts]
     information = -sum(math.log(ENGLISH.parses(each)[1]) for each in words)
     return math.exp(information / sum(len(each) + 1 for each in words))

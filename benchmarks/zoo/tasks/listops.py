@@ -1,8 +1,8 @@
 """ListOps: the value of nested operations on digits (Nangia and Bowman, 2018; Long Range Arena, Tay et al., 2021).
 
-`[MAX 2 9 [MIN 4 7 ] 0 ]` is 9. The operators are MAX, MIN, MED (the median, rounded down) and SM (the sum modulo 10);
-an operator with its bracket is one word, and so is the bracket that closes it. The labels are the ten digits, each
-as frequent as the others. 15 words in all.
+`[MAX 2 9 [MIN 4 7 ] 0 ]` is 9. The operators are MAX, MIN, MED (the median, rounded down) and SM (the sum modulo 10).
+An operator with its bracket is one word, and a closing bracket is one word. The labels are the ten digits, all equally
+frequent. There are 15 words.
 """
 
 import random
@@ -24,7 +24,7 @@ OPERATORS: dict[str, Callable[[list[int]], int]] = {
 
 @dataclass(frozen=True)
 class Difficulty:
-    """The number of words, at most so many operators inside operators, and arguments; examples to train on."""
+    """The range of words, the maximum nesting and number of arguments, and the number of training examples."""
 
     words: tuple[int, int]
     depth: int
@@ -37,14 +37,14 @@ LONG = Difficulty(words=(11, 20), depth=2, arguments=3, train=40_000)
 
 
 def write(folder: Path, seed: int, difficulty: Difficulty = SHORT) -> None:
-    """Write train.tsv, valid.tsv and test.tsv: the words, and the value."""
+    """Write train.tsv, valid.tsv and test.tsv with the words and the value."""
     source = random.Random(seed)
     splits = draw_splits(partial(draw, source, difficulty), difficulty.train, key=lambda example: example[0])
     write_columns(folder, splits)
 
 
 def draw(source: random.Random, difficulty: Difficulty) -> tuple[str, str]:
-    """An expression and its value, which is drawn first: all ten are equally likely."""
+    """Draw an expression and its value; the value is drawn first, so that all ten are equally likely."""
     wanted, (shortest, longest) = source.randrange(10), difficulty.words
     while True:
         words, value = expression(source, difficulty, difficulty.depth)
@@ -53,7 +53,7 @@ def draw(source: random.Random, difficulty: Difficulty) -> tuple[str, str]:
 
 
 def expression(source: random.Random, difficulty: Difficulty, depth: int) -> tuple[list[str], int]:
-    """An operation whose arguments are digits, or, where `depth` is more than 1, operations too."""
+    """Draw an operation whose arguments are digits or, if `depth` is more than 1, digits and operations."""
     name = source.choice(list(OPERATORS))
     words, values = [f"[{name}"], list[int]()
     for _ in range(source.randint(2, difficulty.arguments)):

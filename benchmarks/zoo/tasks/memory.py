@@ -1,9 +1,9 @@
 """Questions over a memory of facts, as in the first two of the bAbI tasks (Weston et al., 2015).
 
-The end-to-end memory network (Sukhbaatar et al., 2015) was made for these. A fact is one word, so that it has one
-place in the memory: `mary-office` says that mary went to the office, `mary-ball` that she took the ball. A question
-is one word: `mary` asks where mary is, `ball` where whoever took it last is now, which takes a second look at the
-memory. Only the last fact of each kind counts. The answer is a place.
+The end-to-end memory network (Sukhbaatar et al., 2015) was designed for them. A fact is one word, so that it fills one
+slot of the memory: `mary-office` means that mary went to the office, `mary-ball` that she took the ball. A question is
+one word: `mary` asks where mary is, `ball` where the person who took it last is, which needs a second lookup. Only the
+last fact of each kind counts. The answer is a place.
 """
 
 import random
@@ -20,13 +20,13 @@ TRAIN = 20_000
 
 
 def write(folder: Path, seed: int) -> None:
-    """Write train.tsv, valid.tsv and test.tsv: the story, the question and the answer."""
+    """Write train.tsv, valid.tsv and test.tsv with the story, the question and the answer."""
     source = random.Random(seed)
     write_columns(folder, draw_splits(partial(draw, source), TRAIN, key=lambda example: example[:2]))
 
 
 def draw(source: random.Random) -> tuple[str, str, str]:
-    """A story, and a question that it answers."""
+    """Draw a story, a question that it answers, and the answer."""
     while True:
         facts = [_fact(source) for _ in range(source.randint(*FACTS))]
         story = " ".join(facts)
@@ -37,7 +37,7 @@ def draw(source: random.Random) -> tuple[str, str, str]:
 
 
 def answer(story: str, question: str) -> str | None:
-    """Where the person or thing is; None if the story does not say."""
+    """Return the place of the person or thing, or None if the story does not say."""
     where: dict[str, str] = {}
     for fact in story.split():
         person, what = fact.split("-")

@@ -1,4 +1,4 @@
-"""Numbers in English words to German words: the demo's corpus, as `xformc corpus numbers` makes it."""
+"""Translation of number words from English to German: the corpus of `xformc corpus numbers`."""
 
 from pathlib import Path
 

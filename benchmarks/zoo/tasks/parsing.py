@@ -1,7 +1,7 @@
 """Constituency parsing as translation (Vinyals et al., 2015): the small grammar's sentences to their trees.
 
 A tree is one line of brackets: `the dog sleeps often` is `(S (NP the dog ) (VP sleeps often ) )`. An opening bracket
-and its label are one word; tags are left out. 71 words and 6 brackets.
+and its label are one word; trees have no tags. There are 71 words and 6 brackets.
 """
 
 import random
@@ -23,13 +23,13 @@ def write(folder: Path, seed: int) -> None:
 
 
 def draw(source: random.Random) -> tuple[str, str]:
-    """A sentence and its tree."""
+    """Draw a sentence and its tree."""
     tree = ENGLISH.draw(source)
     return " ".join(sentence(tree)), linearised(tree)
 
 
 def linearised(node: Node) -> str:
-    """The tree as one line."""
+    """Return the tree as one line."""
     if node.word:
         return node.word
     inside = " ".join(map(linearised, node.parts))

@@ -1,9 +1,9 @@
-"""Synthetic speech: the ten digits said by a formant synthesiser, as frames of a log filterbank.
+"""Synthetic speech: the ten digits spoken by a formant synthesizer, as frames of a log filterbank.
 
-A digit is its sounds one after the other. A voiced sound is the harmonics of a pitch under the sound's three formants
-(the vowels as Peterson and Barney measured them, 1952), a voiceless one is noise under them. Pitch, the length of the
-voice's tract, the duration of each sound and the background noise are drawn anew for every digit said. Frames are
-windows of 25 ms every 10 ms, as in speech recognition; 20 bands spaced on the mel scale (Davis and Mermelstein, 1980).
+A digit is a sequence of sounds. A voiced sound is the harmonics of a pitch shaped by the sound's three formants (vowels
+as measured by Peterson and Barney, 1952); a voiceless sound is noise shaped by them. Pitch, vocal tract length, the
+duration of each sound and the background noise are drawn for every spoken digit. Frames are windows of 25 ms every
+10 ms, with 20 bands on the mel scale (Davis and Mermelstein, 1980).
 """
 
 from pathlib import Path
@@ -35,7 +35,7 @@ SOUNDS: dict[str, tuple[tuple[int, int, int], bool]] = {
     "t": ((1800, 2600, 3700), False),
     "k": ((1300, 1900, 2500), False),
 }
-"""Sound, in X-SAMPA -> its formants in Hz, and whether the voice sounds."""
+"""The formants in Hz of each sound, in X-SAMPA, and whether it is voiced."""
 
 DIGITS = {
     "zero": "zIrOu",
@@ -54,7 +54,7 @@ DIGITS = {
 def write(folder: Path, seed: int) -> None:
     """Write train.npz, valid.npz and test.npz.
 
-    frames float32 [n, longest, 20] with frames_lengths int64 [n], 0 after the last; labels, the digits' names, [n].
+    frames: float32 [n, longest, 20], padded with 0. frames_lengths: int64 [n]. labels: the digits' names [n].
     """
     random = np.random.default_rng(seed)
     count = TRAIN + VALID + TEST
@@ -69,14 +69,14 @@ def write(folder: Path, seed: int) -> None:
 
 
 def say(random: np.random.Generator, digit: str) -> np.ndarray:
-    """A digit as a wave [samples]."""
+    """Return a spoken digit as a wave [samples]."""
     pitch, tract = random.uniform(90, 220), random.uniform(0.85, 1.15)
     wave = np.concatenate([_sound(random, sound, pitch, tract) for sound in DIGITS[digit]])
     return wave + random.normal(0, random.uniform(*NOISE) * wave.std(), len(wave))
 
 
 def filterbank(wave: np.ndarray) -> np.ndarray:
-    """The log energies of each frame [frames, bands], around 0."""
+    """Return the log energies of each frame [frames, bands], normalized over the utterance."""
     windows = np.lib.stride_tricks.sliding_window_view(wave, WINDOW)[::HOP] * np.hamming(WINDOW)
     power = np.abs(np.fft.rfft(windows, SPECTRUM)) ** 2
     energies = np.log(power @ mel_bands().T + 1e-6)

@@ -1,4 +1,4 @@
-"""The splits of a made task: what is held out is drawn first, and the training examples never repeat it."""
+"""Draws and writes the splits of a generated task; training examples never repeat held-out ones."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def draw_splits(draw: Callable[[], T], train: int, key: Callable[[T], Hashable]) -> dict[str, list[T]]:
-    """Split -> examples. Those of test are as they come; valid has none of their keys, and train none of both."""
+    """Draw the examples of each split: test first, then valid without the keys of test, then train without both."""
     splits: dict[str, list[T]] = {}
     held_out: set[Hashable] = set()
     for name, size in (("test", TEST), ("valid", VALID), ("train", train)):
@@ -26,19 +26,19 @@ def draw_splits(draw: Callable[[], T], train: int, key: Callable[[T], Hashable])
 
 
 def write_text(path: Path, lines: Iterable[str]) -> None:
-    """One line for each."""
+    """Write the lines of a text file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def write_columns(folder: Path, splits: Mapping[str, Iterable[tuple[str, ...]]]) -> None:
-    """`train.tsv`, `valid.tsv` and `test.tsv`: an example a line, its columns between tabs."""
+    """Write `train.tsv`, `valid.tsv` and `test.tsv`, one example per line, with tabs between the columns."""
     for name, rows in splits.items():
         write_text(folder / f"{name}.tsv", ("\t".join(row) for row in rows))
 
 
 def write_arrays(folder: Path, splits: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """`train.npz`, `valid.npz` and `test.npz`."""
+    """Write `train.npz`, `valid.npz` and `test.npz`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, arrays in splits.items():
         given: Mapping[str, Any] = arrays  # numpy's types would have the parameter allow_pickle be an array
@@ -46,7 +46,7 @@ def write_arrays(folder: Path, splits: Mapping[str, Mapping[str, np.ndarray]]) -
 
 
 def split_rows(arrays: Mapping[str, np.ndarray], order: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
-    """Split -> arrays: the rows in this order; the last are for test, those before them for valid."""
+    """Split rows, in this order, into train, valid and test, which are the last ones."""
     ends = {"train": (0, -VALID - TEST), "valid": (-VALID - TEST, -TEST), "test": (-TEST, len(order))}
     return {
         name: {key: array[order[first:last]] for key, array in arrays.items()} for name, (first, last) in ends.items()

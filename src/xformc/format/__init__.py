@@ -1,1 +1,1 @@
-"""The engine on disk: its files, its manifest, its certificate, and the words for precisions, targets and tokens."""
+"""The engine on disk: its files, manifest and certificate, and the names of precisions, targets, tasks and tokens."""

@@ -1,4 +1,4 @@
-"""The certificate: what was compared, how far apart it was, and how far it may be."""
+"""The certificate of an engine: each comparison, the difference found, and the bound on it."""
 
 import json
 from dataclasses import asdict, dataclass, field, replace
@@ -10,7 +10,7 @@ from xformc.format.document import Document
 
 @dataclass(frozen=True)
 class Stage:
-    """One comparison. `value` is the largest difference found, `bound` the largest allowed."""
+    """One comparison: `value` is the largest difference found, `bound` the largest allowed."""
 
     name: str
     what: str
@@ -20,11 +20,11 @@ class Stage:
 
     @property
     def passed(self) -> bool:
-        """Whether the difference is within its bound; a difference that is no number is not."""
+        """Whether the difference is within its bound; NaN is not."""
         return self.value <= self.bound
 
     def line(self) -> str:
-        """The stage in one line."""
+        """Return the stage as one line of text."""
         mark = "ok  " if self.passed else "FAIL"
         detail = f"  {self.detail}" if self.detail else ""
         return f"{mark} {self.name:8} {self.value:8.1e} <= {self.bound:.0e}  {self.what}{detail}"
@@ -32,20 +32,20 @@ class Stage:
 
 @dataclass(frozen=True)
 class Measured:
-    """A number that is stated and not judged."""
+    """A number that is reported without a bound."""
 
     name: str
     what: str
     value: float
 
     def line(self) -> str:
-        """The number in one line, under those of the stages."""
+        """Return the number as one line of text, aligned with the lines of the stages."""
         return f"     {self.name:8} {self.value:8.4f}           {self.what}"
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The stages, where and with what they were run, and what was measured beside them."""
+    """The stages, the date, versions and machine they were run with, and further measured numbers."""
 
     stages: tuple[Stage, ...]
     date: str
@@ -59,22 +59,22 @@ class Certificate:
         return all(stage.passed for stage in self.stages)
 
     def with_stage(self, stage: Stage) -> "Certificate":
-        """The same with one more stage."""
+        """Return the certificate with one more stage."""
         return replace(self, stages=(*self.stages, stage))
 
     def lines(self) -> list[str]:
-        """The certificate for a person: a line for each stage and each number."""
+        """Return the certificate as text: a line for each stage and each number."""
         return [line.line() for line in (*self.stages, *self.measured)]
 
     def write(self, path: Path) -> None:
-        """Write it as JSON."""
+        """Write the certificate as JSON."""
         stages = [{**asdict(stage), "passed": stage.passed} for stage in self.stages]
         content = {**asdict(self), "passed": self.passed, "stages": stages}
         path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def read_certificate(document: Document) -> Certificate:
-    """The certificate that certificate.json holds. Raises: UserError where it is not one."""
+    """Return the certificate in certificate.json. Raises: UserError for a document that is not a certificate."""
     measured = document.sections("measured") if "measured" in document.fields else []
     return Certificate(
         stages=tuple(_read_stage(stage) for stage in document.sections("stages")),

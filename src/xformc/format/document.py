@@ -1,4 +1,4 @@
-"""Reading an untrusted JSON document: each value is asked for with the type and range that it must have."""
+"""Reads untrusted JSON: every value is read with its required type and range."""
 
 import json
 from collections.abc import Mapping
@@ -11,81 +11,81 @@ from xformc.errors import UserError
 
 @dataclass(frozen=True)
 class Document:
-    """A JSON object at `path` in the file `place`; the methods return a checked value or raise UserError."""
+    """A JSON object at `path` in the file `place`. Every method returns a checked value or raises UserError."""
 
     place: str
     fields: Mapping[str, object]
     path: str = ""
 
     def text(self, key: str, choices: tuple[str, ...] = ()) -> str:
-        """A printable string, one of `choices` if there are any."""
+        """Return a printable string, one of `choices` if there are any."""
         value = self._get(key)
         if not isinstance(value, str) or not value.isprintable() or (choices and value not in choices):
-            raise self._wrong(key, " or ".join(choices) if choices else "a text", value)
+            raise self._wrong(key, " or ".join(choices) if choices else "a printable string", value)
         return value
 
     def optional_text(self, key: str, choices: tuple[str, ...] = ()) -> str | None:
-        """Such a string, or null."""
+        """Return a printable string, or None for null."""
         return None if self._get(key) is None else self.text(key, choices)
 
     def optional_texts(self, key: str) -> tuple[str, ...] | None:
-        """A list of different printable strings, at least one; or null."""
+        """Return a list of one or more distinct printable strings, or None for null."""
         value = self._get(key)
         if value is None:
             return None
         items = cast(list[object], value) if isinstance(value, list) else []
         texts = [item for item in items if isinstance(item, str) and item.isprintable()]
         if not texts or len(set(texts)) < len(items):
-            raise self._wrong(key, "a list of different texts", self._get(key))
+            raise self._wrong(key, "a list of distinct strings", self._get(key))
         return tuple(texts)
 
     def integer(self, key: str, low: int, high: int = 2**62) -> int:
-        """An integer in [low, high]."""
+        """Return an integer in [low, high]."""
         value = self._get(key)
         if type(value) is not int or not low <= value <= high:
             raise self._wrong(key, f"an integer from {low:,} to {high:,}", value)
         return value
 
     def optional_integer(self, key: str, low: int) -> int | None:
-        """An integer of at least `low`, or null."""
+        """Return an integer of at least `low`, or None for null."""
         return None if self._get(key) is None else self.integer(key, low)
 
     def integers(self, key: str, count: int) -> tuple[int, ...]:
-        """A list of so many integers, each 1 or more."""
+        """Return a list of `count` integers, each 1 or more."""
         value = self._get(key)
         items = cast(list[object], value) if isinstance(value, list) else []
         sizes = tuple(item for item in items if type(item) is int and item >= 1)
         if len(items) != count or len(sizes) != count:
-            raise self._wrong(key, f"a list of {count} integers from 1", self._get(key))
+            raise self._wrong(key, f"a list of {count} integers, each 1 or more", self._get(key))
         return sizes
 
     def number(self, key: str, low: float, high: float) -> float:
-        """A finite number in [low, high]."""
+        """Return a finite number in [low, high]."""
         value = self._get(key)
         if type(value) not in (int, float) or not low <= cast(float, value) <= high:
             raise self._wrong(key, f"a number from {low:g} to {high:g}", value)
         return float(cast(float, value))
 
     def boolean(self, key: str) -> bool:
-        """True or false."""
+        """Return true or false."""
         value = self._get(key)
         if not isinstance(value, bool):
             raise self._wrong(key, "true or false", value)
         return value
 
     def section(self, key: str) -> "Document":
-        """The object under `key`."""
+        """Return the object under `key`."""
         value = self._get(key)
         if not isinstance(value, dict):
             raise self._wrong(key, "an object", value)
         return Document(self.place, cast(dict[str, object], value), f"{self.path}{key}.")
 
     def optional_section(self, key: str) -> "Document | None":
-        """The object under `key`, or None where it is null."""
+        """Return the object under `key`, or None for null."""
         return None if self._get(key) is None else self.section(key)
 
     def sections(self, key: str) -> "list[Document]":
-        """The objects in the list under `key`."""
+        """Return the objects in the list under `key`."""
         value = self._get(key)
         if not isinstance(value, list):
             raise self._wrong(key, "a list", value)
@@ -105,9 +105,9 @@ class Document:
 
 
 def read_document(path: Path, *, limit: int) -> Document:
-    """The JSON object in the file `path`, which may have up to `limit` bytes.
+    """Return the JSON object in the file `path`.
 
-    Raises: UserError if the file is missing, too large, or not one JSON object.
+    Raises: UserError if the file is missing, larger than `limit` bytes, or not one JSON object.
     """
     with path.open("rb") as handle:
         data = handle.read(limit + 1)
@@ -122,4 +122,4 @@ def read_document(path: Path, *, limit: int) -> Document:
     return Document(str(path), cast(dict[str, object], fields))
 
 
-_REBUILD = "the file is damaged or not xformc's: copy the engine again, or rebuild it with `xformc build`"
+_REBUILD = "the file is damaged or was not written by xformc: copy the engine again, or rebuild it with `xformc build`"

@@ -21,7 +21,7 @@ MAX_PENALTY, MAX_FACTOR, MAX_OFFSET = 100.0, 100.0, 100_000
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What the search does, complete and checked; the fields are those of `options.SearchArguments`."""
+    """Options of the search, complete and checked; see `options.SearchArguments` for the fields."""
 
     beam_size: int
     n_best: int
@@ -32,7 +32,7 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """How a language model goes on, complete and checked; the fields are those of `sampling.SampleArguments`."""
+    """Options of sampling, complete and checked; see `sampling.SampleArguments` for the fields."""
 
     temperature: float
     top_k: int
@@ -44,10 +44,12 @@ class SampleOptions:
 class Input:
     """An input of the model.
 
-    kind: tokens, vectors, values or edges. vocabulary: how many pieces there are; for tokens, else None.
-    axes: the sizes of vectors (one) and values, by name. of: the input whose positions edges join, else None.
-    longest: the most positions that the model takes, or None where it has no bound.
-    tokenizer: the file of the SentencePiece model, or None where text cannot be read.
+    kind: tokens, vectors, values or edges.
+    vocabulary: the size of the vocabulary; None unless the kind is tokens.
+    axes: the sizes of vectors (one) and values, by name.
+    of: the input whose positions the edges join; None unless the kind is edges.
+    longest: the maximum number of positions, or None for no limit.
+    tokenizer: the file of the SentencePiece model, or None for an input that takes ids only.
     """
 
     kind: str
@@ -59,14 +61,14 @@ class Input:
 
     @property
     def pieces(self) -> int:
-        """The size of the vocabulary; for tokens only."""
+        """The size of the vocabulary; tokens only."""
         assert self.vocabulary is not None, f"an input of {self.kind} has no vocabulary"
         return self.vocabulary
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file of the engine as it was written."""
+    """The size and hash of a file as it was written."""
 
     bytes: int
     sha256: str
@@ -74,7 +76,7 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How it was found in which steps products round what they are given: by which rule, from how many examples."""
+    """How the activation scales of quantized matrix products were chosen: the rule, and the number of examples."""
 
     rule: str
     examples: int
@@ -84,11 +86,11 @@ class Calibration:
 class Manifest:
     """The checked content of engine.json.
 
-    `labels` are the names of the labels by id, and `positions` is the input whose positions have one each; both are
-    None where the task has none. `files` has every file but engine.json; `plans` those that are TensorRT's plans, and
-    `refused` says of plans that were to be there why TensorRT did not build them.
-    `calibration` is None where no product rounds what it is given in steps that were found so.
-    `operators` is the version of xformc's own operators in the model; None without such, or where it was not recorded.
+    labels: the label names by id. positions: the input whose positions are labelled. Both are None for tasks without.
+    files: every file but engine.json. plans: those of the files that are TensorRT plans.
+    refused: the plans that TensorRT did not build, with its reason.
+    calibration: None unless activations are quantized with calibrated scales.
+    operators: the version of xformc's own operators in the model; None if there are none, or if it was not recorded.
     """
 
     format: int
@@ -111,14 +113,14 @@ class Manifest:
 
     @property
     def search(self) -> SearchOptions:
-        """The defaults of the search; for translation only."""
-        assert isinstance(self.defaults, SearchOptions), f"{self.task} is not searched"
+        """The defaults of the search; translation only."""
+        assert isinstance(self.defaults, SearchOptions), f"{self.task} has no search"
         return self.defaults
 
     @property
     def sampling(self) -> SampleOptions:
-        """The defaults of sampling; for language_model only."""
-        assert isinstance(self.defaults, SampleOptions), f"{self.task} is not sampled"
+        """The defaults of sampling; language_model only."""
+        assert isinstance(self.defaults, SampleOptions), f"{self.task} has no sampling"
         return self.defaults
 
     @property
@@ -128,35 +130,35 @@ class Manifest:
 
 
 def check_files(directory: Path | str, manifest: Manifest, *, verify_hashes: bool = True) -> None:
-    """Check that each file is there, inside the folder, of its size and, with `verify_hashes`, of its sha256.
+    """Check that each file exists inside the folder with its recorded size and, with `verify_hashes`, its sha256.
 
-    Raises: UserError at the first file that is not as it was written.
+    Raises: UserError at the first file that differs.
     """
     folder = Path(directory).resolve()
     for name, record in manifest.files.items():
         path = folder / name
         if not Path(os.path.realpath(path)).is_relative_to(folder):
-            raise UserError("a link out of the engine's folder", place=str(path), hint="copy the file itself in")
+            raise UserError("a link out of the engine's folder", place=str(path), hint="copy the file itself here")
         if not path.is_file():
             raise UserError("this file of the engine is missing", place=str(path), hint=COPY)
         found = path.stat().st_size
         if found != record.bytes:
-            raise UserError(f"has {found:,} bytes where {record.bytes:,} were written", place=str(path), hint=COPY)
+            raise UserError(f"has {found:,} bytes; {record.bytes:,} were written", place=str(path), hint=COPY)
         if verify_hashes and record_file(path) != record:
             raise UserError(CHANGED, place=str(path), hint=COPY)
 
 
 def manifest_checksum(fields: Mapping[str, object]) -> str:
-    """The sha256 that engine.json carries as `checksum`: of its other keys, as sorted compact JSON."""
+    """Return the value of `checksum` in engine.json: the sha256 of its other keys as sorted compact JSON."""
     rest = {key: value for key, value in fields.items() if key != "checksum"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def record_file(path: Path) -> FileRecord:
-    """What engine.json has of a file."""
+    """Return the record of a file for engine.json."""
     with path.open("rb") as handle:
         return FileRecord(path.stat().st_size, hashlib.file_digest(handle, "sha256").hexdigest())
 
 
-CHANGED = "the content is not what was built: its sha256 differs"
+CHANGED = "the content has changed since it was built: its sha256 differs"
 COPY = "copy the engine's folder again, or rebuild it with `xformc build`"

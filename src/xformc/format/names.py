@@ -1,14 +1,14 @@
-"""The names of the files of an engine and of a run, and of what a driven step gives."""
+"""The file names of engines and runs, and the output names of a driven search step."""
 
 MANIFEST, SPEC, CERTIFICATE = "engine.json", "spec.yaml", "certificate.json"
 MODEL, DATA = "model.onnx", "model.onnx.data"
 PREPARE, STEP = "prepare.onnx", "step.onnx"
-"""The two models of a search that a runtime drives."""
+"""The two models of a search that the runtime drives step by step."""
 
 PLAN = ".plan"
-"""A plan of TensorRT has the name of its model, with this in the place of .onnx."""
+"""The suffix of a TensorRT plan, in place of its model's .onnx."""
 
 GO_ON, NEXT = "go_on", "_next"
-"""The output of a step that says whether another one is wanted, and how the names of its new carried values end."""
+"""The output of a step that says whether to run another one, and the suffix of its updated state outputs."""
 
 WEIGHTS, LABELS, TOKENIZER = "weights.safetensors", "labels.txt", "tokenizer.model"

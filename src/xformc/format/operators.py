@@ -1,3 +1,3 @@
-"""xformc's own operators, which docs/kernels.md defines: their domain in ONNX models, and their version."""
+"""The ONNX domain and version of xformc's own operators (docs/kernels.md)."""
 
 DOMAIN, OPERATORS = "xformc", 2

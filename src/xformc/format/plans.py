@@ -1,4 +1,4 @@
-"""What engine.json says of TensorRT's plans."""
+"""The record of TensorRT plans in engine.json."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,21 +6,22 @@ from dataclasses import dataclass
 from xformc.format.document import Document
 
 INSTALL = {"tensorrt": "pip install 'xformc[tensorrt]'", "tensorrt_rtx": "pip install 'xformc[tensorrt-rtx]'"}
-"""The builders, by the names of their modules, and how to install each."""
+"""The plan builders, by module name, and the command that installs each."""
 
 Range = tuple[int, int, int]
-"""The least, the most frequent and the largest size of an axis."""
+"""The minimum, optimum and maximum size of an axis."""
 
 Profile = Mapping[str, Range]
-"""Of each axis of a model's inputs, by its name."""
+"""The range of each axis of a model's inputs, by name."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One plan: what built it, for what, and for which sizes.
+    """One plan: its builder, its GPU and its range of sizes.
 
-    builder: tensorrt or tensorrt_rtx. version: its own. device: the name of the GPU that it was built on, and
-    capability, such as 8.9, what it runs on; both None for a plan that runs on every GPU that its builder knows.
+    builder: tensorrt or tensorrt_rtx. version: the builder's version.
+    device: the name of the GPU the plan was built on. capability: the compute capability it runs on, such as 8.9.
+    Both are None for a plan that runs on every GPU its builder supports.
     """
 
     builder: str
@@ -32,7 +33,7 @@ class Plan:
 
 
 def read_plan(document: Document) -> Plan:
-    """The record of one plan in engine.json. Raises: UserError where it says what cannot be."""
+    """Return the record of one plan in engine.json. Raises: UserError for a missing or invalid value."""
     profile = document.section("profile")
     ranges: dict[str, Range] = {}
     for axis in profile.fields:

@@ -1,4 +1,4 @@
-"""Reading engine.json: one reader for each format that was ever written."""
+"""Reads engine.json in every format version that xformc has written."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
@@ -36,9 +36,9 @@ MAX_SIZE = 2**31
 
 
 def read_manifest(directory: Path | str) -> Manifest:
-    """Read and check `directory`/engine.json, without touching the other files.
+    """Read and check `directory`/engine.json without reading the other files.
 
-    Raises: UserError if the folder is no engine, is of a newer format, or says what cannot be.
+    Raises: UserError if the folder is not an engine, has a newer format, or has invalid values.
     """
     folder = Path(directory)
     if not folder.is_dir():
@@ -60,12 +60,12 @@ def read_manifest(directory: Path | str) -> Manifest:
     manifest = _READERS[version](document)
     for name in (MODEL, *manifest.tokenizers.values()):
         if name not in manifest.files:
-            raise UserError(f"{name} is not among its files", place=document.place, hint=COPY)
+            raise UserError(f"{name} is not listed in files", place=document.place, hint=COPY)
     return manifest
 
 
 def _read_format_1(document: Document) -> Manifest:
-    """The first format: translation only."""
+    """Read format 1: translation only."""
     vocabulary, tokenizer = document.section("vocabulary"), document.optional_section("tokenizer")
     inputs = {
         side: Input(
@@ -94,7 +94,7 @@ def _read_format_1(document: Document) -> Manifest:
 
 
 def _read_format_2(document: Document) -> Manifest:
-    """As format 3, in which `beam_width` is called `beam_size`, in the model too (see `runtime.whole`)."""
+    """Read format 2: format 3 with `beam_size` called `beam_width`, also in the model (see `runtime.whole`)."""
     return _read_described(document, _OLD_DEFAULTS)
 
 
@@ -108,7 +108,7 @@ def _read_described(document: Document, defaults: Mapping[str, DefaultsReader]) 
     labels = document.optional_texts("labels")
     positions = document.optional_text("positions", tuple(inputs))
     if (labels is None) != (task in WRITTEN) or (positions is None) != (task != "tagging"):
-        raise UserError(f"its labels and positions are not those of {task}", place=document.place, hint=COPY)
+        raise UserError(f"the labels and positions do not fit the task {task}", place=document.place, hint=COPY)
     _check_names(task, inputs, document.place)
     return Manifest(
         format=document.integer("format", 1),
@@ -152,17 +152,17 @@ def _read_input(document: Document, inputs: tuple[str, ...]) -> Input:
 
 
 def _check_names(task: str, inputs: dict[str, Input], place: str) -> None:
-    """Raises: UserError where the inputs are not those that the runtime gives to a model of this task."""
+    """Check that the runtime can feed these inputs to a model of this task. Raises: UserError if not."""
     wanted = WRITTEN.get(task)
     tokens = all(item.kind == "tokens" for item in inputs.values())
     if not inputs or (wanted is not None and (inputs.keys() != set(wanted) or not tokens)):
-        raise UserError(f"its inputs are not those of {task}: {', '.join(inputs)}", place=place, hint=COPY)
+        raise UserError(f"the inputs do not fit the task {task}: {', '.join(inputs)}", place=place, hint=COPY)
 
 
 def _check_tokens(document: Document) -> None:
     if {name: document.integer(name, 0, 2**31) for name in SPECIAL} != SPECIAL:
         ids = ", ".join(f"{name} {number}" for name, number in SPECIAL.items())
-        raise UserError(f"the tokens must be {ids}", place=document.place, hint=COPY)
+        raise UserError(f"the special tokens must be {ids}", place=document.place, hint=COPY)
 
 
 def _read_old_search(document: Document) -> SearchOptions:
@@ -190,7 +190,7 @@ def _read_sampling(document: Document) -> SampleOptions:
 
 
 _DEFAULTS: Mapping[str, DefaultsReader] = {"translation": _read_search, "language_model": _read_sampling}
-"""How the defaults of a task that decodes are read; the other tasks give labels."""
+"""The readers of search and sampling defaults; the other tasks predict labels and have none."""
 
 _OLD_DEFAULTS: Mapping[str, DefaultsReader] = {**_DEFAULTS, "translation": _read_old_search}
 
@@ -222,4 +222,4 @@ def _read_plans(document: Document) -> dict[str, Plan]:
     return {name: read_plan(document.section(name)) for name in document.fields}
 
 
-_BUILD = "an engine is a folder made by `xformc build SPEC --out DIR`"
+_BUILD = "an engine is a folder written by `xformc build RUN -o ENGINE`"

@@ -1,4 +1,4 @@
-"""The targets of engines, and what each of them has."""
+"""The targets of engines and their features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +10,12 @@ TARGETS: tuple[Target, ...] = get_args(Target)
 
 @dataclass(frozen=True)
 class Traits:
-    """What a model of one target may have.
+    """The features of a target.
 
-    contrib: operators of ONNX Runtime's own (com.microsoft). kernels: those of docs/kernels.md. fixed: searches keep
-    their shapes, and a runtime may drive them; they run on a GPU. typed: matrix products are computed in the numbers of
-    their weights. calibrated: products may round what they are given by calibrated scales. plans: TensorRT builds them.
+    contrib: models use ONNX Runtime's own operators (com.microsoft). kernels: models use the operators of
+    docs/kernels.md. fixed: searches have fixed shapes, run on a GPU, and may be driven step by step. typed: matrix
+    products are computed in the number format of their weights. calibrated: matrix products may quantize activations
+    with calibrated scales. plans: models are built into TensorRT plans.
     """
 
     contrib: bool = False
@@ -32,4 +33,4 @@ TRAITS: Mapping[Target, Traits] = {
     "cuda": Traits(fixed=True, typed=True),
     "tensorrt": Traits(fixed=True, typed=True, calibrated=True, plans=True),
 }
-"""The one table in which targets differ: everything else asks it."""
+"""The features of each target. No other code distinguishes targets by name."""

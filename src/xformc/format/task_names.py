@@ -1,4 +1,4 @@
-"""The tasks of engines, by their names in specs, in engine.json and on the command line."""
+"""The names of tasks in specs, in engine.json and on the command line."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args
@@ -7,7 +7,7 @@ TaskName = Literal["translation", "language_model", "tagging", "classification"]
 TASK_NAMES: tuple[TaskName, ...] = get_args(TaskName)
 
 WRITTEN: Mapping[str, tuple[str, ...]] = {"translation": ("source", "target"), "language_model": ("text",)}
-"""The tasks whose engines write text, with their inputs, all of tokens. The others give labels, from any inputs."""
+"""The tasks that generate text, with their inputs, which are all tokens. The others predict labels from any inputs."""
 
 METHODS: Mapping[str, str] = {
     "translation": "translate",
@@ -15,4 +15,4 @@ METHODS: Mapping[str, str] = {
     "tagging": "predict",
     "classification": "predict",
 }
-"""What an engine of each task is called with, in Python and on the command line."""
+"""The method and command that run an engine of each task."""

@@ -1,4 +1,4 @@
-"""Triton Inference Server: what `xformc export --triton` writes, and the models that the server then runs."""
+"""Triton Inference Server: the export of an engine, and the Python models that the server runs."""
 
 from xformc.triton.python_models import Texts, Tokens
 

@@ -1,6 +1,6 @@
-"""config.pbtxt: what Triton Inference Server must know of a model, in protobuf's text format.
+"""Writes config.pbtxt, Triton's description of a model in protobuf's text format.
 
-The fields are those of Triton's model_config.proto (message ModelConfig).
+The fields are those of the message ModelConfig in Triton's model_config.proto.
 """
 
 import json
@@ -12,16 +12,17 @@ Kind = Literal["KIND_CPU", "KIND_GPU"]
 """Where the instances of a model run."""
 
 FIRST_LINE = "# Written by `xformc export`."
-"""How a config begins that a later export may replace."""
+"""The first line of a config that a later export may replace."""
 
 
 @dataclass(frozen=True)
 class Tensor:
     """An input or output of a model.
 
-    `dims` are its axes after the batch, -1 for one of any size; without any, clients see one axis of size 1, because
-    Triton has no tensors without axes. `optional` inputs may be left out; `ragged` ones need not be of one shape to be
-    in one batch.
+    dims: the axes after the batch; -1 is any size. If there are none, clients see one axis of size 1, because Triton
+        has no tensors without axes.
+    optional: the input may be left out.
+    ragged: requests of different shapes may share a batch.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Tensor:
     ragged: bool = False
 
     def lines(self) -> list[str]:
-        """The tensor's fields."""
+        """Return the fields of the tensor's message."""
         shown = self.dims or (1,)
         return [
             f"name: {json.dumps(self.name)}",
@@ -45,10 +46,10 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A model of a repository, whose inputs and outputs all have the batch as their first axis.
+    """A model of a repository. The first axis of each input and output is the batch.
 
-    `queue_delay` is how many microseconds a request waits for others to share its batch; `parameters` are read by the
-    backend.
+    queue_delay: microseconds that a request waits for others to share its batch.
+    parameters: settings that the backend reads.
     """
 
     name: str
@@ -62,7 +63,7 @@ class ModelConfig:
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def text(self) -> str:
-        """The content of config.pbtxt."""
+        """Return the content of config.pbtxt."""
         lines = [
             FIRST_LINE,
             f"name: {json.dumps(self.name)}",

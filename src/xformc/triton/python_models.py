@@ -1,7 +1,7 @@
-"""The models that Triton Inference Server runs in its Python backend, as `xformc export --triton` writes them.
+"""The models that Triton Inference Server runs in its Python backend.
 
-`Tokens` runs an engine on token ids; `Texts` reads and writes text, and asks the model of ids, whatever runs that. The
-calls of Triton are those of its page on the Python backend: `initialize` and `execute`.
+`Tokens` runs an engine on token ids. `Texts` takes and returns text, and calls the model of token ids, in any backend.
+Triton's Python backend calls `initialize` and `execute`.
 """
 
 import json
@@ -31,10 +31,10 @@ from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
 from xformc.runtime.translate import Hypothesis, translate_ids
 
 ENGINE = "engine"
-"""The folder with the engine, or with what of it concerns text, in the folder of a model's version."""
+"""The folder, in a model's version folder, with the engine or only its manifest and tokenizers."""
 
 OPTIONS, ASKED = "options", "model"
-"""Parameters in the model's configuration: the options of the search or sampling, and the model that `Texts` asks."""
+"""Parameters of the model's configuration: search or sampling options, and the model that `Texts` calls."""
 
 TEXT_OUTPUTS: Mapping[str, Mapping[str, str]] = {
     "translation": {"translation": "TYPE_STRING", "score": "TYPE_FP32"},
@@ -42,22 +42,22 @@ TEXT_OUTPUTS: Mapping[str, Mapping[str, str]] = {
     "tagging": {"labels": "TYPE_STRING"},
     "classification": {"label": "TYPE_STRING", "probability": "TYPE_FP32"},
 }
-"""What `Texts` gives for each text, by the engine's task; the labels of words have spaces between."""
+"""The outputs of `Texts` for each text, by task; the labels of words are separated by spaces."""
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
-"""The tensors of a request or response by name; the first axis has its texts, or rows of ids."""
+"""The tensors of a request or response by name; the first axis is its texts or rows of ids."""
 
 Run = Callable[[list[Arrays]], list[Arrays]]
 
 
 class Tokens:
-    """A model of ids, run by xformc's runtime: the engine is in the folder of its version."""
+    """A model of token ids, run by xformc's runtime; the engine is in the model's version folder."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the engine where this instance of the model belongs, for which Triton has started a process.
+        """Load the engine on the device of this instance; Triton starts a process for each instance.
 
-        Raises: UserError saying what is wrong with it.
+        Raises: UserError if the engine cannot be loaded.
         """
         kind = args["model_instance_kind"]
         if kind == "GPU":
@@ -66,7 +66,7 @@ class Tokens:
         self._options = _options(args, self._engine.manifest)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """The responses to these requests, whose rows are run together."""
+        """Return the responses to these requests, whose rows are run as one batch."""
         names = ("source",) if self._engine.manifest.task == "translation" else ("prompt", "seed")
         return _respond(requests, names, self._run)
 
@@ -88,10 +88,10 @@ class Tokens:
 
 
 class Texts:
-    """Text in and out, by another model of the same repository that takes and gives ids."""
+    """Text in, text out, by calling the model of token ids in the same repository."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Read the tokenizers. Raises: UserError saying what is wrong with them."""
+        """Read the tokenizers. Raises: UserError if they cannot be read."""
         folder = _folder(args)
         self._manifest = read_manifest(folder)
         self._tokenizer = cast(Tokenizer, load_tokenizer(folder, self._manifest))
@@ -99,7 +99,7 @@ class Texts:
         self._options = _options(args, self._manifest)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """The responses to these requests, whose texts are run together."""
+        """Return the responses to these requests, whose texts are run as one batch."""
         task = self._manifest.task
         decodes = {"translation": ("text",), "language_model": ("text", "seed")}
         run = {"translation": self._translate, "language_model": self._continue}.get(task, self._label)
@@ -153,7 +153,7 @@ class Texts:
 
 
 class _Model:
-    """The model of ids as if it were a session: it gets the inputs that it has, without options."""
+    """The model of token ids with the interface of a session; its options are constants, so they are not sent."""
 
     def __init__(self, name: str, manifest: Manifest) -> None:
         self._name, self._flat = name, manifest.task == "language_model"
@@ -162,7 +162,7 @@ class _Model:
         self._inputs = {"translation": ("source",), "language_model": ("prompt", "seed")}.get(manifest.task, own.inputs)
 
     def run(self, feeds: Arrays) -> list[Array]:
-        """The outputs in their order. Raises: UserError with what Triton says if the model fails."""
+        """Return the outputs in order. Raises: UserError with Triton's message if the model fails."""
         triton = _triton()
         arrays = {
             name: array if array.ndim > 1 else array[:, None] for name, array in feeds.items() if name in self._inputs
@@ -178,12 +178,12 @@ class _Model:
         if response.has_error():
             raise UserError(str(response.error().message()), place=self._name)
         found = [triton.get_output_tensor_by_name(response, name).as_numpy() for name in self._outputs]
-        # Triton has no tensors of the batch alone: what has one number for each row comes with an axis of 1.
+        # Triton has no tensors of shape [batch]: they arrive as [batch, 1].
         return [one.reshape(-1) if self._flat and index else one for index, one in enumerate(found)]
 
 
 def _respond(requests: Sequence[Any], names: Sequence[str], run: Run) -> list[Any]:
-    """The response to each request; where a request is wrong, it is answered by its error, and the others apart."""
+    """Return the response to each request. A bad request gets its error, and the others their results."""
     triton = _triton()
     tensors = [[triton.get_input_tensor_by_name(request, name) for name in names] for request in requests]
     given = [
@@ -209,22 +209,22 @@ def _answers(given: list[Arrays], run: Run) -> list[Arrays | UserError]:
 
 
 def _split(counts: Sequence[int], found: Arrays) -> list[Arrays]:
-    """The rows of each request, of which there are so many, out of those that were run together."""
+    """Split arrays of all rows into those of each request, which has `counts` rows."""
     ends = np.cumsum(counts)[:-1]
     parts = {name: np.split(array, ends) for name, array in found.items()}
     return [{name: part[index] for name, part in parts.items()} for index in range(len(counts))]
 
 
 def _padded(arrays: Sequence[Array]) -> Array:
-    """Rows of ids [rows, length] one below the other, padded with 0 at the end."""
+    """Stack arrays of ids [rows, length], padded with 0 at the end."""
     longest = max(array.shape[1] for array in arrays)
     return np.concatenate([np.pad(array, ((0, 0), (0, longest - array.shape[1]))) for array in arrays])
 
 
 def _texts(requests: Sequence[Arrays], name: str) -> list[tuple[int, str]]:
-    """The texts of the input `name`, [rows, 1] UTF-8 in each request, and their numbers from 1.
+    """Return the texts of the input `name`, [rows, 1] UTF-8 in each request, with their numbers from 1.
 
-    Raises: UserError for one that is not UTF-8.
+    Raises: UserError for a text that is not UTF-8.
     """
     found: list[tuple[int, str]] = []
     for line, content in enumerate((content for one in requests for content in one[name].reshape(-1)), start=1):
@@ -240,11 +240,11 @@ def _strings(rows: Sequence[Sequence[str]]) -> Array:
 
 
 _DEVICES: Mapping[str, DeviceName] = {"CPU": "cpu", "GPU": "cuda"}
-"""Triton's names of kinds of instances, and the runtime's of devices."""
+"""The runtime's device for each kind of Triton instance."""
 
 
 def _chosen_gpu(number: str) -> str:
-    """The name of the GPU that has this number among those that the server sees."""
+    """Return the CUDA name of the GPU that the server counts as `number`."""
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     return seen.split(",")[int(number)] if seen else number
 
@@ -258,12 +258,12 @@ def _parameter(args: Mapping[str, str], name: str) -> str:
 
 
 def _options(args: Mapping[str, str], manifest: Manifest) -> SearchOptions | SampleOptions | None:
-    """The options that were chosen when the engine was exported."""
+    """Return the options chosen at export."""
     options = json.loads(_parameter(args, OPTIONS))
     kinds: Mapping[str, Any] = {"translation": SearchOptions, "language_model": SampleOptions}
     return None if options is None else kinds[manifest.task](**options)
 
 
 def _triton() -> Any:
-    """The module that Triton's Python backend gives to the models that it runs; it is nowhere else."""
+    """Import the module that exists only in Triton's Python backend."""
     return import_module("triton_python_backend_utils")

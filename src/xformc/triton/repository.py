@@ -1,7 +1,7 @@
-"""A model repository of Triton Inference Server: an engine as the models that Triton serves it by.
+"""Exports an engine into a model repository of Triton Inference Server.
 
-NAME takes and gives token ids, or arrays, as docs/engine.md says of the engine's model. NAME_text takes and gives
-text, where the engine has the tokenizers: it runs in Triton's Python backend, and asks NAME.
+The model NAME takes and returns token ids or arrays, as the engine's own model does (docs/engine.md). If the engine has
+tokenizers, the model NAME_text takes and returns text; it runs in Triton's Python backend and calls NAME.
 """
 
 import json
@@ -35,11 +35,12 @@ TEXT_SUFFIX = "_text"
 
 @dataclass(frozen=True)
 class Serving:
-    """How an engine is to be served.
+    """Settings of an export.
 
-    options: of the search or of sampling, complete; None for a task that gives labels. name: of the model; None takes
-    the engine's. longest: the most tokens of a source that an engine in fixed shapes makes room for. runtime: run the
-    engine by xformc's runtime, in the Python backend, also where Triton has a backend for its model.
+    options: search or sampling options, complete; None for tasks that predict labels.
+    name: the model's name; None for the engine's.
+    longest: maximum tokens of a source in an engine with fixed shapes.
+    runtime: run the engine with xformc's runtime in the Python backend even if Triton has a backend for its model.
     """
 
     options: SearchOptions | SampleOptions | None
@@ -51,16 +52,16 @@ class Serving:
 
 
 def export_repository(engine: Path, out: Path, serving: Serving) -> list[Path]:
-    """Write the models of an engine into the model repository `out`, each all of it or nothing; their folders.
+    """Write an engine's models into the model repository `out`, each atomically, and return their folders.
 
-    Raises: UserError for an engine that is not whole or that Triton cannot serve, a wrong name, and where something
-    else than an earlier export is in the way.
+    Raises: UserError for a damaged engine, one that Triton cannot serve, an invalid name, or an existing folder that is
+    not an earlier export.
     """
     manifest = read_manifest(engine)
     check_files(engine, manifest)
     name = serving.name or manifest.name
     if not re.fullmatch(r"\w[\w.-]*", name):
-        raise UserError(f"the name of a model is letters, digits, _, - and ., not {name!r}", hint="give --name")
+        raise UserError(f"a model's name must be letters, digits, _, - and ., not {name!r}", hint="set it with --name")
     backend = choose_backend(manifest, runtime=serving.runtime)
     served = None if backend == "python" else _served(engine, manifest, serving)
     inputs, outputs = _declared(serving) if served is None else (served.inputs, served.outputs)
@@ -87,17 +88,17 @@ def export_repository(engine: Path, out: Path, serving: Serving) -> list[Path]:
 
 
 def choose_backend(manifest: Manifest, *, runtime: bool) -> str:
-    """The name of Triton's backend for the model of ids: onnxruntime, tensorrt or python, which runs xformc's runtime.
+    """Return Triton's backend for the model of token ids: onnxruntime, tensorrt, or python for xformc's runtime.
 
-    The runtime is needed by a native engine, whose kernels are loaded into ONNX Runtime; by a search in TensorRT, which
-    is driven step by step; and by sampling in fixed shapes, for which it draws the random numbers.
+    Three kinds of engine need the runtime: a native engine, whose kernels are loaded into ONNX Runtime; a search in
+    TensorRT, which is driven step by step; and sampling in fixed shapes, whose random numbers the runtime draws.
 
-    Raises: UserError for an engine that gives labels, if it would need the runtime.
+    Raises: UserError for an engine that predicts labels and would need the runtime.
     """
     if manifest.labels is not None:
         if runtime or TRAITS[manifest.target].kernels:
             raise UserError(
-                "an engine that gives labels is served without xformc's runtime and kernels",
+                "an engine that predicts labels cannot be served with xformc's runtime or kernels",
                 hint="build it with --target cpu, cuda or tensorrt, and leave out --runtime",
             )
         return "tensorrt" if _has_plan(manifest) else "onnxruntime"
@@ -106,13 +107,13 @@ def choose_backend(manifest: Manifest, *, runtime: bool) -> str:
 
 
 def _has_plan(manifest: Manifest) -> bool:
-    """Whether the whole model is there as a plan of `tensorrt`, the builder whose plans Triton reads."""
+    """Whether the engine has a plan of the whole model by `tensorrt`, the builder whose plans Triton reads."""
     plan = manifest.plans.get(MODEL_PLAN)
     return plan is not None and plan.builder == "tensorrt"
 
 
 def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
-    """The engine's model with its options in it."""
+    """Return the engine's model with its options as constants."""
     path = engine / MODEL
     try:
         model = cast(Any, onnx).load(str(path), load_external_data=False)
@@ -127,7 +128,7 @@ def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
 
 
 def _declared(serving: Serving) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The inputs and outputs of a search or of sampling by the runtime, which pads sources of different lengths."""
+    """Return the inputs and outputs of a search or sampling in the runtime, which pads requests to one length."""
     if isinstance(serving.options, SearchOptions):
         given, count = (Tensor("source", "TYPE_INT64", (-1,), ragged=True),), (serving.options.n_best,)
     else:
@@ -139,7 +140,7 @@ def _declared(serving: Serving) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 def _parameters(backend: str, serving: Serving) -> dict[str, str]:
     if backend == "python":
         return {OPTIONS: json.dumps(None if serving.options is None else asdict(serving.options))}
-    # Shapes change from batch to batch: to plan memory for each costs more than it saves (runtime/session.py).
+    # Shapes change from batch to batch, so planning memory for each costs more than it saves (runtime/session.py).
     return {"enable_mem_pattern": "0"} if backend == "onnxruntime" else {}
 
 
@@ -166,7 +167,7 @@ def _text_config(manifest: Manifest, tokens: ModelConfig, serving: Serving) -> M
 
 
 def _write_version(engine: Path, manifest: Manifest, served: Served | None, config: ModelConfig, folder: Path) -> None:
-    """Write what the model's backend runs into the folder of its version."""
+    """Write the files that the model's backend runs into its version folder."""
     if served is None:
         whole = config.parameters.get(ASKED) is None
         names = manifest.files if whole else set(manifest.tokenizers.values())
@@ -186,14 +187,14 @@ def _copy(names: Iterable[str], source: Path, to: Path) -> None:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Raises: UserError where something else than an export stands."""
+    """Raises: UserError if the folder exists and is not an earlier export."""
     config = folder / CONFIG
     if folder.exists() and not (config.is_file() and config.read_text(encoding="utf-8").startswith(FIRST_LINE)):
-        raise UserError("exists, and is not an export of xformc", place=str(folder), hint="give another --name")
+        raise UserError("exists and was not exported by xformc", place=str(folder), hint="choose another --name")
 
 
 _SCRIPT = '''\
-"""Runs the engine beside this file, or the model of ids, by xformc's runtime."""
+"""Runs the engine beside this file, or calls the model of token ids, with xformc's runtime."""
 
 from xformc.triton import %s as TritonPythonModel
 '''

@@ -1,4 +1,4 @@
-"""The model that Triton serves: an engine's, with its options written in, so that clients need not send them."""
+"""Turns the options of an engine's model into constants, so that Triton's clients need not send them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from xformc.triton.config import Tensor
 
 BATCH = "batch"
-"""The axis that requests are put together along: the first of each input and output."""
+"""The axis along which Triton batches requests: the first of each input and output."""
 
 _TYPES: Mapping[int, str] = {
     TensorProto.INT64: "TYPE_INT64",
@@ -22,7 +22,7 @@ _TYPES: Mapping[int, str] = {
 
 @dataclass(frozen=True)
 class Served:
-    """A model, and its inputs and outputs as Triton's configuration declares them."""
+    """A model, with its inputs and outputs as Triton's configuration declares them."""
 
     model: onnx.ModelProto
     inputs: tuple[Tensor, ...]
@@ -30,10 +30,10 @@ class Served:
 
 
 def serve(model: onnx.ModelProto, options: Mapping[str, Any]) -> Served:
-    """The model, changed so that its inputs are those without a value in `options`, the others constants.
+    """Replace the model's inputs that are in `options` by constants, in place, and return it with its interface.
 
-    Of `options` only those count that the model has as inputs. Where `n_best` is none of them, though there, the model
-    gives the whole beam, and is made to give only the first so many.
+    Options that the model does not have as inputs are ignored, except `n_best`: a model without it returns the whole
+    beam, which is cut to the first `n_best` hypotheses.
     """
     graph = model.graph
     fixed = {value.name: _constant(value, options[value.name]) for value in graph.input if value.name in options}
@@ -46,7 +46,7 @@ def serve(model: onnx.ModelProto, options: Mapping[str, Any]) -> Served:
 
 
 def _cut(graph: onnx.GraphProto, n_best: int) -> None:
-    """Give back the first `n_best` along the second axis of each output."""
+    """Cut each output to the first `n_best` entries of its second axis."""
     whole = {value.name: f"{value.name}.beam" for value in graph.output}
     for node in graph.node:
         names = [whole.get(name, name) for name in node.output]

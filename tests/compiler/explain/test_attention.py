@@ -1,4 +1,4 @@
-"""Attention maps: the weights of the model, as a page that works in a browser, and as a figure."""
+"""Attention maps: the model's weights as a page that works in a browser, and as a figure."""
 
 import base64
 import json

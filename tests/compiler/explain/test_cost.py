@@ -1,4 +1,4 @@
-"""What the cost rules count is what is executed: operations by PyTorch's own counter, states by their arrays."""
+"""The cost rules agree with execution: operations with PyTorch's counter, states with their arrays."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pictures of architectures: what they show, that nothing overlaps, and that the same spec gives the same bytes."""
+"""Pictures of architectures: their content, no overlaps, and the same bytes for the same spec."""
 
 import re
 from collections.abc import Iterator

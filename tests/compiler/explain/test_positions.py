@@ -1,4 +1,4 @@
-"""Images of position encodings: the numbers are the model's, each is drawn once, and what has none is refused."""
+"""Images of position encodings show the model's numbers, once each; models without positions are rejected."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The reference in docs is what the compiler knows now."""
+"""The reference page in docs matches the compiler."""
 
 from pathlib import Path
 

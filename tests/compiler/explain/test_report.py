@@ -1,4 +1,4 @@
-"""`xformc report`: its blocks, its Table 1, its paths, and what it says of specs that are not decoded."""
+"""`xformc report`: its blocks, its Table 1, its paths, and its text for specs that do not decode."""
 
 import json
 from collections.abc import Callable

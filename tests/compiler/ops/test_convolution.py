@@ -1,4 +1,4 @@
-"""Convolution along positions: around each or up to it, dilated, of each channel alone."""
+"""Convolution along positions: centred or causal, dilated, per channel."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Arithmetic on two values: axes are matched by name, and the result has those of both."""
+"""Arithmetic on two values: axes are matched by name, and the result has the axes of both."""
 
 from pathlib import Path
 

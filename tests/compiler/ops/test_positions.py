@@ -1,4 +1,4 @@
-"""Positions: sinusoids, rotation, and what the distance of query and key adds to their score."""
+"""Positions: sinusoids, rotation, and biases by the distance of query and key."""
 
 from pathlib import Path
 

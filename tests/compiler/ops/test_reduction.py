@@ -1,4 +1,4 @@
-"""Reductions over real positions or another axis, and running sums."""
+"""Reductions over unpadded positions or another axis, and cumulative sums."""
 
 from pathlib import Path
 

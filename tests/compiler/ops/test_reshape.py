@@ -1,4 +1,4 @@
-"""Axes made of axes: split, merged and joined."""
+"""Axes that are split, merged and joined."""
 
 from pathlib import Path
 

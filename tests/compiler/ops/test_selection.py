@@ -1,4 +1,4 @@
-"""Picking by comparison is the same in PyTorch and ONNX Runtime, ties included."""
+"""Selection by comparison gives the same in PyTorch and ONNX Runtime, ties included."""
 
 from pathlib import Path
 

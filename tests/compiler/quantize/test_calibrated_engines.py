@@ -1,4 +1,4 @@
-"""Engines whose products take int8 or fp8: built, certified and verified; a wrong product, target or claim is not."""
+"""Engines with int8 or float8 matrix products build, certify and verify; wrong products, targets or claims fail."""
 
 import json
 from collections import Counter

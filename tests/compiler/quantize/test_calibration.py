@@ -1,4 +1,4 @@
-"""Calibration: histograms that do not grow, scales of least error, and one for every weight, however it is used."""
+"""Calibration: histograms of fixed size, scales of least error, and one scale per weight in all its uses."""
 
 from pathlib import Path
 

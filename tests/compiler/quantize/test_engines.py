@@ -1,4 +1,4 @@
-"""Engines with rounded weights: each builds, certifies and verifies; a wrong product, search or claim does not."""
+"""Engines with quantized weights build, certify and verify; wrong products, searches or claims fail."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Every layout in which a model's file holds a parameter is read back as the same numbers, or refused."""
+"""Every layout of a parameter in a model's file is read back as the same numbers, or rejected."""
 
 from collections.abc import Callable
 from pathlib import Path

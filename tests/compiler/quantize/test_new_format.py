@@ -1,4 +1,4 @@
-"""A number format that this file alone defines: engines with it are built, certified, verified and read back."""
+"""A number format defined only in this file: its engines build, certify, verify and are read back."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Products with matrices that are stored rounded, and their rows, against numpy; in both targets, in any batch."""
+"""Matrix products with quantized weights agree with numpy, on both targets and in any batch."""
 
 from pathlib import Path
 

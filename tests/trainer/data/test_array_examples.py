@@ -1,4 +1,4 @@
-"""Arrays as examples: each kind of input, and each mistake."""
+"""Arrays as examples: each kind of input, and each error."""
 
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def test_long_examples_are_left_out_and_counted() -> None:
         ({"labels": [0, 3]}, "'labels' must be from 0 to 2; row 1 is not"),
         ({"labels": [0, -100]}, "'labels' must be from 0 to 2; row 1 is not"),
         ({"labels": [[0], [1]]}, "'labels' must be int or text [n], found int64 [2, 1]"),
-        ({"more": [1, 2]}, "'more' is none of the arrays frames, frames_lengths, labels"),
+        ({"more": [1, 2]}, "'more' is not one of the arrays frames, frames_lengths, labels"),
         (
             {"labels": [1]},
             "every array needs one row for each example; 'frames' has 2, 'frames_lengths' has 2, 'labels' has 1",
@@ -129,24 +129,24 @@ def test_vectors_that_do_not_fit_are_refused(changed: dict[str, Any], message: s
         ({"nodes": [[4, 10, 6], [7, 0, 0]]}, "'nodes' must be ids from 0 to 9; row 0 is not"),
         (
             {"nodes": [[4, 5, 6], [0, 7, 0]]},
-            "'nodes' must be one id or more in each row, then padding (0); row 1 is not",
+            "'nodes' must be one or more ids in each row, then padding (0); row 1 is not",
         ),
         (
             {"nodes": [[0, 0, 0], [7, 0, 0]]},
-            "'nodes' must be one id or more in each row, then padding (0); row 0 is not",
+            "'nodes' must be one or more ids in each row, then padding (0); row 0 is not",
         ),
         ({"edges": np.full((2, 3, 3), 2)}, "'edges' must be 0 or 1; row 0 is not"),
-        ({"edges": np.ones((2, 2, 2), bool)}, "'edges' must join all positions of 'nodes', found 2; row 0 is not"),
+        ({"edges": np.ones((2, 2, 2), bool)}, "'edges' must cover all positions of 'nodes', found 2; row 0 is not"),
         ({"edges": np.ones((2, 9), bool)}, "'edges' must be bool or int [n, longest, longest], found bool [2, 9]"),
         (
             {"labels": [[0, 1, 9], [2, -100, -100]]},
-            "'labels' must be from 0 to 2, or -100 where there is none; row 0 is not",
+            "'labels' must be from 0 to 2, or -100 for positions without a label; row 0 is not",
         ),
         (
             {"labels": [[0, 1, 2], [2, 1, -100]]},
-            "'labels' must be from 0 to 2, or -100 where there is none; row 1 is not",
+            "'labels' must be from 0 to 2, or -100 for positions without a label; row 1 is not",
         ),
-        ({"labels": [[0, 1], [2, 1]]}, "'labels' must reach as far as 'nodes', found 2 positions; row 0 is not"),
+        ({"labels": [[0, 1], [2, 1]]}, "'labels' must cover all positions of 'nodes', found 2; row 0 is not"),
         ({"labels": [[0, 1, 2], [-100] * 3]}, "'labels' must have a label in each row; row 1 is not"),
     ],
 )
@@ -159,16 +159,16 @@ def test_all_mistakes_are_told_at_once() -> None:
     given = arrays(frames=np.zeros((2, 3, 5)), label=[1, 2])
     assert mistakes(given, schema(SPEECH)) == [
         "'frames' must be float [n, longest, 2], found float64 [2, 3, 5]",
-        "'frames_lengths' must be int [n], and is missing",
-        "'labels' must be int or text [n], and is missing",
-        "'label' is none of the arrays frames, frames_lengths, labels",
+        "'frames_lengths' must be int [n], but is missing",
+        "'labels' must be int or text [n], but is missing",
+        "'label' is not one of the arrays frames, frames_lengths, labels",
     ]
 
 
 def test_labels_of_another_number_are_refused() -> None:
-    with pytest.raises(UserError, match="has 2 different labels, and the spec's model gives 3: a, b") as caught:
+    with pytest.raises(UserError, match="has 2 distinct labels, but the spec's model predicts 3: a, b") as caught:
         array_labels(speech(labels=["b", "a"]), 3)
-    assert caught.value.hint == "set the size of the result's last axis to 2"
+    assert caught.value.hint == "set the size of the output's last axis to 2"
     assert mistakes(speech(labels=["b", "z"]), schema(SPEECH), ("a", "b", "c")) == [
         "'labels' must be one of a, b, c; row 1 is not"
     ]

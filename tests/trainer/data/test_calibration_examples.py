@@ -1,4 +1,4 @@
-"""Examples to calibrate with, of every task: what the training graph is given, each alone and without padding."""
+"""Calibration examples of every task: the inputs of the training graph, one at a time and without padding."""
 
 from pathlib import Path
 
@@ -93,10 +93,10 @@ def test_arrays_calibrate_every_product(task: str, tmp_path: Path) -> None:
     [
         ("translation", ["valid.txt"], "translation is calibrated with a source and its target, not with 1"),
         ("language_model", ["valid.txt", "valid.txt"], "language_model is calibrated with one file, not with 2"),
-        ("tagging", ["valid.txt"], "valid.txt: tagging of these inputs is calibrated with .tsv or .npz"),
-        ("images", ["valid.txt"], "valid.txt: classification of these inputs is calibrated with .npz"),
-        ("language_model", ["valid.npz"], "valid.npz: language_model of these inputs is calibrated with text, not"),
-        ("translation", ["valid.txt", "valid.npz"], "valid.npz: translation of these inputs is calibrated with text"),
+        ("tagging", ["valid.txt"], "valid.txt: tagging with these inputs is calibrated with .tsv or .npz"),
+        ("images", ["valid.txt"], "valid.txt: classification with these inputs is calibrated with .npz"),
+        ("language_model", ["valid.npz"], "valid.npz: language_model with these inputs is calibrated with text, not"),
+        ("translation", ["valid.txt", "valid.npz"], "valid.npz: translation with these inputs is calibrated with text"),
     ],
 )
 def test_files_that_do_not_fit_the_task_are_refused(task: str, names: list[str], message: str, tmp_path: Path) -> None:
@@ -110,4 +110,4 @@ def test_text_for_weights_that_were_trained_on_arrays_is_refused(tmp_path: Path)
     rows = written(tmp_path, "valid.tsv", "a b\tA B")
     with pytest.raises(UserError, match="trained on arrays, without a tokenizer") as caught:
         calibration_examples([rows], write_task(tmp_path, "tagging"), {}, ["A", "B", "C", "D", "E"])
-    assert caught.value.hint == "calibrate with an .npz file like that of training"
+    assert caught.value.hint == "calibrate with an .npz file like the training data"

@@ -41,14 +41,14 @@ def test_find_pairs_knows_source_and_target(tmp_path: Path) -> None:
     ("names", "languages", "message", "hint"),
     [
         (["train__en", "train__de"], None, "cannot tell which language is the source", "--languages de-en or"),
-        (["train__en"], None, "train.en is alone", "put its translation beside it"),
+        (["train__en"], None, "only one side, train.en", "put its translation beside it"),
         (["train__en", "valid__en"], "en-de", "no file train.*de; there are: train.en", "train.tsv"),
         ([], None, "no file train.*source and no file train.*target", "train.tsv"),
         (["train__tsv"], None, "no file valid.*source", "valid.tsv"),
         (["train__a__en", "train__b__en"], "en-de", "could both be the en side", "keep one"),
-        (["train__tsv", "valid__tsv"], "en-de", "has nothing to choose", "leave --languages out"),
-        (["train__tsv", "valid__tsv"], "en", "two different names are required", "en-de"),
-        (["train__tsv", "valid__tsv"], "en-en", "two different names are required", "en-de"),
+        (["train__tsv", "valid__tsv"], "en-de", "has no effect", "leave --languages out"),
+        (["train__tsv", "valid__tsv"], "en", "must be two different names", "en-de"),
+        (["train__tsv", "valid__tsv"], "en-en", "must be two different names", "en-de"),
     ],
 )
 def test_find_pairs_says_what_is_missing(
@@ -78,7 +78,7 @@ def test_find_files_takes_the_kind_that_is_there(tmp_path: Path) -> None:
         (["train__txt"], "no file train.tsv or train.npz; there are: train.txt"),
         (["train__tsv", "train__npz"], "train.tsv and train.npz could both be the data"),
         (["train__tsv"], "no file valid.tsv or valid.npz"),
-        (["train__tsv", "valid__npz"], "train.tsv and valid.npz are of two kinds"),
+        (["train__tsv", "valid__npz"], "train.tsv and valid.npz differ in format"),
     ],
 )
 def test_find_files_says_what_is_missing(tmp_path: Path, names: list[str], message: str) -> None:

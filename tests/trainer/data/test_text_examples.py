@@ -82,7 +82,7 @@ def test_tagging_has_a_label_for_each_word(tmp_path: Path) -> None:
 def test_tagging_names_the_line_with_other_numbers_of_words_and_labels(tmp_path: Path) -> None:
     wanted = schema("tagging", "text", positions="text")
     texts = read(tmp_path, "a\tD\n\na b\tD D D\na\tD D\n", wanted)
-    with pytest.raises(UserError, match="2 words and 3 labels, and so 1 more lines") as caught:
+    with pytest.raises(UserError, match=r"2 words and 3 labels \(1 more lines also differ\)") as caught:
         encode_texts(texts, wanted, train_on(texts, wanted, WORDS), ("D",))
     assert caught.value.place == f"{tmp_path / 'a.tsv'}:3"
 
@@ -97,9 +97,9 @@ def test_unknown_labels_are_named_with_their_line(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="2 columns, where 3 are required") as caught:
+    with pytest.raises(UserError, match="2 columns; 3 are required") as caught:
         read(tmp_path, "a\tyes\n", schema("classification", "premise", "hypothesis"))
-    assert caught.value.hint == "a line is premise, one tab, hypothesis, one tab, labels"
+    assert caught.value.hint == "each line must be premise, one tab, hypothesis, one tab, labels"
 
 
 def test_language_model_reads_lines_and_keeps_its_tokenizer(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_read_texts_refuses_unequal_line_counts(
     write(tmp_path, a=first, b=second)
     with pytest.raises(UserError) as caught:
         read_texts((tmp_path / "a", tmp_path / "b"), PAIR)
-    assert caught.value.message == f"has {counts[0]} lines and {tmp_path / 'b'} has {counts[1]}"
+    assert caught.value.message == f"has {counts[0]} lines, but {tmp_path / 'b'} has {counts[1]}"
     assert caught.value.place == str(tmp_path / "a")
 
 
@@ -59,11 +59,11 @@ def test_read_texts_refuses_unequal_line_counts(
     [
         ("a.tsv", b"a\tb\nc\xff\td\n", "a.tsv:2", "not UTF-8: byte 0xff at byte column 2"),
         ("a.tsv", b"a\tb\nc\0\td\n", "a.tsv:2", "NUL byte at byte column 2"),
-        ("a.tsv", b"a\tb\nc d\n", "a.tsv:2", "1 column, where 2 are required"),
-        ("a.tsv", b"a\tb\tc\n", "a.tsv:1", "3 columns, where 2 are required"),
-        ("a.tsv", b"\n \t \n", "a.tsv", "holds no line with source and target"),
-        ("a.tsv.gz", b"plain text", "a.tsv.gz", "not a whole gzip file"),
-        ("a.tsv.gz", gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-12], "a.tsv.gz", "not a whole gzip file"),
+        ("a.tsv", b"a\tb\nc d\n", "a.tsv:2", "1 column; 2 are required"),
+        ("a.tsv", b"a\tb\tc\n", "a.tsv:1", "3 columns; 2 are required"),
+        ("a.tsv", b"\n \t \n", "a.tsv", "has no line with source and target"),
+        ("a.tsv.gz", b"plain text", "a.tsv.gz", "not a complete gzip file"),
+        ("a.tsv.gz", gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-12], "a.tsv.gz", "not a complete gzip file"),
     ],
 )
 def test_read_texts_names_the_place_of_bad_text(

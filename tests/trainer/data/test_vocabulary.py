@@ -53,7 +53,7 @@ def test_train_tokenizer_says_the_largest_possible_size() -> None:
 
 
 def test_train_tokenizer_says_how_many_characters_there_are() -> None:
-    with pytest.raises(UserError, match="source vocabulary has 10 pieces, but the text's characters alone are"):
+    with pytest.raises(UserError, match="source vocabulary has 10 pieces, but the text's characters alone need"):
         train_tokenizer(TEXTS, {"source": 10, "target": 40}, kind="bpe", shared=False)
 
 
@@ -69,7 +69,7 @@ def test_load_tokenizer_refuses_what_is_not_the_runs(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a SentencePiece model"):
         load_tokenizer(tmp_path, SIZES, kind="bpe", shared=True)
     save_tokenizer(train_tokenizer(TEXTS, {"source": 40, "target": 40}, kind="bpe", shared=True), tmp_path)
-    with pytest.raises(UserError, match="has 40 pieces, where the spec's vocabulary is 41"):
+    with pytest.raises(UserError, match="has 40 pieces; the spec's vocabulary is 41"):
         load_tokenizer(tmp_path, {"source": 41, "target": 41}, kind="bpe", shared=True)
 
 
@@ -80,9 +80,9 @@ def test_load_tokenizer_takes_a_whole_vocabulary_below_its_bound(tmp_path: Path,
     assert tokenizer.files() == {"text": "tokenizer.model"}
     save_tokenizer(tokenizer, tmp_path)
     assert load_tokenizer(tmp_path, sizes, kind=kind, shared=False) == tokenizer
-    with pytest.raises(UserError, match="where the spec's vocabulary is 100"):
+    with pytest.raises(UserError, match="the spec's vocabulary is 100"):
         load_tokenizer(tmp_path, sizes, kind="bpe", shared=False)
-    with pytest.raises(UserError, match="where the spec's vocabulary is 10"):
+    with pytest.raises(UserError, match="the spec's vocabulary is 10"):
         load_tokenizer(tmp_path, {"text": 10}, kind=kind, shared=False)
 
 

@@ -84,7 +84,7 @@ def test_score_brackets_without_any_is_zero() -> None:
 
 
 def test_score_brackets_refuses_a_reference_that_is_no_tree() -> None:
-    with pytest.raises(UserError, match=r"the reference is no tree: \(S") as caught:
+    with pytest.raises(UserError, match=r"the reference is not a tree: \(S") as caught:
         score_brackets(["x", "x"], ["(S a)", "(S"], "test.trees")
     assert caught.value.place == "test.trees:2"
 
@@ -107,7 +107,7 @@ def test_score_brackets_of_a_tree_and_itself_is_one_and_of_two_is_symmetric(firs
 def test_bracket_measures_say_how_many() -> None:
     lines = [measure.line() for measure in bracket_measures(["(S (NP a) b)", "no"], ["(S (NP a) b)", "(S a b)"])]
     assert lines == [
-        "bracket F1    80.0%   labelled, as evalb counts; 1 of 2 outputs are no tree",
+        "bracket F1    80.0%   labelled, counted as evalb does; 1 of 2 outputs are not trees",
         "precision    100.0%   2 of 2 found",
         "recall        66.7%   2 of 3 wanted",
     ]
