@@ -89,7 +89,7 @@ def _check_replaceable(folder: Path) -> None:
     if not folder.exists() or (folder / MANIFEST).is_file():
         return
     if not folder.is_dir() or any(folder.iterdir()):
-        raise UserError("exists, and is not an engine", place=str(folder), hint="give --out a new folder")
+        raise UserError("exists, and is not an engine", place=str(folder), hint="give --output a new folder")
 
 
 def _plan_options(options: BuildOptions) -> PlanOptions | None:

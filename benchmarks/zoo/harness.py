@@ -62,9 +62,9 @@ def _run(row: Row, folder: Path) -> Outcome:
     spec.write_text(yaml.safe_dump(dict(row.spec), sort_keys=False), encoding="utf-8")
     _xformc("check", spec)
     began = time.monotonic()
-    _xformc("train", spec, "--data", source, "--out", run, "--minutes", row.minutes, "--seed", SEED)
+    _xformc("train", spec, "--data", source, "--output", run, "--minutes", row.minutes, "--seed", SEED)
     seconds = time.monotonic() - began
-    _xformc("build", spec, "--weights", run, "--out", engine, "--target", "cpu")
+    _xformc("build", run, "--output", engine, "--target", "cpu")
     return Outcome(
         row,
         parameters=compile_spec(load_spec(spec)).parameter_count(),
