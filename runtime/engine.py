@@ -1,4 +1,4 @@
-"""The engine: text in; translations with scores, or labels with probabilities, out. All else is in its ONNX model."""
+"""The engine: it translates, continues or labels text and arrays. The search itself is inside its ONNX model."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,16 +71,18 @@ class Engine:
         truncate: bool = False,
         **options: Unpack[SearchArguments],
     ) -> list[list[Hypothesis]]:
-        """Translate `texts`; for each, in order, up to `n_best` hypotheses, best first.
+        """Translate texts.
 
-        A text without words has the one hypothesis "". Texts are decoded together by length, `workers` batches at
-        once (None: as many as the engine was loaded for). A batch needs `max_batch_tokens` at most: for each
-        sentence, the tokens of the longest source, and those of each hypothesis of the beam at its length limit.
-        Both change the speed and the memory, not the result. The most tokens of a text are the model's own bound;
-        without one, a quarter of `max_batch_tokens`, or 4,096 if that is more. A longer text is an error, or with
-        `truncate` it is cut, and a warning logged. The `options` are described in `SearchArguments`.
+        Returns: for each text, in order, up to `n_best` hypotheses, best first. An empty text has one hypothesis, "".
 
-        Raises: UserError for an option out of range, a text that is too long, an engine without a tokenizer.
+        workers: batches run at the same time. None: the number that the engine was loaded for.
+        max_batch_tokens: capacity of a batch. Each sentence takes the tokens of the batch's longest source, plus those
+            of each hypothesis at its length limit. Neither this nor `workers` changes the results.
+        truncate: cut texts that are too long, with a warning; otherwise they are errors. The limit is the model's own.
+            Without one it is a quarter of `max_batch_tokens`, or 4,096 if that is more.
+        options: see `SearchArguments`.
+
+        Raises: UserError for an option out of range, a text that is too long, or an engine without a tokenizer.
         """
         batching = Batching(workers, max_batch_tokens)
         return self._translation(batching, truncate, options).all(self.session, "translate", texts, batching)
@@ -95,11 +97,13 @@ class Engine:
         truncate: bool = False,
         **options: Unpack[SearchArguments],
     ) -> Generator[list[Hypothesis]]:
-        """Translate any number of texts in constant memory, as `translate` does, yielding results in order.
+        """Translate any number of texts in constant memory, and yield the results in order.
 
-        It reads `window` texts ahead of the results (None: 1,024 for each worker), to decode those of like length
-        together; 1 answers each text before the next is read. What is wrong with a text is raised in its place,
-        after the results of those before it.
+        window: texts read ahead, so that texts of similar length share a batch. None: 1,024 per worker; 1 answers each
+            text before it reads the next.
+
+        A text that does not fit raises its error after the results of the texts before it. The other arguments are
+        those of `translate`.
         """
         batching = Batching(workers, max_batch_tokens, window)
         return self._translation(batching, truncate, options).stream(self.session, texts, batching)
@@ -107,9 +111,11 @@ class Engine:
     def search(
         self, source: NDArray[np.int64] | Sequence[Sequence[int]], **options: Unpack[SearchArguments]
     ) -> SearchResult:
-        """Search on token ids: `source` is [batch, source], rows ended by the end token, then padded with 0.
+        """Search on token ids.
 
-        Raises: UserError for an option out of range or ids that are not as described.
+        source: int64 [batch, source]; each row ends with the end token and is then padded with 0.
+
+        Raises: UserError for an option out of range, or for ids of another form.
         """
         self._check_task("search", "translation")
         resolved, declared = resolve_options(self.manifest, options), self.manifest.inputs["source"]
@@ -128,16 +134,19 @@ class Engine:
         truncate: bool = False,
         **options: Unpack[SampleArguments],
     ) -> list[Continuation]:
-        """Continue each of the prompts, in order; one without text is continued from the beginning of a text.
+        """Continue prompts with a language model. An empty prompt starts a text from nothing.
 
-        The random numbers of the first prompt are those of `seed`, those of the second of `seed + 1`, and so on: a
-        continuation depends on its prompt, its seed and the `options`, which `SampleArguments` describes, not on the
-        other prompts. Prompts are run together by length, `workers` batches at once, each of `max_batch_tokens`
-        tokens at most, those to be generated counted. The most tokens of a prompt are the model's own bound less one;
-        without a bound, `max_batch_tokens`, or 16,384 if that is more. A longer prompt is an error, or with `truncate`
-        only its end is read.
+        Returns: the continuation of each prompt, in order.
 
-        Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer.
+        seed: the random seed of the first prompt; the second has seed + 1, and so on. A continuation depends on its
+            prompt, its seed and the options, not on the other prompts.
+        workers: batches run at the same time. None: the number that the engine was loaded for.
+        max_batch_tokens: capacity of a batch, the new tokens included. Neither this nor `workers` changes the results.
+        truncate: keep only the end of prompts that are too long; otherwise they are errors. The limit is the model's
+            own, less one. Without one it is `max_batch_tokens`, or 16,384 if that is more.
+        options: see `SampleArguments`.
+
+        Raises: UserError for an option out of range, a prompt that is too long, or an engine without a tokenizer.
         """
         batching = Batching(workers, max_batch_tokens)
         return self._generation(batching, seed, truncate, options).all(self.session, "generate", prompts, batching)
@@ -153,7 +162,10 @@ class Engine:
         truncate: bool = False,
         **options: Unpack[SampleArguments],
     ) -> Generator[Continuation]:
-        """Continue any number of prompts in constant memory, as `generate` does, yielded in order."""
+        """Continue any number of prompts in constant memory, and yield the results in order.
+
+        The arguments are those of `generate` and the `window` of `translate_stream`.
+        """
         batching = Batching(workers, max_batch_tokens, window)
         return self._generation(batching, seed, truncate, options).stream(self.session, prompts, batching)
 
@@ -165,11 +177,16 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_POSITIONS,
         truncate: bool = False,
     ) -> list[Prediction]:
-        """The labels of examples, in order: of texts, or of arrays by the name of their input (docs/runtime.md).
+        """Label texts, or arrays by the name of their input (docs/runtime.md).
 
-        With several inputs of text an example is a sequence of texts, in the order of the inputs. Examples are run
-        together by length, `workers` batches at once, each of `max_batch_tokens` positions at most, padding
-        included; that changes the speed, not the result. `truncate` is that of `translate`.
+        Returns: the prediction of each example, in order.
+
+        examples: texts; for an engine with several text inputs, sequences of texts in the order of the inputs; or a
+            mapping from each input's name to an array with one row for each example.
+        workers: batches run at the same time. None: the number that the engine was loaded for.
+        max_batch_tokens: capacity of a batch in positions, padding included. Neither this nor `workers` changes the
+            results.
+        truncate: cut texts that are too long, with a warning; otherwise they are errors.
 
         Raises: UserError for an example that does not fit the engine's inputs.
         """
@@ -189,7 +206,10 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_POSITIONS,
         truncate: bool = False,
     ) -> Generator[Prediction]:
-        """The labels of any number of texts in constant memory, as `predict` gives them, yielded in order."""
+        """Label any number of texts in constant memory, and yield the predictions in order.
+
+        The arguments are those of `predict` and the `window` of `translate_stream`.
+        """
         self._check_task("predict", "tagging", "classification")
         batching = Batching(workers, max_batch_tokens, window)
         return self._labelling(self._reader(batching, truncate)).stream(self.session, texts, batching)
@@ -250,8 +270,8 @@ class Engine:
             )
         if self.tokenizer is None:
             raise UserError(
-                f"the engine {self.manifest.name} has no tokenizer: it was built with fresh weights",
-                hint="build it from a trained run: xformc build SPEC --weights RUN",
+                f"the engine {self.manifest.name} has no tokenizer: it was built without a run",
+                hint="build it from a trained run: xformc build RUN",
             )
         return self.tokenizer
 
@@ -264,15 +284,16 @@ def load(
     verify_hashes: bool = True,
     device: DeviceName | None = None,
 ) -> Engine:
-    """Load the engine in the folder `directory`, ready to work on `threads` cores (None: all of them).
+    """Load the engine in a folder.
 
-    It is made for `workers` batches at once, which share the cores: 1 answers soonest, and one for each core gives
-    the most results in all. A call may ask for another number; the model is then opened once more, for that number.
-    Engines of targets cuda and tensorrt run on a GPU, one batch at a time; there `threads` mean nothing, and more than
-    one of the `workers` is for those who read and write text meanwhile. `device` "cpu" runs them on the processor.
-    `verify_hashes` reads every file once more to compare its sha256; without it only the sizes are compared.
+    threads: cores to use. None: all.
+    workers: batches run at the same time, which share the cores. 1 has the lowest latency, one per core the highest
+        throughput. A call may ask for another number; the model is then opened once more for that number.
+    verify_hashes: compare the sha256 of every file; without it only their sizes.
+    device: "cpu" or "cuda". None: where engines of its target belong. On a GPU one batch runs at a time, `threads` has
+        no effect, and more workers only overlap the reading and writing of text.
 
-    Raises: UserError saying what is wrong with the folder or a file in it.
+    Raises: UserError that says what is wrong with the folder or a file in it.
     """
     folder = Path(directory)
     Batching(workers)

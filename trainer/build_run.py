@@ -1,4 +1,4 @@
-"""From a run, or a spec alone, to an engine: the files of the run and of the options are found and read."""
+"""Building an engine from a run or a spec: find and read the files of the run and of the options."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ from xformc.trainer.scores.rounding_cost import bleu_judge, check_comparable
 class BuildOptions:
     """How an engine is built.
 
-    precision: of the weights for which the spec says nothing else; None takes the spec's own default.
-    calibrate: the files of examples that int8 and float8 products are calibrated with.
-    compare: a source and its reference, by which BLEU is compared with float32.
-    profile, builder: of TensorRT's plans; None for what follows from the spec and what is installed.
+    precision: number format of the weights, unless the spec sets it; None: the spec's default.
+    calibrate: files of examples to calibrate int8 and float8 matrix products with.
+    compare: a source and its reference, to compare BLEU with float32.
+    profile, builder: of TensorRT's plans; None: the profile that follows from the spec, and the builder installed.
     """
 
     target: Target = "portable"

@@ -1,4 +1,4 @@
-"""`xformc train`: from a spec and a folder of data to averaged weights and their score."""
+"""Training: from a spec and a folder of data to averaged weights and their scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -47,10 +47,12 @@ from xformc.trainer.scores.run_scores import score_run
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says beside the spec; `minutes` and `seed` take the place of the spec's.
+    """Options of a training run beside its spec.
 
-    `languages` is `source-target`, as in the names of the files; `resume` continues the run to the bit, or
-    starts it if it was stopped before there was one; `compile` runs the model through torch.compile.
+    languages: source and target in the names of the files, such as `en-de`.
+    resume: continue the run to the bit, or start it if there is none yet.
+    compile: run the model through torch.compile.
+    minutes, seed: replace the spec's.
     """
 
     languages: str | None = None
@@ -62,7 +64,11 @@ class Options:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The run's folder, its averaged weights, where training ended, and the scores on the validation data by key."""
+    """The result of a training run.
+
+    run: its folder. weights: the file of averaged weights in it. state: where training ended.
+    scores: the measures on the validation data, by key.
+    """
 
     run: Path
     weights: Path
@@ -72,7 +78,7 @@ class TrainResult:
 
 @dataclass(frozen=True)
 class Trained:
-    """Where training ended, the program of the engine that its weights are scored in, and the data that it read."""
+    """Where training ended, the program of the engine that scores its weights, and the data."""
 
     state: State
     engine: Program
@@ -92,7 +98,7 @@ def train(
     minutes: float | None = None,
     seed: int | None = None,
 ) -> TrainResult:
-    """Train `spec` on what is in `data` into the run folder `out`, and score it; the options are `Options`.
+    """Train `spec` on `data` into the run folder `out`, and score it. The options are those of `Options`.
 
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
@@ -106,12 +112,12 @@ def train(
 
 
 def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Options, *, quiet: bool = False) -> Trained:
-    """The part of `train` that makes `out/weights.safetensors`; `quiet` keeps stderr empty."""
-    torch.set_flush_denormal(True)  # Adam's moments of rare pieces fade into denormals, which are slow
+    """Train and write `out/weights.safetensors`, without scores. `quiet` keeps stderr empty."""
+    torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
     if not options.resume:
         check_free(out)
     shared = run_passes(begin(spec), after=SHARED)
-    engine = run_passes(shared.for_engine("cpu"), after=DERIVED)  # what cannot be decoded is refused before training
+    engine = run_passes(shared.for_engine("cpu"), after=DERIVED)  # refuse what cannot be decoded before training
     schema = data_schema(spec)
     corpus = read_corpus(_files(data, schema, options.languages), schema)
     device = choose_device()
@@ -186,7 +192,7 @@ def _files(data: Path | CorpusFiles, schema: DataSchema, languages: str | None) 
 
 
 def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: torch.device) -> Identity:
-    """What makes this run this run. A run that continues keeps the precision that it has."""
+    """Return the identity of a run. A run that continues keeps its precision."""
     recorded = recorded_precision(out) if options.resume else None
     return Identity(
         spec_sha256=hash_text(spec.resolved_yaml()),
@@ -199,7 +205,7 @@ def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: to
 
 
 def open_run(spec: Spec, corpus: Corpus, schema: DataSchema, out: Path, identity: Identity) -> EncodedCorpus:
-    """Make the run's folder, or check that it is this run's, and give the data as its examples.
+    """Make the run's folder, or check that it belongs to this run, and return the data as examples.
 
     Raises: UserError; then no folder was made.
     """
@@ -224,7 +230,7 @@ def make_optimizer(spec: Spec, model: torch.nn.Module) -> torch.optim.Optimizer:
 
 
 def make_recipe(spec: Spec, identity: Identity, minutes: float | None) -> Recipe:
-    """What the loop needs of the spec; `minutes` takes the place of the spec's unless it is None."""
+    """Return the loop's recipe from the spec; `minutes` replaces the spec's unless it is None."""
     section, schedule, checkpoint = spec.train, spec.train.schedule, spec.train.checkpoint
     return Recipe(
         learning_rate=partial(

@@ -173,7 +173,7 @@ def test_language_model_is_learnt_and_evaluated(
     assert mistake(xformc("evaluate", engine, tmp_path / "valid.txt", "--beam-size", "2", "--threads", "1")) == (
         "--beam-size and --threads do not apply to a language_model engine"
     )
-    assert mistake(xformc("evaluate", engine, "a", "b")).startswith("this engine is evaluated on one file, not on 2")
+    assert mistake(xformc("evaluate", engine, "a", "b")).startswith("this engine is evaluated on one file, found 2")
 
 
 def test_run_of_labels_names_them(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The scores of an engine on a test set: for each task how its files are read, and what is measured."""
+"""Scoring an engine on a test set: how the files of each task are read, and what is measured."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,15 +24,15 @@ Metric = Literal["text", "brackets"]
 Data = Parallel | Texts | Arrays
 Results = Iterable[list[Hypothesis]]
 Watch = Callable[[Results, int], Results]
-"""Gives the results that it is given, of which there will be this many."""
+"""Returns the same results, and may report progress; the number is how many there will be."""
 
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """How an engine is run and scored; None is the engine's own default.
+    """How an engine is run and scored; None: the engine's default.
 
-    metric: what translations are scored by. tokenize: sacreBLEU's tokenizer. truncate: cut texts that are too long.
-    output: where the caller keeps `Scores.outputs`, if anywhere.
+    metric: the score of translations. tokenize: sacreBLEU's tokenizer. truncate: cut texts that are too long.
+    output: where the caller writes `Scores.outputs`, if anywhere.
     """
 
     metric: Metric = "text"
@@ -55,7 +55,7 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class Scores:
-    """The measures, how many things of each name were done, in how many seconds, and the translations or labels."""
+    """The measures, the counts of tokens, sentences and so on, the time, and the translations or labels."""
 
     measures: Sequence[Measure]
     counts: Mapping[str, int]
@@ -78,9 +78,9 @@ class Scores:
 class Scorer:
     """How engines of a task are scored.
 
-    read: the test set in the files that a user names; raises UserError for files that do not fit.
-    score: the scores of the engine in a folder on such a set, or on the validation data of a run.
-    used: the options that this uses.
+    read: read the test set from files; raises UserError for files that do not fit.
+    score: score the engine in a folder on a test set, or on the validation data of a run.
+    used: the names of the options that have an effect.
     """
 
     read: Callable[[Sequence[Path], Manifest, ScoreOptions], Data]
@@ -98,7 +98,7 @@ def evaluate_engine(engine: Path, files: Sequence[Path], options: ScoreOptions, 
 
 
 def evaluate_split(engine: Path, task: str, data: Texts | Arrays) -> Sequence[Measure]:
-    """The measures of the engine in this folder on the data of a run; texts that it cannot take whole are cut."""
+    """Measure the engine in this folder on the data of a run; texts that are too long are cut."""
     return SCORERS[task].score(engine, data, ScoreOptions(truncate=True), lambda results, _: results).measures
 
 
@@ -106,7 +106,7 @@ def _read_translations(files: Sequence[Path], manifest: Manifest, options: Score
     trees = options.metric == "brackets"
     if len(files) < 2 or (trees and len(files) > 2):
         wanted = "one reference" if trees else "a reference or more"
-        message = f"this engine is evaluated on a source and {wanted}, not on {len(files)} files"
+        message = f"this engine is evaluated on a source and {wanted}, found {len(files)} files"
         raise UserError(message, hint="xformc evaluate ENGINE test.en test.de")
     return read_parallel(files)
 
@@ -157,7 +157,7 @@ def _score_continuations(engine: Path, data: Data, options: ScoreOptions, watch:
 
 def _only(files: Sequence[Path], example: str) -> Path:
     if len(files) != 1:
-        message = f"this engine is evaluated on one file, not on {len(files)}"
+        message = f"this engine is evaluated on one file, found {len(files)}"
         raise UserError(message, hint=f"xformc evaluate ENGINE {example}")
     return files[0]
 
