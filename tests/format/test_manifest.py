@@ -180,7 +180,7 @@ def test_load_refuses_a_tokenizer_that_is_none(own_engine: Path) -> None:
 
 def test_load_refuses_a_tokenizer_larger_than_the_vocabulary(own_engine: Path) -> None:
     edit(own_engine, lambda content: content["inputs"]["source"].update(vocabulary=20))
-    assert "has 80 pieces, the engine's vocabulary 20" in message(own_engine)
+    assert "has 80 pieces; the engine's vocabulary 20" in message(own_engine)
 
 
 def test_load_takes_an_engine_without_a_tokenizer(own_engine: Path) -> None:
