@@ -5,15 +5,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.targets import TRAITS, Target
 from xformc.runtime.library import library_for
+from xformc.runtime.onnx_runtime import onnx_runtime
 
 MAX_THREADS = 1024
 _FATAL_ONLY = 4
@@ -40,7 +40,7 @@ class Session:
         """`make` an executor for a number of workers; `place` is the folder, for messages."""
         self._make, self._outputs, self._place = make, outputs, place
         self.workers = workers
-        self._options: Any = cast(Any, onnxruntime).RunOptions()
+        self._options: Any = onnx_runtime().RunOptions()
         self._others: dict[int, Session] = {}
         self._opening = threading.Lock()
         try:
@@ -62,7 +62,7 @@ class Session:
     def stoppable(self) -> "Session":
         """This session, for calls that its `stop` ends before they are done."""
         same = copy(self)
-        same._options = cast(Any, onnxruntime).RunOptions()
+        same._options = onnx_runtime().RunOptions()
         return same
 
     def stop(self) -> None:
@@ -111,7 +111,7 @@ def open_model(
     Raises: UserError for wrong `threads`, or if the library of kernels is needed and cannot be used; ONNX Runtime's own
     errors for a model that it refuses.
     """
-    options: Any = cast(Any, onnxruntime).SessionOptions()
+    options: Any = onnx_runtime().SessionOptions()
     options.intra_op_num_threads = thread_count(threads)
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
@@ -121,7 +121,7 @@ def open_model(
         options.register_custom_ops_library(str(library_for(str(path)).path))
     for axis, size in (sizes or {}).items():
         options.add_free_dimension_override_by_name(axis, size)
-    return onnxruntime.InferenceSession(str(path), options, providers=list(providers))
+    return onnx_runtime().InferenceSession(str(path), options, providers=list(providers))
 
 
 def thread_count(threads: int | None) -> int:
