@@ -7,9 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOWEST := .venv-lowest
 LOCK := requirements/dev.txt
-# PyTorch stays out of what is resolved: TORCH says which build of it is installed. What it needs besides CUDA is resolved.
-RESOLVE = $(BIN)/uv pip compile - pyproject.toml --quiet --extra demo --extra report --extra cpu --python-version 3.11 \
-	--no-emit-package torch --excludes requirements/not-locked.txt --custom-compile-command 'make lock'
+SANITIZE := build/sanitize
+RESOLVE = $(BIN)/uv pip compile --quiet --extra demo --extra report --extra cpu
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
 HEADERS := build/onnxruntime-headers
@@ -44,9 +43,11 @@ $(VENV)/.ready: pyproject.toml $(LOCK)
 	$(BIN)/python -m pip check
 	@touch $@
 
+# For Python 3.11 and newer, with what PyTorch needs, but not PyTorch and CUDA: TORCH says which build of it is installed.
 lock: setup  ## write requirements/dev.txt for pyproject.toml; UPGRADE=1 takes the newest versions
-	echo '$(firstword $(TORCH))' | $(RESOLVE) --group dev --universal --generate-hashes $(if $(UPGRADE),--upgrade) \
-		--output-file $(LOCK) >/dev/null
+	echo '$(firstword $(TORCH))' | $(RESOLVE) - pyproject.toml --group dev --universal --python-version 3.11 \
+		--no-emit-package torch --excludes requirements/not-locked.txt --generate-hashes $(if $(UPGRADE),--upgrade) \
+		--custom-compile-command 'make lock' --output-file $(LOCK) >/dev/null
 
 # Where the system has no headers of ONNX Runtime's, they are fetched into a folder here; nothing is installed.
 kernels: $(VENV)/.ready  ## build what engines of target native need, or say why not
@@ -77,11 +78,25 @@ test-matrix: setup  ## the tests that depend on the processor, as if on others: 
 	@grep -qw avx2 /proc/cpuinfo || echo "WARNING: no AVX2 here: the kernels for it are NOT TESTED in this run" >&2
 	XFORMC_TRAIN_PRECISION=bfloat16 XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) $(PYTEST) -m processor
 
+# The kernels with AddressSanitizer and UndefinedBehaviorSanitizer, which end the process at the first mistake that they see.
+# Python loads them before all else; its own memory and ONNX Runtime's, which is kept until the end, is not counted as lost.
+test-sanitize: export ASAN_OPTIONS = detect_leaks=0
+test-sanitize: export UBSAN_OPTIONS = print_stacktrace=1
+test-sanitize: setup $(HEADERS)  ## the tests of the kernels, in a build that checks memory and arithmetic
+	$(BIN)/cmake -S runtime/kernels -B $(SANITIZE) -DCMAKE_PREFIX_PATH=$(CURDIR)/$(HEADERS)/usr -DCMAKE_BUILD_TYPE=Sanitize \
+		-DCMAKE_CXX_FLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined'
+	$(BIN)/cmake --build $(SANITIZE) --parallel
+	XFORMC_KERNELS=$(SANITIZE)/libxformc_kernels.so \
+		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+		$(PYTEST) tests/runtime/test_kernels_*.py
+
 # In an environment of its own. Old versions warn of what newer ones changed, so warnings are no errors here.
 test-lowest: setup  ## the tests with the lowest versions that pyproject.toml allows; PYTHON=python3.11 TORCH_LOWEST=...
 	$(PYTHON) -m venv --clear $(LOWEST)
 	mkdir -p build
-	echo '$(firstword $(TORCH_LOWEST))' | $(RESOLVE) --group test --resolution lowest-direct >build/lowest.txt
+	echo torch >build/not-lowest.txt
+	$(RESOLVE) pyproject.toml --group test --resolution lowest-direct --python $(LOWEST)/bin/python \
+		--excludes build/not-lowest.txt --output-file build/lowest.txt >/dev/null
 	$(LOWEST)/bin/python -m pip install --quiet --no-deps --requirement build/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet $(TORCH_LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --no-deps --editable .
