@@ -101,7 +101,7 @@ test-lowest: setup  ## the tests with the lowest versions that pyproject.toml al
 	$(LOWEST)/bin/python -m pip install --quiet $(TORCH_LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --no-deps --editable .
 	$(LOWEST)/bin/python -m pip check
-	$(PYTEST:$(BIN)/%=$(LOWEST)/bin/%) -W default
+	PYTEST_ADDOPTS='-W default' $(subst $(BIN),$(LOWEST)/bin,$(PYTEST))
 
 demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
 	$(XFORMC) corpus numbers $(DEMO)/data
