@@ -2,20 +2,26 @@
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
+TORCH_LOWEST ?= torch==2.6.0
 VENV := .venv
 BIN := $(VENV)/bin
+LOWEST := .venv-lowest
+LOCK := requirements/dev.txt
+SANITIZE := build/sanitize
+RESOLVE = $(BIN)/uv pip compile --quiet --extra demo --extra report --extra cpu
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
 HEADERS := build/onnxruntime-headers
+CXX_SOURCES := $(wildcard runtime/kernels/*.cc runtime/kernels/*.h)
 # On a machine with a GPU and no network, the Python that is there; nothing is installed for these.
 ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 # A process on each core, of one thread: the models of tests are too small for more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup kernels check test test-matrix demo zoo bench test-gpu bench-gpu docs site clean
+.PHONY: help setup kernels check fix lock test test-matrix test-lowest test-sanitize demo zoo bench test-gpu bench-gpu docs site clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
 setup: $(VENV)/.ready  ## make .venv with everything, and the kernels; quick when that is done
 	@$(XFORMC) kernels --check >/dev/null 2>&1 || \
@@ -23,17 +29,25 @@ setup: $(VENV)/.ready  ## make .venv with everything, and the kernels; quick whe
 		echo "WARNING: there are no kernels, so tests of target native will be skipped. Mend the error above," \
 			"then run: make kernels" >&2
 
-# PyTorch comes first, so that the choice in TORCH (CPU or CUDA) is not overruled by the other packages.
-$(VENV)/.ready: pyproject.toml
+# The versions and hashes are those of the lock. Of PyTorch, the choice in TORCH (CPU or CUDA) is installed.
+$(VENV)/.ready: pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: Python 3.11 or newer is required; try: make setup PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip' || \
 		{ echo "error: Python has no ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
 	@echo "setting up $(VENV): once, a few minutes"
 	@$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(LOCK)
 	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	@touch $@
+
+# For Python 3.11 and newer, with what PyTorch needs, but not PyTorch and CUDA: TORCH says which build of it is installed.
+lock: setup  ## write requirements/dev.txt for pyproject.toml; UPGRADE=1 takes the newest versions
+	echo '$(firstword $(TORCH))' | $(RESOLVE) - pyproject.toml --group dev --universal --python-version 3.11 \
+		--no-emit-package torch --excludes requirements/not-locked.txt --generate-hashes $(if $(UPGRADE),--upgrade) \
+		--custom-compile-command 'make lock' --output-file $(LOCK) >/dev/null
 
 # Where the system has no headers of ONNX Runtime's, they are fetched into a folder here; nothing is installed.
 kernels: $(VENV)/.ready  ## build what engines of target native need, or say why not
@@ -43,9 +57,15 @@ kernels: $(VENV)/.ready  ## build what engines of target native need, or say why
 $(HEADERS):
 	runtime/kernels/fetch_headers.sh $@
 
-check: setup  ## ruff, pyright and pytest
+fix: setup  ## mend what ruff can, and format Python and C++
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CXX_SOURCES)
+
+check: setup  ## ruff, clang-format, pyright and pytest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(PYTEST)
 
@@ -57,6 +77,31 @@ test-matrix: setup  ## the tests that depend on the processor, as if on others: 
 	XFORMC_TRAIN_PRECISION=float32 XFORMC_KERNELS_ISA=portable $(PYTEST) -m processor
 	@grep -qw avx2 /proc/cpuinfo || echo "WARNING: no AVX2 here: the kernels for it are NOT TESTED in this run" >&2
 	XFORMC_TRAIN_PRECISION=bfloat16 XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) $(PYTEST) -m processor
+
+# The kernels with AddressSanitizer and UndefinedBehaviorSanitizer, which end the process at the first mistake that they see.
+# Python loads them before all else; its own memory and ONNX Runtime's, which is kept until the end, is not counted as lost.
+test-sanitize: export ASAN_OPTIONS = detect_leaks=0
+test-sanitize: export UBSAN_OPTIONS = print_stacktrace=1
+test-sanitize: setup $(HEADERS)  ## the tests of the kernels, in a build that checks memory and arithmetic
+	$(BIN)/cmake -S runtime/kernels -B $(SANITIZE) -DCMAKE_PREFIX_PATH=$(CURDIR)/$(HEADERS)/usr -DCMAKE_BUILD_TYPE=Sanitize \
+		-DCMAKE_CXX_FLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined'
+	$(BIN)/cmake --build $(SANITIZE) --parallel
+	XFORMC_KERNELS=$(SANITIZE)/libxformc_kernels.so \
+		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+		$(PYTEST) tests/runtime/test_kernels_*.py
+
+# In an environment of its own. Old versions warn of what newer ones changed, so warnings are no errors here.
+test-lowest: setup  ## the tests with the lowest versions that pyproject.toml allows; PYTHON=python3.11 TORCH_LOWEST=...
+	$(PYTHON) -m venv --clear $(LOWEST)
+	mkdir -p build
+	echo torch >build/not-lowest.txt
+	$(RESOLVE) pyproject.toml --group test --resolution lowest-direct --python $(LOWEST)/bin/python \
+		--excludes build/not-lowest.txt --output-file build/lowest.txt >/dev/null
+	$(LOWEST)/bin/python -m pip install --quiet --no-deps --requirement build/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet $(TORCH_LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --no-deps --editable .
+	$(LOWEST)/bin/python -m pip check
+	PYTEST_ADDOPTS='-W default' $(subst $(BIN),$(LOWEST)/bin,$(PYTEST))
 
 demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
 	$(XFORMC) corpus numbers --output $(DEMO)/data
@@ -105,4 +150,4 @@ $(VENV)/.site: $(VENV)/.ready
 	@touch $@
 
 clean:  ## remove .venv, the demo and build leavings
-	rm -rf $(VENV) $(DEMO) build dist src/*.egg-info
+	rm -rf $(VENV) $(LOWEST) $(DEMO) build dist src/*.egg-info

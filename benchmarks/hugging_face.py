@@ -108,12 +108,12 @@ def installed() -> list[str]:
         import_module("transformers")
     except ImportError as error:
         raise SystemExit(
-            f"error: --hugging-face needs transformers: {error}\nhint: pip install 'xformc[peers]'"
+            f"error: --hugging-face needs transformers: {error}\nhint: pip install --group peers"
         ) from error
     try:
         import_module("optimum.onnxruntime")
     except ImportError as error:
-        print(f"note: skipping optimum-onnx ({error}); install xformc[peers-onnx] with transformers 4", file=sys.stderr)
+        print(f"note: without optimum-onnx ({error}); the group peers-onnx has it, for transformers 4", file=sys.stderr)
         return ["transformers"]
     return ["transformers", "optimum"]
 

@@ -8,11 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import onnxruntime
-
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.runtime.library import SOURCES, cached_path, open_library
+from xformc.runtime.onnx_runtime import onnx_runtime
 
 HEADER = "onnxruntime_cxx_api.h"
 OLDEST_API = 23
@@ -57,11 +56,12 @@ def _check_version(folder: Path) -> None:
     """Raises: UserError if the headers are too old, or newer than the package, which could not load the library."""
     text = (folder / "onnxruntime_c_api.h").read_text(encoding="utf-8", errors="replace")
     match = re.search(r"^#define ORT_API_VERSION (\d+)", text, re.MULTILINE)
-    version, installed = int(match[1]) if match else 0, int(onnxruntime.__version__.split(".")[1])
+    package = str(onnx_runtime().__version__)
+    version, installed = int(match[1]) if match else 0, int(package.split(".")[1])
     if not OLDEST_API <= version <= installed:
         raise UserError(
             f"these headers are from ONNX Runtime 1.{version}; the kernels need 1.{OLDEST_API} or newer, but not newer "
-            f"than the installed package, {onnxruntime.__version__}",
+            f"than the installed package, {package}",
             place=str(folder),
             hint=GET_HEADERS,
         )

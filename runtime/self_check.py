@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from xformc import __version__
@@ -18,6 +17,7 @@ from xformc.format.names import CERTIFICATE
 from xformc.format.tokens import PAD
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import sample
+from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.predict import predict_rows
 from xformc.runtime.rows import pad
 from xformc.runtime.search import search
@@ -54,7 +54,7 @@ def check_engine(folder: Path, progress: Callable[[str], None] = lambda _: None)
             Stage("model", "inputs and outputs of the model", 0, 0),
             Stage("batch", "the same examples alone and in a batch", _batch(engine), BATCH_BOUND),
         )
-    versions = {"xformc": __version__, "onnxruntime": str(onnxruntime.__version__)}
+    versions = {"xformc": __version__, "onnxruntime": str(onnx_runtime().__version__)}
     certificate = Certificate(stages, datetime.now(UTC).isoformat(timespec="seconds"), versions)
     repeated = {stage.name for stage in stages}
     return certificate, [stage.name for stage in recorded.stages if stage.name not in repeated]

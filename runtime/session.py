@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.targets import TRAITS, Target
 from xformc.runtime.library import library_for
+from xformc.runtime.onnx_runtime import onnx_runtime
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Session:
         """`make` returns an executor for a number of workers; `place` is the folder, for error messages."""
         self._make, self._outputs, self._place = make, outputs, place
         self.workers = workers
-        self._options: Any = cast(Any, onnxruntime).RunOptions()
+        self._options: Any = onnx_runtime().RunOptions()
         self._others: dict[int, Session] = {}
         self._opening = threading.Lock()
         try:
@@ -78,7 +78,7 @@ class Session:
     def stoppable(self) -> "Session":
         """Return this session with a `stop` of its own, which ends the calls made through it."""
         same = copy(self)
-        same._options = cast(Any, onnxruntime).RunOptions()
+        same._options = onnx_runtime().RunOptions()
         return same
 
     def stop(self) -> None:
@@ -137,7 +137,7 @@ def open_model(
     Raises: UserError for invalid `threads`, or if the model needs the library of kernels and it cannot be used; ONNX
     Runtime's own errors for a model that it rejects.
     """
-    options: Any = cast(Any, onnxruntime).SessionOptions()
+    options: Any = onnx_runtime().SessionOptions()
     options.intra_op_num_threads = thread_count(threads)
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
@@ -148,7 +148,7 @@ def open_model(
     for axis, size in (sizes or {}).items():
         options.add_free_dimension_override_by_name(axis, size)
     start = time.perf_counter()
-    session = onnxruntime.InferenceSession(str(path), options, providers=list(providers))
+    session = onnx_runtime().InferenceSession(str(path), options, providers=list(providers))
     seconds = time.perf_counter() - start
     logger.debug("%s: opened in %.2f s for %d threads", path, seconds, options.intra_op_num_threads)
     return session

@@ -307,3 +307,40 @@ def test_a_missing_extra_is_one_message(tmp_path: Path, package: str, extra: str
         f"error: this command needs the package {package}, which is not installed\n"
         f"hint: pip install 'xformc[{extra}]'\n"
     )
+
+
+NO_ONNX_RUNTIME = """error: this needs ONNX Runtime, the package onnxruntime, which is not installed
+hint: pip install 'xformc[cpu]', or for an NVIDIA GPU: pip install 'xformc[gpu]'
+"""
+
+
+def without_onnx_runtime(code: str) -> "subprocess.CompletedProcess[str]":
+    hide = "import sys; sys.modules['onnxruntime'] = None; "
+    return subprocess.run([sys.executable, "-c", hide + code], capture_output=True, text=True, check=False)
+
+
+def test_an_engine_needs_onnx_runtime_and_says_how_to_get_it(copy_engine: Path) -> None:
+    process = without_onnx_runtime(f"sys.argv[1:] = ['translate', {str(copy_engine)!r}]; import xformc.__main__")
+    assert (process.returncode, process.stdout, process.stderr) == (2, "", NO_ONNX_RUNTIME)
+
+
+def test_an_engine_needs_onnx_runtime_in_python_too(copy_engine: Path) -> None:
+    code = f"""
+from xformc.errors import UserError
+from xformc.runtime import load
+try:
+    load({str(copy_engine)!r})
+except UserError as error:
+    print(f"error: {{error}}")
+"""
+    process = without_onnx_runtime(code)
+    assert (process.stdout, process.stderr) == (NO_ONNX_RUNTIME, "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["translate", "--help"], ["check", "gpt"], ["inspect"]]
+)
+def test_what_runs_no_engine_needs_no_onnx_runtime(copy_engine: Path, arguments: list[str]) -> None:
+    complete = [*arguments, str(copy_engine)] if arguments == ["inspect"] else arguments
+    process = without_onnx_runtime(f"sys.argv[1:] = {complete!r}; import xformc.__main__")
+    assert (process.returncode, process.stderr) == (0, "")

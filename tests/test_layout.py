@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xformc"
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PROJECT = PYPROJECT["project"]
-EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 BASE = {"errors", "extras", "files", "format", "terminal", "version"}
 GRAPHS = {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.passes"}
 PROGRAMS = GRAPHS | {"compiler.spec", "compiler.program", "compiler.pipeline"}
@@ -143,9 +142,17 @@ def test_the_links_lead_to_the_folders() -> None:
         assert (PACKAGE / name).resolve() == ROOT / name
 
 
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
+GROUPS: dict[str, list[str]] = {
+    name: [one for one in group if isinstance(one, str)] for name, group in PYPROJECT["dependency-groups"].items()
+}
+DEPENDENCIES: dict[str, list[str]] = {"runtime": PYPROJECT["project"]["dependencies"], **EXTRAS, **GROUPS}
+LOCK = (ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8")
+
+
 def packages(requirements: list[str]) -> set[str]:
-    names = {re.split(r"[\[<>=~ ]", requirement)[0] for requirement in requirements}
-    return names - {"xformc"}
+    return {Requirement(one).name for one in requirements} - {"xformc"}
 
 
 def test_the_dependencies_page_lists_what_pyproject_requires() -> None:
@@ -154,9 +161,8 @@ def test_the_dependencies_page_lists_what_pyproject_requires() -> None:
         title.split(" ")[0].lower(): set(re.findall(r"^\| ([a-z0-9_-]+) \|", body, re.MULTILINE)) - {"package"}
         for title, body in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", page, re.MULTILINE)
     }
-    wanted = {"runtime": packages(PROJECT["dependencies"])}
-    wanted |= {name: packages(requirements) for name, requirements in EXTRAS.items()}
-    assert sections == wanted
+    described = {name: packages for name, packages in sections.items() if packages}
+    assert described == {name: packages(requirements) for name, requirements in DEPENDENCIES.items()}
 
 
 def test_the_package_has_every_file_of_specs() -> None:
@@ -167,17 +173,51 @@ def test_the_package_has_every_file_of_specs() -> None:
 
 
 def test_every_dependency_has_a_lower_bound() -> None:
-    every = [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)]
-    assert [one for one in every if ">=" not in one and not one.startswith("xformc[")] == []
+    every = [Requirement(one) for requirements in DEPENDENCIES.values() for one in requirements]
+    assert [str(one) for one in every if one.name != "xformc" and ">=" not in str(one.specifier)] == []
 
 
-def test_the_version_is_said_once() -> None:
+def test_the_lock_fits_what_pyproject_requires() -> None:
+    locked = re.findall(r"^([a-z0-9-]+)==([^ ;]+)(?: ; (.+?))? \\$", LOCK, re.MULTILINE)
+    versions = {name: version for name, version, marker in locked if not marker or Marker(marker).evaluate()}
+    parts = ("runtime", "cpu", "build", "train", "demo", "report", "test", "dev")
+    wanted = [Requirement(one) for part in parts for one in DEPENDENCIES[part]]
+    missing = [
+        str(one)
+        for one in wanted
+        if one.name not in {"xformc", "torch"}
+        and not one.specifier.contains(versions.get(one.name.replace("_", "-"), "0"))
+    ]
+    assert missing == [], "the lock is older than pyproject.toml: make lock"
+
+
+def test_the_lock_names_no_build_of_pytorch_and_no_place() -> None:
+    assert re.findall(r"^(?:torch|triton|cuda|nvidia)\S*|://|^--?\w.*", LOCK, re.MULTILINE) == []
+
+
+def test_the_kernels_have_the_version_of_the_package() -> None:
     from xformc import __version__
 
-    assert PROJECT["version"] == __version__
+    text = (ROOT / "runtime" / "kernels" / "CMakeLists.txt").read_text(encoding="utf-8")
+    assert f"project(xformc_kernels VERSION {__version__} " in text
 
 
-@pytest.mark.parametrize("target", ["setup", "kernels", "check", "test", "test-matrix", "demo", "zoo", "bench", "docs"])
+TARGETS = [
+    "setup",
+    "lock",
+    "kernels",
+    "fix",
+    "check",
+    "test",
+    "test-matrix",
+    "test-lowest",
+    "test-sanitize",
+    "demo",
+    "zoo",
+]
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "bench", "docs"])
 def test_make_lists_its_targets(target: str) -> None:
     found = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True)
     assert re.search(rf"^{target} +\S", found.stdout, re.MULTILINE)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-import onnxruntime
 import torch
 from google.protobuf.message import DecodeError
 
@@ -32,6 +31,7 @@ from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.precision import Precision
 from xformc.format.reader import read_manifest
 from xformc.runtime.library import check_operators
+from xformc.runtime.onnx_runtime import onnx_runtime
 
 
 def certify(subject: Subject, progress: Callable[[str], None], original: TorchModule | None = None) -> Certificate:
@@ -50,7 +50,7 @@ def certify(subject: Subject, progress: Callable[[str], None], original: TorchMo
         "xformc": __version__,
         "torch": torch.__version__,
         "onnx": onnx.__version__,
-        "onnxruntime": str(onnxruntime.__version__),
+        "onnxruntime": str(onnx_runtime().__version__),
     }
     date = datetime.now(UTC).isoformat(timespec="seconds")
     return Certificate(tuple(stages), date, versions, f"{platform.system()} {platform.machine()}", measured)

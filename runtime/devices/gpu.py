@@ -5,13 +5,12 @@ import logging
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib import import_module
-from typing import Any, cast
-
-import onnxruntime
+from typing import Any
 
 from xformc.errors import UserError
 from xformc.format.plans import INSTALL, Plan
 from xformc.runtime.devices.driver import Gpu, check_plan, find_gpu
+from xformc.runtime.onnx_runtime import onnx_runtime
 
 CUDA = "CUDAExecutionProvider"
 ON_THE_PROCESSOR = 'or run it on the CPU: --device cpu, in Python load(..., device="cpu")'
@@ -22,7 +21,7 @@ def require_onnx_cuda(place: str) -> None:
 
     Raises: UserError at `place` if something is missing.
     """
-    runtime = cast(Any, onnxruntime)
+    runtime = onnx_runtime()
     if CUDA not in runtime.get_available_providers():
         raise UserError(_without_cuda(), place=place, hint=f"{_with_cuda()}, {ON_THE_PROCESSOR}")
     require_gpu(place)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
@@ -14,6 +13,7 @@ from xformc.format.names import GO_ON, NEXT, PREPARE, STEP
 from xformc.format.plans import Profile
 from xformc.runtime.devices.device import Buffer, DeviceName, Sizes
 from xformc.runtime.devices.gpu import CUDA
+from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.session import REBUILD, open_model
 
 GRAPHS_REFUSED = "cannot use the graph capture feature"
@@ -119,7 +119,7 @@ class OnnxCall:
 
     def __init__(self, session: Any, binding: Any, number: int) -> None:
         self._session, self._binding = session, binding
-        self._options: Any = cast(Any, onnxruntime).RunOptions()
+        self._options: Any = onnx_runtime().RunOptions()
         self._options.add_run_config_entry("gpu_graph_id", str(number))
         self._options.add_run_config_entry("disable_synchronize_execution_providers", "1")  # `wait` does
 
@@ -136,7 +136,7 @@ class OnnxBuffer:
     """A `Buffer` that is an OrtValue."""
 
     def __init__(self, shape: Sequence[int], element: int, device: DeviceName) -> None:
-        self.value = cast(Any, onnxruntime).OrtValue.ortvalue_from_shape_and_type(shape, element, device, 0)
+        self.value = onnx_runtime().OrtValue.ortvalue_from_shape_and_type(shape, element, device, 0)
 
     def write(self, array: NDArray[Any]) -> None:
         """See `Buffer`."""

@@ -45,9 +45,15 @@ struct Attend {
       for (int64_t head = first; head < last; ++head) {
         const int64_t place = slot * keys * queries.shared + head;
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(seen.size()) : 0;
-        const Memory<Stored> memory{key.data + place * key.depth(), value.data + place * value.depth(),
-                            queries.shared * key.depth(), queries.shared * value.depth(), key.depth(), value.depth(),
-                            attributes.scale, seen.data(), ahead};
+        const Memory<Stored> memory{key.data + place * key.depth(),
+                                    value.data + place * value.depth(),
+                                    queries.shared * key.depth(),
+                                    queries.shared * value.depth(),
+                                    key.depth(),
+                                    value.depth(),
+                                    attributes.scale,
+                                    seen.data(),
+                                    ahead};
         if (head == first) fetch_rows(memory, seen);
         attend(queries, bias, sentence, head, memory, seen, every, scratch.data());
       }
@@ -65,8 +71,8 @@ struct Attend {
         if (end == seen.begin()) {
           attend_to_all(memory, out, every, scratch);
         } else {
-          groups.add(queries.query(sentence, row, head, r), out, seen.data(), end - seen.begin(),
-                     bias.of(row, head, r), seen.data());
+          groups.add(queries.query(sentence, row, head, r), out, seen.data(), end - seen.begin(), bias.of(row, head, r),
+                     seen.data());
         }
       }
     }
@@ -75,7 +81,8 @@ struct Attend {
 
   // The result of a query that sees no keys: with a query of zeros all keys have the same weight.
   template <typename Stored>
-  void attend_to_all(const Memory<Stored>& memory, float* out, const std::vector<int64_t>& every, float* scratch) const {
+  void attend_to_all(const Memory<Stored>& memory, float* out, const std::vector<int64_t>& every,
+                     float* scratch) const {
     const std::vector<float> zeros(static_cast<size_t>(memory.key_depth));
     const int64_t count = static_cast<int64_t>(every.size());
     Groups<Stored> group(routines, memory, count, scratch);

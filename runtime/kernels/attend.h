@@ -50,10 +50,10 @@ inline int64_t scratch_size(int64_t keys) { return Group::MOST * ((keys + 15) / 
 
 // The best logits of a part of a row, best first; ties go to the earlier token.
 struct Best {
-  int64_t most;     // how many are kept
-  int64_t size;     // how many there are
-  float* logit;     // [most]
-  int64_t* token;   // [most]
+  int64_t most;    // how many are kept
+  int64_t size;    // how many there are
+  float* logit;    // [most]
+  int64_t* token;  // [most]
 };
 
 constexpr int64_t COLLECT_MORE = 15;

@@ -53,8 +53,8 @@ struct Vector {
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
   }
   static double sum_double(Float a) {
-    const __m256d four = _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(a)),
-                                       _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)));
+    const __m256d four =
+        _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)));
     const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
     return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
   }

@@ -125,8 +125,9 @@ struct AttendCached {
       values.write(value.data + own * values.step(), slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(past.each_once().size()) : 0;
-        const Memory<Stored> memory{keys.head(slot, head), values.head(slot, head), keys.step(), values.step(), keys.depth,
-                            values.depth, attributes.scale, past.each_once().data(), ahead};
+        const Memory<Stored> memory{
+            keys.head(slot, head), values.head(slot, head), keys.step(), values.step(), keys.depth, values.depth,
+            attributes.scale,      past.each_once().data(), ahead};
         if (head == first) fetch_rows(memory, past.each_once());
         Groups<Stored> groups(routines, memory, past.shared(), scratch.data());
         for (int64_t hypothesis = 0; hypothesis < beam; ++hypothesis) {
@@ -148,8 +149,8 @@ struct AttendCached {
 }  // namespace
 
 void add_cached_attention(Ort::CustomOpDomain& domain) {
-  static const Operator<AttendCached> cached(
-      "AttendCached", {FLOAT, FLOAT, FLOAT, ANY, ANY, INT64, INT64, INT64, FLOAT}, {FLOAT}, 6);
+  static const Operator<AttendCached> cached("AttendCached",
+                                             {FLOAT, FLOAT, FLOAT, ANY, ANY, INT64, INT64, INT64, FLOAT}, {FLOAT}, 6);
   domain.Add(&cached);
 }
 

@@ -56,9 +56,7 @@ struct Vector {
     const Float pairs = max(a, Float{a[2], a[3], a[0], a[1]});
     return pairs[0] > pairs[1] ? pairs[0] : pairs[1];
   }
-  static double sum_double(Float a) {
-    return (static_cast<double>(a[0]) + a[2]) + (static_cast<double>(a[1]) + a[3]);
-  }
+  static double sum_double(Float a) { return (static_cast<double>(a[0]) + a[2]) + (static_cast<double>(a[1]) + a[3]); }
   static Float sums(const Float* a) { return Float{sum(a[0]), sum(a[1]), sum(a[2]), sum(a[3])}; }
   static unsigned at_least(Float a, Float b) {
     const Int yes = a >= b;

@@ -33,7 +33,8 @@ struct Tensor {
   explicit Tensor(const Ort::ConstValue& value)
       : shape(shape_of(value)), data(static_cast<const Stored*>(value.GetTensorRawData())) {
     require(shape.size() >= 2, "queries, keys, values and biases have at least two axes");
-    require(element_of(value) == (sizeof(Stored) == 2 ? FLOAT16 : FLOAT), "keys and values are both float32 or both float16");
+    require(element_of(value) == (sizeof(Stored) == 2 ? FLOAT16 : FLOAT),
+            "keys and values are both float32 or both float16");
   }
 
   int64_t depth() const { return shape.back(); }

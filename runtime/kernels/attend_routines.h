@@ -143,8 +143,7 @@ INLINE int64_t common_count(const Group& group, int queries) {
 // The `last` first lanes of the last vector of the columns, else all.
 template <int COLUMNS, typename Stored>
 INLINE Float column(const Stored* row, int c, int last) {
-  return c + 1 < COLUMNS || last == WIDTH ? Vector::load(row + c * WIDTH)
-                                          : Vector::load_some(row + c * WIDTH, last, 0);
+  return c + 1 < COLUMNS || last == WIDTH ? Vector::load(row + c * WIDTH) : Vector::load_some(row + c * WIDTH, last, 0);
 }
 
 // COLUMNS vectors of the values, from column `first` on, for all QUERIES queries; the last vector has `last` lanes.

@@ -19,21 +19,21 @@ enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 // A block of rows times one panel: y = relu(row_scale * scale * x W^T + bias) + residual; each part is optional.
 // Each output is summed over the depth in a fixed order, so it does not depend on the other rows of the tile.
 struct Tile {
-  const void* x;               // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]
-  const void* panel;           // float or uint16 [steps][32], uint8 [steps][32][4] or int16 [steps][32][2];
-                               // int4: uint8 [steps / 8][4][32][4], two steps in the halves of each byte
-  int64_t steps;               // depth, or ceil(depth / 4), or ceil(depth / 2); int4: 8 ceil(depth / 32)
-  float* y;                    // its first element
-  int64_t stride;              // from a row of y (and of the residual) to the next
-  int columns;                 // 1..32: how many of the panel's outputs there are
-  const float* bias;           // [columns] or null
-  const float* residual;       // its first element, or null
+  const void* x;          // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]
+  const void* panel;      // float or uint16 [steps][32], uint8 [steps][32][4] or int16 [steps][32][2];
+                          // int4: uint8 [steps / 8][4][32][4], two steps in the halves of each byte
+  int64_t steps;          // depth, or ceil(depth / 4), or ceil(depth / 2); int4: 8 ceil(depth / 32)
+  float* y;               // its first element
+  int64_t stride;         // from a row of y (and of the residual) to the next
+  int columns;            // 1..32: how many of the panel's outputs there are
+  const float* bias;      // [columns] or null
+  const float* residual;  // its first element, or null
   bool relu;
-  const float* scale;          // integers only: [columns]; int4: [steps / 8][32]
-  const float* row_scale;      // integers only: [rows]
-  const int32_t* row_offset;   // integers only: [rows], what each sum starts from; int4: [steps / 8][rows]
-  const char* ahead;           // memory to fetch to the cache meanwhile,
-  int64_t ahead_step;          // so many bytes on at each step
+  const float* scale;         // integers only: [columns]; int4: [steps / 8][32]
+  const float* row_scale;     // integers only: [rows]
+  const int32_t* row_offset;  // integers only: [rows], what each sum starts from; int4: [steps / 8][rows]
+  const char* ahead;          // memory to fetch to the cache meanwhile,
+  int64_t ahead_step;         // so many bytes on at each step
 };
 
 // The routines of one kind of machine. The result of a row does not depend on the other rows.

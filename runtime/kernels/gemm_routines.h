@@ -575,10 +575,22 @@ float dot(const float* a, const float* b, int64_t count) {
 }
 
 constexpr Routines ROUTINES = {
-    Vector::rows,        float_tile<Single>, float_tile<Half>,    float_tile<Brain>,
-    integer_tile<Bytes>, int4_tile,          integer_tile<Words>, pack_float,
-    pack_int8,           pack_int4,          pack_int16,          widen_float16,
-    widen_bfloat16,      activate,           layer_norm,          rms_norm,
+    Vector::rows,
+    float_tile<Single>,
+    float_tile<Half>,
+    float_tile<Brain>,
+    integer_tile<Bytes>,
+    int4_tile,
+    integer_tile<Words>,
+    pack_float,
+    pack_int8,
+    pack_int4,
+    pack_int16,
+    widen_float16,
+    widen_bfloat16,
+    activate,
+    layer_norm,
+    rms_norm,
     dot,
 };
 

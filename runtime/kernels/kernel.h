@@ -65,8 +65,9 @@ const T* optional_input(const Ort::KernelContext& context, size_t index, int64_t
   const Ort::ConstValue value = context.GetInput(index);
   if (static_cast<const OrtValue*>(value) == nullptr) return nullptr;
   const auto info = value.GetTensorTypeAndShapeInfo();
-  require(info.GetElementType() == Ort::TypeToTensorType<T>::type &&
-              info.GetElementCount() == static_cast<size_t>(count), message);
+  require(
+      info.GetElementType() == Ort::TypeToTensorType<T>::type && info.GetElementCount() == static_cast<size_t>(count),
+      message);
   return value.GetTensorData<T>();
 }
 

@@ -107,8 +107,7 @@ const void* PackedRows::widened(const char* stored) const {
 }
 
 // The packed rows begin .. begin + count - 1; the tile lacks only what belongs to them.
-void PackedRows::multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine routine,
-                               Activation activation) const {
+void PackedRows::multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine routine, Activation activation) const {
   tile.x = values_ + begin * steps_ * step_bytes_;
   tile.row_scale = scales_ + begin;
   tile.row_offset = offsets_ + begin * groups_;

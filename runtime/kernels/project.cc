@@ -8,13 +8,13 @@
 namespace xformc {
 namespace {
 
-constexpr size_t FIRST_PART = 4;                // the inputs before: x, residual, gain, offset
-constexpr int64_t CACHED_BYTES = 384 * 1024;    // of packed rows, to leave room in the second-level cache for a panel
-constexpr int64_t FEW_VALUES = 16 * 1024;       // so few are normalized by the calling thread alone
-constexpr int64_t FEW_BYTES = 1024 * 1024;      // of weights, those of each row counted: less is work for one thread
-constexpr int64_t SHARE_ROWS = 16;              // the fewest rows that are worth reading all weights,
-constexpr int64_t MOST_SHARE_ROWS = 64;         // and the most that stay in a core's cache with what is made of them
-constexpr int64_t MANY_WEIGHTS = 1 << 20;       // reading more of them for each share takes twice as many rows
+constexpr size_t FIRST_PART = 4;              // the inputs before: x, residual, gain, offset
+constexpr int64_t CACHED_BYTES = 384 * 1024;  // of packed rows, to leave room in the second-level cache for a panel
+constexpr int64_t FEW_VALUES = 16 * 1024;     // so few are normalized by the calling thread alone
+constexpr int64_t FEW_BYTES = 1024 * 1024;    // of weights, those of each row counted: less is work for one thread
+constexpr int64_t SHARE_ROWS = 16;            // the fewest rows that are worth reading all weights,
+constexpr int64_t MOST_SHARE_ROWS = 64;       // and the most that stay in a core's cache with what is made of them
+constexpr int64_t MANY_WEIGHTS = 1 << 20;     // reading more of them for each share takes twice as many rows
 constexpr int64_t ITEMS_PER_THREAD = 6;
 
 enum class Norm { none, layer, rms };
@@ -162,9 +162,8 @@ struct Project {
                  panels * group / groups, panels * (group + 1) / groups);
       });
       const int64_t together = std::max<int64_t>(1, FEW_VALUES / parts[0].outputs);
-      parallel(context, kernel.norm_ == Norm::none ? 0 : ceil_div(rows, together), [&](size_t i) {
-        normalize(i * together, std::min<int64_t>(rows, (i + 1) * together));
-      });
+      parallel(context, kernel.norm_ == Norm::none ? 0 : ceil_div(rows, together),
+               [&](size_t i) { normalize(i * together, std::min<int64_t>(rows, (i + 1) * together)); });
     }
 
     // The blocks from .. to - 1 of packed rows, the first of which is row `row`, times panels first .. last - 1 of all

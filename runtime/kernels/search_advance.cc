@@ -55,8 +55,7 @@ struct Outputs {
   Outputs(const Ort::KernelContext& context, int64_t batch, int64_t width, int64_t length, int64_t position)
       : go_on(make<bool>(context, 0, {})), position(make<int64_t>(context, 1, {})),
         done(make<bool>(context, 2, {batch})), tokens(make<int64_t>(context, 3, {batch, width, length})),
-        scores(make<float>(context, 4, {batch, width})),
-        pool_tokens(make<int64_t>(context, 5, {batch, width, length})),
+        scores(make<float>(context, 4, {batch, width})), pool_tokens(make<int64_t>(context, 5, {batch, width, length})),
         pool_lengths(make<int64_t>(context, 6, {batch, width})), pool_scores(make<float>(context, 7, {batch, width})),
         found(make<int64_t>(context, 8, {batch})), ancestors(make<int64_t>(context, 9, {batch, width, position})) {}
 
@@ -79,8 +78,7 @@ struct Outputs {
 class Step {
  public:
   explicit Step(const Ort::KernelContext& context)
-      : in_(context), next_(in_.position + 1),
-        out_(context, in_.batch, in_.width, in_.length + 1, next_),
+      : in_(context), next_(in_.position + 1), out_(context, in_.batch, in_.width, in_.length + 1, next_),
         penalty_(std::pow((static_cast<float>(next_) + 5.0f) / 6.0f, in_.length_penalty)) {}
 
   void run() {

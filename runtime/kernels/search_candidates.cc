@@ -32,9 +32,8 @@ struct Candidates {
         continuations.choose(scan, sentence);
       });
     } else {
-      parallel(context, static_cast<size_t>(rows * scan.parts()), [&](size_t i) {
-        look(static_cast<int64_t>(i) / scan.parts(), static_cast<int64_t>(i) % scan.parts());
-      });
+      parallel(context, static_cast<size_t>(rows * scan.parts()),
+               [&](size_t i) { look(static_cast<int64_t>(i) / scan.parts(), static_cast<int64_t>(i) % scan.parts()); });
       for (int64_t sentence = 0; sentence < batch; ++sentence) continuations.choose(scan, sentence);
     }
   }

@@ -86,7 +86,8 @@ int64_t collect(const float* logits, int64_t count, float least, float* found, i
   int64_t size = 0;
   for (int64_t j = 0; j < count; j += WIDTH) {
     const bool whole = j + WIDTH <= count;
-    const Float values = whole ? Vector::load(logits + j) : Vector::load_some(logits + j, static_cast<int>(count - j), 0);
+    const Float values =
+        whole ? Vector::load(logits + j) : Vector::load_some(logits + j, static_cast<int>(count - j), 0);
     const unsigned kept = Vector::at_least(values, enough) & (whole ? ~0u : (1u << (count - j)) - 1);
     if (kept != 0) {
       Vector::compress(values, static_cast<int32_t>(j), kept, found + size, places + size);

@@ -65,7 +65,9 @@ class Scan {
     double normalizer() const { return highest + std::log(sum); }
   };
 
-  Total total(int64_t row, int64_t block) const { return {highest_[row * blocks_ + block], sum_[row * blocks_ + block]}; }
+  Total total(int64_t row, int64_t block) const {
+    return {highest_[row * blocks_ + block], sum_[row * blocks_ + block]};
+  }
 
   Total total(int64_t row) const {
     const float* highest = &highest_[row * blocks_];

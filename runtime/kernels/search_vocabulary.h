@@ -42,7 +42,7 @@ class LogitShares {
   }
 
  private:
-  static constexpr int64_t CACHED_BYTES = 512 * 1024;  // of logits, to leave room in the second-level cache
+  static constexpr int64_t CACHED_BYTES = 512 * 1024;    // of logits, to leave room in the second-level cache
   static constexpr int64_t STRIDE = SCAN_BLOCK + PANEL;  // a power of two would put all rows at one place of the cache
   static constexpr int64_t ITEMS_PER_THREAD = 8;
   static_assert(SCAN_BLOCK % PANEL == 0, "a block of logits is made of whole panels");

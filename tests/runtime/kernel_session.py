@@ -62,6 +62,7 @@ def kernel_session(
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
+    options.enable_cpu_mem_arena = False  # tensors in memory of their own, so that sanitizers know where each ends
     options.register_custom_ops_library(str(kernel_library()))
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
