@@ -29,7 +29,7 @@ setup: $(VENV)/.ready  ## make .venv with everything, and the kernels; quick whe
 		echo "WARNING: there are no kernels, so tests of target native will be skipped. Mend the error above," \
 			"then run: make kernels" >&2
 
-# The versions and hashes are those of the lock. Of PyTorch, the choice in TORCH (CPU or CUDA) is installed.
+# The versions and hashes are those of the lock, if the index has them. TORCH chooses the build of PyTorch (CPU or CUDA).
 $(VENV)/.ready: pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: Python 3.11 or newer is required; try: make setup PYTHON=python3.12" >&2; exit 2; }
@@ -37,9 +37,10 @@ $(VENV)/.ready: pyproject.toml $(LOCK)
 		{ echo "error: Python has no ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
 	@echo "setting up $(VENV): once, a few minutes"
 	@$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(LOCK)
-	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(LOCK) || \
+		echo "WARNING: the package index lacks a version of the lock; taking others that pyproject.toml allows" >&2
+	$(BIN)/python -m pip install --quiet $(TORCH) 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --group dev --editable '.[demo,report,cpu]'
 	$(BIN)/python -m pip check
 	@touch $@
 
