@@ -77,14 +77,14 @@ def _likely(expected: _Expected) -> int:
 
 
 def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
-    """Compare searches with the reference. If there are several, hypotheses of the last must end by themselves."""
+    """Compare searches with the reference. If there are several, some hypotheses must end by themselves."""
     worst, decided, ended = 0.0, 0, 0
     for expected in searches:
         result = subject.search(pad(expected.sources), expected.options, expected.end)
         for row, (found, source) in enumerate(zip(expected.found, expected.sources, strict=True)):
             worst = max(worst, _against(subject, result, row, found, source))
         decided += sum(found.margin >= SCORE_BOUND for found in expected.found)
-        ended = sum(h.tokens[-1] == expected.end for found in expected.found for h in found.hypotheses)
+        ended = sum(h.tokens[-1] == expected.end for found in expected.found for h in found.hypotheses) or ended
     if decided == 0 or (len(searches) > 1 and ended == 0):
         worst = float("inf")
     count = sum(len(expected.found) for expected in searches)

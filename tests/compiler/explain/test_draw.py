@@ -223,7 +223,7 @@ def test_draw_command_shows_the_mistakes_of_a_spec(xformc: CommandLine, tmp_path
     path = tmp_path / "wrong.yaml"
     path.write_text("extends: transformer_base\nsizes: {idle: 3}\n", encoding="utf-8")
     message = mistake(xformc("draw", path, "--out", tmp_path / "a.svg"))
-    assert f"{path}:2:9: the size 'idle' is not used" in message
+    assert f"{path}:2:9: the size 'idle' is never used" in message
     assert not (tmp_path / "a.svg").exists()
 
 
