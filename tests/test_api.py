@@ -96,7 +96,7 @@ def test_a_module_gives_logits_or_the_loss(spec: "xformc.Spec") -> None:
 def test_a_module_of_ones_own_loop_becomes_an_engine(spec: "xformc.Spec", tokenizer: Path, tmp_path: Path) -> None:
     module = spec.module(seed=5)
     with torch.no_grad():
-        module.encoder[0].self_attention.query.weight.mul_(0.5)
+        module.get_parameter("encoder.0.self_attention.query.weight").mul_(0.5)
     files = {"source": tokenizer, "target": tokenizer}
     certificate = xformc.build(spec, tmp_path / "engine", weights=module, tokenizers=files, target="cpu")
     assert certificate.passed
