@@ -175,10 +175,11 @@ def torchs(options: Any, x: Tensor, weight: Tensor, bias: Tensor | None, labels:
     counted = labels != PAD
     count, device = counted.sum(), x.device.type
     cast = options is not None and torch.is_autocast_enabled(device)
-    low = [None if item is None else item.to(torch.bfloat16) if cast else item for item in (x, weight, bias)]
+    low = {name: item.to(torch.bfloat16) if cast else item for name, item in (("x", x), ("weight", weight))}
+    low_bias = bias.to(torch.bfloat16) if cast and bias is not None else bias
     with torch.autocast(device, enabled=False) if cast else nullcontext():
         nll = functional.linear_cross_entropy(
-            low[0], low[1], labels, linear_bias=low[2], reduction="sum", ignore_index=PAD, options=options
+            low["x"], low["weight"], labels, linear_bias=low_bias, reduction="sum", ignore_index=PAD, options=options
         )
     loss = nll.float()
     if smoothing > 0:
