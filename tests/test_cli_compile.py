@@ -79,7 +79,7 @@ def test_ir_lists_the_passes_and_prints_the_graphs_after_one(xformc: CommandLine
     assert "there is no pass 'stp'" in mistake(xformc("ir", run / "spec.yaml", "--after", "stp"))
 
 
-def test_inspect_shows_what_build_proved(xformc: CommandLine, built: Path) -> None:
+def test_inspect_shows_what_build_checked(xformc: CommandLine, built: Path) -> None:
     assert "trained parameters" in xformc("inspect", built).out
     lines = xformc("inspect", built, "--certificate").out.splitlines()
     assert len(lines) == 5

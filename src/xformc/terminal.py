@@ -1,4 +1,4 @@
-"""What is said on standard error: progress, unless `--quiet`; details with `--verbose`."""
+"""Output on standard error: progress, unless `--quiet`; details with `--verbose`."""
 
 import logging
 

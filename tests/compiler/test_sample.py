@@ -47,7 +47,7 @@ END = 3
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """An engine of fresh weights and its training form. An end token that is likely, so that texts end."""
+    """An engine with random weights and its training form. The end token is likely, so that texts end."""
 
     module: TorchModule
     session: onnxruntime.InferenceSession

@@ -44,7 +44,7 @@ def builder() -> Builder:
 def networks(
     spec: Spec, folder: Path, builder: Builder, precision: Precision = "float32", *, calibrated: bool = False
 ) -> dict[str, Network]:
-    """The models of a spec with fresh weights, parsed."""
+    """The models of a spec with randomly initialized weights, parsed."""
     precisions = spec.precisions(precision)
     program = compile_engine(spec, "tensorrt", precisions)
     module = TorchModule(program.graph)

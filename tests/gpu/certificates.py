@@ -39,7 +39,7 @@ PRECISIONS: Mapping[str, tuple[Precision, bool]] = {
     "int8_calibrated": ("int8", True),
     "float8": ("float8", True),
 }
-"""In which numbers weights are, and whether products are calibrated, which those of target tensorrt alone can be."""
+"""A number format of weights, and whether matrix products are calibrated, which only target tensorrt can do."""
 
 SECONDS = 30.0
 
@@ -57,7 +57,7 @@ class OnDevice(Subject):
 
 
 def measure(report: Report, specs: Sequence[str], precisions: Sequence[str], processes: int) -> None:
-    """Add a row for each spec, target and precision, the spec changing fastest, from so many processes at once.
+    """Add a row for each spec, target and precision, the spec changing fastest, from several processes at once.
 
     Most of a certificate is the reference search on the processor; the GPU is shared.
     """

@@ -94,7 +94,7 @@ def make_model(sample: Sample, folder: Path) -> Model:
 
 
 def random_module(graph: Graph, seed: int = 3) -> TorchModule:
-    """A module of which weights that begin as constants are random, too."""
+    """A module with random weights, also for parameters that begin as constants."""
     module = TorchModule(graph, seed).eval()
     random = np.random.default_rng(seed)
     arrays = module.arrays()

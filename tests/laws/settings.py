@@ -10,7 +10,7 @@ TIMES = int(os.environ.get("LAWS", "0"))
 
 
 def examples(count: int) -> Callable[[Any], Any]:
-    """Settings for a law: so many examples."""
+    """Settings for a law with this number of examples."""
     health = cast("list[HealthCheck]", list(HealthCheck))  # hypothesis types them by their metaclass
     few = settings(max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=health)
     return settings(few, max_examples=count * TIMES, derandomize=False) if TIMES else few

@@ -32,7 +32,7 @@ def tiny_transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def peak_of(engine: Path, lines: int, folder: Path) -> int:
-    """The peak memory in bytes of `xformc translate` for a file of so many lines."""
+    """The peak memory in bytes of `xformc translate` for a file with this number of lines."""
     source, target = folder / "in", folder / "out"
     source.write_text("".join(f"{SENTENCES[number % 8]}\n" for number in range(lines)))
     options = ("--workers", "2", "--window", "256", "--beam-size", "1")

@@ -37,7 +37,7 @@ def grid(precision: Precision) -> Grid:
 
 
 def scales(spec: Spec, precision: Precision = "int8", *, seed: int = 0) -> dict[str, float]:
-    """The scales of a spec with fresh weights, from the examples of a certificate."""
+    """The scales of a spec with randomly initialized weights, from the examples of a certificate."""
     graph = compile_engine(spec, "tensorrt").graph
     weights = calibrated_weights(spec.precisions(precision), linear_weights(graph), examples=True)
     return calibrate(TorchModule(graph, seed=seed), weights, probe_examples(spec))
