@@ -2,9 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xformc.commands.options import Json
 from xformc.specs import shipped_specs
+
+if TYPE_CHECKING:
+    from xformc.compiler.spec.tree import Tree
 
 
 def list_specs(*, as_json: Json = False) -> None:
@@ -18,7 +22,7 @@ def list_specs(*, as_json: Json = False) -> None:
     """
     from xformc.compiler.spec.load import load_tree
 
-    found = [(name, str(_task(load_tree(path).get("task"))), _about(path)) for name, path in shipped_specs().items()]
+    found = [(name, _task(load_tree(path)), _about(path)) for name, path in shipped_specs().items()]
     if as_json:
         print(json.dumps([{"name": name, "task": task, "about": about} for name, task, about in found]))
         return
@@ -27,8 +31,9 @@ def list_specs(*, as_json: Json = False) -> None:
         print(f"{name:<{width}}  {task:<14}  {about}")
 
 
-def _task(tree: object) -> object:
-    return getattr(tree, "value", None)
+def _task(tree: "Tree") -> str:
+    task = tree.get("task")
+    return "" if task is None else task.word
 
 
 def _about(path: Path) -> str:
