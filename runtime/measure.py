@@ -119,13 +119,16 @@ def measure_throughput(
     rate = first_rate
     for plan in plans:
         list(work.run(work.items[:1], plan))
-        items = list(islice(cycle(work.items), max(FEWEST, int(rate * seconds))))
-        began = time.perf_counter()
-        tokens = sum(work.run(items, plan))
-        elapsed = time.perf_counter() - began
-        rate = len(items) / elapsed
+        elapsed, tokens, count = 0.0, 0, 0
+        while elapsed < seconds / 2:  # the rate of the first plan is an estimate
+            count = max(FEWEST, int(rate * seconds))
+            items = list(islice(cycle(work.items), count))
+            began = time.perf_counter()
+            tokens = sum(work.run(items, plan))
+            elapsed = time.perf_counter() - began
+            rate = count / elapsed
         assert plan.workers is not None
-        yield Throughput(plan.workers, plan.max_batch_tokens, rate, tokens / elapsed, len(items), peak_memory())
+        yield Throughput(plan.workers, plan.max_batch_tokens, rate, tokens / elapsed, count, peak_memory())
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -33,7 +33,8 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
     defaults = manifest.search
     unknown = set(arguments) - set(SearchArguments.__annotations__)
     if unknown:
-        raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}")
+        known = ", ".join(SearchArguments.__annotations__)
+        raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}; there are {known}")
     widest = max(1, manifest.inputs["target"].pieces // 2)
     beam_size = checked_integer("beam_size", arguments.get("beam_size"), defaults.beam_size, 1, widest)
     n_best_default = min(defaults.n_best, beam_size)

@@ -30,7 +30,8 @@ def resolve_sample_options(defaults: SampleOptions, arguments: SampleArguments) 
     """
     unknown = set(arguments) - set(SampleArguments.__annotations__)
     if unknown:
-        raise TypeError(f"unknown sampling options: {', '.join(sorted(unknown))}")
+        known = ", ".join(SampleArguments.__annotations__)
+        raise TypeError(f"unknown sampling options: {', '.join(sorted(unknown))}; there are {known}")
     temperature, top_p = arguments.get("temperature"), arguments.get("top_p")
     new_tokens = arguments.get("max_new_tokens")
     return SampleOptions(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import get_args
 
 from xformc.errors import UserError
 from xformc.format.interfaces import interface
@@ -40,6 +41,8 @@ def open_session(
     """
     face, fixed, place = interface(task, inputs), TRAITS[target].fixed, str(directory)
     name: DeviceName = device or ("cuda" if fixed else "cpu")
+    if name not in get_args(DeviceName):
+        raise UserError(f"device is {name!r}", hint=f"use {' or '.join(get_args(DeviceName))}")
     if name == "cuda" and not fixed:
         hint = "build it with --target cuda or --target tensorrt for a GPU"
         raise UserError(f"an engine of target {target} runs only on the CPU", place=place, hint=hint)

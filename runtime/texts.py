@@ -54,8 +54,11 @@ def encode_line(
 
     A cut is logged as a warning.
 
-    Raises: TooLongError without `truncate`; UserError for invalid Unicode.
+    Raises: TooLongError without `truncate`; UserError for invalid Unicode, and for what is no str.
     """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers without types)
+        found = type(text).__name__
+        raise UserError(f"a text must be a str, found {found}", place=f"line {line}", hint="engine.search takes ids")
     try:
         ids = encode(text)
     except UnicodeError as error:

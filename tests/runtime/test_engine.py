@@ -239,3 +239,15 @@ def test_translate_refuses_less_than_one(engine: Engine, name: str) -> None:
 def test_load_refuses_too_many_workers(copy_engine: Path) -> None:
     with pytest.raises(UserError, match="workers must be at most 1024"):
         load(copy_engine, workers=10_000)
+
+
+def test_what_is_no_text_is_named(engine: Engine) -> None:
+    wrong: Any = [["a", "b"]]
+    with pytest.raises(UserError, match=r"line 1: a text must be a str, found list\nhint: engine.search takes ids"):
+        engine.translate(wrong)
+
+
+def test_a_device_that_there_is_not_is_named(copy_engine: Path) -> None:
+    wrong: Any = "auto"
+    with pytest.raises(UserError, match=r"device is 'auto'\nhint: use cpu or cuda"):
+        load(copy_engine, device=wrong)

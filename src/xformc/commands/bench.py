@@ -93,7 +93,14 @@ def _print(engine: Engine, work: Workload, report: Report, threads: int | None) 
     print(f"latency  {quantiles}, on {thread_count(threads)} threads")
     print(f"         {latency.count:,} {work.unit}s one at a time, {latency.tokens:.1f} {work.tokens} each")
     table = Table(box=None, pad_edge=False)
-    for title in ("workers", "max_batch_tokens", f"{work.unit}s/s", f"{work.tokens}/s", "peak MB", f"{work.unit}s"):
+    for title in (
+        "workers",
+        "max_batch_tokens",
+        f"{work.unit}s/s",
+        f"{work.tokens}/s",
+        "peak MB so far",
+        f"{work.unit}s",
+    ):
         table.add_column(title, justify="right")
     for one in report.throughput:
         rates = (f"{one.examples_per_second:,.1f}", f"{one.tokens_per_second:,.1f}")
