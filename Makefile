@@ -105,8 +105,8 @@ test-lowest: setup  ## the tests with the lowest versions that pyproject.toml al
 	PYTEST_ADDOPTS='-W default' $(subst $(BIN),$(LOWEST)/bin,$(PYTEST))
 
 demo: setup  ## train, build, certify and use a small Transformer: numbers in English words to German
+	rm -rf $(DEMO)/data $(DEMO)/run
 	$(XFORMC) corpus numbers --output $(DEMO)/data
-	rm -rf $(DEMO)/run
 	$(XFORMC) train specs/numbers.yaml --data $(DEMO)/data --output $(DEMO)/run
 	$(XFORMC) build $(DEMO)/run --output $(DEMO)/engine
 	@echo

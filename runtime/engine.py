@@ -270,8 +270,8 @@ class Engine:
             )
         if self.tokenizer is None:
             raise UserError(
-                f"the engine {self.manifest.name} has no tokenizer: it was built without a run",
-                hint="build it from a trained run: xformc build RUN",
+                f"the engine {self.manifest.name} has no tokenizer",
+                hint="build it from a run, or with tokenizers: xformc.build(..., tokenizers={input: file})",
             )
         return self.tokenizer
 

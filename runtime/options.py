@@ -1,5 +1,6 @@
 """The options of the search, and their checks against an engine."""
 
+from numbers import Integral
 from typing import TypedDict
 
 from xformc.errors import UserError
@@ -64,9 +65,9 @@ def checked_integer(name: str, value: object, default: int, low: int, high: int)
     """Return the value, or the default for None. Raises: UserError unless it is an integer from `low` to `high`."""
     if value is None:
         return default
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= int(value) <= high:
         raise UserError(f"{name} must be an integer from {low} to {high}, not {value!r}")
-    return value
+    return int(value)
 
 
 def checked_number(name: str, value: object, default: float, low: float, high: float) -> float:

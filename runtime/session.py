@@ -67,7 +67,7 @@ class Session:
         """Free the model and its memory. Running calls finish normally; later calls raise UserError."""
 
         def refuse(_: int) -> Executor:
-            raise UserError("the engine is closed", place=self._place, hint="load it again: xformc.load(folder)")
+            raise UserError("the engine is closed", hint="load it again with xformc.load")
 
         with self._opening:
             others, self._others, self._make = self._others, {}, refuse

@@ -18,13 +18,14 @@ def shipped_specs() -> dict[str, Path]:
 
 
 def find_spec(source: str | Path) -> Path:
-    """The file of a spec: a path, a folder with a spec.yaml such as a run, or a name such as `transformer_base`.
+    """The file of a spec: a path, also without `.yaml`; a folder with a spec.yaml such as a run; or a shipped name.
 
     Raises: UserError if there is neither such a file nor such a shipped spec.
     """
     path = Path(source)
-    if (path / SPEC).is_file():
-        return path / SPEC
+    for file in (path / SPEC, path.with_name(f"{path.name}.yaml") if path.name else path):
+        if file.is_file():
+            return file
     return path if path.is_file() or path.suffix else find_shipped(str(source))
 
 

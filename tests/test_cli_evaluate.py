@@ -50,6 +50,6 @@ def test_evaluate_counts_brackets(xformc: CommandLine, copy_engine: Path, tmp_pa
 def test_evaluate_says_how_many_files_it_takes(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
     source = write(tmp_path / "src", ["hello world"])
     found = mistake(xformc("evaluate", copy_engine, source))
-    assert found.startswith("this engine is evaluated on a source and a reference or more, found 1 files")
+    assert found.startswith("this engine is evaluated on a source and a reference or more, found 1")
     found = mistake(xformc("evaluate", copy_engine, source, source, source, "--metric", "brackets"))
-    assert found.startswith("this engine is evaluated on a source and one reference, found 3 files")
+    assert found.startswith("this engine is evaluated on a source and one reference, found 3")

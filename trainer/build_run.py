@@ -79,6 +79,9 @@ def build_run(
 def _load(weights: Path | nn.Module | Mapping[str, Any], graph: Graph) -> Mapping[str, Any]:
     if isinstance(weights, Path):
         return load_weights(weights, graph)
+    if not isinstance(weights, nn.Module | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        found = type(weights).__name__
+        raise UserError(f"weights are a path, a module or a state_dict, found {found}")
     arrays = named_arrays(weights)
     check_arrays(arrays, graph, "weights")
     return arrays

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from xformc import specs
 from xformc.compiler import spec as language
 from xformc.errors import UserError
+from xformc.extras import is_optional
 from xformc.format.certificate import Certificate
 from xformc.format.names import SPEC
 from xformc.format.precision import WORDS, PrecisionWord
-from xformc.format.targets import Target
+from xformc.format.targets import TARGETS, Target
 
 if TYPE_CHECKING:
     from torch import nn
@@ -124,6 +125,8 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
 
     Returns: the certificate, which has passed. Raises: UserError if a check fails, and for input that does not fit.
     """
+    if target not in TARGETS:
+        raise UserError(f"target is {target!r}", hint=f"use {', '.join(TARGETS)}")
     from xformc.trainer.build_run import BuildOptions, build_run  # noqa: PLC0415 (it imports torch)
     from xformc.trainer.run_files import RunFiles, find_run  # noqa: PLC0415
 
@@ -148,10 +151,18 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
 def verify(engine: PathLike, progress: Callable[[str], None] = lambda _: None) -> Certificate:
     """Repeat the checks of an engine's certificate on this machine; its `passed` says whether all are within bounds.
 
+    Without PyTorch it checks what needs the engine alone: the stages files, model and batch.
+
     Raises: UserError if the folder is no whole engine, or its model is not that of its spec.
     """
-    from xformc.compiler.certify import verify_engine  # noqa: PLC0415 (it imports torch)
+    try:
+        from xformc.compiler.certify import verify_engine  # noqa: PLC0415 (it imports torch)
+    except ModuleNotFoundError as error:
+        if not is_optional(error):
+            raise
+        from xformc.runtime.self_check import check_engine  # noqa: PLC0415
 
+        return check_engine(Path(engine), progress)[0]
     return verify_engine(Path(engine), progress)
 
 

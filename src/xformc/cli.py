@@ -1,12 +1,13 @@
 """The command line: its commands are in `commands`; a user's mistake is one message and exit code 2.
 
 Exit codes: 0 done; 1 our bug (with a traceback); 2 the user's mistake; 130 interrupted; 141 the
-reader of our output has gone.
+reader of our output has gone; 143 terminated.
 """
 
 import inspect
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -52,7 +53,8 @@ class _Commands(TyperGroup):
         except USAGE_ERROR as error:
             usage = cast(Any, error)
             command = usage.ctx.command_path if usage.ctx else "xformc"
-            _fail(UserError(usage.format_message(), hint=f"{command} --help"))
+            message = " ".join(usage.format_message().replace("Value error, ", "").split())
+            _fail(UserError(message, hint=f"{command} --help"))
         sys.exit(code if isinstance(code, int) else 0)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -195,6 +197,7 @@ def main() -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s")
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
         logging.addLevelName(level, logging.getLevelName(level).lower())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no temporary file stays behind
     app(sys.argv[1:] or ["--help"], prog_name="xformc")
 
 

@@ -13,6 +13,11 @@ EXTRAS = {
 }
 
 
+def is_optional(error: ModuleNotFoundError) -> bool:
+    """Whether the missing package is one that an extra brings."""
+    return (error.name or "").partition(".")[0] in EXTRAS
+
+
 def explain_missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
     """The same error, with the command that installs the package, if it is one of ours to name."""
     package = (error.name or "").partition(".")[0]

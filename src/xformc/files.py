@@ -6,18 +6,25 @@ import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_IMODE
 
 
 @contextmanager
 def atomic_write(path: Path) -> Generator[Path]:
     """Yield a temporary file name beside `path`; the file replaces `path` when the block succeeds.
 
+    A link is followed. The file keeps the mode of the one that it replaces; a new one has the usual mode.
+
     Raises: whatever the block raises. The temporary file is then removed, and `path` is unchanged.
     """
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _sibling(path)
     try:
+        temporary.touch()
+        mode = (path if path.exists() else temporary).stat().st_mode
         yield temporary
+        temporary.chmod(S_IMODE(mode))
         _flush(temporary)
         os.replace(temporary, path)
     finally:

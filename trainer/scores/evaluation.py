@@ -102,11 +102,15 @@ def evaluate_split(engine: Path, task: str, data: Texts | Arrays) -> Sequence[Me
     return SCORERS[task].score(engine, data, ScoreOptions(truncate=True), lambda results, _: results).measures
 
 
-def _read_translations(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Parallel:
+def _read_translations(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Parallel | Texts:
     trees = options.metric == "brackets"
+    if len(files) == 1 and ".tsv" in files[0].suffixes:
+        return read_texts((files[0],), ("source", "target"))
     if len(files) < 2 or (trees and len(files) > 2):
         wanted = "one reference" if trees else "a reference or more"
-        message = f"this engine is evaluated on a source and {wanted}, found {len(files)} files"
+        message = (
+            f"this engine is evaluated on a source and {wanted}, found {len(files)} file{'s' if len(files) > 1 else ''}"
+        )
         raise UserError(message, hint="xformc evaluate ENGINE test.en test.de")
     return read_parallel(files)
 

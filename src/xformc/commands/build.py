@@ -8,8 +8,9 @@ from typer import Argument, Option
 from xformc.commands.engine_text import refusals
 from xformc.commands.options import OUT, EngineFolder, PrecisionName, Settings, TargetName, complete_spec, number_format
 from xformc.errors import UserError
-from xformc.extras import EXTRAS
+from xformc.extras import is_optional
 from xformc.format.certificate import Certificate
+from xformc.format.names import MANIFEST
 from xformc.format.reader import read_manifest
 from xformc.runtime.self_check import check_engine
 from xformc.specs import find_spec
@@ -56,6 +57,8 @@ def build(
     from xformc.trainer.build_run import BuildOptions, build_run
     from xformc.trainer.run_files import find_run
 
+    if (Path(source) / MANIFEST).is_file():
+        raise UserError("is an engine, not a run", place=source, hint="give the run or the spec that it was built from")
     run = find_run(Path(source))
     loaded = load_spec(find_spec(source if run is None else run), settings or ())
     if weights is None and run is not None:
@@ -95,7 +98,7 @@ def _verify(engine: Path) -> tuple[Certificate, list[str]]:
         try:
             from xformc.compiler.certify import verify_engine
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in EXTRAS:
+            if not is_optional(error):
                 raise
             return check_engine(engine, status.update)
         return verify_engine(engine, status.update), []

@@ -8,6 +8,7 @@ from rich.progress import track
 from typer import Argument, Option
 
 from xformc.commands.options import OUT
+from xformc.errors import UserError
 from xformc.terminal import progress_console
 
 
@@ -31,6 +32,8 @@ def corpus(
     """
     from xformc.trainer.data.number_words import write_numbers
 
+    if (output / "train.tsv").exists():
+        raise UserError("exists already", place=str(output / "train.tsv"), hint="give --output a new folder")
     write_numbers(output, train, valid, test, seed, _tracked)
     print(f"{output}: {train:,} training pairs, {valid:,} validation pairs, {test:,} test pairs")
 

@@ -48,8 +48,10 @@ def choose_pace(path: Path | None, window: int | None, workers: int | None, thre
     window = 1 if file is None and sys.stdin.buffer.isatty() else window
     if workers is not None or window == 1:
         return Pace(window, 1 if workers is None else workers)
-    waiting = cast(io.BufferedReader, sys.stdin.buffer).peek() if file is None else _beginning(file)
     most = min(thread_count(threads), MOST_WORKERS)
+    if file is not None and file.exists() and not file.is_file():
+        return Pace(window, most)  # a pipe can be read only once
+    waiting = cast(io.BufferedReader, sys.stdin.buffer).peek() if file is None else _beginning(file)
     plenty = len(waiting) >= io.DEFAULT_BUFFER_SIZE or (file is not None and file.suffix == ".gz")
     return Pace(window, most if plenty else max(1, min(most, waiting.count(b"\n") // LINES_EACH)))
 
@@ -89,13 +91,29 @@ def output_text(path: Path | None) -> Generator[IO[str]]:
         return
     if file.is_dir():
         raise UserError("is a folder", place=str(file), hint="give --output a file")
-    with atomic_write(file) as part:
+    if file.exists() and not file.is_file():
+        with file.open("w", encoding="utf-8") as handle:  # a pipe or a device is written to, not replaced
+            yield handle
+        return
+    with _replaced(file) as part:
         if file.suffix == ".gz":
             with cast(IO[str], gzip.open(part, "wt", encoding="utf-8")) as handle:
                 yield handle
         else:
             with part.open("w", encoding="utf-8") as handle:
                 yield handle
+
+
+@contextmanager
+def _replaced(file: Path) -> Generator[Path]:
+    """`atomic_write`, whose errors name the file and not the temporary one."""
+    try:
+        with atomic_write(file) as part:
+            yield part
+    except OSError as error:
+        if not str(error.filename).endswith(".partial"):
+            raise
+        raise UserError(f"cannot be written: {error.strerror}", place=str(file)) from error
 
 
 def write_results(results: Generator[Result], render: Callable[[int, Result], str], path: Path | None = None) -> None:

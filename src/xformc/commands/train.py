@@ -70,7 +70,10 @@ def _default_run(spec: str, name: str) -> Path:
 def average(
     run: Annotated[Path, Argument(help="A run: a folder made by `xformc train`.", metavar="RUN")],
     *,
-    last: Annotated[int, Option(help="Number of checkpoints, the newest ones.", min=1, metavar="N")] = 5,
+    last: Annotated[
+        int | None,
+        Option(help="Number of checkpoints, the newest ones.  [default: 5, or all if fewer]", min=1, metavar="N"),
+    ] = None,
     output: Annotated[Path | None, Option(*OUT, help=AVERAGE_HELP, metavar="FILE")] = None,
 ) -> None:
     """Average the last checkpoints of a run.
@@ -82,6 +85,9 @@ def average(
     The average usually translates better than a single checkpoint (Vaswani et al. 2017, section 6.1).
     """
     from xformc.trainer.average import average_last
+    from xformc.trainer.checkpoint import list_checkpoints
 
+    if last is None:
+        last = max(1, min(5, len(list_checkpoints(run))))
     written, steps = average_last(run, last, output or run / f"average-{last}.safetensors")
     print(f"{written}: the average of steps {', '.join(map(str, steps))}")
