@@ -15,8 +15,8 @@ from xformc.runtime.texts import TooLongError
 from xformc.terminal import progress_console
 
 Result = TypeVar("Result")
-DATA_HELP = """The test set. Translation: the source and one or more references, line by line, or a .tsv. Language model:
-a text on each line. Tagging and classification: .tsv or .npz, as for training. Text may be .gz."""
+DATA_HELP = """The test set. Translation: the source and one or more references, line by line, or a .tsv. Language
+model: a text on each line. Tagging and classification: .tsv or .npz, as for training. Text may be .gz."""
 METRIC_HELP = "text: chrF, exact match and BLEU; brackets: F1 of trees."
 OUTPUT_HELP = "Keep the translations or labels in this file, one line each; compressed if it ends in .gz."
 
