@@ -65,7 +65,7 @@ def checked_integer(name: str, value: object, default: int, low: int, high: int)
     """Return the value, or the default for None. Raises: UserError unless it is an integer from `low` to `high`."""
     if value is None:
         return default
-    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= int(value) <= high:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
         raise UserError(f"{name} must be an integer from {low} to {high}, not {value!r}")
     return int(value)
 

@@ -197,8 +197,13 @@ def main() -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s")
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
         logging.addLevelName(level, logging.getLevelName(level).lower())
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no temporary file stays behind
+    signal.signal(signal.SIGTERM, _end)
     app(sys.argv[1:] or ["--help"], prog_name="xformc")
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Exit on SIGTERM as on an error, so that no temporary file stays behind."""
+    sys.exit(128 + number)
 
 
 def _open_closed_streams() -> None:
