@@ -22,7 +22,7 @@ def check(spec: SpecName, *, settings: Settings = None, as_json: Json = False) -
     xformc check specs/transformer_base.yaml
     xformc check transformer_big --set sizes.layers=12 --json
 
-    All mistakes are shown at once, each with its line, and the exit code is 2. A model that writes text must be able
+    Mistakes are shown together, each with its line, and the exit code is 2. A model that writes text must be able
     to do so step by step.
     """
     path = find_spec(spec)
