@@ -107,7 +107,7 @@ def test_a_shell_completes_the_names_of_shipped_specs() -> None:
 def test_inspect_shows_the_engine(xformc: CommandLine, copy_engine: Path) -> None:
     result = xformc("inspect", copy_engine)
     assert result.out.startswith("copy: translation, 0 trained parameters\n")
-    assert "beam_size 4, n_best 1, length_penalty 0.6" in result.out
+    assert "beam_size 4, n_best 1, length_penalty 0.6 (GNMT), " in result.out
     assert "ok   logits    1.0e-06 <= 1e-04  torch and engine" in result.out
     assert json.loads(xformc("inspect", copy_engine, "--json").out)["engine"]["name"] == "copy"
     assert len(xformc("inspect", copy_engine, "--certificate").out.splitlines()) == 2

@@ -128,7 +128,8 @@ def test_calibrate_takes_texts_like_those_of_training(xformc: CommandLine, run: 
     pytest.importorskip("tensorrt_rtx")
     built = xformc(
         *("build", run / "spec.yaml", "--weights", run, "--target", "tensorrt", "--precision", "fp8"),
-        *("--calibrate", *files, "--profile", "batch=1,source=1:4:8,room=1:4:8", "--out", out),
+        *("--calibrate", files[0], "--calibrate", files[1]),
+        *("--profile", "batch=1,source=1:4:8,room=1:4:8", "--out", out),
     )
     assert built.code == 0 and "products with float8 and their definition" in built.out
     shown = xformc("inspect", out).out

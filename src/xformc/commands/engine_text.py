@@ -66,7 +66,8 @@ def _described(item: Input) -> str:
 def _defaults(manifest: Manifest) -> list[str]:
     if manifest.defaults is None:
         return []
-    return [", ".join(f"{name} {value:g}" for name, value in asdict(manifest.defaults).items())]
+    kinds = {"length_penalty": " (GNMT)"}
+    return [", ".join(f"{name} {value:g}{kinds.get(name, '')}" for name, value in asdict(manifest.defaults).items())]
 
 
 def _labels(manifest: Manifest) -> list[str]:
