@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from xformc import __version__
 from xformc.errors import UserError
-from xformc.format.certificate import Certificate, Stage, read_certificate
+from xformc.format.certificate import CERTIFICATE_BYTES, Certificate, Stage, read_certificate
 from xformc.format.document import read_document
 from xformc.format.names import CERTIFICATE
 from xformc.format.tokens import PAD
@@ -28,8 +28,6 @@ BATCH_BOUND = 1e-4
 
 COUNT = 5
 """The number of random examples to run."""
-
-CERTIFICATE_BYTES = 1 << 24
 
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 """The tokens of one example, and its scores or probabilities."""
@@ -49,7 +47,7 @@ def check_engine(folder: Path, progress: Callable[[str], None] = lambda _: None)
             raise UserError("the engine's certificate did not pass", place=str(folder))
         manifest = engine.manifest
         progress("verify: batch")
-        stages = (
+        stages = (  # loading has checked the first two, and would have raised
             Stage("files", f"size and sha256 of {len(manifest.files)} files", 0, 0),
             Stage("model", "inputs and outputs of the model", 0, 0),
             Stage("batch", "the same examples alone and in a batch", _batch(engine), BATCH_BOUND),

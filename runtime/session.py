@@ -65,13 +65,9 @@ class Session:
 
     def close(self) -> None:
         """Free the model and its memory. Running calls finish normally; later calls raise UserError."""
-
-        def refuse(_: int) -> Executor:
-            raise UserError("the engine is closed", hint="load it again with xformc.load")
-
         with self._opening:
-            others, self._others, self._make = self._others, {}, refuse
-        self._executor = _Closed(refuse)
+            others, self._others, self._make = self._others, {}, _Closed
+        self._executor = _Closed()
         for session in others.values():
             session.close()
 
@@ -111,13 +107,14 @@ class Session:
 
 
 class _Closed:
-    """The `Executor` of a closed session."""
+    """The `Executor` of a closed session, for any number of workers."""
 
-    def __init__(self, refuse: Callable[[int], Executor]) -> None:
-        self._refuse = refuse
+    def __init__(self, workers: int = 1) -> None:
+        self.workers = workers
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
-        return self._refuse(0).run(feeds, options)
+        """Refuse. Raises: UserError."""
+        raise UserError("the engine is closed", hint="load it again with xformc.load")
 
 
 def open_model(

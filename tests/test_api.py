@@ -150,3 +150,17 @@ def test_a_closed_engine_refuses_calls(copy_engine: Path) -> None:
     with pytest.raises(xformc.UserError, match="the engine is closed"):
         engine.translate(["hello world"], workers=2)
     engine.close()
+
+
+def test_an_engine_is_verified_without_the_compilers_packages(spec: "xformc.Spec", tmp_path: Path) -> None:
+    xformc.build(spec, tmp_path / "engine", target="cpu")
+    code = f"""
+import sys
+for name in ("torch", "onnx", "pydantic", "yaml", "safetensors", "ml_dtypes"):
+    sys.modules[name] = None
+import xformc
+found = xformc.verify({str(tmp_path / "engine")!r})
+print(found.passed, [stage.name for stage in found.stages])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (found.stdout, found.stderr) == ("True ['files', 'model', 'batch']\n", "")

@@ -12,7 +12,7 @@ import pytest
 from command_line import CommandLine, limit_file_size, listing, mistake, spawn
 from tiny_engine import SENTENCES
 
-from xformc.cli import EXTRAS
+from xformc.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 

@@ -25,7 +25,7 @@ MAY_USE = {
     "extras": set[str](),
     "files": set[str](),
     "terminal": set[str](),
-    "api": PROGRAMS | {"compiler.backends", "compiler.certify", "runtime", "trainer", "specs"},
+    "api": PROGRAMS | {"compiler.backends", "trainer", "specs"},
     "format": set[str](),
     "compiler.graph": set[str](),
     "compiler.quantize": {"compiler.graph"},
@@ -44,11 +44,14 @@ MAY_USE = {
     "runtime": set[str](),
     "triton": {"runtime"},
     "trainer": COMPILER | {"compiler.build", "runtime"},
-    "commands": COMPILER | {"compiler.build", "compiler.explain", "runtime", "triton", "trainer", "specs"},
+    "commands": COMPILER
+    | {"compiler.build", "compiler.explain", "runtime", "triton", "trainer", "specs"}
+    | {"verification"},
     "cli": {"commands"},
     "__main__": {"cli"},
     "specs": set[str](),
-    "version": {"api", "runtime", "trainer"},
+    "verification": {"compiler.certify", "runtime"},
+    "version": {"api", "runtime", "trainer", "verification"},
 }
 BARE = {"numpy", "onnxruntime", "sentencepiece"}
 FORBIDDEN = ["torch", "onnx", "pydantic", "yaml", "safetensors", "xformc.compiler", "xformc.trainer"]

@@ -31,9 +31,10 @@ def find_run(path: Path) -> Path | None:
     """
     if not path.is_dir() and path.suffix != ".safetensors":
         return None
-    near = path.resolve()
-    folder = next((folder for folder in (near, *list(near.parents)[:3]) if (folder / SPEC).is_file()), None)
-    return path if folder == near else folder
+    near, *above = _folders(path)
+    if (near / SPEC).is_file():
+        return path
+    return next((folder for folder in above if (folder / SPEC).is_file()), None)
 
 
 def find_run_files(weights: Path, spec: Spec) -> RunFiles:
@@ -41,11 +42,16 @@ def find_run_files(weights: Path, spec: Spec) -> RunFiles:
 
     Raises: UserError if they are neither beside the weights nor in one of the three folders above.
     """
-    near = weights.resolve()
-    folders = (near, *list(near.parents)[:3])
+    folders = _folders(weights)
     if spec.task in WRITTEN:
         return RunFiles(_find_tokenizers(folders, spec) or _no_tokenizers(weights, spec))
     return RunFiles(_find_tokenizers(folders, spec) or {}, _find_labels(folders, weights))
+
+
+def _folders(weights: Path) -> tuple[Path, ...]:
+    """Where the files of a run may be: the path itself and the three folders above."""
+    near = weights.resolve()
+    return (near, *list(near.parents)[:3])
 
 
 def _find_tokenizers(folders: Sequence[Path], spec: Spec) -> dict[str, Path] | None:

@@ -12,10 +12,11 @@ from xformc.errors import UserError
 from xformc.extras import explain_missing
 
 if TYPE_CHECKING:
-    from xformc.api import Spec, build, list_specs, load_spec, train, verify
+    from xformc.api import Spec, build, list_specs, load_spec, train
     from xformc.format.certificate import Certificate
     from xformc.runtime import Continuation, Engine, Hypothesis, Prediction, SearchResult, load
     from xformc.trainer.train import TrainResult
+    from xformc.verification import verify
 
 __version__ = "0.1.0"
 
@@ -38,10 +39,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Spec", "build", "list_specs", "load_spec", "train", "verify"), "xformc.api"),
+    **dict.fromkeys(("Spec", "build", "list_specs", "load_spec", "train"), "xformc.api"),
     **dict.fromkeys(("Continuation", "Engine", "Hypothesis", "Prediction", "SearchResult", "load"), "xformc.runtime"),
     "Certificate": "xformc.format.certificate",
     "TrainResult": "xformc.trainer.train",
+    "verify": "xformc.verification",
 }
 
 # ONNX Runtime reads this when it is imported. Unless told not to, it reports the program and its models to its maker.

@@ -1,4 +1,4 @@
-"""The Python API: specs and their PyTorch modules, training, building and verifying engines."""
+"""The Python API: specs and their PyTorch modules, training, and building engines."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from xformc import specs
 from xformc.compiler import spec as language
 from xformc.errors import UserError
-from xformc.extras import is_optional
 from xformc.format.certificate import Certificate
 from xformc.format.names import SPEC
-from xformc.format.precision import WORDS, PrecisionWord
+from xformc.format.precision import PrecisionWord, number_format
 from xformc.format.targets import TARGETS, Target
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         files = RunFiles({name: Path(path) for name, path in (tokenizers or {}).items()}, labels)
     options = BuildOptions(
         target,
-        None if precision is None else _number_format(precision),
+        number_format(precision),
         [Path(path) for path in calibrate],
         None if compare is None else (Path(compare[0]), Path(compare[1])),
         profile,
@@ -148,29 +147,5 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     return build_run(_spec(source), given, Path(output), options, progress, files=files)
 
 
-def verify(engine: PathLike, progress: Callable[[str], None] = lambda _: None) -> Certificate:
-    """Repeat the checks of an engine's certificate on this machine; its `passed` says whether all are within bounds.
-
-    Without PyTorch it checks what needs the engine alone: the stages files, model and batch.
-
-    Raises: UserError if the folder is no whole engine, or its model is not that of its spec.
-    """
-    try:
-        from xformc.compiler.certify import verify_engine  # noqa: PLC0415 (it imports torch)
-    except ModuleNotFoundError as error:
-        if not is_optional(error):
-            raise
-        from xformc.runtime.self_check import check_engine  # noqa: PLC0415
-
-        return check_engine(Path(engine), progress)[0]
-    return verify_engine(Path(engine), progress)
-
-
 def _spec(source: Spec | language.Spec | PathLike) -> language.Spec:
     return source if isinstance(source, language.Spec) else load_spec(source)
-
-
-def _number_format(word: str) -> Any:
-    if word not in WORDS:
-        raise UserError(f"precision is {word!r}", hint=f"use {', '.join(WORDS)}")
-    return WORDS[word]

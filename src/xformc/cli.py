@@ -37,7 +37,7 @@ from xformc.commands.report import report
 from xformc.commands.train import average, train
 from xformc.commands.translate import translate
 from xformc.errors import UserError
-from xformc.extras import EXTRAS
+from xformc.extras import missing_extra
 from xformc.terminal import set_verbosity
 
 USAGE_ERROR = cast(type[Exception], typer.BadParameter.__bases__[0])
@@ -241,12 +241,12 @@ def _leave(code: int) -> NoReturn:
 
 
 def _missing_extra(error: ModuleNotFoundError) -> UserError:
-    package = (error.name or "").partition(".")[0]
-    if package not in EXTRAS:
+    missing = missing_extra(error)
+    if missing is None:
         raise error
+    package, extra = missing
     return UserError(
-        f"this command needs the package {package}, which is not installed",
-        hint=f"pip install 'xformc[{EXTRAS[package]}]'",
+        f"this command needs the package {package}, which is not installed", hint=f"pip install 'xformc[{extra}]'"
     )
 
 

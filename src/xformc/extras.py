@@ -13,15 +13,16 @@ EXTRAS = {
 }
 
 
-def is_optional(error: ModuleNotFoundError) -> bool:
-    """Whether the missing package is one that an extra brings."""
-    return (error.name or "").partition(".")[0] in EXTRAS
+def missing_extra(error: ModuleNotFoundError) -> tuple[str, str] | None:
+    """The package that is missing and the extra that brings it; None if no extra does."""
+    package = (error.name or "").partition(".")[0]
+    return (package, EXTRAS[package]) if package in EXTRAS else None
 
 
 def explain_missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """The same error, with the command that installs the package, if it is one of ours to name."""
-    package = (error.name or "").partition(".")[0]
-    if package not in EXTRAS:
+    """The same error, with the command that installs the package, if an extra brings it."""
+    missing = missing_extra(error)
+    if missing is None:
         return error
-    message = f"this needs the package {package}: pip install 'xformc[{EXTRAS[package]}]'"
-    return ModuleNotFoundError(message, name=error.name)
+    package, extra = missing
+    return ModuleNotFoundError(f"this needs the package {package}: pip install 'xformc[{extra}]'", name=error.name)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from typer import Option
 
@@ -16,7 +15,7 @@ from xformc.runtime.engine import Engine
 from xformc.runtime.measure import Report, make_plans, measure_latency, measure_throughput, peak_memory, timed_load
 from xformc.runtime.session import thread_count
 from xformc.runtime.workload import Workload, make_workload
-from xformc.terminal import progress_console
+from xformc.terminal import tracked
 
 
 def bench(
@@ -69,9 +68,7 @@ def bench(
     latency = measure_latency(work, seconds)
     size = sum(path.stat().st_size for path in engine.iterdir())
     measured = measure_throughput(work, plans, 1 / latency.p50, seconds)
-    console = progress_console()
-    hidden = not console.is_terminal or console.quiet
-    found = list(track(measured, "measuring", total=len(plans), console=console, transient=True, disable=hidden))
+    found = list(tracked(measured, "measuring", len(plans)))
     report = Report(size, loading, latency, found, (before, peak_memory()))
     if as_json:
         print(json.dumps({"engine": loaded.manifest.name, **asdict(report)}))

@@ -6,15 +6,14 @@ from typing import Annotated
 from typer import Argument, Option
 
 from xformc.commands.engine_text import refusals
-from xformc.commands.options import OUT, EngineFolder, PrecisionName, Settings, TargetName, complete_spec, number_format
+from xformc.commands.options import OUT, EngineFolder, PrecisionName, Settings, TargetName, complete_spec
 from xformc.errors import UserError
-from xformc.extras import is_optional
-from xformc.format.certificate import Certificate
 from xformc.format.names import MANIFEST
+from xformc.format.precision import number_format
 from xformc.format.reader import read_manifest
-from xformc.runtime.self_check import check_engine
 from xformc.specs import find_spec
 from xformc.terminal import progress_console
+from xformc.verification import verify_parts
 
 SOURCE_HELP = "A run, one of its checkpoints, or a spec (a file, or the name of a shipped one)."
 WEIGHTS_HELP = """A run, a checkpoint or a .safetensors file.  [default: the run's; for a spec, randomly initialized
@@ -83,22 +82,11 @@ def verify(engine: EngineFolder) -> None:
     Without PyTorch it checks what needs the engine alone: the files, the model's inputs and outputs, and that results
     do not depend on the batch. The exit code is 2 if a check fails.
     """
-    certificate, left_out = _verify(engine)
+    with progress_console().status("verifying") as status:
+        certificate, left_out = verify_parts(engine, status.update)
     for line in certificate.lines():
         print(line)
     if not certificate.passed:
         raise UserError("the engine does not compute the function of its spec", place=str(engine))
     if left_out:
         print(f"not repeated: {', '.join(left_out)}; these compare with PyTorch: pip install 'xformc[build]'")
-
-
-def _verify(engine: Path) -> tuple[Certificate, list[str]]:
-    """The certificate of this machine, and the recorded stages that it lacks because PyTorch is not installed."""
-    with progress_console().status("verifying") as status:
-        try:
-            from xformc.compiler.certify import verify_engine
-        except ModuleNotFoundError as error:
-            if not is_optional(error):
-                raise
-            return check_engine(engine, status.update)
-        return verify_engine(engine, status.update), []

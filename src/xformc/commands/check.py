@@ -2,13 +2,10 @@
 
 import json
 from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Option
-
-from xformc.commands.options import OUT, Json, Settings, SpecName
-from xformc.files import atomic_write
+from xformc.commands.options import Json, Settings, SpecName, TextOutput
+from xformc.commands.text_lines import output_text
 from xformc.specs import find_spec
 
 if TYPE_CHECKING:
@@ -46,9 +43,7 @@ def check(spec: SpecName, *, settings: Settings = None, as_json: Json = False) -
     print(f"  {'total':<24}{total:>14,}")
 
 
-def schema(
-    output: Annotated[Path | None, Option(*OUT, help="Write to this file.  [default: -]", metavar="FILE")] = None,
-) -> None:
+def schema(output: TextOutput = None) -> None:
     """Print the JSON schema of the spec language, for editors.
 
     \b
@@ -58,12 +53,8 @@ def schema(
     """
     from xformc.compiler.spec import json_schema
 
-    text = json.dumps(json_schema(), indent=2)
-    if output in (None, Path("-")):
-        print(text)
-        return
-    with atomic_write(output) as part:
-        part.write_text(f"{text}\n", encoding="utf-8")
+    with output_text(output) as handle:
+        print(json.dumps(json_schema(), indent=2), file=handle)
 
 
 def _parameters_by_stage(graph: "Graph") -> dict[str, int]:

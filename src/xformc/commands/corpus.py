@@ -1,15 +1,13 @@
 """`xformc corpus`: parallel text that is made, not collected: endless, exact and free."""
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.progress import track
 from typer import Argument, Option
 
 from xformc.commands.options import OUT
 from xformc.errors import UserError
-from xformc.terminal import progress_console
+from xformc.terminal import tracked
 
 
 def corpus(
@@ -34,11 +32,5 @@ def corpus(
 
     if (output / "train.tsv").exists():
         raise UserError("exists already", place=str(output / "train.tsv"), hint="give --output a new folder")
-    write_numbers(output, train, valid, test, seed, _tracked)
+    write_numbers(output, train, valid, test, seed, tracked)
     print(f"{output}: {train:,} training pairs, {valid:,} validation pairs, {test:,} test pairs")
-
-
-def _tracked(numbers: Sequence[int], label: str) -> Iterable[int]:
-    console = progress_console()
-    hidden = not console.is_terminal or console.quiet
-    return track(numbers, label, console=console, transient=True, disable=hidden)

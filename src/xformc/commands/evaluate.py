@@ -1,18 +1,16 @@
 """`xformc evaluate`: what an engine gives for a test set, against what is right."""
 
 import json
-from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from rich.progress import track
 from typer import Argument, Option
 
 from xformc.commands.options import OUT, BeamSize, Device, EngineFolder, Json, LengthPenalty, Threads, Truncate
 from xformc.commands.text_lines import one_line, output_text
 from xformc.runtime.texts import TooLongError
-from xformc.terminal import progress_console
+from xformc.terminal import tracked
 
 Result = TypeVar("Result")
 DATA_HELP = """The test set. Translation: the source and one or more references, line by line, or a .tsv. Language
@@ -53,17 +51,12 @@ def evaluate(
     options = ScoreOptions(metric, tokenize, beam_size, length_penalty, truncate, threads, device, output)
     try:
         with nullcontext() if output is None else output_text(output) as kept:
-            scores = evaluate_engine(engine, data, options, _watched)
+            scores = evaluate_engine(
+                engine, data, options, lambda results, total: tracked(results, "translating", total)
+            )
             if kept is not None:
                 kept.writelines(f"{one_line(text)}\n" for text in scores.outputs)
     except TooLongError as error:
         raise error.advised("--truncate") from None
     for line in [json.dumps(scores.json())] if as_json else scores.lines():
         print(line)
-
-
-def _watched(results: Iterable[Result], total: int) -> Iterable[Result]:
-    """The results, with a progress bar on a terminal."""
-    console = progress_console()
-    hidden = not console.is_terminal or console.quiet
-    return track(results, "translating", total=total, console=console, transient=True, disable=hidden)

@@ -7,13 +7,11 @@ from typer import Option
 
 from xformc.commands.engine_text import engine_lines
 from xformc.commands.options import EngineFolder, Json
-from xformc.format.certificate import read_certificate
+from xformc.format.certificate import CERTIFICATE_BYTES, read_certificate
 from xformc.format.document import read_document
 from xformc.format.manifest import check_files
 from xformc.format.names import CERTIFICATE, MANIFEST
 from xformc.format.reader import read_manifest
-
-CERTIFICATE_BYTES = 1 << 24
 
 
 def inspect_engine(

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from typer import Option
 
-from xformc.commands.options import PrecisionName, Settings, SpecName, TargetName, number_format
+from xformc.commands.options import PrecisionName, Settings, SpecName, TargetName
+from xformc.format.precision import number_format
 from xformc.specs import find_spec
 
 

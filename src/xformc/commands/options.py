@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.format.precision import WORDS, Precision, PrecisionWord
+from xformc.format.precision import PrecisionWord
 from xformc.format.targets import Target
 from xformc.runtime.devices.device import DeviceName
 from xformc.specs import shipped_specs
@@ -16,11 +16,6 @@ SPEC_HELP = "A spec file, a run, or the name of a shipped spec (see `xformc list
 def complete_spec(incomplete: str) -> list[str]:
     """The names of shipped specs that begin so, for a shell."""
     return [name for name in shipped_specs() if name.startswith(incomplete)]
-
-
-def number_format(word: PrecisionWord | None) -> Precision | None:
-    """The number format that the option --precision names."""
-    return None if word is None else WORDS[word]
 
 
 SpecName = Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC", autocompletion=complete_spec)]

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from xformc.format.document import Document
 
+CERTIFICATE_BYTES = 1 << 24
+"""The largest certificate.json that is read."""
+
 
 @dataclass(frozen=True)
 class Stage:

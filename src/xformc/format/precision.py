@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Literal, get_args
 
+from xformc.errors import UserError
+
 Precision = Literal["float32", "float16", "bfloat16", "int8", "int4", "float8"]
 
 PrecisionWord = Literal["float32", "float16", "bfloat16", "int8", "int4", "float8", "fp32", "fp16", "bf16", "fp8"]
@@ -12,3 +14,10 @@ _SHORT: Mapping[str, Precision] = {"fp32": "float32", "fp16": "float16", "bf16":
 
 WORDS: dict[str, Precision] = {**{name: name for name in get_args(Precision)}, **_SHORT}
 """The number format for each name that users may write."""
+
+
+def number_format(word: str | None) -> Precision | None:
+    """The number format that a word names; None for None. Raises: UserError for another word."""
+    if word is not None and word not in WORDS:
+        raise UserError(f"precision is {word!r}", hint=f"use {', '.join(WORDS)}")
+    return None if word is None else WORDS[word]

@@ -1,0 +1,29 @@
+"""Verifying an engine with what is installed: all checks of its certificate, or those that need no PyTorch."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from xformc.extras import missing_extra
+from xformc.format.certificate import Certificate
+from xformc.runtime.self_check import check_engine
+
+
+def verify(engine: str | Path, progress: Callable[[str], None] = lambda _: None) -> Certificate:
+    """Repeat the checks of an engine's certificate on this machine; its `passed` says whether all are within bounds.
+
+    Without PyTorch it checks what needs the engine alone: the stages files, model and batch.
+
+    Raises: UserError if the folder is no whole engine, or its model is not that of its spec.
+    """
+    return verify_parts(Path(engine), progress)[0]
+
+
+def verify_parts(engine: Path, progress: Callable[[str], None]) -> tuple[Certificate, list[str]]:
+    """As `verify`, with the names of the recorded stages that were not repeated because PyTorch is not installed."""
+    try:
+        from xformc.compiler.certify import verify_engine  # noqa: PLC0415 (it imports torch)
+    except ModuleNotFoundError as error:
+        if missing_extra(error) is None:
+            raise
+        return check_engine(engine, progress)
+    return verify_engine(engine, progress), []
