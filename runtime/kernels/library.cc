@@ -3,11 +3,11 @@
 
 extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
                                                                                const OrtApiBase* base) {
-  const OrtApi* api = base->GetApi(ORT_API_VERSION);
+  const OrtApi* api = base->GetApi(ORT_VERSION);
   if (api == nullptr) return base->GetApi(1)->CreateStatus(ORT_FAIL, "xformc's kernels need a newer ONNX Runtime");
-  Ort::InitApi(api);
-  try {
-    static Ort::CustomOpDomain* domain = [] {
+  return Ort::StatusOf(*api, [&] {
+    Ort::InitApi(api);
+    static const Ort::CustomOpDomain* domain = [] {
       auto* made = new Ort::CustomOpDomain("xformc");
       xformc::add_project(*made);
       xformc::add_embed(*made);
@@ -19,9 +19,6 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
       xformc::add_advance(*made);
       return made;
     }();
-    Ort::UnownedSessionOptions(options).Add(*domain);
-  } catch (const std::exception& error) {
-    return api->CreateStatus(ORT_FAIL, error.what());
-  }
-  return nullptr;
+    domain->AddTo(options);
+  });
 }
