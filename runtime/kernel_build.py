@@ -74,6 +74,6 @@ def _run(*command: str) -> None:
 
 _SHOWN = 20
 GET_TOOLS = (
-    "install CMake 3.18 or newer and a C++17 compiler; on Debian and Ubuntu: apt install cmake g++ make; where a compiler "
-    "is there: pip install cmake ninja"
+    "install a C++17 compiler and CMake 3.18 or newer; on Debian and Ubuntu: apt install g++ cmake make, or "
+    "apt install g++ and pip install cmake ninja"
 )

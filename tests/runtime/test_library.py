@@ -221,7 +221,7 @@ def test_kernels_without_tools_says_how_to_get_them(
     monkeypatch.setattr("xformc.runtime.kernel_build.shutil.which", which)
     message = mistake(xformc("kernels"))
     assert f"building the kernels needs {needed}, which is not installed" in message
-    assert "apt install cmake g++" in message and "pip install cmake ninja" in message
+    assert "apt install g++ cmake" in message and "pip install cmake ninja" in message
 
 
 @pytest.mark.usefixtures("tools")
