@@ -11,8 +11,9 @@
 
 namespace Ort {
 
-// ONNX Runtime's functions, or null before InitApi: nothing is linked to ONNX Runtime.
-inline const OrtApi* table = nullptr;
+// The functions of the ONNX Runtime that called this thread's operator: nothing is linked to one, and a process may have
+// several, whose objects mean nothing to each other.
+inline thread_local const OrtApi* table = nullptr;
 
 inline const OrtApi& GetApi() { return *table; }
 
@@ -28,12 +29,6 @@ class Exception : public std::exception {
   OrtErrorCode code_;
 };
 
-// One process has one ONNX Runtime: its objects mean nothing to another.
-inline void InitApi(const OrtApi* api) {
-  if (table != nullptr && table != api) throw Exception("this process uses another ONNX Runtime", ORT_FAIL);
-  table = api;
-}
-
 [[noreturn]] inline void Throw(OrtStatus* status) {
   Exception error(GetApi().GetErrorMessage(status), GetApi().GetErrorCode(status));
   GetApi().ReleaseStatus(status);
@@ -44,10 +39,11 @@ inline void ThrowOnError(OrtStatus* status) {
   if (status != nullptr) Throw(status);
 }
 
-// The status of body(): null, or the exception that it threw.
+// Runs body() with the functions of `api`, and returns its status: null, or the exception that it threw.
 template <typename Body>
 OrtStatus* StatusOf(const OrtApi& api, const Body& body) noexcept {
   try {
+    table = &api;
     body();
     return nullptr;
   } catch (const Exception& error) {
@@ -262,25 +258,31 @@ struct CustomOpBase : OrtCustomOp {
     OrtCustomOp::GetStartVersion = [](const OrtCustomOp*) { return 1; };
     OrtCustomOp::GetEndVersion = [](const OrtCustomOp*) { return INT_MAX; };
     OrtCustomOp::CreateKernelV2 = [](const OrtCustomOp*, const OrtApi* api, const OrtKernelInfo* info, void** kernel) {
-      return StatusOf(*api, [&] { *kernel = new Kernel(info); });
+      return StatusOf(*api, [&] { *kernel = new Node{*api, Kernel(info)}; });
     };
     OrtCustomOp::KernelComputeV2 = [](void* kernel, OrtKernelContext* context) {
-      return StatusOf(GetApi(), [&] { static_cast<Kernel*>(kernel)->Compute(context); });
+      Node& node = *static_cast<Node*>(kernel);
+      return StatusOf(node.api, [&] { node.kernel.Compute(context); });
     };
-    OrtCustomOp::KernelDestroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
+    OrtCustomOp::KernelDestroy = [](void* kernel) { delete static_cast<Node*>(kernel); };
   }
 
  private:
+  struct Node {
+    const OrtApi& api;
+    Kernel kernel;
+  };
+
   static const Op& self(const OrtCustomOp* op) { return *static_cast<const Op*>(op); }
 };
 
-// Operators under one name. The sessions that they were added to keep using them, so a domain lives to the end.
+// Operators under one name. Sessions use them as long as they live; nobody frees the domain for them.
 class CustomOpDomain {
  public:
   explicit CustomOpDomain(const char* name) { ThrowOnError(GetApi().CreateCustomOpDomain(name, &domain_)); }
 
   void Add(const OrtCustomOp* op) { ThrowOnError(GetApi().CustomOpDomain_Add(domain_, op)); }
-  void AddTo(OrtSessionOptions* options) const { ThrowOnError(GetApi().AddCustomOpDomain(options, domain_)); }
+  OrtCustomOpDomain* Get() const { return domain_; }
 
  private:
   OrtCustomOpDomain* domain_ = nullptr;
