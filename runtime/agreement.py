@@ -28,7 +28,8 @@ COUNT = 40
 
 ODD_TEXTS = (
     "", " ", "\t\u3000\u2028", "\ufb01ne \u2460 \uff48", "e\u0301\u0301", "\u202ehello", "a\0b",
-    "\u6f22\u5b57 \U0001f600", "one  two\r\nthree", "\ufeff\u200b.", "x" * 400, "\u05e9\u05dc\u05d5\u05dd 1,000.5% <unk> </s> \u2581",
+    "\u6f22\u5b57 \U0001f600", "one  two\r\nthree", "\ufeff\u200b.", "x" * 400,
+    "\u05e9\u05dc\u05d5\u05dd 1,000.5% <unk> </s> \u2581",
 )  # fmt: skip
 """Texts on which tokenizers and runtimes could differ."""
 
@@ -45,10 +46,8 @@ def compare_runtimes(folder: Path, progress: Callable[[str], None] = lambda _: N
         other = CppEngine(folder)
         try:
             stages = tuple(
-                Stage(
-                    "runtime", f"{what}: {len(found)} results of libxformc and Python", _differing(found, expected), 0
-                )
-                for what, found, expected in _results(engine, other, progress)
+                Stage("runtime", f"{one.what}: {len(one.found)} results of libxformc and Python", one.differing, 0)
+                for one in _comparisons(engine, other, progress)
             )
         finally:
             other.close()
@@ -97,17 +96,15 @@ def _searched(engine: Engine, other: CppEngine, items: Sequence[Any], options: M
     return _Comparison(f"searches with beam {options['beam_size']}", found, there)
 
 
+def _translated(engine: Engine, other: CppEngine, texts: Sequence[str], options: Mapping[str, Any]) -> _Comparison:
+    found, expected = other.translate(texts, **options), engine.translate(texts, **cast(Any, options))
+    return _Comparison(f"texts with beam {options['beam_size']}", found, expected)
+
+
 def _of_texts(engine: Engine, other: CppEngine, texts: Sequence[str]) -> list[_Comparison]:
     task = engine.manifest.task
     if task == "translation":
-        return [
-            _Comparison(
-                f"texts with beam {options['beam_size']}",
-                other.translate(texts, **options),
-                engine.translate(texts, **options),
-            )
-            for options in _searches(engine)
-        ]
+        return [_translated(engine, other, texts, options) for options in _searches(engine)]
     if task == "language_model":
         options = {"max_new_tokens": NEW_TOKENS, "seed": 1}
         return [_Comparison("prompts", other.generate(texts, **options), engine.generate(texts, **cast(Any, options)))]

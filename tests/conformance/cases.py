@@ -111,7 +111,8 @@ def main(run: Callable[..., Any] = load) -> None:
 
     cases = read_cases()
     for case in cases:
-        case.pop("result", None), case.pop("error", None)
+        for key in ("result", "error"):
+            case.pop(key, None)
         with tempfile.TemporaryDirectory() as work:
             case.update(outcome(case, run, Path(work)))
     lines: Sequence[str] = [json.dumps(case) for case in cases]

@@ -12,8 +12,9 @@ from xformc.format.names import MANIFEST
 from xformc.format.precision import number_format
 from xformc.format.reader import read_manifest
 from xformc.runtime.agreement import RuntimeName
+from xformc.runtime.library import choose_target
 from xformc.specs import find_spec
-from xformc.terminal import progress_console
+from xformc.terminal import LOGGER, progress_console
 from xformc.verification import verify_parts
 
 SOURCE_HELP = "A run, one of its checkpoints, or a spec (a file, or the name of a shipped one)."
@@ -35,7 +36,7 @@ def build(
         Path | None, Option(*OUT, help="The engine's folder.  [default: engines/NAME]", metavar="ENGINE")
     ] = None,
     weights: Annotated[Path | None, Option(help=WEIGHTS_HELP, metavar="PATH")] = None,
-    target: TargetName = "portable",
+    target: TargetName = "auto",
     precision: PrecisionName = None,
     settings: Settings = None,
     calibrate: Annotated[list[Path] | None, Option(help=CALIBRATE_HELP, metavar="FILE")] = None,
@@ -47,7 +48,8 @@ def build(
 
     \b
     xformc build demo/run -o demo/engine
-    xformc build transformer_big --target cpu                 random weights, to measure its speed
+    xformc build RUN --target cpu                             runs with ONNX Runtime alone, but slower
+    xformc build transformer_big                              random weights, to measure its speed
     xformc build RUN --precision int8 --compare valid.en valid.de
     xformc build RUN --target tensorrt --precision float8 --calibrate valid.en --calibrate valid.de
 
@@ -64,10 +66,13 @@ def build(
     loaded = load_spec(find_spec(source if run is None else run), settings or ())
     if weights is None and run is not None:
         weights = Path(source)
-    options = BuildOptions(target, number_format(precision), calibrate or (), compare, profile, builder)
+    chosen, reason = choose_target(target)
+    options = BuildOptions(chosen, number_format(precision), calibrate or (), compare, profile, builder)
     folder = output or Path("engines") / loaded.name
     with progress_console().status("building") as status:
         certificate = build_run(loaded, weights, folder, options, status.update)
+    if reason is not None:
+        LOGGER.warning(reason)
     print(f"{folder}: built, and its certificate passed")
     for line in refusals(read_manifest(folder)):
         print(f"  {line}")
