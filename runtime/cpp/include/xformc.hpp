@@ -144,7 +144,11 @@ struct Array {
 
 namespace detail {
 
-inline void check(xformc_status status, xformc_error* error) {
+// Calls a function of the C API, and throws its error.
+template <typename Function, typename... Arguments>
+void call(Function function, Arguments... arguments) {
+  xformc_error* error = nullptr;
+  const xformc_status status = function(arguments..., &error);
   if (status == XFORMC_OK) return;
   const std::unique_ptr<xformc_error, void (*)(xformc_error*)> owned(error, xformc_error_free);
   throw Error(status, xformc_error_message(error), xformc_error_place(error), xformc_error_hint(error));
@@ -244,13 +248,6 @@ struct Stream {
     });
   }
 
-  // The status of a call: what a callable threw comes before the error that it caused.
-  void check(xformc_status status, xformc_error* error) {
-    if (status != XFORMC_CANCELLED || thrown == nullptr) return detail::check(status, error);
-    xformc_error_free(error);
-    std::rethrow_exception(thrown);
-  }
-
  private:
   template <typename Body>
   int guarded(const Body& body) noexcept {
@@ -321,8 +318,7 @@ class Engine {
     options.log = log_ == nullptr ? nullptr : write_log;
     options.log_data = const_cast<Log*>(log_.get());
     xformc_engine* engine = nullptr;
-    xformc_error* error = nullptr;
-    detail::check(xformc_load(folder.c_str(), &options, &engine, &error), error);
+    detail::call(xformc_load, folder.c_str(), &options, &engine);
     handle_.reset(engine);
   }
 
@@ -429,9 +425,8 @@ class Engine {
     size_t count = ids.size();
     do {
       ids.resize(count);
-      xformc_error* error = nullptr;
       const xformc_text given{text.data(), text.size()};
-      detail::check(xformc_encode(get(), input.c_str(), given, ids.data(), ids.size(), &count, &error), error);
+      detail::call(xformc_encode, get(), input.c_str(), given, ids.data(), ids.size(), &count);
     } while (count > ids.size());
     ids.resize(count);
     return ids;
@@ -441,9 +436,7 @@ class Engine {
     size_t size = ids.size() * 8;
     do {
       text.resize(size);
-      xformc_error* error = nullptr;
-      detail::check(
-          xformc_decode(get(), input.c_str(), ids.data(), ids.size(), text.data(), text.size(), &size, &error), error);
+      detail::call(xformc_decode, get(), input.c_str(), ids.data(), ids.size(), text.data(), text.size(), &size);
     } while (size > text.size());
     text.resize(size);
     return text;
@@ -489,8 +482,7 @@ class Engine {
   Results call(const RunOptions& run, Function function, Arguments... arguments) const {
     const auto options = detail::c_options(run);
     xformc_results* results = nullptr;
-    xformc_error* error = nullptr;
-    detail::check(function(get(), arguments..., &options, &results, &error), error);
+    detail::call(function, get(), arguments..., &options, &results);
     return Results(results);
   }
 
@@ -503,12 +495,14 @@ class Engine {
 
   template <typename Function, typename Read, typename Write, typename... Options>
   void stream(Function function, Read read, Write write, const RunOptions& run, const Options*... options) const {
-    detail::Stream<Read, Write> callables{read, write};
+    detail::Stream<Read, Write> both{read, write};
     const auto run_options = detail::c_options(run);
-    xformc_error* error = nullptr;
-    callables.check(
-        function(get(), callables.next, &callables, callables.give, &callables, options..., &run_options, &error),
-        error);
+    try {
+      detail::call(function, get(), both.next, &both, both.give, &both, options..., &run_options);
+    } catch (const Error& error) {
+      if (error.status() == XFORMC_CANCELLED && both.thrown) std::rethrow_exception(both.thrown);
+      throw;
+    }
   }
 
   std::unique_ptr<const Log> log_;  // outlives the engine
