@@ -179,8 +179,8 @@ def _project_candidates(random: Random) -> Drawn:
     precision, depth = random.choice(PRECISIONS), random.choice(SIZES)
     weight, scale = _weight(random, precision, vocabulary, depth)
     bias = perhaps(random, lambda: floats(random, vocabulary))
-    inputs = [floats(random, batch, beam, 1, depth), floats(random, batch, beam), ids([width]), weight, scale, bias]
-    return inputs, CHOSEN, {"precision": precision, "vocabulary": vocabulary}
+    first = [floats(random, batch, beam, 1, depth), floats(random, batch, beam), ids([width])]
+    return [*first, weight, scale, bias], CHOSEN, {"precision": precision, "vocabulary": vocabulary}
 
 
 def _screen_candidates(random: Random) -> Drawn:
