@@ -16,9 +16,10 @@ from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.format.names import MANIFEST
 from xformc.format.operators import OPERATORS
+from xformc.format.targets import Target, TargetWord
 
-SOURCES = Path(__file__).parent / "kernels"
-"""The folder of the library's C++ sources, which come with the package."""
+SOURCES = Path(__file__).parent
+"""The folder of the library's CMakeLists.txt; its C++ sources are in the folders below."""
 
 VARIABLE = "XFORMC_KERNELS"
 """The environment variable that names a library to use instead of the cached one."""
@@ -26,6 +27,10 @@ VARIABLE = "XFORMC_KERNELS"
 BUILD = "build the kernels here with `xformc kernels`"
 """The hint if there is no usable library."""
 
+_SOURCES = (
+    *("CMakeLists.txt", "kernels/CMakeLists.txt", "kernels/*.cc", "kernels/*.h"),
+    *(f"cpp/**/*.{ending}" for ending in ("cc", "h", "hpp", "cmake", "in", "txt")),
+)
 _HASH_DIGITS = 12
 _ERROR = "error: "
 """The prefix of the library's list of instruction sets if it is an error message instead."""
@@ -59,6 +64,21 @@ def find_library() -> Library:
     return open_library(path)
 
 
+def choose_target(word: TargetWord) -> tuple[Target, str | None]:
+    """Return the target that the word stands for and, if auto is not native, the line that says why.
+
+    auto is native if `find_library` finds a library, else cpu.
+    """
+    if word != "auto":
+        return word, None
+    try:
+        find_library()
+    except UserError as error:
+        advice = "" if error.hint is None else f"; {error.hint}"
+        return "cpu", f"target cpu; the faster native needs kernels: {_located(error)}{advice}"
+    return "native", None
+
+
 def library_for(model: str) -> Library:
     """Return the result of `find_library` for the model at the path `model`.
 
@@ -70,7 +90,7 @@ def library_for(model: str) -> Library:
         raise UserError(
             f"this engine was built for target native and needs xformc's kernels: {_located(error)}",
             place=model,
-            hint=" or ".join(filter(None, (error.hint, "rebuild the engine with --target cpu"))),
+            hint=", or ".join(filter(None, (error.hint, "rebuild the engine with `xformc build --target cpu`"))),
         ) from error
 
 
@@ -124,13 +144,13 @@ def open_library(path: Path, *, hint: str = BUILD) -> Library:
 def cached_path() -> Path:
     """Return the path that `xformc kernels` builds: it names the version, the hash of the sources and the machine."""
     suffix = ".dylib" if sys.platform == "darwin" else ".so"
-    return _cache() / "xformc" / f"kernels-{__version__}-{sources_hash()}-{platform.machine()}{suffix}"
+    return _cache() / "xformc" / f"libxformc-{__version__}-{sources_hash()}-{platform.machine()}{suffix}"
 
 
 def sources_hash() -> str:
-    """Return the hash of the library's sources, as their CMakeLists.txt computes it."""
-    paths = [path for path in SOURCES.iterdir() if path.suffix in {".cc", ".h"} or path.name == "CMakeLists.txt"]
-    lines = [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in sorted(paths)]
+    """Return the hash of the library's sources, as CMakeLists.txt computes it."""
+    paths = {path.relative_to(SOURCES).as_posix(): path for glob in _SOURCES for path in SOURCES.glob(glob)}
+    lines = [f"{name} {hashlib.sha256(paths[name].read_bytes()).hexdigest()}\n" for name in sorted(paths)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:_HASH_DIGITS]
 
 

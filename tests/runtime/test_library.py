@@ -1,10 +1,13 @@
 """The library of kernels and engines that need it; tests that need a compiler are skipped without one."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import onnx
 import pytest
@@ -15,8 +18,18 @@ from tests.runtime.kernel_session import kernel_library
 from xformc import __version__
 from xformc.errors import UserError
 from xformc.format.operators import DOMAIN, OPERATORS
+from xformc.format.targets import Target
 from xformc.runtime import load, read_manifest
-from xformc.runtime.library import SOURCES, VARIABLE, cached_path, find_library, open_library, sources_hash
+from xformc.runtime.library import (
+    BUILD,
+    SOURCES,
+    VARIABLE,
+    cached_path,
+    choose_target,
+    find_library,
+    open_library,
+    sources_hash,
+)
 
 
 @pytest.fixture
@@ -25,6 +38,14 @@ def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def tools() -> None:
+    """The programs that a build needs, or the test is skipped."""
+    path = f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}"
+    if shutil.which("cmake", path=path) is None or not (shutil.which("make") or shutil.which("ninja", path=path)):
+        pytest.skip("no CMake, make or Ninja")
 
 
 @pytest.fixture
@@ -63,20 +84,46 @@ def fake_library(path: Path, version: str, instructions: str = "abacus, fingers"
 
 def test_the_cache_is_where_the_system_has_caches(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cached_path().parent == no_library / "xformc"
-    assert cached_path().name.startswith(f"kernels-{__version__}-{sources_hash()}-")
+    assert cached_path().name.startswith(f"libxformc-{__version__}-{sources_hash()}-")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert cached_path().is_relative_to(Path.home())
 
 
-def test_the_hash_changes_with_any_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shutil.copytree(SOURCES, tmp_path / "kernels")
-    monkeypatch.setattr("xformc.runtime.library.SOURCES", tmp_path / "kernels")
+@pytest.fixture
+def copied_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A copy of the library's sources, which xformc uses instead of its own."""
+    shutil.copytree(SOURCES, tmp_path / "runtime", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr("xformc.runtime.library.SOURCES", tmp_path / "runtime")
+    monkeypatch.setattr("xformc.runtime.kernel_build.SOURCES", tmp_path / "runtime")
+    return tmp_path / "runtime"
+
+
+@pytest.mark.parametrize("source", ["CMakeLists.txt", "kernels/kernel.h", "kernels/new.cc", "cpp/a/new.hpp"])
+def test_the_hash_changes_with_any_source(copied_sources: Path, source: str) -> None:
     before = sources_hash()
-    (tmp_path / "kernels" / "notes.txt").write_text("no source")
+    (copied_sources / "kernels" / "notes.txt").write_text("no source")
     assert sources_hash() == before
-    with (tmp_path / "kernels" / "kernel.h").open("a") as header:
-        header.write("\n")
+    (copied_sources / source).parent.mkdir(parents=True, exist_ok=True)
+    with (copied_sources / source).open("a") as file:
+        file.write("\n")
     assert sources_hash() != before
+
+
+def test_cmake_computes_the_same_hash(copied_sources: Path, tmp_path: Path) -> None:
+    cmake = shutil.which("cmake") or shutil.which("cmake", path=str(Path(sys.executable).parent))
+    if cmake is None:
+        pytest.skip("no CMake")
+    lists = (copied_sources / "CMakeLists.txt").read_text(encoding="utf-8")
+    hashing = lists[lists.index("# The hash") : lists.index("add_subdirectory(kernels)")]
+    (copied_sources / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(hash LANGUAGES NONE)\n" + hashing + "message(${sources_hash})\n"
+    )
+    for source in ("cpp/b.cc", "cpp/a/b.h", "cpp/a/B.hpp", "cpp/a-b/c.cmake", "cpp/a_b/d.in", "cpp/a/CMakeLists.txt"):
+        (copied_sources / source).parent.mkdir(parents=True, exist_ok=True)
+        (copied_sources / source).write_text(source)
+    command = [cmake, "-S", copied_sources, "-B", tmp_path / "build"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == sources_hash()
 
 
 def test_no_library_is_one_message_that_says_how_to_get_it(no_library: Path) -> None:
@@ -113,6 +160,35 @@ def test_a_variable_that_names_a_library_of_another_version_is_a_mistake(
     with pytest.raises(UserError, match=message) as caught:
         find_library()
     assert f"unset {VARIABLE}" in str(caught.value)
+
+
+def test_auto_is_native_where_there_are_kernels(no_library: Path) -> None:
+    fake_library(cached_path(), f"{__version__} {sources_hash()}")
+    assert choose_target("auto") == ("native", None)
+
+
+def test_auto_is_cpu_without_kernels_and_says_what_to_do(no_library: Path) -> None:
+    needs = "target cpu; the faster native needs kernels"
+    missing = f"{needs}: {cached_path()}: the kernels of xformc {__version__} have not been built; {BUILD}"
+    assert choose_target("auto") == ("cpu", missing)
+
+
+def test_auto_is_cpu_if_the_kernels_cannot_be_used(
+    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version, instructions, problem in (
+        ("0.0.1", "abacus", f"these kernels belong to xformc 0.0.1; this is xformc {__version__}; {BUILD} and unset"),
+        (__version__, "error: no fingers", "the kernels cannot run: no fingers"),
+    ):
+        path = fake_library(tmp_path / f"{version}.so", f"{version} 0123456789ab", instructions)
+        monkeypatch.setenv(VARIABLE, str(path))
+        target, reason = choose_target("auto")
+        assert target == "cpu" and f"{path}: {problem}" in str(reason) and "\n" not in str(reason)
+
+
+@pytest.mark.parametrize("target", get_args(Target))
+def test_a_target_by_name_is_taken_with_or_without_kernels(no_library: Path, target: Target) -> None:
+    assert choose_target(target) == (target, None)
 
 
 def test_the_page_defines_the_operators_of_this_version() -> None:
@@ -158,7 +234,7 @@ def test_a_native_engine_without_kernels_is_one_message(
 ) -> None:
     message = mistake(xformc("translate", native_engine, stdin="hello world\n"))
     assert "this engine was built for target native and needs xformc's kernels" in message
-    assert "`xformc kernels` or rebuild the engine with --target cpu" in message
+    assert "`xformc kernels`, or rebuild the engine with `xformc build --target cpu`" in message
 
 
 def test_skipping_for_want_of_kernels_is_said_at_the_end_of_the_tests(no_library: Path) -> None:
@@ -173,43 +249,40 @@ def test_kernels_check_says_why_there_are_none(no_library: Path, xformc: Command
     assert "have not been built" in mistake(xformc("kernels", "--check"))
 
 
-def test_kernels_without_headers_says_how_to_get_them(no_library: Path, tmp_path: Path, xformc: CommandLine) -> None:
-    message = mistake(xformc("kernels", "--headers", tmp_path))
-    assert "no onnxruntime_cxx_api.h in this folder" in message
-    assert "apt install libonnxruntime-dev" in message
-
-
-@pytest.mark.parametrize("version", [22, 999])
-def test_kernels_refuses_headers_that_do_not_fit(
-    no_library: Path, tmp_path: Path, xformc: CommandLine, version: int
+@pytest.mark.parametrize(
+    ("installed", "needed"), [((), "cmake"), (("cmake",), "make or ninja")], ids=["cmake", "make or ninja"]
+)
+def test_kernels_without_tools_says_how_to_get_them(
+    no_library: Path, monkeypatch: pytest.MonkeyPatch, xformc: CommandLine, installed: Sequence[str], needed: str
 ) -> None:
-    (tmp_path / "onnxruntime_cxx_api.h").touch()
-    (tmp_path / "onnxruntime_c_api.h").write_text(f"#define ORT_API_VERSION {version}\n")
-    message = mistake(xformc("kernels", "--headers", tmp_path))
-    assert f"these headers are from ONNX Runtime 1.{version}" in message
+    def which(name: str, path: str | None = None) -> str | None:
+        return name if name in installed else None
+
+    monkeypatch.setattr("xformc.runtime.kernel_build.shutil.which", which)
+    message = mistake(xformc("kernels"))
+    assert f"building the kernels needs {needed}, which is not installed" in message
+    assert "apt install g++ cmake" in message and "pip install cmake ninja" in message
 
 
-def test_kernels_knows_that_they_cannot_be_kept_before_it_compiles(
-    no_library: Path, tmp_path: Path, xformc: CommandLine
-) -> None:
-    if shutil.which("cmake") is None:
-        pytest.skip("no CMake")
-    (tmp_path / "onnxruntime_cxx_api.h").write_text("#error these are compiled\n")
-    (tmp_path / "onnxruntime_c_api.h").write_text("#define ORT_API_VERSION 23\n")
+@pytest.mark.usefixtures("tools")
+def test_kernels_knows_that_they_cannot_be_kept_before_it_compiles(no_library: Path, xformc: CommandLine) -> None:
     no_library.write_text("a file, not a folder")
-    message = mistake(xformc("kernels", "--headers", tmp_path))
+    message = mistake(xformc("kernels"))
     assert "the library of kernels cannot be written here" in message
     assert "set XDG_CACHE_HOME" in message
 
 
-def test_kernels_shows_what_the_compiler_said(no_library: Path, tmp_path: Path, xformc: CommandLine) -> None:
-    if shutil.which("cmake") is None:
-        pytest.skip("no CMake")
-    (tmp_path / "onnxruntime_cxx_api.h").write_text("#error these are not the headers\n")
-    (tmp_path / "onnxruntime_c_api.h").write_text("#define ORT_API_VERSION 23\n")
-    message = mistake(xformc("kernels", "--headers", tmp_path))
-    assert "could not be built" in message
-    assert not no_library.exists() or not list(no_library.rglob("kernels*"))
+@pytest.mark.usefixtures("tools")
+def test_kernels_shows_what_the_compiler_said(no_library: Path, copied_sources: Path, xformc: CommandLine) -> None:
+    if shutil.which("c++") is None:
+        pytest.skip("no C++ compiler")
+    (copied_sources / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(xformc LANGUAGES CXX)\nadd_library(xformc SHARED wrong.cc)\n"
+    )
+    (copied_sources / "wrong.cc").write_text("#error a mistake of the source\n")
+    message = mistake(xformc("kernels"))
+    assert "could not be built" in message and "#error a mistake of the source" in message
+    assert not list(no_library.rglob("libxformc*"))
 
 
 def test_a_native_engine_runs_with_the_kernels(native_engine: Path) -> None:

@@ -1,0 +1,255 @@
+/* xformc.h: runs xformc's engines from C, text in and text out. See docs/cpp.md.
+ *
+ * Text is UTF-8 and need not end in NUL. Functions that can fail return a status; with a status other than XFORMC_OK
+ * they write nothing but `*error`, which may be asked for by a pointer or left out with NULL. The caller frees what it
+ * gets by `**`. Every function may be called from any thread; an engine is shared by any number of threads. */
+#ifndef XFORMC_H
+#define XFORMC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(XFORMC_BUILD) && (defined(__GNUC__) || defined(__clang__))
+#define XFORMC_API __attribute__((visibility("default")))
+#else
+#define XFORMC_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Errors ---------------------------------------------------------------------------------------------------- */
+
+typedef enum xformc_status {
+  XFORMC_OK = 0,
+  XFORMC_INVALID_ARGUMENT = 1, /* an option, a text or an array is invalid, or a pointer is NULL */
+  XFORMC_INVALID_ENGINE = 2,   /* the folder is no engine, is damaged, or needs what is missing here */
+  XFORMC_RUN_FAILED = 3,       /* the model failed on this input */
+  XFORMC_CANCELLED = 4,        /* an xformc_cancel or a callback ended the call */
+  XFORMC_OUT_OF_MEMORY = 5,
+  XFORMC_INTERNAL_ERROR = 6 /* a defect of xformc: please report it */
+} xformc_status;
+
+/* What is wrong, where, and how to fix it. */
+typedef struct xformc_error xformc_error;
+
+XFORMC_API xformc_status xformc_error_status(const xformc_error* error);
+XFORMC_API const char* xformc_error_message(const xformc_error* error);
+XFORMC_API const char* xformc_error_place(const xformc_error* error); /* a file or "line N" of the texts; "" for none */
+XFORMC_API const char* xformc_error_hint(const xformc_error* error);  /* "" for none */
+XFORMC_API void xformc_error_free(xformc_error* error);
+
+/* The version of the library, such as "0.1.0". */
+XFORMC_API const char* xformc_version(void);
+
+/* ---- Loading --------------------------------------------------------------------------------------------------- */
+
+typedef enum xformc_log_level { XFORMC_LOG_DEBUG = 0, XFORMC_LOG_WARNING = 1 } xformc_log_level;
+
+/* Gets log messages, from any thread; it must not call the engine. Without one, messages are dropped. */
+typedef void (*xformc_log)(void* data, xformc_log_level level, const char* message);
+
+/* In every option struct, `size` is the size of the struct that the caller was compiled with: call its init function
+ * first, then set fields. XFORMC_DEFAULT is "not set" for integers; NAN is for numbers. */
+#define XFORMC_DEFAULT INT64_MIN
+
+typedef struct xformc_load_options {
+  size_t size;
+  int64_t threads;         /* cores to use; XFORMC_DEFAULT: all that the process may use */
+  int64_t workers;         /* batches run at the same time, which share the cores; 1 */
+  bool verify_hashes;      /* compare the sha256 of every file, otherwise only their sizes; true */
+  const char* onnxruntime; /* the file of ONNX Runtime's library; NULL: it is searched for (docs/cpp.md) */
+  xformc_log log;          /* NULL */
+  void* log_data;
+} xformc_load_options;
+
+XFORMC_API void xformc_load_options_init(xformc_load_options* options, size_t size);
+
+/* A loaded engine. It keeps no state between calls. */
+typedef struct xformc_engine xformc_engine;
+
+/* Loads the engine in a folder; `options` may be NULL. */
+XFORMC_API xformc_status xformc_load(const char* folder, const xformc_load_options* options, xformc_engine** engine,
+                                     xformc_error** error);
+
+/* Frees an engine, when no call is running. */
+XFORMC_API void xformc_engine_free(xformc_engine* engine);
+
+typedef struct xformc_input {
+  const char* name;
+  const char* kind;   /* "tokens", "vectors", "values" or "edges" */
+  int64_t vocabulary; /* number of token ids; 0 unless the kind is tokens */
+  int64_t longest;    /* maximum positions; 0: no limit */
+  bool has_tokenizer;
+} xformc_input;
+
+XFORMC_API const char* xformc_engine_name(const xformc_engine* engine);
+XFORMC_API const char* xformc_engine_task(const xformc_engine* engine); /* "translation", "language_model", ... */
+XFORMC_API const char* xformc_engine_target(const xformc_engine* engine);
+XFORMC_API const char* xformc_engine_precision(const xformc_engine* engine);
+XFORMC_API const char* xformc_engine_onnxruntime(const xformc_engine* engine); /* the version of ONNX Runtime */
+XFORMC_API size_t xformc_engine_input_count(const xformc_engine* engine);
+XFORMC_API bool xformc_engine_input(const xformc_engine* engine, size_t index, xformc_input* input);
+XFORMC_API size_t xformc_engine_label_count(const xformc_engine* engine);
+XFORMC_API const char* xformc_engine_label(const xformc_engine* engine, size_t index); /* NULL out of range */
+
+/* ---- Running --------------------------------------------------------------------------------------------------- */
+
+typedef struct xformc_text {
+  const char* data;
+  size_t size;
+} xformc_text;
+
+/* Ends calls early, from any thread. Any number of calls may share one. */
+typedef struct xformc_cancel xformc_cancel;
+
+XFORMC_API xformc_cancel* xformc_cancel_new(void);         /* NULL if memory is short */
+XFORMC_API void xformc_cancel_now(xformc_cancel* cancel);  /* running and later calls end with XFORMC_CANCELLED */
+XFORMC_API void xformc_cancel_free(xformc_cancel* cancel); /* when no call uses it */
+
+/* How a call forms and runs batches. None of these changes results. */
+typedef struct xformc_run_options {
+  size_t size;
+  int64_t workers;          /* batches run at the same time; XFORMC_DEFAULT: as the engine was loaded */
+  int64_t max_batch_tokens; /* capacity of a batch; XFORMC_DEFAULT: 16,384, or 2,048 positions for predictions */
+  int64_t window;           /* streams: texts to read ahead; XFORMC_DEFAULT: 1,024 for each worker */
+  bool truncate;            /* cut texts that are too long, with a warning; otherwise they are errors */
+  xformc_cancel* cancel;    /* may be NULL */
+} xformc_run_options;
+
+XFORMC_API void xformc_run_options_init(xformc_run_options* options, size_t size);
+
+/* Options of the search; what is not set is the engine's default. */
+typedef struct xformc_search_options {
+  size_t size;
+  int64_t beam_size;         /* hypotheses kept for each sentence; 1 is greedy search */
+  int64_t n_best;            /* hypotheses returned for each sentence, at most beam_size */
+  double length_penalty;     /* alpha in log probability / ((5 + length) / 6)^alpha (GNMT) */
+  double max_length_factor;  /* at most floor(max_length_factor * source tokens) + max_length_offset tokens, */
+  int64_t max_length_offset; /* end tokens counted on both sides */
+} xformc_search_options;
+
+XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);
+
+/* Writes the engine's defaults to options that were initialized; false, and nothing, unless it translates. */
+XFORMC_API bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_options* options);
+
+/* Options of sampling; what is not set is the engine's default. */
+typedef struct xformc_sample_options {
+  size_t size;
+  int64_t seed;           /* the random seed of the first prompt; the next has seed + 1, and so on; 0 */
+  double temperature;     /* divides the logits; 0 always takes the most likely token */
+  int64_t top_k;          /* sample from the k most likely tokens; 0: no limit */
+  double top_p;           /* sample from the fewest most likely tokens whose probabilities sum to top_p; 1: no limit */
+  int64_t max_new_tokens; /* maximum tokens of a continuation, the end token included */
+} xformc_sample_options;
+
+XFORMC_API void xformc_sample_options_init(xformc_sample_options* options, size_t size);
+
+/* Writes the engine's defaults to options that were initialized; false, and nothing, unless it is a language model. */
+XFORMC_API bool xformc_engine_sample_options(const xformc_engine* engine, xformc_sample_options* options);
+
+/* The results of a call, one for each text or row, in order. */
+typedef struct xformc_results xformc_results;
+
+/* Pointers in the structs below are valid as long as the results. */
+typedef struct xformc_hypothesis {
+  xformc_text text;      /* also ends in NUL; empty for a search on ids */
+  float score;           /* higher is better */
+  const int64_t* tokens; /* with the end token if there was one */
+  size_t token_count;
+} xformc_hypothesis;
+
+typedef struct xformc_prediction {
+  size_t positions;           /* 1 for a label of the whole; for tagging, one for each position */
+  const int64_t* labels;      /* [positions] the most likely label of each, for xformc_engine_label */
+  const float* probabilities; /* [positions, labels of the engine] */
+} xformc_prediction;
+
+XFORMC_API size_t xformc_results_count(const xformc_results* results);
+/* Number of hypotheses of one text: up to n_best for translations, 1 for continuations, 0 for predictions. */
+XFORMC_API size_t xformc_results_hypothesis_count(const xformc_results* results, size_t index);
+/* These return false, and leave the struct alone, if there is no such hypothesis or prediction. */
+XFORMC_API bool xformc_results_hypothesis(const xformc_results* results, size_t index, size_t rank,
+                                          xformc_hypothesis* hypothesis);
+XFORMC_API bool xformc_results_prediction(const xformc_results* results, size_t index, xformc_prediction* prediction);
+XFORMC_API void xformc_results_free(xformc_results* results);
+
+/* Translates texts: for each up to n_best hypotheses, best first. An empty text has one hypothesis, "". Options may be
+ * NULL here and below. */
+XFORMC_API xformc_status xformc_translate(const xformc_engine* engine, const xformc_text* texts, size_t count,
+                                          const xformc_search_options* search, const xformc_run_options* run,
+                                          xformc_results** results, xformc_error** error);
+
+/* Searches on token ids [rows, length]: each row ends with the end token (3) and is then padded with 0. */
+XFORMC_API xformc_status xformc_search(const xformc_engine* engine, const int64_t* source, size_t rows, size_t length,
+                                       const xformc_search_options* search, const xformc_run_options* run,
+                                       xformc_results** results, xformc_error** error);
+
+/* Continues prompts with a language model. A continuation begins with a space if its first token begins a word. */
+XFORMC_API xformc_status xformc_generate(const xformc_engine* engine, const xformc_text* prompts, size_t count,
+                                         const xformc_sample_options* sampling, const xformc_run_options* run,
+                                         xformc_results** results, xformc_error** error);
+
+/* Labels `count` examples. Each has a text for each of the engine's inputs, in order: count * inputs texts. */
+XFORMC_API xformc_status xformc_predict(const xformc_engine* engine, const xformc_text* texts, size_t count,
+                                        const xformc_run_options* run, xformc_results** results, xformc_error** error);
+
+typedef enum xformc_element { XFORMC_FLOAT32 = 1, XFORMC_INT64 = 7, XFORMC_BOOL = 9 } xformc_element;
+
+/* An array in row-major order; bool has one byte for each element. */
+typedef struct xformc_array {
+  const char* name; /* an input, or NAME_lengths for the lengths of an input of vectors */
+  xformc_element element;
+  const void* data;
+  const int64_t* shape;
+  size_t rank;
+} xformc_array;
+
+/* Labels examples given as arrays: for each input one array, whose first axis is the examples (docs/runtime.md). */
+XFORMC_API xformc_status xformc_predict_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
+                                               const xformc_run_options* run, xformc_results** results,
+                                               xformc_error** error);
+
+/* ---- Streams: any number of texts in constant memory, results in order. Callbacks run in the calling thread. ---- */
+
+/* Writes the next text (for predictions: a text for each input) to `texts`, valid until the next call.
+ * Returns 1 for a text, 0 at the end, and anything else to end the call with XFORMC_CANCELLED. */
+typedef int (*xformc_read)(void* data, xformc_text* texts);
+
+/* Gets the result of text `index`, as results with a count of 1 that are valid during the call.
+ * Returns 0 to go on, and anything else to end the call with XFORMC_CANCELLED. */
+typedef int (*xformc_write)(void* data, size_t index, const xformc_results* result);
+
+/* A text that is invalid ends the call with its error, after the results of the texts before it. */
+XFORMC_API xformc_status xformc_translate_stream(const xformc_engine* engine, xformc_read read, void* read_data,
+                                                 xformc_write write, void* write_data,
+                                                 const xformc_search_options* search, const xformc_run_options* run,
+                                                 xformc_error** error);
+XFORMC_API xformc_status xformc_generate_stream(const xformc_engine* engine, xformc_read read, void* read_data,
+                                                xformc_write write, void* write_data,
+                                                const xformc_sample_options* sampling, const xformc_run_options* run,
+                                                xformc_error** error);
+XFORMC_API xformc_status xformc_predict_stream(const xformc_engine* engine, xformc_read read, void* read_data,
+                                               xformc_write write, void* write_data, const xformc_run_options* run,
+                                               xformc_error** error);
+
+/* ---- Tokens ---------------------------------------------------------------------------------------------------- */
+
+/* Writes the token ids of a text of the input `input`, with the end token, to `ids` if `capacity` is enough, and their
+ * number to `count` in any case. */
+XFORMC_API xformc_status xformc_encode(const xformc_engine* engine, const char* input, xformc_text text, int64_t* ids,
+                                       size_t capacity, size_t* count, xformc_error** error);
+
+/* Writes the text of token ids of the input `input`, without special tokens, to `text` if `capacity` is enough, and its
+ * size in bytes to `size` in any case. */
+XFORMC_API xformc_status xformc_decode(const xformc_engine* engine, const char* input, const int64_t* ids, size_t count,
+                                       char* text, size_t capacity, size_t* size, xformc_error** error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
