@@ -16,6 +16,7 @@ CPP = SOURCES / "cpp"
 """The sources of the C++ runtime."""
 
 WARNINGS = ("-Wall", "-Wextra", "-pedantic", "-Wshadow", "-Wconversion", "-Werror")
+GNU = ("gcc", "g++")
 
 
 def compiler(name: str) -> str:
@@ -23,9 +24,7 @@ def compiler(name: str) -> str:
     return shutil.which(name) or pytest.skip(f"no {name}")
 
 
-def compile_program(
-    program: Path, *sources: Path, standard: str = "c++17", compilers: tuple[str, str] = ("gcc", "g++")
-) -> Path:
+def compile_program(program: Path, *sources: Path, standard: str = "c++17", compilers: tuple[str, str] = GNU) -> Path:
     """Compile C or C++ sources to `program`, linked with the library; a warning is an error."""
     c, cpp = compilers
     link = program.parent / "libxformc.so"

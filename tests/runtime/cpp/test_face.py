@@ -11,18 +11,15 @@ HERE = Path(__file__).parent
 EXAMPLES = CPP / "examples"
 
 
+@pytest.fixture
+def engines(copy_engine: Path, endless_engine: Path, language_model: Path, pairs: Path, images: Path) -> list[Path]:
+    return [copy_engine, endless_engine, language_model, pairs, images]
+
+
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
-def test_the_face_does_what_it_says(
-    standard: str,
-    copy_engine: Path,
-    endless_engine: Path,
-    language_model: Path,
-    pairs: Path,
-    images: Path,
-    tmp_path: Path,
-) -> None:
+def test_the_face_does_what_it_says(standard: str, engines: list[Path], tmp_path: Path) -> None:
     program = compile_program(tmp_path / "face", HERE / "face.cc", standard=standard)
-    result = run(program, copy_engine, endless_engine, language_model, pairs, images)
+    result = run(program, *engines)
     assert (result.code, result.err) == (0, "")
 
 

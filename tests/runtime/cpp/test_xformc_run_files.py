@@ -145,10 +145,10 @@ def test_a_message_cannot_steer_the_terminal(xformc_run: Path) -> None:
 
 def test_the_memory_does_not_depend_on_the_number_of_lines(xformc_run: Path, copy_engine: Path) -> None:
     def peak(lines: int) -> int:
+        words = [str(xformc_run), str(copy_engine), "--window", "64"]
         command = (
-            f"import resource, subprocess; subprocess.run([{str(xformc_run)!r}, {str(copy_engine)!r}, '--window', '64'], "
-            f"input=b'two dogs play in the snow\\n' * {lines}, stdout=subprocess.DEVNULL, check=True); "
-            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+            f"import resource, subprocess; subprocess.run({words!r}, input=b'two dogs play in the snow\\n' * {lines}, "
+            "stdout=subprocess.DEVNULL, check=True); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
         )
         return int(run(sys.executable, "-c", command).out)
 
