@@ -1,4 +1,7 @@
 // Checks of xformc.hpp: face COPY_ENGINE ENDLESS_ENGINE LANGUAGE_MODEL PAIRS IMAGES. Prints what fails.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <stdexcept>
@@ -148,6 +151,32 @@ void check_streams(const std::string& folder) {
   CHECK(given == 3);
 }
 
+void check_nested_calls(const std::string& folder) {
+  const xformc::Engine engine(folder);
+  int left = 3;
+  size_t given = 0;
+  engine.translate_stream(
+      [&](std::string& text) {
+        text = engine.translate("two dogs")[0].text;
+        return left-- > 0;
+      },
+      [&](size_t, auto hypotheses) { given += engine.translate(hypotheses[0].text)[0].text == "two dogs"; });
+  CHECK(given == 3);
+}
+
+void check_fork(const std::string& folder) {
+  const xformc::Engine engine(folder);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto forked = error_of([&] { engine.translate("one"); });
+    CHECK(forked.message().find("before the process was forked") != std::string::npos);
+    CHECK(xformc::Engine(folder).translate("one")[0].text == "one");
+    _exit(failures);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 void check_log(const std::string& folder) {
   Strings messages;
   xformc::LoadOptions load;
@@ -243,6 +272,8 @@ int main(int, char** words) {
   check_translation(words[1]);
   check_errors(words[1]);
   check_streams(words[1]);
+  check_nested_calls(words[1]);
+  check_fork(words[1]);
   check_log(words[1]);
   check_cancel(words[2]);
   check_language_model(words[3]);
