@@ -30,8 +30,11 @@ using Handle = std::unique_ptr<T, void (*)(T*)>;
 // An output of the model, which ONNX Runtime owns.
 class Output {
  public:
-  Output(const OrtApi& api, OrtValue* value, std::string name, std::string place)
-      : api_(api), value_(value, api.ReleaseValue), name_(std::move(name)), place_(std::move(place)) {}
+  Output(const OrtApi& api, std::string name, std::string place)
+      : api_(api), value_(nullptr, api.ReleaseValue), name_(std::move(name)), place_(std::move(place)) {}
+
+  // Takes over a value of ONNX Runtime's.
+  void take(OrtValue* value) { value_.reset(value); }
 
   // The numbers, which must be of this type and shape; -1 is any size, and `shape` gets the true one. Throws Failure,
   // also for NaN.
