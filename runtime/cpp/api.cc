@@ -155,7 +155,10 @@ xformc_status xformc_load(const char* folder, const xformc_load_options* options
   });
 }
 
-void xformc_engine_free(xformc_engine* engine) { delete engine; }
+void xformc_engine_free(xformc_engine* engine) {
+  // In a forked process, ONNX Runtime would wait for its threads for ever: what the parent loaded stays.
+  if (engine != nullptr && engine->engine.is_here()) delete engine;
+}
 
 const char* xformc_engine_name(const xformc_engine* engine) { return engine->engine.manifest().name.c_str(); }
 const char* xformc_engine_task(const xformc_engine* engine) { return engine->engine.manifest().task.c_str(); }
