@@ -217,8 +217,10 @@ std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t le
   }
 }
 
+bool Engine::is_here() const { return process_ == getpid(); }
+
 void Engine::check_process() const {
-  if (process_ == getpid()) return;
+  if (is_here()) return;
   throw invalid_argument("this engine was loaded before the process was forked, and its threads are not here", "",
                          "load engines after a fork, in the process that uses them");
 }
