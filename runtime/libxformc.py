@@ -91,7 +91,7 @@ class CppEngine:
         options = kind()
         getattr(self._library, kind.INIT)(byref(options), c_size_t(ctypes.sizeof(options)))
         for name, value in given.items():
-            if value is not None and name in dict(kind._fields_):
+            if value is not None and hasattr(options, name):
                 setattr(options, name, value)
         return byref(options)
 
