@@ -238,6 +238,9 @@ OrtApi make_api() {
     (*out)->data = data;
     return nullptr;
   };
+  api.IsTensor = [](const OrtValue*, int* out) -> OrtStatus* {
+    return *out = mode == FAKE_NO_TENSORS ? 0 : 1, nullptr;
+  };
   api.GetTensorMutableData = [](OrtValue* value, void** out) -> OrtStatus* { return *out = value->data, nullptr; };
   api.GetTensorElementType = [](const OrtTensorTypeAndShapeInfo* info, ONNXTensorElementDataType* out) -> OrtStatus* {
     return *out = info->type, nullptr;
