@@ -242,12 +242,11 @@ OrtApi make_api() {
     (*out)->data = data;
     return nullptr;
   };
-  api.IsTensor = [](const OrtValue*, int* out) noexcept -> OrtStatus* { return *out = 1, nullptr; };
-  api.GetTensorMutableData = [](OrtValue* value, void** out) noexcept -> OrtStatus* {
-    return *out = value->data, nullptr;
+  api.IsTensor = [](const OrtValue*, int* out) -> OrtStatus* {
+    return *out = mode == FAKE_NO_TENSORS ? 0 : 1, nullptr;
   };
-  api.GetTensorElementType = [](const OrtTensorTypeAndShapeInfo* info,
-                                ONNXTensorElementDataType* out) noexcept -> OrtStatus* {
+  api.GetTensorMutableData = [](OrtValue* value, void** out) -> OrtStatus* { return *out = value->data, nullptr; };
+  api.GetTensorElementType = [](const OrtTensorTypeAndShapeInfo* info, ONNXTensorElementDataType* out) -> OrtStatus* {
     return *out = info->type, nullptr;
   };
   api.GetDimensionsCount = [](const OrtTensorTypeAndShapeInfo* info, size_t* out) noexcept -> OrtStatus* {
