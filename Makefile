@@ -11,8 +11,7 @@ SANITIZE := build/sanitize
 RESOLVE = $(BIN)/uv pip compile --quiet --extra demo --extra report --extra cpu
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
-HEADERS := build/onnxruntime-headers
-CXX_SOURCES := $(wildcard runtime/kernels/*.cc runtime/kernels/*.h)
+CXX_SOURCES := $(wildcard runtime/kernels/*.cc runtime/kernels/*.h runtime/cpp/*.cc runtime/cpp/*.h runtime/cpp/*/*.h runtime/cpp/*/*.hpp runtime/cpp/*/*.c runtime/cpp/*/*.cc)
 # On a machine with a GPU and no network, the Python that is there; nothing is installed for these.
 ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 # A process on each core, of one thread: the models of tests are too small for more.
@@ -50,13 +49,8 @@ lock: setup  ## write requirements/dev.txt for pyproject.toml; UPGRADE=1 takes t
 		--no-emit-package torch --excludes requirements/not-locked.txt --generate-hashes $(if $(UPGRADE),--upgrade) \
 		--custom-compile-command 'make lock' --output-file $(LOCK) >/dev/null
 
-# Where the system has no headers of ONNX Runtime's, they are fetched into a folder here; nothing is installed.
 kernels: $(VENV)/.ready  ## build what engines of target native need, or say why not
-	@$(XFORMC) kernels 2>/dev/null || \
-		{ $(MAKE) --silent $(HEADERS) && $(XFORMC) kernels --headers $(HEADERS); }
-
-$(HEADERS):
-	runtime/kernels/fetch_headers.sh $@
+	@$(XFORMC) kernels
 
 fix: setup  ## mend what ruff can, and format Python and C++
 	$(BIN)/ruff check --fix .
@@ -83,11 +77,11 @@ test-matrix: setup  ## the tests that depend on the processor, as if on others: 
 # Python loads them before all else; its own memory and ONNX Runtime's, which is kept until the end, is not counted as lost.
 test-sanitize: export ASAN_OPTIONS = detect_leaks=0
 test-sanitize: export UBSAN_OPTIONS = print_stacktrace=1
-test-sanitize: setup $(HEADERS)  ## the tests of the kernels, in a build that checks memory and arithmetic
-	$(BIN)/cmake -S runtime/kernels -B $(SANITIZE) -DCMAKE_PREFIX_PATH=$(CURDIR)/$(HEADERS)/usr -DCMAKE_BUILD_TYPE=Sanitize \
+test-sanitize: setup  ## the tests of the kernels, in a build that checks memory and arithmetic
+	$(BIN)/cmake -S runtime -B $(SANITIZE) -DCMAKE_BUILD_TYPE=Sanitize \
 		-DCMAKE_CXX_FLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined'
 	$(BIN)/cmake --build $(SANITIZE) --parallel
-	XFORMC_KERNELS=$(SANITIZE)/libxformc_kernels.so \
+	XFORMC_KERNELS=$(SANITIZE)/libxformc.so \
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 		$(PYTEST) tests/runtime/test_kernels_*.py
 

@@ -17,8 +17,8 @@ from xformc.format.manifest import Manifest
 from xformc.format.names import MANIFEST
 from xformc.format.operators import OPERATORS
 
-SOURCES = Path(__file__).parent / "kernels"
-"""The folder of the library's C++ sources, which come with the package."""
+SOURCES = Path(__file__).parent
+"""The folder of the library's CMakeLists.txt; its C++ sources are in the folders below."""
 
 VARIABLE = "XFORMC_KERNELS"
 """The environment variable that names a library to use instead of the cached one."""
@@ -26,6 +26,10 @@ VARIABLE = "XFORMC_KERNELS"
 BUILD = "build the kernels here with `xformc kernels`"
 """The hint if there is no usable library."""
 
+_SOURCES = (
+    *("CMakeLists.txt", "kernels/CMakeLists.txt", "kernels/*.cc", "kernels/*.h"),
+    *(f"cpp/**/*.{ending}" for ending in ("cc", "h", "hpp", "cmake", "in", "txt")),
+)
 _HASH_DIGITS = 12
 _ERROR = "error: "
 """The prefix of the library's list of instruction sets if it is an error message instead."""
@@ -124,13 +128,13 @@ def open_library(path: Path, *, hint: str = BUILD) -> Library:
 def cached_path() -> Path:
     """Return the path that `xformc kernels` builds: it names the version, the hash of the sources and the machine."""
     suffix = ".dylib" if sys.platform == "darwin" else ".so"
-    return _cache() / "xformc" / f"kernels-{__version__}-{sources_hash()}-{platform.machine()}{suffix}"
+    return _cache() / "xformc" / f"libxformc-{__version__}-{sources_hash()}-{platform.machine()}{suffix}"
 
 
 def sources_hash() -> str:
-    """Return the hash of the library's sources, as their CMakeLists.txt computes it."""
-    paths = [path for path in SOURCES.iterdir() if path.suffix in {".cc", ".h"} or path.name == "CMakeLists.txt"]
-    lines = [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in sorted(paths)]
+    """Return the hash of the library's sources, as CMakeLists.txt computes it."""
+    paths = {path.relative_to(SOURCES).as_posix(): path for glob in _SOURCES for path in SOURCES.glob(glob)}
+    lines = [f"{name} {hashlib.sha256(paths[name].read_bytes()).hexdigest()}\n" for name in sorted(paths)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:_HASH_DIGITS]
 
 

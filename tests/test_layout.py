@@ -201,8 +201,8 @@ def test_the_lock_names_no_build_of_pytorch_and_no_place() -> None:
 def test_the_kernels_have_the_version_of_the_package() -> None:
     from xformc import __version__
 
-    text = (ROOT / "runtime" / "kernels" / "CMakeLists.txt").read_text(encoding="utf-8")
-    assert f"project(xformc_kernels VERSION {__version__} " in text
+    text = (ROOT / "runtime" / "CMakeLists.txt").read_text(encoding="utf-8")
+    assert f"project(xformc VERSION {__version__} " in text
 
 
 TARGETS = [

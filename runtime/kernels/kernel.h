@@ -1,14 +1,12 @@
 // The parts that all operators of docs/kernels.md share.
 #pragma once
 
-#define ORT_API_MANUAL_INIT
-#include <onnxruntime_cxx_api.h>
-#undef ORT_API_MANUAL_INIT
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "ort.h"
 
 namespace xformc {
 
@@ -89,7 +87,6 @@ struct Operator : Ort::CustomOpBase<Operator<Kernel>, Kernel> {
       : name_(name), inputs_(std::move(inputs)), outputs_(std::move(outputs)), optional_(optional),
         variadic_inputs_(variadic_inputs), variadic_outputs_(variadic_outputs) {}
 
-  void* CreateKernel(const OrtApi&, const OrtKernelInfo* info) const { return new Kernel(info); }
   const char* GetName() const { return name_; }
   size_t GetInputTypeCount() const { return inputs_.size(); }
   Element GetInputType(size_t i) const { return inputs_[i]; }

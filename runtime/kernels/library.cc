@@ -1,27 +1,45 @@
 // The entry point that ONNX Runtime calls when the library is registered with a session.
+#include "library.h"
+
+#include <map>
+#include <mutex>
+
 #include "kernel.h"
+
+namespace xformc {
+namespace {
+
+// The domain for the sessions of one ONNX Runtime. It lives to the end: nothing says when the last session is gone.
+OrtCustomOpDomain* shared_domain(const OrtApi& api) {
+  static std::mutex mutex;
+  static std::map<const OrtApi*, OrtCustomOpDomain*> domains;
+  const std::lock_guard<std::mutex> lock(mutex);
+  OrtCustomOpDomain*& domain = domains[&api];
+  if (domain == nullptr) domain = make_domain(api);
+  return domain;
+}
+
+}  // namespace
+
+OrtCustomOpDomain* make_domain(const OrtApi& api) {
+  Ort::table = &api;
+  Ort::CustomOpDomain domain("xformc");
+  add_project(domain);
+  add_embed(domain);
+  add_attention(domain);
+  add_cache(domain);
+  add_candidates(domain);
+  add_project_candidates(domain);
+  add_screen_candidates(domain);
+  add_advance(domain);
+  return domain.Get();
+}
+
+}  // namespace xformc
 
 extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
                                                                                const OrtApiBase* base) {
-  const OrtApi* api = base->GetApi(ORT_API_VERSION);
+  const OrtApi* api = base->GetApi(ORT_VERSION);
   if (api == nullptr) return base->GetApi(1)->CreateStatus(ORT_FAIL, "xformc's kernels need a newer ONNX Runtime");
-  Ort::InitApi(api);
-  try {
-    static Ort::CustomOpDomain* domain = [] {
-      auto* made = new Ort::CustomOpDomain("xformc");
-      xformc::add_project(*made);
-      xformc::add_embed(*made);
-      xformc::add_attention(*made);
-      xformc::add_cache(*made);
-      xformc::add_candidates(*made);
-      xformc::add_project_candidates(*made);
-      xformc::add_screen_candidates(*made);
-      xformc::add_advance(*made);
-      return made;
-    }();
-    Ort::UnownedSessionOptions(options).Add(*domain);
-  } catch (const std::exception& error) {
-    return api->CreateStatus(ORT_FAIL, error.what());
-  }
-  return nullptr;
+  return Ort::StatusOf(*api, [&] { Ort::ThrowOnError(api->AddCustomOpDomain(options, xformc::shared_domain(*api))); });
 }

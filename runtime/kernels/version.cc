@@ -3,15 +3,18 @@
 #include <string>
 
 #include "gemm.h"
+#include "library.h"
 
 #define XFORMC_EXPORT extern "C" __attribute__((visibility("default")))
 
 // "VERSION SOURCES": the version of xformc, and the hash of the sources that the library was compiled from.
 XFORMC_EXPORT const char* xformc_kernels_version() { return XFORMC_KERNELS_VERSION; }
 
-// The version of the operators that docs/kernels.md defines. It is raised for every new operator and every change of an
-// operator's inputs, outputs or results: xformc only loads libraries of its own version.
-XFORMC_EXPORT const char* xformc_kernels_operators() { return "2"; }
+// The version of the operators: xformc only loads libraries of its own version.
+XFORMC_EXPORT const char* xformc_kernels_operators() {
+  static const std::string text = std::to_string(xformc::OPERATORS);
+  return text.c_str();
+}
 
 // The instruction sets of this machine that the kernels use, or "error: " and a reason if XFORMC_KERNELS_ISA is bad.
 XFORMC_EXPORT const char* xformc_kernels_instructions() {

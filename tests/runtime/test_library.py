@@ -1,9 +1,11 @@
 """The library of kernels and engines that need it; tests that need a compiler are skipped without one."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -25,6 +27,14 @@ def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def tools() -> None:
+    """The programs that a build needs, or the test is skipped."""
+    path = f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}"
+    if shutil.which("cmake", path=path) is None or not (shutil.which("make") or shutil.which("ninja", path=path)):
+        pytest.skip("no CMake, make or Ninja")
 
 
 @pytest.fixture
@@ -63,20 +73,46 @@ def fake_library(path: Path, version: str, instructions: str = "abacus, fingers"
 
 def test_the_cache_is_where_the_system_has_caches(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cached_path().parent == no_library / "xformc"
-    assert cached_path().name.startswith(f"kernels-{__version__}-{sources_hash()}-")
+    assert cached_path().name.startswith(f"libxformc-{__version__}-{sources_hash()}-")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert cached_path().is_relative_to(Path.home())
 
 
-def test_the_hash_changes_with_any_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shutil.copytree(SOURCES, tmp_path / "kernels")
-    monkeypatch.setattr("xformc.runtime.library.SOURCES", tmp_path / "kernels")
+@pytest.fixture
+def copied_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A copy of the library's sources, which xformc uses instead of its own."""
+    shutil.copytree(SOURCES, tmp_path / "runtime", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr("xformc.runtime.library.SOURCES", tmp_path / "runtime")
+    monkeypatch.setattr("xformc.runtime.kernel_build.SOURCES", tmp_path / "runtime")
+    return tmp_path / "runtime"
+
+
+@pytest.mark.parametrize("source", ["CMakeLists.txt", "kernels/kernel.h", "kernels/new.cc", "cpp/a/new.hpp"])
+def test_the_hash_changes_with_any_source(copied_sources: Path, source: str) -> None:
     before = sources_hash()
-    (tmp_path / "kernels" / "notes.txt").write_text("no source")
+    (copied_sources / "kernels" / "notes.txt").write_text("no source")
     assert sources_hash() == before
-    with (tmp_path / "kernels" / "kernel.h").open("a") as header:
-        header.write("\n")
+    (copied_sources / source).parent.mkdir(parents=True, exist_ok=True)
+    with (copied_sources / source).open("a") as file:
+        file.write("\n")
     assert sources_hash() != before
+
+
+def test_cmake_computes_the_same_hash(copied_sources: Path, tmp_path: Path) -> None:
+    cmake = shutil.which("cmake") or shutil.which("cmake", path=str(Path(sys.executable).parent))
+    if cmake is None:
+        pytest.skip("no CMake")
+    lists = (copied_sources / "CMakeLists.txt").read_text(encoding="utf-8")
+    hashing = lists[lists.index("# The hash") : lists.index("add_subdirectory(kernels)")]
+    (copied_sources / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(hash LANGUAGES NONE)\n" + hashing + "message(${sources_hash})\n"
+    )
+    for source in ("cpp/b.cc", "cpp/a/b.h", "cpp/a/B.hpp", "cpp/a-b/c.cmake", "cpp/a_b/d.in", "cpp/a/CMakeLists.txt"):
+        (copied_sources / source).parent.mkdir(parents=True, exist_ok=True)
+        (copied_sources / source).write_text(source)
+    command = [cmake, "-S", copied_sources, "-B", tmp_path / "build"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == sources_hash()
 
 
 def test_no_library_is_one_message_that_says_how_to_get_it(no_library: Path) -> None:
@@ -173,43 +209,40 @@ def test_kernels_check_says_why_there_are_none(no_library: Path, xformc: Command
     assert "have not been built" in mistake(xformc("kernels", "--check"))
 
 
-def test_kernels_without_headers_says_how_to_get_them(no_library: Path, tmp_path: Path, xformc: CommandLine) -> None:
-    message = mistake(xformc("kernels", "--headers", tmp_path))
-    assert "no onnxruntime_cxx_api.h in this folder" in message
-    assert "apt install libonnxruntime-dev" in message
-
-
-@pytest.mark.parametrize("version", [22, 999])
-def test_kernels_refuses_headers_that_do_not_fit(
-    no_library: Path, tmp_path: Path, xformc: CommandLine, version: int
+@pytest.mark.parametrize(
+    ("installed", "needed"), [((), "cmake"), (("cmake",), "make or ninja")], ids=["cmake", "make or ninja"]
+)
+def test_kernels_without_tools_says_how_to_get_them(
+    no_library: Path, monkeypatch: pytest.MonkeyPatch, xformc: CommandLine, installed: Sequence[str], needed: str
 ) -> None:
-    (tmp_path / "onnxruntime_cxx_api.h").touch()
-    (tmp_path / "onnxruntime_c_api.h").write_text(f"#define ORT_API_VERSION {version}\n")
-    message = mistake(xformc("kernels", "--headers", tmp_path))
-    assert f"these headers are from ONNX Runtime 1.{version}" in message
+    def which(name: str, path: str | None = None) -> str | None:
+        return name if name in installed else None
+
+    monkeypatch.setattr("xformc.runtime.kernel_build.shutil.which", which)
+    message = mistake(xformc("kernels"))
+    assert f"building the kernels needs {needed}, which is not installed" in message
+    assert "apt install g++ cmake" in message and "pip install cmake ninja" in message
 
 
-def test_kernels_knows_that_they_cannot_be_kept_before_it_compiles(
-    no_library: Path, tmp_path: Path, xformc: CommandLine
-) -> None:
-    if shutil.which("cmake") is None:
-        pytest.skip("no CMake")
-    (tmp_path / "onnxruntime_cxx_api.h").write_text("#error these are compiled\n")
-    (tmp_path / "onnxruntime_c_api.h").write_text("#define ORT_API_VERSION 23\n")
+@pytest.mark.usefixtures("tools")
+def test_kernels_knows_that_they_cannot_be_kept_before_it_compiles(no_library: Path, xformc: CommandLine) -> None:
     no_library.write_text("a file, not a folder")
-    message = mistake(xformc("kernels", "--headers", tmp_path))
+    message = mistake(xformc("kernels"))
     assert "the library of kernels cannot be written here" in message
     assert "set XDG_CACHE_HOME" in message
 
 
-def test_kernels_shows_what_the_compiler_said(no_library: Path, tmp_path: Path, xformc: CommandLine) -> None:
-    if shutil.which("cmake") is None:
-        pytest.skip("no CMake")
-    (tmp_path / "onnxruntime_cxx_api.h").write_text("#error these are not the headers\n")
-    (tmp_path / "onnxruntime_c_api.h").write_text("#define ORT_API_VERSION 23\n")
-    message = mistake(xformc("kernels", "--headers", tmp_path))
-    assert "could not be built" in message
-    assert not no_library.exists() or not list(no_library.rglob("kernels*"))
+@pytest.mark.usefixtures("tools")
+def test_kernels_shows_what_the_compiler_said(no_library: Path, copied_sources: Path, xformc: CommandLine) -> None:
+    if shutil.which("c++") is None:
+        pytest.skip("no C++ compiler")
+    (copied_sources / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(xformc LANGUAGES CXX)\nadd_library(xformc SHARED wrong.cc)\n"
+    )
+    (copied_sources / "wrong.cc").write_text("#error a mistake of the source\n")
+    message = mistake(xformc("kernels"))
+    assert "could not be built" in message and "#error a mistake of the source" in message
+    assert not list(no_library.rglob("libxformc*"))
 
 
 def test_a_native_engine_runs_with_the_kernels(native_engine: Path) -> None:

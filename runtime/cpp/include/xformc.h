@@ -105,9 +105,9 @@ typedef struct xformc_text {
 /* Ends calls early, from any thread. Any number of calls may share one. */
 typedef struct xformc_cancel xformc_cancel;
 
-XFORMC_API xformc_cancel* xformc_cancel_new(void);           /* NULL if memory is short */
-XFORMC_API void xformc_cancel_now(xformc_cancel* cancel);    /* running and later calls end with XFORMC_CANCELLED */
-XFORMC_API void xformc_cancel_free(xformc_cancel* cancel);   /* when no call uses it */
+XFORMC_API xformc_cancel* xformc_cancel_new(void);         /* NULL if memory is short */
+XFORMC_API void xformc_cancel_now(xformc_cancel* cancel);  /* running and later calls end with XFORMC_CANCELLED */
+XFORMC_API void xformc_cancel_free(xformc_cancel* cancel); /* when no call uses it */
 
 /* How a call forms and runs batches. None of these changes results. */
 typedef struct xformc_run_options {
@@ -124,10 +124,10 @@ XFORMC_API void xformc_run_options_init(xformc_run_options* options, size_t size
 /* Options of the search; what is not set is the engine's default. */
 typedef struct xformc_search_options {
   size_t size;
-  int64_t beam_size;        /* hypotheses kept for each sentence; 1 is greedy search */
-  int64_t n_best;           /* hypotheses returned for each sentence, at most beam_size */
-  double length_penalty;    /* alpha in log probability / ((5 + length) / 6)^alpha (GNMT) */
-  double max_length_factor; /* at most floor(max_length_factor * source tokens) + max_length_offset tokens, */
+  int64_t beam_size;         /* hypotheses kept for each sentence; 1 is greedy search */
+  int64_t n_best;            /* hypotheses returned for each sentence, at most beam_size */
+  double length_penalty;     /* alpha in log probability / ((5 + length) / 6)^alpha (GNMT) */
+  double max_length_factor;  /* at most floor(max_length_factor * source tokens) + max_length_offset tokens, */
   int64_t max_length_offset; /* end tokens counted on both sides */
 } xformc_search_options;
 

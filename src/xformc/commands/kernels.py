@@ -1,39 +1,32 @@
 """`xformc kernels`: builds the library that engines of target native need, or says which one they use."""
 
-from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
-from xformc.runtime.kernel_build import HEADER, build_library
+from xformc.runtime.kernel_build import build_library
 from xformc.runtime.library import Library, find_library, sources_hash
 from xformc.terminal import progress_console
 
-HEADERS_HELP = f"A folder that contains ONNX Runtime's {HEADER}, at any depth."
 CHECK_HELP = "Build nothing; show which library native engines use here, or why there is none."
 
 
-def kernels(
-    *,
-    headers: Annotated[Path | None, Option(help=HEADERS_HELP, metavar="DIR")] = None,
-    check: Annotated[bool, Option("--check", help=CHECK_HELP)] = False,
-) -> None:
+def kernels(*, check: Annotated[bool, Option("--check", help=CHECK_HELP)] = False) -> None:
     """Build the C++ kernels of native engines, and print where they are.
 
     \b
-    xformc kernels                                        with ONNX Runtime's headers from the system
-    xformc kernels --headers onnxruntime-linux-x64-1.23.2
+    xformc kernels
     xformc kernels --check
 
-    This needs CMake, a C++17 compiler and ONNX Runtime's C++ headers. The library is built once for each version of
-    its sources, into the user's cache. If XFORMC_KERNELS names a library, engines use that one.
+    This needs CMake and a C++17 compiler. The library is built once for each version of its sources, into the user's
+    cache. If XFORMC_KERNELS names a library, engines use that one.
     """
     if check:
         for line in _described(find_library()):
             print(line)
         return
     with progress_console().status("compiling the kernels"):
-        path = build_library(headers)
+        path = build_library()
     print(path)
 
 

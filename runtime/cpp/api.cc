@@ -1,0 +1,337 @@
+// The C API: no exception leaves a function here.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include "engine.h"
+#include "failure.h"
+#include "include/xformc.h"
+#include "unicode.h"
+
+using xformc::Failure;
+using xformc::Hypothesis;
+using xformc::Result;
+using xformc::Task;
+
+struct xformc_error {
+  xformc_status status;
+  std::string message, place, hint;
+};
+
+struct xformc_engine {
+  xformc::Engine engine;
+};
+
+struct xformc_results {
+  std::vector<Result> items;
+};
+
+namespace {
+
+// The one error that needs no memory; it is not freed.
+xformc_error NO_MEMORY{XFORMC_OUT_OF_MEMORY, "out of memory", "", ""};
+
+xformc_status report(xformc_error** error, xformc_status status, std::string message, std::string place = "",
+                     std::string hint = "") {
+  if (error != nullptr) *error = new xformc_error{status, std::move(message), std::move(place), std::move(hint)};
+  return status;
+}
+
+// The status of the exception that is being handled.
+xformc_status report_exception(xformc_error** error) {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    return report(error, failure.status, failure.message, failure.place, failure.hint);
+  } catch (const std::system_error& failure) {
+    return report(error, XFORMC_RUN_FAILED, failure.what());
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::length_error&) {
+    throw std::bad_alloc();
+  } catch (const std::exception& failure) {
+    return report(error, XFORMC_INTERNAL_ERROR, failure.what(), "", "please report this");
+  }
+}
+
+// Runs the body of a function; an exception becomes its status.
+template <typename Body>
+xformc_status guarded(xformc_error** error, const Body& body) noexcept {
+  if (error != nullptr) *error = nullptr;
+  try {
+    try {
+      body();
+      return XFORMC_OK;
+    } catch (...) {
+      return report_exception(error);
+    }
+  } catch (...) {
+    if (error != nullptr) *error = &NO_MEMORY;
+    return XFORMC_OUT_OF_MEMORY;
+  }
+}
+
+void require(const void* pointer, const char* name) {
+  if (pointer == nullptr) throw xformc::invalid_argument(std::string(name) + " is NULL");
+}
+
+void require_texts(const xformc_engine* engine, const xformc_text* texts, size_t count, const void* results) {
+  require(engine, "engine");
+  require(results, "results");
+  if (count > 0) require(texts, "texts");
+}
+
+template <typename Options>
+void init(Options* options, size_t size, const Options& defaults) {
+  if (options == nullptr || size < sizeof options->size) return;
+  std::memset(static_cast<void*>(options), 0, size);
+  std::memcpy(static_cast<void*>(options), &defaults, std::min(size, sizeof defaults));
+  options->size = size;
+}
+
+size_t text_count(const xformc::Engine& engine) { return engine.manifest().inputs.size(); }
+
+// Calls the caller's functions for each item of a stream.
+void run_stream(const xformc::Engine& engine, const Task& task, const xformc_run_options& run, size_t texts_per_item,
+                xformc_read read, void* read_data, xformc_write write, void* write_data) {
+  if (read == nullptr || write == nullptr) throw xformc::invalid_argument("read or write is NULL");
+  size_t index = 0;
+  xformc_results one;
+  const auto reads = [&](xformc_text* texts) {
+    const int given = read(read_data, texts);
+    if (given == 0 || given == 1) return given == 1;
+    throw Failure(XFORMC_CANCELLED, "the call was ended by its read function");
+  };
+  const auto writes = [&](Result&& result) {
+    one.items.clear();
+    one.items.push_back(std::move(result));
+    if (write(write_data, index++, &one) == 0) return;
+    throw Failure(XFORMC_CANCELLED, "the call was ended by its write function");
+  };
+  engine.stream(task, engine.batching(run), run.cancel, texts_per_item, reads, writes);
+}
+
+}  // namespace
+
+extern "C" {
+
+xformc_status xformc_error_status(const xformc_error* error) { return error == nullptr ? XFORMC_OK : error->status; }
+const char* xformc_error_message(const xformc_error* error) { return error == nullptr ? "" : error->message.c_str(); }
+const char* xformc_error_place(const xformc_error* error) { return error == nullptr ? "" : error->place.c_str(); }
+const char* xformc_error_hint(const xformc_error* error) { return error == nullptr ? "" : error->hint.c_str(); }
+
+void xformc_error_free(xformc_error* error) {
+  if (error != &NO_MEMORY) delete error;
+}
+
+const char* xformc_version(void) { return XFORMC_VERSION; }
+
+void xformc_load_options_init(xformc_load_options* options, size_t size) {
+  init(options, size, xformc_load_options{size, XFORMC_DEFAULT, 1, true, nullptr, nullptr, nullptr});
+}
+
+void xformc_run_options_init(xformc_run_options* options, size_t size) {
+  init(options, size, xformc_run_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, XFORMC_DEFAULT, false, nullptr});
+}
+
+void xformc_search_options_init(xformc_search_options* options, size_t size) {
+  init(options, size, xformc_search_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, NAN, NAN, XFORMC_DEFAULT});
+}
+
+void xformc_sample_options_init(xformc_sample_options* options, size_t size) {
+  init(options, size, xformc_sample_options{size, 0, NAN, XFORMC_DEFAULT, NAN, XFORMC_DEFAULT});
+}
+
+xformc_status xformc_load(const char* folder, const xformc_load_options* options, xformc_engine** engine,
+                          xformc_error** error) {
+  return guarded(error, [&] {
+    require(folder, "folder");
+    require(engine, "engine");
+    *engine = new xformc_engine{xformc::Engine(folder, xformc::read_options(options))};
+  });
+}
+
+void xformc_engine_free(xformc_engine* engine) { delete engine; }
+
+const char* xformc_engine_name(const xformc_engine* engine) { return engine->engine.manifest().name.c_str(); }
+const char* xformc_engine_task(const xformc_engine* engine) { return engine->engine.manifest().task.c_str(); }
+const char* xformc_engine_target(const xformc_engine* engine) { return engine->engine.manifest().target.c_str(); }
+const char* xformc_engine_precision(const xformc_engine* engine) { return engine->engine.manifest().precision.c_str(); }
+const char* xformc_engine_onnxruntime(const xformc_engine* engine) { return engine->engine.onnxruntime(); }
+size_t xformc_engine_input_count(const xformc_engine* engine) { return engine->engine.manifest().inputs.size(); }
+size_t xformc_engine_label_count(const xformc_engine* engine) { return engine->engine.manifest().labels.size(); }
+
+bool xformc_engine_input(const xformc_engine* engine, size_t index, xformc_input* input) {
+  if (index >= xformc_engine_input_count(engine) || input == nullptr) return false;
+  const xformc::Input& found = engine->engine.manifest().inputs[index];
+  *input = {found.name.c_str(), found.kind_name(), found.vocabulary, found.longest.value_or(0),
+            !found.tokenizer.empty()};
+  return true;
+}
+
+const char* xformc_engine_label(const xformc_engine* engine, size_t index) {
+  return index < xformc_engine_label_count(engine) ? engine->engine.manifest().labels[index].c_str() : nullptr;
+}
+
+xformc_cancel* xformc_cancel_new(void) { return new (std::nothrow) xformc_cancel; }
+
+void xformc_cancel_now(xformc_cancel* cancel) {
+  if (cancel != nullptr) cancel->now();
+}
+
+void xformc_cancel_free(xformc_cancel* cancel) { delete cancel; }
+
+size_t xformc_results_count(const xformc_results* results) { return results == nullptr ? 0 : results->items.size(); }
+
+size_t xformc_results_hypothesis_count(const xformc_results* results, size_t index) {
+  return index < xformc_results_count(results) ? results->items[index].hypotheses.size() : 0;
+}
+
+bool xformc_results_hypothesis(const xformc_results* results, size_t index, size_t rank,
+                               xformc_hypothesis* hypothesis) {
+  if (rank >= xformc_results_hypothesis_count(results, index) || hypothesis == nullptr) return false;
+  const Hypothesis& found = results->items[index].hypotheses[rank];
+  *hypothesis = {{found.text.c_str(), found.text.size()}, found.score, found.tokens.data(), found.tokens.size()};
+  return true;
+}
+
+bool xformc_results_prediction(const xformc_results* results, size_t index, xformc_prediction* prediction) {
+  if (index >= xformc_results_count(results) || prediction == nullptr) return false;
+  const Result& found = results->items[index];
+  if (!found.hypotheses.empty()) return false;
+  *prediction = {found.labels.size(), found.labels.data(), found.probabilities.data()};
+  return true;
+}
+
+void xformc_results_free(xformc_results* results) { delete results; }
+
+xformc_status xformc_translate(const xformc_engine* engine, const xformc_text* texts, size_t count,
+                               const xformc_search_options* search, const xformc_run_options* run,
+                               xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require_texts(engine, texts, count, results);
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.translation(search, batching);
+    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, texts, count, 1)};
+  });
+}
+
+xformc_status xformc_search(const xformc_engine* engine, const int64_t* source, size_t rows, size_t length,
+                            const xformc_search_options* search, const xformc_run_options* run,
+                            xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(results, "results");
+    size_t total = 0;
+    if (__builtin_mul_overflow(rows, length, &total)) throw xformc::invalid_argument("rows * length is too large");
+    if (total > 0) require(source, "source");
+    *results = new xformc_results{engine->engine.search(source, rows, length, search, xformc::read_options(run))};
+  });
+}
+
+xformc_status xformc_generate(const xformc_engine* engine, const xformc_text* prompts, size_t count,
+                              const xformc_sample_options* sampling, const xformc_run_options* run,
+                              xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require_texts(engine, prompts, count, results);
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.generation(sampling, batching);
+    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, prompts, count, 1)};
+  });
+}
+
+xformc_status xformc_predict(const xformc_engine* engine, const xformc_text* texts, size_t count,
+                             const xformc_run_options* run, xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require_texts(engine, texts, count, results);
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.prediction(batching);
+    engine->engine.check_texts();
+    *results = new xformc_results{
+        engine->engine.all(*task, batching, options.cancel, texts, count, text_count(engine->engine))};
+  });
+}
+
+xformc_status xformc_predict_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
+                                    const xformc_run_options* run, xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(results, "results");
+    if (count > 0) require(arrays, "arrays");
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.prediction(batching);
+    auto rows = xformc::read_rows(engine->engine.manifest().inputs, arrays, count);
+    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, std::move(rows))};
+  });
+}
+
+xformc_status xformc_translate_stream(const xformc_engine* engine, xformc_read read, void* read_data,
+                                      xformc_write write, void* write_data, const xformc_search_options* search,
+                                      const xformc_run_options* run, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    const xformc_run_options options = xformc::read_options(run);
+    const auto task = engine->engine.translation(search, engine->engine.batching(options));
+    run_stream(engine->engine, *task, options, 1, read, read_data, write, write_data);
+  });
+}
+
+xformc_status xformc_generate_stream(const xformc_engine* engine, xformc_read read, void* read_data, xformc_write write,
+                                     void* write_data, const xformc_sample_options* sampling,
+                                     const xformc_run_options* run, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    const xformc_run_options options = xformc::read_options(run);
+    const auto task = engine->engine.generation(sampling, engine->engine.batching(options));
+    run_stream(engine->engine, *task, options, 1, read, read_data, write, write_data);
+  });
+}
+
+xformc_status xformc_predict_stream(const xformc_engine* engine, xformc_read read, void* read_data, xformc_write write,
+                                    void* write_data, const xformc_run_options* run, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    const xformc_run_options options = xformc::read_options(run);
+    const auto task = engine->engine.prediction(engine->engine.batching(options));
+    engine->engine.check_texts();
+    run_stream(engine->engine, *task, options, text_count(engine->engine), read, read_data, write, write_data);
+  });
+}
+
+xformc_status xformc_encode(const xformc_engine* engine, const char* input, xformc_text text, int64_t* ids,
+                            size_t capacity, size_t* count, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(input, "input");
+    require(count, "count");
+    if (text.size > 0) require(text.data, "text");
+    const std::string_view given(text.size > 0 ? text.data : "", text.size);
+    if (!xformc::is_utf8(given)) throw xformc::invalid_argument("not valid Unicode text");
+    const xformc::Ids found = engine->engine.vocabulary(input).encode(given);
+    *count = found.size();
+    if (found.size() <= capacity && ids != nullptr) std::copy(found.begin(), found.end(), ids);
+  });
+}
+
+xformc_status xformc_decode(const xformc_engine* engine, const char* input, const int64_t* ids, size_t count,
+                            char* text, size_t capacity, size_t* size, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(input, "input");
+    require(size, "size");
+    if (count > 0) require(ids, "ids");
+    const std::string found = engine->engine.vocabulary(input).decode({ids, ids + count});
+    *size = found.size();
+    if (found.size() <= capacity && text != nullptr) std::copy(found.begin(), found.end(), text);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,260 @@
+#include "engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "../kernels/library.h"
+#include "failure.h"
+
+namespace xformc {
+namespace {
+
+constexpr size_t LARGEST_WINDOW = 1 << 16;  // items sorted by size at a time, if all items are given at once
+
+struct Method {
+  const char* task;
+  const char* function;
+};
+
+constexpr Method METHODS[] = {{"translation", "xformc_translate"},
+                              {"language_model", "xformc_generate"},
+                              {"tagging", "xformc_predict"},
+                              {"classification", "xformc_predict"}};
+
+// The inputs and outputs of an engine's model.
+Interface interface_of(const Manifest& manifest) {
+  const std::vector<std::string> written = {"tokens", "lengths", "scores"};
+  if (manifest.task == "translation") {
+    return {{"source", "beam_size", "n_best", "length_penalty", "max_length_factor", "max_length_offset"}, written};
+  }
+  if (manifest.task == "language_model") {
+    return {{"prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"}, written};
+  }
+  Interface interface{{}, {"probabilities"}};
+  for (const Input& input : manifest.inputs) {
+    interface.inputs.push_back(input.name);
+    if (input.kind == Kind::vectors) interface.inputs.push_back(input.name + "_mask");
+  }
+  return interface;
+}
+
+void check_operators(const std::string& place, const Manifest& manifest) {
+  if (!manifest.operators || *manifest.operators == OPERATORS) return;
+  const std::string needed = std::to_string(*manifest.operators);
+  throw invalid_engine(
+      "this engine needs version " + needed + " of xformc's operators; this xformc has version " +
+          std::to_string(OPERATORS),
+      place, *manifest.operators > OPERATORS ? "upgrade libxformc" : "rebuild the engine with `xformc build`");
+}
+
+void check_target(const std::string& place, const Manifest& manifest) {
+  if (manifest.target != "cuda" && manifest.target != "tensorrt") return;
+  throw invalid_engine("libxformc runs on the CPU; this is an engine of target " + manifest.target, place,
+                       "run it with xformc's Python runtime, or build it with --target native, cpu or portable");
+}
+
+// A call that runs, as its xformc_cancel knows it.
+class Running {
+ public:
+  Running(xformc_cancel* cancel, Stopper& stopper) : cancel_(cancel), stopper_(stopper) {
+    if (cancel_ != nullptr) cancel_->add(stopper_);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ~Running() {
+    if (cancel_ != nullptr) cancel_->remove(stopper_);
+  }
+
+ private:
+  xformc_cancel* cancel_;
+  Stopper& stopper_;
+};
+
+void check_source(const int64_t* source, size_t rows, size_t length, const Input& input) {
+  const int64_t* end = source + rows * length;
+  if (std::any_of(source, end, [&](int64_t id) { return id < 0 || id >= input.vocabulary; })) {
+    throw invalid_argument("the source ids must be from 0 to " + std::to_string(input.vocabulary - 1) +
+                           "; one of them is not");
+  }
+  for (const int64_t* row = source; row < end || (length == 0 && rows > 0); row += length) {
+    const int64_t* padding = std::find(row, row + length, PAD);
+    if (padding == row || std::any_of(padding, row + length, [](int64_t id) { return id != PAD; })) {
+      throw invalid_argument("each row of source ids must be one or more tokens, then padding (0) only");
+    }
+  }
+  if (rows > 0 && input.longest && static_cast<int64_t>(length) > *input.longest) {
+    throw invalid_argument("the source has " + std::to_string(length) + " tokens, and this engine takes at most " +
+                           std::to_string(*input.longest));
+  }
+}
+
+}  // namespace
+
+Engine::Engine(const std::string& folder, const xformc_load_options& options) {
+  const std::filesystem::path path(folder);
+  const int64_t workers = resolve_workers(options.workers), threads = resolve_threads(options.threads);
+  log_ = {options.log, options.log_data};
+  process_ = getpid();
+  manifest_ = read_manifest(path);
+  check_operators((path / "engine.json").string(), manifest_);
+  check_files(path, manifest_, options.verify_hashes);
+  check_target(folder, manifest_);
+  session_ = std::make_unique<Session>(options.onnxruntime == nullptr ? "" : options.onnxruntime, path / "model.onnx",
+                                       interface_of(manifest_), threads, workers, manifest_.target == "native");
+  tokenizer_ = load_tokenizer(path, manifest_);
+}
+
+const Vocabulary& Engine::vocabulary(const std::string& input) const {
+  const auto found = tokenizer_.find(input);
+  if (found != tokenizer_.end()) return *found->second;
+  throw invalid_argument("the engine " + manifest_.name + " has no tokenizer for an input '" + input + "'");
+}
+
+std::unique_ptr<Task> Engine::translation(const xformc_search_options* search, const Batching& batching) const {
+  check_task("xformc_translate", {"translation"});
+  const SearchOptions options = resolve(read_options(search), manifest_);
+  check_texts();
+  return make_translation(manifest_, tokenizer_, log_, options, batching);
+}
+
+std::unique_ptr<Task> Engine::generation(const xformc_sample_options* sampling, const Batching& batching) const {
+  check_task("xformc_generate", {"language_model"});
+  const xformc_sample_options given = read_options(sampling);
+  const SampleOptions options = resolve(given, manifest_);
+  check_texts();
+  return make_generation(manifest_, tokenizer_, log_, options, resolve_seed(given), batching);
+}
+
+std::unique_ptr<Task> Engine::prediction(const Batching& batching) const {
+  check_task("xformc_predict", {"tagging", "classification"});
+  return make_prediction(manifest_, tokenizer_, log_, batching);
+}
+
+Batching Engine::batching(const xformc_run_options& run) const {
+  const bool written = manifest_.labels.empty();
+  return resolve(run, session_->workers(), written ? MAX_BATCH_TOKENS : MAX_BATCH_POSITIONS);
+}
+
+void Engine::check_task(const char* method, const std::vector<std::string>& tasks) const {
+  check_process();
+  if (std::find(tasks.begin(), tasks.end(), manifest_.task) != tasks.end()) return;
+  std::string wanted;
+  for (const std::string& task : tasks) wanted += (wanted.empty() ? "" : " or ") + task;
+  const auto* right = std::find_if(std::begin(METHODS), std::end(METHODS),
+                                   [this](const Method& one) { return one.task == manifest_.task; });
+  throw invalid_argument(
+      manifest_.name + " is a " + manifest_.task + " engine; " + method + " needs a " + wanted + " engine", "",
+      std::string("use ") + right->function);
+}
+
+std::vector<Result> Engine::all(const Task& task, const Batching& batching, xformc_cancel* cancel,
+                                const xformc_text* texts, size_t count, size_t texts_per_item) const {
+  std::vector<Row> rows;
+  rows.reserve(count);
+  for (size_t i = 0; i < count; ++i) rows.push_back(task.encode(i + 1, texts + i * texts_per_item));
+  return all(task, batching, cancel, std::move(rows));
+}
+
+std::vector<Result> Engine::all(const Task& task, Batching batching, xformc_cancel* cancel,
+                                std::vector<Row> rows) const {
+  batching.window = static_cast<int64_t>(std::min(rows.size() + 1, LARGEST_WINDOW));
+  Stopper stopper(session_->runtime().api());
+  const Running running(cancel, stopper);
+  std::vector<Result> results;
+  results.reserve(rows.size());
+  size_t next = 0;
+  run_stream(
+      task, session_->shared_by(batching.workers), stopper, batching,
+      [&]() -> std::optional<Row> {
+        if (next == rows.size()) return std::nullopt;
+        return std::move(rows[next++]);
+      },
+      [&](Result&& result) { results.push_back(std::move(result)); });
+  return results;
+}
+
+void Engine::stream(const Task& task, const Batching& batching, xformc_cancel* cancel, size_t texts_per_item,
+                    const ReadTexts& read, const WriteResult& write) const {
+  Stopper stopper(session_->runtime().api());
+  const Running running(cancel, stopper);
+  std::vector<xformc_text> texts(texts_per_item);
+  size_t line = 0;
+  run_stream(
+      task, session_->shared_by(batching.workers), stopper, batching,
+      [&]() -> std::optional<Row> {
+        if (!read(texts.data())) return std::nullopt;
+        return task.encode(++line, texts.data());
+      },
+      write);
+}
+
+std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t length,
+                                   const xformc_search_options* search, const xformc_run_options& run) const {
+  check_task("xformc_search", {"translation"});
+  const SearchOptions options = resolve(read_options(search), manifest_);
+  const Input& input = manifest_.input("source");
+  check_source(source, rows, length, input);
+  if (rows == 0) return {};
+  const Batching chosen = batching(run);
+  const std::unique_ptr<Task> task = make_translation(manifest_, {}, log_, options, chosen);
+  std::vector<Row> examples(rows);
+  Rows pointers;
+  for (size_t i = 0; i < rows; ++i) {
+    const int64_t* first = source + i * length;
+    Ids ids(first, std::find(first, first + length, PAD));
+    const auto count = static_cast<int64_t>(ids.size());
+    examples[i].fields.push_back({std::move(ids), {}, count});
+    pointers.push_back(&examples[i]);
+  }
+  Stopper stopper(session_->runtime().api());
+  const Running running(run.cancel, stopper);
+  try {
+    return task->run(session_->shared_by(chosen.workers), stopper, pointers);
+  } catch (...) {
+    if (stopper.stopped()) throw Failure(XFORMC_CANCELLED, "the call was cancelled");
+    throw;
+  }
+}
+
+void Engine::check_process() const {
+  if (process_ == getpid()) return;
+  throw invalid_argument("this engine was loaded before the process was forked, and its threads are not here", "",
+                         "load engines after a fork, in the process that uses them");
+}
+
+void Engine::check_texts() const {
+  std::string others;
+  bool tokenized = true;
+  for (const Input& input : manifest_.inputs) {
+    if (input.kind != Kind::tokens) others += (others.empty() ? "" : ", ") + input.name;
+    tokenized = tokenized && !input.tokenizer.empty();
+  }
+  if (!others.empty()) {
+    throw invalid_argument("the engine " + manifest_.name + " takes more than text: it needs " + others, "",
+                           "give it arrays: xformc_predict_arrays");
+  }
+  if (!tokenized) {
+    throw invalid_argument("the engine " + manifest_.name + " has no tokenizer", "",
+                           "build it from a run, or with tokenizers: xformc.build(..., tokenizers={input: file})");
+  }
+}
+
+}  // namespace xformc
+
+void xformc_cancel::now() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  cancelled_ = true;
+  for (xformc::Stopper* stopper : running_) stopper->stop();
+}
+
+void xformc_cancel::add(xformc::Stopper& stopper) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (cancelled_) throw xformc::Failure(XFORMC_CANCELLED, "the call was cancelled");
+  running_.push_back(&stopper);
+}
+
+void xformc_cancel::remove(xformc::Stopper& stopper) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  running_.erase(std::find(running_.begin(), running_.end(), &stopper));
+}

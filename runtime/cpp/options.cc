@@ -1,0 +1,132 @@
+#include "options.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "failure.h"
+#include "numbers.h"
+
+namespace xformc {
+namespace {
+
+constexpr int64_t MAX_SEED = int64_t{1} << 62;
+
+template <typename Options>
+Options completed(const Options* given, void (*init)(Options*, size_t), const char* name) {
+  Options options;
+  init(&options, sizeof options);
+  if (given == nullptr) return options;
+  if (given->size <= sizeof given->size || given->size > sizeof options) {
+    throw invalid_argument(std::string(name) + " has the size " + std::to_string(given->size) +
+                               "; this library knows " + std::to_string(sizeof options),
+                           "", std::string("call ") + name + "_init first; a newer header needs a newer library");
+  }
+  std::memcpy(&options, given, given->size);
+  options.size = sizeof options;
+  return options;
+}
+
+int64_t checked(const char* name, int64_t given, int64_t unset, int64_t low, int64_t high) {
+  const int64_t value = given == XFORMC_DEFAULT ? unset : given;
+  if (given == XFORMC_DEFAULT || (low <= value && value <= high)) return value;
+  throw invalid_argument(std::string(name) + " must be an integer from " + std::to_string(low) + " to " +
+                         std::to_string(high) + ", not " + std::to_string(value));
+}
+
+double checked(const char* name, double given, double unset, double low, double high) {
+  if (std::isnan(given)) return unset;
+  if (low <= given && given <= high) return given;
+  throw invalid_argument(std::string(name) + " must be a number from " + rough(low) + " to " + rough(high) + ", not " +
+                         shortest(given));
+}
+
+// A number of 1 or more.
+int64_t counted(const char* name, int64_t given, int64_t unset) {
+  if (given == XFORMC_DEFAULT) return unset;
+  if (given >= 1) return given;
+  throw invalid_argument(std::string(name) + " must be 1 or more, not " + std::to_string(given));
+}
+
+}  // namespace
+
+xformc_load_options read_options(const xformc_load_options* given) {
+  return completed(given, xformc_load_options_init, "xformc_load_options");
+}
+
+xformc_run_options read_options(const xformc_run_options* given) {
+  return completed(given, xformc_run_options_init, "xformc_run_options");
+}
+
+xformc_search_options read_options(const xformc_search_options* given) {
+  return completed(given, xformc_search_options_init, "xformc_search_options");
+}
+
+xformc_sample_options read_options(const xformc_sample_options* given) {
+  return completed(given, xformc_sample_options_init, "xformc_sample_options");
+}
+
+Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_batch_tokens) {
+  const int64_t chosen = given.workers == XFORMC_DEFAULT ? workers : resolve_workers(given.workers);
+  return {chosen, counted("max_batch_tokens", given.max_batch_tokens, max_batch_tokens),
+          counted("window", given.window, WINDOW * chosen), given.truncate};
+}
+
+SearchOptions resolve(const xformc_search_options& given, const Manifest& manifest) {
+  const SearchOptions& unset = manifest.search;
+  const int64_t widest = std::max<int64_t>(1, manifest.input("target").vocabulary / 2);
+  SearchOptions options;
+  options.beam_size = checked("beam_size", given.beam_size, unset.beam_size, 1, widest);
+  options.n_best = checked("n_best", given.n_best, std::min(unset.n_best, options.beam_size), 1, widest);
+  if (options.n_best > options.beam_size) {
+    const std::string n_best = std::to_string(options.n_best);
+    throw invalid_argument(
+        "n_best must be at most beam_size, which is " + std::to_string(options.beam_size) + ", not " + n_best, "",
+        "set beam_size to " + n_best + " or more");
+  }
+  options.max_length_factor =
+      checked("max_length_factor", given.max_length_factor, unset.max_length_factor, 0, MAX_FACTOR);
+  options.max_length_offset =
+      checked("max_length_offset", given.max_length_offset, unset.max_length_offset, 0, MAX_OFFSET);
+  options.length_penalty =
+      checked("length_penalty", given.length_penalty, unset.length_penalty, -MAX_PENALTY, MAX_PENALTY);
+  return options;
+}
+
+SampleOptions resolve(const xformc_sample_options& given, const Manifest& manifest) {
+  const SampleOptions& unset = manifest.sampling;
+  SampleOptions options;
+  options.temperature = checked("temperature", given.temperature, unset.temperature, 0, MAX_TEMPERATURE);
+  options.top_k = checked("top_k", given.top_k, unset.top_k, 0, MAX_TOP_K);
+  options.top_p = checked("top_p", given.top_p, unset.top_p, 0, 1);
+  options.max_new_tokens = checked("max_new_tokens", given.max_new_tokens, unset.max_new_tokens, 1, MAX_NEW_TOKENS);
+  return options;
+}
+
+int64_t resolve_seed(const xformc_sample_options& given) {
+  if (given.seed >= 0 && given.seed <= MAX_SEED) return given.seed;
+  throw invalid_argument("seed must be an integer from 0 to " + std::to_string(MAX_SEED) + ", not " +
+                         std::to_string(given.seed));
+}
+
+int64_t resolve_threads(int64_t given) {
+  if (given == XFORMC_DEFAULT) {
+#if defined(__linux__)
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+#endif
+    return std::max<int64_t>(1, std::thread::hardware_concurrency());
+  }
+  return checked("threads", given, 1, 1, MAX_THREADS);
+}
+
+int64_t resolve_workers(int64_t given) {
+  const int64_t workers = counted("workers", given, 1);
+  if (workers <= MAX_THREADS) return workers;
+  throw invalid_argument("workers must be at most " + std::to_string(MAX_THREADS) + ", not " + std::to_string(workers));
+}
+
+}  // namespace xformc

@@ -1,0 +1,38 @@
+// The options of calls, and their checks against an engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "include/xformc.h"
+#include "manifest.h"
+
+namespace xformc {
+
+constexpr int64_t MAX_THREADS = 1024;
+constexpr int64_t MAX_BATCH_TOKENS = 16'384;    // default capacity of a batch for tasks that generate text
+constexpr int64_t MAX_BATCH_POSITIONS = 2'048;  // and for predictions
+constexpr int64_t WINDOW = 1'024;               // default number of items to read ahead for each worker
+
+// How a call forms and runs batches, complete and checked.
+struct Batching {
+  int64_t workers, max_batch_tokens, window;
+  bool truncate;
+};
+
+// The caller's options as this library knows them: fields that the caller's struct does not have yet are not set.
+// Throws Failure for a size that no version of the struct has had.
+xformc_load_options read_options(const xformc_load_options* given);
+xformc_run_options read_options(const xformc_run_options* given);
+xformc_search_options read_options(const xformc_search_options* given);
+xformc_sample_options read_options(const xformc_sample_options* given);
+
+// These complete options with the engine's defaults, and throw Failure for a value out of range.
+Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_batch_tokens);
+SearchOptions resolve(const xformc_search_options& given, const Manifest& manifest);
+SampleOptions resolve(const xformc_sample_options& given, const Manifest& manifest);
+int64_t resolve_seed(const xformc_sample_options& given);
+int64_t resolve_threads(int64_t given);
+int64_t resolve_workers(int64_t given);
+
+}  // namespace xformc

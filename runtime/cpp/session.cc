@@ -1,0 +1,215 @@
+#include "session.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../kernels/library.h"
+
+namespace xformc {
+namespace {
+
+// Current names of inputs, and their names in the models of older engines.
+const std::map<std::string, std::string> OLD_NAMES = {{"beam_size", "beam_width"}};
+
+constexpr size_t SHOWN = 300;  // characters of a message of ONNX Runtime's
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+size_t element_size(ONNXTensorElementDataType element) {
+  switch (element) {
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT: return 4;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64: return 8;
+    default: return 1;  // bool
+  }
+}
+
+}  // namespace
+
+const void* Output::data(ONNXTensorElementDataType element, std::vector<int64_t>& shape) const {
+  OrtTensorTypeAndShapeInfo* raw = nullptr;
+  OrtStatus* failed = api_.GetTensorTypeAndShape(value_.get(), &raw);
+  const Handle<OrtTensorTypeAndShapeInfo> info(raw, api_.ReleaseTensorTypeAndShapeInfo);
+  auto type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  size_t rank = 0;
+  void* numbers = nullptr;
+  if (failed == nullptr) failed = api_.GetTensorElementType(raw, &type);
+  if (failed == nullptr) failed = api_.GetDimensionsCount(raw, &rank);
+  std::vector<int64_t> found(rank);
+  if (failed == nullptr) failed = api_.GetDimensions(raw, found.data(), rank);
+  if (failed == nullptr) failed = api_.GetTensorMutableData(value_.get(), &numbers);
+  const bool fits = failed == nullptr && type == element && found.size() == shape.size() &&
+                    std::equal(found.begin(), found.end(), shape.begin(),
+                               [](int64_t size, int64_t wanted) { return wanted < 0 || size == wanted; });
+  if (failed != nullptr) api_.ReleaseStatus(failed);
+  if (!fits) {
+    throw Failure(XFORMC_RUN_FAILED, "the output " + name_ + " has another type or shape than that of an engine",
+                  place_, REBUILD);
+  }
+  shape = found;
+  return numbers;
+}
+
+const float* Output::floats(std::vector<int64_t>& shape) const {
+  const auto* numbers = static_cast<const float*>(data(ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, shape));
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  if (std::any_of(numbers, numbers + count, [](float number) { return std::isnan(number); })) {
+    throw Failure(XFORMC_RUN_FAILED, "the output " + name_ + " has NaN", place_,
+                  "the weights are the likely cause: check the engine with `xformc verify ENGINE`");
+  }
+  return numbers;
+}
+
+const int64_t* Output::integers(std::vector<int64_t>& shape) const {
+  return static_cast<const int64_t*>(data(ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, shape));
+}
+
+Stopper::Stopper(const OrtApi& api) : api_(api), options_(nullptr, api.ReleaseRunOptions) {
+  OrtRunOptions* created = nullptr;
+  if (OrtStatus* status = api_.CreateRunOptions(&created)) {
+    api_.ReleaseStatus(status);
+    throw std::bad_alloc();
+  }
+  options_.reset(created);
+}
+
+void Stopper::stop() {
+  stopped_ = true;
+  if (OrtStatus* status = api_.RunOptionsSetTerminate(options_.get())) api_.ReleaseStatus(status);
+}
+
+Model::Model(const OnnxRuntime& runtime, const std::filesystem::path& path, const Interface& interface, int64_t threads,
+             bool kernels)
+    : runtime_(runtime), api_(runtime.api()), place_(path.string()), interface_(interface),
+      memory_(nullptr, api_.ReleaseMemoryInfo), domain_(nullptr, api_.ReleaseCustomOpDomain),
+      session_(nullptr, api_.ReleaseSession) {
+  open(kernels, threads);
+  check_interface();
+}
+
+void Model::open(bool kernels, int64_t threads) {
+  const auto loading = [&](OrtStatus* status) { check(status, XFORMC_INVALID_ENGINE, "cannot be loaded"); };
+  OrtMemoryInfo* memory = nullptr;
+  loading(api_.CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &memory));
+  memory_.reset(memory);
+  OrtSessionOptions* created = nullptr;
+  loading(api_.CreateSessionOptions(&created));
+  const Handle<OrtSessionOptions> options(created, api_.ReleaseSessionOptions);
+  loading(api_.SetIntraOpNumThreads(created, static_cast<int>(threads)));
+  loading(api_.SetInterOpNumThreads(created, 1));
+  loading(api_.SetSessionLogSeverityLevel(created, ORT_LOGGING_LEVEL_FATAL));
+  loading(api_.DisableMemPattern(created));  // the shapes of a step occur once: planning costs more than it saves
+  loading(api_.AddSessionConfigEntry(created, "session.disable_quant_qdq", "1"));  // as certified: dequantized values
+  if (kernels) {
+    domain_.reset(make_domain(api_));
+    loading(api_.AddCustomOpDomain(created, domain_.get()));
+  }
+  OrtSession* session = nullptr;
+  loading(api_.CreateSession(runtime_.environment(), place_.c_str(), created, &session));
+  session_.reset(session);
+}
+
+void Model::check_interface() {
+  const auto inputs = names(api_.SessionGetInputCount, api_.SessionGetInputName);
+  const auto optional = names(api_.SessionGetOverridableInitializerCount, api_.SessionGetOverridableInitializerName);
+  const auto outputs = names(api_.SessionGetOutputCount, api_.SessionGetOutputName);
+  const auto there = [&](const std::string& name) { return has(inputs, name) || has(optional, name); };
+  for (const auto& [name, old] : OLD_NAMES) {
+    if (!there(name) && there(old)) old_names_[name] = old;
+  }
+  std::vector<std::string> wanted, missing, strange;
+  for (const std::string& name : interface_.inputs) {
+    const auto old = old_names_.find(name);
+    wanted.push_back(old == old_names_.end() ? name : old->second);
+    if (!there(wanted.back())) missing.push_back(wanted.back());
+  }
+  for (const std::string& name : interface_.outputs) {
+    if (!has(outputs, name)) missing.push_back(name);
+  }
+  for (const std::string& name : inputs) {
+    if (!has(wanted, name)) strange.push_back(name);
+  }
+  if (missing.empty() && strange.empty()) return;
+  std::sort(strange.begin(), strange.end());
+  std::string problem = missing.empty() ? "" : "it lacks " + joined(missing);
+  if (!strange.empty()) problem += (problem.empty() ? "it needs " : " and it needs ") + joined(strange);
+  throw invalid_engine("not an xformc model: " + problem, place_, REBUILD);
+}
+
+std::vector<Output> Model::run(const std::vector<Feed>& feeds, const Stopper& stopper) const {
+  std::vector<Handle<OrtValue>> owned;
+  std::vector<const char*> input_names, output_names;
+  std::vector<const OrtValue*> inputs;
+  const auto running = [&](OrtStatus* status) { check(status, XFORMC_RUN_FAILED, "failed on this input"); };
+  for (const Feed& feed : feeds) {
+    size_t bytes = element_size(feed.element);
+    for (const int64_t size : feed.shape) bytes *= static_cast<size_t>(size);
+    OrtValue* value = nullptr;
+    running(api_.CreateTensorWithDataAsOrtValue(memory_.get(), const_cast<void*>(feed.data), bytes, feed.shape.data(),
+                                                feed.shape.size(), feed.element, &value));
+    owned.emplace_back(value, api_.ReleaseValue);
+    const auto old = old_names_.find(feed.name);
+    input_names.push_back(old == old_names_.end() ? feed.name.c_str() : old->second.c_str());
+    inputs.push_back(value);
+  }
+  for (const std::string& name : interface_.outputs) output_names.push_back(name.c_str());
+  std::vector<OrtValue*> values(output_names.size(), nullptr);
+  OrtStatus* status = api_.Run(session_.get(), stopper.options(), input_names.data(), inputs.data(), inputs.size(),
+                               output_names.data(), output_names.size(), values.data());
+  std::vector<Output> outputs;
+  for (size_t i = 0; i < values.size(); ++i) outputs.emplace_back(api_, values[i], interface_.outputs[i], place_);
+  running(status);
+  return outputs;
+}
+
+void Model::check(OrtStatus* status, xformc_status kind, const char* what) const {
+  if (status == nullptr) return;
+  const std::string message = api_.GetErrorMessage(status);
+  api_.ReleaseStatus(status);
+  const std::string line = message.substr(0, std::min(message.find('\n'), SHOWN));
+  throw Failure(kind, std::string("the model ") + what + ": " + line, place_, REBUILD);
+}
+
+std::vector<std::string> Model::names(OrtStatus* (*count)(const OrtSession*, size_t*),
+                                      OrtStatus* (*name)(const OrtSession*, size_t, OrtAllocator*, char**)) const {
+  const auto loading = [&](OrtStatus* status) { check(status, XFORMC_INVALID_ENGINE, "cannot be loaded"); };
+  OrtAllocator* allocator = nullptr;
+  loading(api_.GetAllocatorWithDefaultOptions(&allocator));
+  size_t total = 0;
+  loading(count(session_.get(), &total));
+  std::vector<std::string> found;
+  for (size_t i = 0; i < total; ++i) {
+    char* text = nullptr;
+    loading(name(session_.get(), i, allocator, &text));
+    found.emplace_back(text);
+    loading(api_.AllocatorFree(allocator, text));
+  }
+  return found;
+}
+
+Session::Session(const std::string& onnxruntime, std::filesystem::path path, Interface interface, int64_t threads,
+                 int64_t workers, bool kernels)
+    : runtime_(onnxruntime), path_(std::move(path)), interface_(std::move(interface)), threads_(threads),
+      workers_(workers), kernels_(kernels) {
+  shared_by(workers);
+}
+
+const Model& Session::shared_by(int64_t workers) const {
+  const std::lock_guard<std::mutex> lock(opening_);
+  std::unique_ptr<Model>& model = models_[workers];
+  if (!model) {
+    const int64_t threads = std::max<int64_t>(1, threads_ - workers + 1);
+    model = std::make_unique<Model>(runtime_, path_, interface_, threads, kernels_);
+  }
+  return *model;
+}
+
+}  // namespace xformc

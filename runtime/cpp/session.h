@@ -1,0 +1,124 @@
+// The session of an engine, arrays in and arrays out. It is thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "failure.h"
+#include "onnx_runtime.h"
+
+namespace xformc {
+
+// An input of the model: memory of the caller's, which must live as long as the run.
+struct Feed {
+  std::string name;
+  ONNXTensorElementDataType element;
+  const void* data;
+  std::vector<int64_t> shape;
+};
+
+template <typename T>
+using Handle = std::unique_ptr<T, void (*)(T*)>;
+
+// An output of the model, which ONNX Runtime owns.
+class Output {
+ public:
+  Output(const OrtApi& api, OrtValue* value, std::string name, std::string place)
+      : api_(api), value_(value, api.ReleaseValue), name_(std::move(name)), place_(std::move(place)) {}
+
+  // The numbers, which must be of this type and shape; -1 is any size, and `shape` gets the true one. Throws Failure,
+  // also for NaN.
+  const float* floats(std::vector<int64_t>& shape) const;
+  const int64_t* integers(std::vector<int64_t>& shape) const;
+
+ private:
+  const void* data(ONNXTensorElementDataType element, std::vector<int64_t>& shape) const;
+
+  const OrtApi& api_;
+  Handle<OrtValue> value_;
+  std::string name_, place_;
+};
+
+// What ends the runs of one call early.
+class Stopper {
+ public:
+  explicit Stopper(const OrtApi& api);
+  Stopper(const Stopper&) = delete;
+  Stopper& operator=(const Stopper&) = delete;
+
+  void stop();
+  bool stopped() const { return stopped_; }
+  const OrtRunOptions* options() const { return options_.get(); }
+
+ private:
+  const OrtApi& api_;
+  Handle<OrtRunOptions> options_;
+  std::atomic<bool> stopped_ = false;
+};
+
+// The names of a model's inputs, those with defaults included, and of its outputs.
+struct Interface {
+  std::vector<std::string> inputs, outputs;
+};
+
+// A model in ONNX Runtime, on the CPU.
+class Model {
+ public:
+  // Opens the model with this number of threads; with `kernels`, it may use xformc's operators. Throws Failure if
+  // ONNX Runtime rejects it, or if it has another interface.
+  Model(const OnnxRuntime& runtime, const std::filesystem::path& path, const Interface& interface, int64_t threads,
+        bool kernels);
+
+  // Returns the outputs of the interface, in order. Throws Failure.
+  std::vector<Output> run(const std::vector<Feed>& feeds, const Stopper& stopper) const;
+
+  const std::string& place() const { return place_; }
+
+ private:
+  void open(bool kernels, int64_t threads);
+  void check_interface();
+  void check(OrtStatus* status, xformc_status kind, const char* what) const;
+  std::vector<std::string> names(OrtStatus* (*count)(const OrtSession*, size_t*),
+                                 OrtStatus* (*name)(const OrtSession*, size_t, OrtAllocator*, char**)) const;
+
+  const OnnxRuntime& runtime_;
+  const OrtApi& api_;
+  const std::string place_;
+  const Interface interface_;
+  std::map<std::string, std::string> old_names_;  // of inputs of this model, by current name
+  Handle<OrtMemoryInfo> memory_;
+  Handle<OrtCustomOpDomain> domain_;  // outlives the session
+  Handle<OrtSession> session_;
+};
+
+// The model of an engine, opened once for each number of workers that calls ask for. Each worker uses one of the
+// threads, and all workers share the rest, so that no core runs more than one thread.
+class Session {
+ public:
+  Session(const std::string& onnxruntime, std::filesystem::path path, Interface interface, int64_t threads,
+          int64_t workers, bool kernels);
+
+  int64_t workers() const { return workers_; }
+  const OnnxRuntime& runtime() const { return runtime_; }
+  const std::string place() const { return path_.string(); }
+
+  const Model& shared_by(int64_t workers) const;
+
+ private:
+  OnnxRuntime runtime_;
+  const std::filesystem::path path_;
+  const Interface interface_;
+  const int64_t threads_, workers_;
+  const bool kernels_;
+  mutable std::mutex opening_;
+  mutable std::map<int64_t, std::unique_ptr<Model>> models_;
+};
+
+}  // namespace xformc

@@ -1,0 +1,61 @@
+// What an engine does with its items, by task: encodes them as rows, and runs rows of similar size as batches.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "include/xformc.h"
+#include "options.h"
+#include "rows.h"
+#include "session.h"
+
+namespace xformc {
+
+struct Hypothesis {
+  std::string text;
+  float score;
+  Ids tokens;
+};
+
+// The result of one item: hypotheses for tasks that generate text, otherwise labels and their probabilities.
+struct Result {
+  std::vector<Hypothesis> hypotheses;
+  std::vector<int64_t> labels;
+  std::vector<float> probabilities;
+};
+
+// Gets warnings and what a developer asks for.
+struct Log {
+  xformc_log function = nullptr;
+  void* data = nullptr;
+
+  void warning(const std::string& message) const {
+    if (function != nullptr) function(data, XFORMC_LOG_WARNING, message.c_str());
+  }
+};
+
+// A task of an engine with the options of one call. Several threads may use it at once.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // The row of the texts of one item, on this line, counted from 1. Throws Failure for an item that does not fit.
+  virtual Row encode(size_t line, const xformc_text* texts) const = 0;
+
+  // The maximum number of tokens that a row needs.
+  virtual int64_t size(const Row& row) const = 0;
+
+  // The results of some rows, in order.
+  virtual std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const = 0;
+};
+
+std::unique_ptr<Task> make_translation(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
+                                       const SearchOptions& options, const Batching& batching);
+std::unique_ptr<Task> make_generation(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
+                                      const SampleOptions& options, int64_t seed, const Batching& batching);
+std::unique_ptr<Task> make_prediction(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
+                                      const Batching& batching);
+
+}  // namespace xformc

@@ -1,0 +1,52 @@
+#include "texts.h"
+
+#include <algorithm>
+
+#include "failure.h"
+#include "numbers.h"
+#include "unicode.h"
+
+namespace xformc {
+namespace {
+
+constexpr int64_t WHOLE_SHARE = 4;
+
+// 1/share of a batch, at least that of a default batch, so that small batches reject no text.
+Limit batch_limit(int64_t max_batch_tokens, int64_t share) {
+  return {std::max(MAX_BATCH_TOKENS, max_batch_tokens) / share, share};
+}
+
+Failure too_long(const std::string& place, int64_t count, Limit limit) {
+  std::string hint = "split it into shorter texts, or cut it with truncate";
+  if (limit.share > 0) {
+    hint += "; with enough memory, max_batch_tokens=" + std::to_string(count * limit.share) + " allows it";
+  }
+  return invalid_argument(grouped(count) + " tokens; this engine takes at most " + grouped(limit.tokens), place, hint);
+}
+
+}  // namespace
+
+Limit whole_limit(std::optional<int64_t> longest, int64_t max_batch_tokens) {
+  return longest ? Limit{*longest, 0} : batch_limit(max_batch_tokens, WHOLE_SHARE);
+}
+
+Limit prompt_limit(std::optional<int64_t> longest, int64_t max_batch_tokens) {
+  return longest ? Limit{*longest - 1, 0} : batch_limit(max_batch_tokens, 1);
+}
+
+Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(std::string_view)>& encode, Limit limit,
+                bool truncate, size_t tail, const Log& log) {
+  const std::string place = "line " + std::to_string(line);
+  if (text.data == nullptr && text.size > 0) throw invalid_argument("the text is NULL", place);
+  const std::string_view given(text.size > 0 ? text.data : "", text.size);
+  if (!is_utf8(given)) throw invalid_argument("not valid Unicode text", place);
+  Ids ids = encode(given);
+  const auto count = static_cast<int64_t>(ids.size());
+  if (count <= limit.tokens) return ids;
+  if (!truncate) throw too_long(place, count, limit);
+  log.warning(place + ": cut from " + std::to_string(count) + " to " + std::to_string(limit.tokens) + " tokens");
+  ids.erase(ids.begin() + (limit.tokens - static_cast<int64_t>(tail)), ids.end() - static_cast<int64_t>(tail));
+  return ids;
+}
+
+}  // namespace xformc

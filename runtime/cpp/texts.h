@@ -1,0 +1,32 @@
+// Encodes texts as token ids within a limit, with the line number in every error.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "options.h"
+#include "task.h"
+#include "tokenizer.h"
+
+namespace xformc {
+
+// The maximum tokens of a text: the model's own limit, or 1/share of a batch's tokens.
+struct Limit {
+  int64_t tokens;
+  int64_t share;  // 0 for the model's own
+};
+
+// The limit of a text that is read at once: attention's memory is quadratic, so without a limit of the model's own it
+// is a quarter of a batch.
+Limit whole_limit(std::optional<int64_t> longest, int64_t max_batch_tokens);
+
+// The limit of a prompt, which is read token by token; a model's limit leaves one token to generate.
+Limit prompt_limit(std::optional<int64_t> longest, int64_t max_batch_tokens);
+
+// The ids of the text on this line. With `truncate`, a text that is too long is cut before its last `tail` ids, with a
+// warning; otherwise, and for a text that is not UTF-8, throws Failure.
+Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(std::string_view)>& encode, Limit limit,
+                bool truncate, size_t tail, const Log& log);
+
+}  // namespace xformc

@@ -1,0 +1,91 @@
+#include "tokenizer.h"
+
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "failure.h"
+#include "numbers.h"
+#include "unicode.h"
+
+namespace xformc {
+namespace {
+
+constexpr int64_t TOKENIZER_BYTES = 1 << 28;
+constexpr const char* RETRAIN = "train the vocabulary with `xformc train`, and build the engine from that run";
+
+std::string read_model(const std::filesystem::path& path) {
+  if (static_cast<int64_t>(std::filesystem::file_size(path)) > TOKENIZER_BYTES) {
+    throw invalid_engine("larger than " + grouped(TOKENIZER_BYTES) + " bytes", path.string());
+  }
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+Vocabulary::Vocabulary(const std::filesystem::path& path, int64_t size)
+    : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
+  if (!processor_->LoadFromSerializedProto(read_model(path)).ok()) {
+    throw invalid_engine("not a SentencePiece model", path.string(), RETRAIN);
+  }
+  size_ = processor_->GetPieceSize();
+  if (size_ > size) {
+    throw invalid_engine("has " + grouped(size_) + " pieces; the engine's vocabulary " + grouped(size), path.string(),
+                         RETRAIN);
+  }
+  const int64_t ids[] = {processor_->pad_id(), processor_->unk_id(), processor_->bos_id(), processor_->eos_id()};
+  constexpr int64_t SPECIAL[] = {PAD, UNKNOWN, BEGIN, END};
+  if (!std::equal(std::begin(ids), std::end(ids), SPECIAL)) {
+    std::string found;
+    for (const int64_t id : ids) found += (found.empty() ? "" : ", ") + std::to_string(id);
+    throw invalid_engine("has the special tokens [" + found + "] (pad, unknown, begin, end), not [0, 1, 2, 3]",
+                         path.string(), RETRAIN);
+  }
+}
+
+Vocabulary::~Vocabulary() = default;
+
+Ids Vocabulary::encode(std::string_view text) const {
+  const std::vector<int> found = processor_->EncodeAsIds({text.data(), text.size()});
+  Ids ids(found.begin(), found.end());
+  ids.push_back(END);
+  return ids;
+}
+
+Ids Vocabulary::encode_words(std::string_view text) const {
+  Ids ids;
+  for (const std::string_view word : split_words(text)) {
+    const std::vector<int> found = processor_->EncodeAsIds({word.data(), word.size()});
+    ids.push_back(found.size() == 1 ? found[0] : UNKNOWN);
+  }
+  return ids;
+}
+
+std::string Vocabulary::decode(const Ids& ids) const {
+  std::vector<int> known;
+  for (const int64_t id : ids) {
+    if (id > END && id < size_) known.push_back(static_cast<int>(id));
+  }
+  const std::string text = processor_->DecodeIds(known);
+  if (std::find(ids.begin(), ids.end(), UNKNOWN) == ids.end()) return text;
+  std::string joined;
+  for (const std::string_view word : split_words(text)) joined.append(joined.empty() ? "" : " ").append(word);
+  return joined;
+}
+
+Tokenizer load_tokenizer(const std::filesystem::path& folder, const Manifest& manifest) {
+  std::map<std::pair<std::string, int64_t>, std::shared_ptr<const Vocabulary>> loaded;
+  Tokenizer tokenizer;
+  for (const Input& input : manifest.inputs) {
+    if (input.tokenizer.empty()) continue;
+    auto& vocabulary = loaded[{input.tokenizer, input.vocabulary}];
+    if (!vocabulary) vocabulary = std::make_shared<const Vocabulary>(folder / input.tokenizer, input.vocabulary);
+    tokenizer[input.name] = vocabulary;
+  }
+  return tokenizer;
+}
+
+}  // namespace xformc

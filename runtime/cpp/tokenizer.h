@@ -1,0 +1,48 @@
+// Converts text to token ids and back with the engine's SentencePiece models, which also apply Unicode's NFKC.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "manifest.h"
+
+namespace sentencepiece {
+class SentencePieceProcessor;
+}
+
+namespace xformc {
+
+using Ids = std::vector<int64_t>;
+
+// The vocabulary of one input. A character outside it becomes the unknown token.
+class Vocabulary {
+ public:
+  // Throws Failure for a file that SentencePiece cannot read, or that does not fit a vocabulary of `size`.
+  Vocabulary(const std::filesystem::path& path, int64_t size);
+  ~Vocabulary();
+
+  // The ids of a text, with the end token. The text must be UTF-8.
+  Ids encode(std::string_view text) const;
+
+  // One id for each word between spaces, without an end token; a word of several tokens is unknown.
+  Ids encode_words(std::string_view text) const;
+
+  // The text of ids without special tokens; an unknown token leaves no double space.
+  std::string decode(const Ids& ids) const;
+
+ private:
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+  int64_t size_;
+};
+
+// The vocabulary of each input that has a tokenizer; inputs with the same one share it.
+using Tokenizer = std::map<std::string, std::shared_ptr<const Vocabulary>>;
+
+Tokenizer load_tokenizer(const std::filesystem::path& folder, const Manifest& manifest);
+
+}  // namespace xformc

@@ -1,0 +1,86 @@
+#include "unicode.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+namespace xformc {
+namespace {
+
+constexpr char32_t INVALID = 0xffffffff;
+
+struct Range {
+  char32_t first, last;
+};
+
+// Python's str.isspace.
+constexpr Range SPACES[] = {{0x9, 0xd},       {0x1c, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},
+                            {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
+
+// Control and format characters, private use, and noncharacters: what may change how a terminal shows a message.
+constexpr Range UNPRINTABLE[] = {
+    {0x0, 0x1f},      {0x7f, 0x9f},     {0xad, 0xad},     {0x600, 0x605},     {0x61c, 0x61c},     {0x6dd, 0x6dd},
+    {0x70f, 0x70f},   {0x180e, 0x180e}, {0x200b, 0x200f}, {0x202a, 0x202e},   {0x2060, 0x206f},   {0xe000, 0xf8ff},
+    {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xfffe, 0xffff}, {0xe0000, 0xe0fff}, {0xf0000, 0x10ffff}};
+
+template <size_t N>
+bool within(const Range (&ranges)[N], char32_t character) {
+  return std::any_of(std::begin(ranges), std::end(ranges),
+                     [=](const Range& range) { return range.first <= character && character <= range.last; });
+}
+
+// Reads the character at `position` and moves past it; INVALID for bytes that are not UTF-8.
+char32_t next_character(std::string_view text, size_t& position) {
+  const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
+  const unsigned char first = byte(position);
+  if (first < 0x80) {
+    ++position;
+    return first;
+  }
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  constexpr char32_t SMALLEST[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (first < 0xc0 || first > 0xf7 || position + length > text.size()) return INVALID;
+  char32_t character = first & (0xff >> (length + 1));
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(position + i) & 0xc0) != 0x80) return INVALID;
+    character = character << 6 | (byte(position + i) & 0x3f);
+  }
+  if (character < SMALLEST[length] || character > 0x10ffff || (character >= 0xd800 && character < 0xe000)) {
+    return INVALID;
+  }
+  position += length;
+  return character;
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    if (next_character(text, i) == INVALID) return false;
+  }
+  return true;
+}
+
+bool is_printable(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const char32_t character = next_character(text, i);
+    if (character == INVALID || within(UNPRINTABLE, character)) return false;
+    if (character != ' ' && within(SPACES, character)) return false;
+  }
+  return true;
+}
+
+std::vector<std::string_view> split_words(std::string_view text) {
+  std::vector<std::string_view> words;
+  size_t begin = 0;
+  for (size_t i = 0; i < text.size();) {
+    const size_t at = i;
+    if (!within(SPACES, next_character(text, i))) continue;
+    if (at > begin) words.push_back(text.substr(begin, at - begin));
+    begin = i;
+  }
+  if (text.size() > begin) words.push_back(text.substr(begin));
+  return words;
+}
+
+}  // namespace xformc

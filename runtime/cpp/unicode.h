@@ -1,0 +1,19 @@
+// UTF-8 text: whether it is valid and printable, and its words.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xformc {
+
+// Whether the text is UTF-8 without surrogates and overlong forms.
+bool is_utf8(std::string_view text);
+
+// Whether every character of a UTF-8 text can be shown: no control, format or separator character but the space.
+bool is_printable(std::string_view text);
+
+// The words between white space, of all kinds that Unicode has.
+std::vector<std::string_view> split_words(std::string_view text);
+
+}  // namespace xformc

@@ -1,0 +1,30 @@
+// The outputs of a model that generates text.
+#pragma once
+
+#include <vector>
+
+#include "session.h"
+#include "tokenizer.h"
+
+namespace xformc {
+
+// The tokens [rows, ranks, length], lengths [rows, ranks] and scores [rows, ranks] of one run.
+class Written {
+ public:
+  // Checks the outputs of a run of `rows` rows with up to `ranks` texts each; 0 is an output without that axis.
+  // Throws Failure for other shapes, and for lengths that the tokens do not have.
+  Written(std::vector<Output> outputs, int64_t rows, int64_t ranks);
+
+  Ids tokens(int64_t row, int64_t rank) const;
+  float score(int64_t row, int64_t rank) const { return scores_[row * ranks_ + rank]; }
+  int64_t ranks() const { return ranks_; }
+
+ private:
+  std::vector<Output> outputs_;
+  int64_t ranks_, longest_ = 0;
+  const int64_t* tokens_;
+  const int64_t* lengths_;
+  const float* scores_;
+};
+
+}  // namespace xformc

@@ -1,0 +1,291 @@
+// A thin C++ face on ort_abi.h: what fails throws Ort::Exception, and inside an operator that becomes an OrtStatus.
+#pragma once
+
+#include <climits>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ort_abi.h"
+
+namespace Ort {
+
+// The functions of the ONNX Runtime that called this thread's operator: nothing is linked to one, and a process may have
+// several, whose objects mean nothing to each other.
+inline thread_local const OrtApi* table = nullptr;
+
+inline const OrtApi& GetApi() { return *table; }
+
+class Exception : public std::exception {
+ public:
+  Exception(std::string message, OrtErrorCode code) : message_(std::move(message)), code_(code) {}
+
+  OrtErrorCode GetOrtErrorCode() const { return code_; }
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  std::string message_;
+  OrtErrorCode code_;
+};
+
+[[noreturn]] inline void Throw(OrtStatus* status) {
+  Exception error(GetApi().GetErrorMessage(status), GetApi().GetErrorCode(status));
+  GetApi().ReleaseStatus(status);
+  throw error;
+}
+
+inline void ThrowOnError(OrtStatus* status) {
+  if (status != nullptr) Throw(status);
+}
+
+// Runs body() with the functions of `api`, and returns its status: null, or the exception that it threw.
+template <typename Body>
+OrtStatus* StatusOf(const OrtApi& api, const Body& body) noexcept {
+  try {
+    table = &api;
+    body();
+    return nullptr;
+  } catch (const Exception& error) {
+    return api.CreateStatus(error.GetOrtErrorCode(), error.what());
+  } catch (const std::exception& error) {
+    return api.CreateStatus(ORT_RUNTIME_EXCEPTION, error.what());
+  } catch (...) {
+    return api.CreateStatus(ORT_RUNTIME_EXCEPTION, "an unknown exception");
+  }
+}
+
+template <typename T>
+struct TypeToTensorType;
+template <ONNXTensorElementDataType element>
+struct TensorType {
+  static constexpr ONNXTensorElementDataType type = element;
+};
+template <>
+struct TypeToTensorType<float> : TensorType<ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT> {};
+template <>
+struct TypeToTensorType<bool> : TensorType<ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL> {};
+template <>
+struct TypeToTensorType<int32_t> : TensorType<ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32> {};
+template <>
+struct TypeToTensorType<int64_t> : TensorType<ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64> {};
+
+// The element type and the shape of a tensor.
+class TensorTypeAndShapeInfo {
+ public:
+  explicit TensorTypeAndShapeInfo(const OrtValue* value) {
+    ThrowOnError(GetApi().GetTensorTypeAndShape(value, &info_));
+  }
+  TensorTypeAndShapeInfo(const TensorTypeAndShapeInfo&) = delete;
+  TensorTypeAndShapeInfo& operator=(const TensorTypeAndShapeInfo&) = delete;
+  ~TensorTypeAndShapeInfo() { GetApi().ReleaseTensorTypeAndShapeInfo(info_); }
+
+  ONNXTensorElementDataType GetElementType() const {
+    ONNXTensorElementDataType type;
+    ThrowOnError(GetApi().GetTensorElementType(info_, &type));
+    return type;
+  }
+  size_t GetElementCount() const {
+    size_t count = 0;
+    ThrowOnError(GetApi().GetTensorShapeElementCount(info_, &count));
+    return count;
+  }
+  std::vector<int64_t> GetShape() const {
+    size_t rank = 0;
+    ThrowOnError(GetApi().GetDimensionsCount(info_, &rank));
+    std::vector<int64_t> shape(rank);
+    ThrowOnError(GetApi().GetDimensions(info_, shape.data(), rank));
+    return shape;
+  }
+
+ private:
+  OrtTensorTypeAndShapeInfo* info_ = nullptr;
+};
+
+// A tensor that ONNX Runtime owns. An optional input that is left out is null.
+class ConstValue {
+ public:
+  explicit ConstValue(const OrtValue* value) : value_(value) {}
+
+  operator const OrtValue*() const { return value_; }
+
+  TensorTypeAndShapeInfo GetTensorTypeAndShapeInfo() const { return TensorTypeAndShapeInfo(value_); }
+  const void* GetTensorRawData() const {
+    void* data = nullptr;
+    ThrowOnError(GetApi().GetTensorMutableData(const_cast<OrtValue*>(value_), &data));
+    return data;
+  }
+  template <typename T>
+  const T* GetTensorData() const {
+    return static_cast<const T*>(GetTensorRawData());
+  }
+
+ private:
+  const OrtValue* value_;
+};
+
+class UnownedValue {
+ public:
+  explicit UnownedValue(OrtValue* value) : value_(value) {}
+
+  operator OrtValue*() const { return value_; }
+
+  void* GetTensorMutableRawData() const {
+    void* data = nullptr;
+    ThrowOnError(GetApi().GetTensorMutableData(value_, &data));
+    return data;
+  }
+  template <typename T>
+  T* GetTensorMutableData() const {
+    return static_cast<T*>(GetTensorMutableRawData());
+  }
+
+ private:
+  OrtValue* value_;
+};
+
+// The inputs, the outputs and the threads of one call of an operator.
+class KernelContext {
+ public:
+  explicit KernelContext(OrtKernelContext* context) : context_(context) {}
+
+  size_t GetInputCount() const {
+    size_t count = 0;
+    ThrowOnError(GetApi().KernelContext_GetInputCount(context_, &count));
+    return count;
+  }
+  size_t GetOutputCount() const {
+    size_t count = 0;
+    ThrowOnError(GetApi().KernelContext_GetOutputCount(context_, &count));
+    return count;
+  }
+  ConstValue GetInput(size_t index) const {
+    const OrtValue* value = nullptr;
+    ThrowOnError(GetApi().KernelContext_GetInput(context_, index, &value));
+    return ConstValue(value);
+  }
+  UnownedValue GetOutput(size_t index, const std::vector<int64_t>& shape) const {
+    OrtValue* value = nullptr;
+    ThrowOnError(GetApi().KernelContext_GetOutput(context_, index, shape.data(), shape.size(), &value));
+    return UnownedValue(value);
+  }
+  // Calls work(data, i) for i in 0..count-1, in `batches` parts of them, and returns when all are done.
+  void ParallelFor(void (*work)(void* data, size_t i), size_t count, size_t batches, void* data) const {
+    ThrowOnError(GetApi().KernelContext_ParallelFor(context_, work, count, batches, data));
+  }
+
+ private:
+  OrtKernelContext* context_;
+};
+
+// The attributes of a node.
+class ConstKernelInfo {
+ public:
+  explicit ConstKernelInfo(const OrtKernelInfo* info) : info_(info) {}
+
+  // T is float, int64_t or std::string.
+  template <typename T>
+  T GetAttribute(const char* name) const;
+
+  // T is int64_t.
+  template <typename T>
+  std::vector<T> GetAttributes(const char* name) const;
+
+ private:
+  const OrtKernelInfo* info_;
+};
+
+template <>
+inline float ConstKernelInfo::GetAttribute<float>(const char* name) const {
+  float value = 0;
+  ThrowOnError(GetApi().KernelInfoGetAttribute_float(info_, name, &value));
+  return value;
+}
+
+template <>
+inline int64_t ConstKernelInfo::GetAttribute<int64_t>(const char* name) const {
+  int64_t value = 0;
+  ThrowOnError(GetApi().KernelInfoGetAttribute_int64(info_, name, &value));
+  return value;
+}
+
+template <>
+inline std::string ConstKernelInfo::GetAttribute<std::string>(const char* name) const {
+  size_t size = 0;
+  ThrowOnError(GetApi().KernelInfoGetAttribute_string(info_, name, nullptr, &size));
+  std::string value(size, '\0');
+  ThrowOnError(GetApi().KernelInfoGetAttribute_string(info_, name, value.data(), &size));
+  value.resize(size - 1);  // without the final null
+  return value;
+}
+
+template <>
+inline std::vector<int64_t> ConstKernelInfo::GetAttributes<int64_t>(const char* name) const {
+  size_t size = 0;
+  ThrowOnError(GetApi().KernelInfoGetAttributeArray_int64(info_, name, nullptr, &size));
+  std::vector<int64_t> values(size);
+  ThrowOnError(GetApi().KernelInfoGetAttributeArray_int64(info_, name, values.data(), &size));
+  return values;
+}
+
+// An operator for the CPU, of every version of its domain. `Op` derives from it and has the functions that this calls;
+// Kernel(const OrtKernelInfo*) is made for each node, and Compute(OrtKernelContext*) runs it.
+template <typename Op, typename Kernel>
+struct CustomOpBase : OrtCustomOp {
+  CustomOpBase() : OrtCustomOp{} {
+    OrtCustomOp::version = ORT_VERSION;
+    OrtCustomOp::GetName = [](const OrtCustomOp* op) { return self(op).GetName(); };
+    OrtCustomOp::GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
+    OrtCustomOp::GetInputTypeCount = [](const OrtCustomOp* op) { return self(op).GetInputTypeCount(); };
+    OrtCustomOp::GetInputType = [](const OrtCustomOp* op, size_t i) { return self(op).GetInputType(i); };
+    OrtCustomOp::GetInputCharacteristic = [](const OrtCustomOp* op, size_t i) {
+      return self(op).GetInputCharacteristic(i);
+    };
+    OrtCustomOp::GetInputMemoryType = [](const OrtCustomOp*, size_t) { return OrtMemTypeDefault; };
+    OrtCustomOp::GetOutputTypeCount = [](const OrtCustomOp* op) { return self(op).GetOutputTypeCount(); };
+    OrtCustomOp::GetOutputType = [](const OrtCustomOp* op, size_t i) { return self(op).GetOutputType(i); };
+    OrtCustomOp::GetOutputCharacteristic = [](const OrtCustomOp* op, size_t i) {
+      return self(op).GetOutputCharacteristic(i);
+    };
+    OrtCustomOp::GetVariadicInputMinArity = [](const OrtCustomOp*) { return 1; };
+    OrtCustomOp::GetVariadicInputHomogeneity = [](const OrtCustomOp* op) -> int {
+      return self(op).GetVariadicInputHomogeneity();
+    };
+    OrtCustomOp::GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 1; };
+    OrtCustomOp::GetVariadicOutputHomogeneity = [](const OrtCustomOp* op) -> int {
+      return self(op).GetVariadicOutputHomogeneity();
+    };
+    OrtCustomOp::GetStartVersion = [](const OrtCustomOp*) { return 1; };
+    OrtCustomOp::GetEndVersion = [](const OrtCustomOp*) { return INT_MAX; };
+    OrtCustomOp::CreateKernelV2 = [](const OrtCustomOp*, const OrtApi* api, const OrtKernelInfo* info, void** kernel) {
+      return StatusOf(*api, [&] { *kernel = new Node{*api, Kernel(info)}; });
+    };
+    OrtCustomOp::KernelComputeV2 = [](void* kernel, OrtKernelContext* context) {
+      Node& node = *static_cast<Node*>(kernel);
+      return StatusOf(node.api, [&] { node.kernel.Compute(context); });
+    };
+    OrtCustomOp::KernelDestroy = [](void* kernel) { delete static_cast<Node*>(kernel); };
+  }
+
+ private:
+  struct Node {
+    const OrtApi& api;
+    Kernel kernel;
+  };
+
+  static const Op& self(const OrtCustomOp* op) { return *static_cast<const Op*>(op); }
+};
+
+// Operators under one name. Sessions use them as long as they live; nobody frees the domain for them.
+class CustomOpDomain {
+ public:
+  explicit CustomOpDomain(const char* name) { ThrowOnError(GetApi().CreateCustomOpDomain(name, &domain_)); }
+
+  void Add(const OrtCustomOp* op) { ThrowOnError(GetApi().CustomOpDomain_Add(domain_, op)); }
+  OrtCustomOpDomain* Get() const { return domain_; }
+
+ private:
+  OrtCustomOpDomain* domain_ = nullptr;
+};
+
+}  // namespace Ort
