@@ -36,8 +36,7 @@ ctranslate2::ReplicaPoolConfig config(const Options& options) {
 class Translator {
  public:
   explicit Translator(const Options& options)
-      : threads_(options.number("threads")),
-        batch_tokens_(options.number("batch_tokens")),
+      : threads_(options.number("threads")), batch_tokens_(options.number("batch_tokens")),
         model_(loader(options), config(options)) {
     const auto status = pieces_.Load(options.text("tokenizer"));
     if (!status.ok()) throw std::runtime_error(status.ToString());

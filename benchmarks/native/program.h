@@ -2,9 +2,9 @@
 #ifndef XFORMC_BENCHMARKS_NATIVE_PROGRAM_H_
 #define XFORMC_BENCHMARKS_NATIVE_PROGRAM_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -26,7 +26,11 @@ class Options {
       values_[argument.substr(0, sign)] = argument.substr(sign + 1);
     }
   }
-  const std::string& text(const std::string& name) const { return values_.at(name); }
+  const std::string& text(const std::string& name) const {
+    const auto found = values_.find(name);
+    if (found == values_.end()) throw std::runtime_error("missing: " + name + "=VALUE");
+    return found->second;
+  }
   long number(const std::string& name) const { return std::stol(text(name)); }
   double real(const std::string& name) const { return std::stod(text(name)); }
 

@@ -1,0 +1,227 @@
+"""Holds libxformc against CTranslate2's C++ library, each in a C++ program that translates text.
+
+    python -m benchmarks.native RUN test.en --headers DIR --build build/libxformc [--rounds 5] [--json FILE]
+
+RUN was trained with a spec that extends transformer_base and has one vocabulary for both sides. Both programs get the
+same weights, precision, tokenizer and beam. DIR has the headers of the installed version of the package ctranslate2,
+whose library the peer's program uses. Two measurements, in turns; a cell is the median of its rounds:
+
+- start: seconds from the start of the process to the first translated line, and the peak memory then and after 32
+  lines, less that of a program that does nothing. Models of benchmarks.decode with randomly initialized weights, which
+  write 30 tokens for each line, and the trained model. All threads work on one batch.
+- text: the lines of the file per second, from text to text, with the trained model. Each program in its best setting,
+  found on some lines: a batch on all threads or a batch on each, and the size of batches; CTranslate2 also with
+  CT2_FORCE_CPU_ISA=AVX512.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from benchmarks.decode.speed import SETTINGS, SETTLE
+from benchmarks.native.models import Model, fresh_model, trained_model
+from benchmarks.native.programs import Places, Program, compile_programs
+from benchmarks.text import PEER_BATCH_TOKENS, USUAL_LENGTH
+from xformc.format.precision import Precision
+
+FRESH: tuple[tuple[str, Precision, int], ...] = (
+    ("base", "int8", 4),
+    ("base", "float32", 4),
+    ("base", "int8", 1),
+    ("big", "int8", 4),
+    ("small256", "float32", 4),
+    ("small256", "int8", 4),
+    ("small128", "float32", 4),
+    ("small128", "int8", 4),
+)
+"""The models with randomly initialized weights: name, precision and beam."""
+
+FRESH_LENGTH = 30
+TRIED_LINES = 300
+BATCH_LINES = 32
+OWN_BATCH_TOKENS = (4096, 16_384, 32_768)
+
+Options = dict[str, object]
+
+
+class Contest:
+    """The compiled programs and what they all get."""
+
+    def __init__(self, places: Places, text: Path, threads: int, rounds: int, folder: Path) -> None:
+        self._programs = compile_programs(places, folder)
+        self._text, self._threads, self._rounds = text, threads, rounds
+        capi = Path(onnxruntime.__file__).parent / "capi"
+        self._onnxruntime = min(capi.glob("libonnxruntime.so*"))
+
+    def start(self, model: Model, beam: int, length: int | None) -> dict[str, Any]:
+        """Return seconds and memory of each program, in turns."""
+        found: dict[str, list[tuple[float, float, float]]] = {}
+        for _ in range(self._rounds):
+            bare = Program(self._programs["bare"], {}, {})
+            below = bare.peak()
+            bare.close()
+            for name, players in (("xformc", [{}]), ("ctranslate2", SETTINGS.values())):
+                for variables in players:
+                    batch_tokens = 16_384 if name == "xformc" else PEER_BATCH_TOKENS[1]
+                    program = self._run(name, model, beam, length, 1, batch_tokens, variables)
+                    first = program.peak() - below
+                    program.translate(BATCH_LINES)
+                    key = " ".join([name, *variables.values()])
+                    found.setdefault(key, []).append((program.seconds, first, program.peak() - below))
+                    program.close()
+        names = ("first_s", "first_mb", "batch_mb")
+        return {
+            key: dict(zip(names, map(summary, zip(*each, strict=True)), strict=True)) for key, each in found.items()
+        }
+
+    def text(self, model: Model, lines: int) -> dict[str, Any]:
+        """Return seconds of each program in its best setting, in turns, and the translations that are equal."""
+        workers = (1, self._threads) if self._threads > 1 else (1,)
+        ours = [(count, tokens, {}) for count, tokens in product(workers, OWN_BATCH_TOKENS)]
+        theirs = [*product(workers, PEER_BATCH_TOKENS, SETTINGS.values())]
+        beam = model.search.beam_size
+        chosen: dict[str, tuple[str, Program]] = {}
+        for name, settings in (("xformc", ours), ("ctranslate2", theirs)):
+            tried: list[tuple[float, str, Program]] = []
+            for count, tokens, variables in settings:
+                program = self._run(name, model, beam, None, count, tokens, variables)
+                seconds = min(program.translate(min(lines, TRIED_LINES))[0] for _ in range(2))
+                words = f"{count} workers, batches of {tokens} tokens {' '.join(variables.values())}".strip()
+                tried.append((seconds, words, program))
+            tried.sort(key=lambda one: one[0])
+            for _, _, program in tried[1:]:
+                program.close()
+            chosen[name] = tried[0][1:]
+        times: dict[str, list[float]] = {name: [] for name in chosen}
+        texts = dict[str, list[str]]()
+        for _ in range(self._rounds):
+            for name, (_, program) in chosen.items():
+                time.sleep(SETTLE)
+                seconds, texts[name] = program.translate(lines)
+                times[name].append(seconds)
+        memory = {name: program.peak() for name, (_, program) in chosen.items()}
+        for _, program in chosen.values():
+            program.close()
+        ratios = [theirs / ours for ours, theirs in zip(times["xformc"], times["ctranslate2"], strict=True)]
+        return {
+            "lines": lines,
+            "equal": sum(map(str.__eq__, texts["xformc"], texts["ctranslate2"])),
+            "ratio": summary(ratios),
+            **{
+                name: {
+                    "per_second": summary([lines / one for one in each]),
+                    "mb": memory[name],
+                    "setting": chosen[name][0],
+                }
+                for name, each in times.items()
+            },
+        }
+
+    def _run(
+        self,
+        name: str,
+        model: Model,
+        beam: int,
+        length: int | None,
+        workers: int,
+        batch_tokens: int,
+        variables: Mapping[str, str],
+    ) -> Program:
+        options: Options = {"text": self._text, "beam": beam, "length_penalty": model.search.length_penalty}
+        options |= {"threads": self._threads, "workers": workers, "batch_tokens": batch_tokens}
+        if name == "xformc":
+            factor, offset = model.search.max_length_factor, model.search.max_length_offset
+            limit = {"length_factor": factor, "length_offset": offset} if length is None else limit_of(length)
+            options |= {"model": model.engine, "onnxruntime": self._onnxruntime, **limit}
+        else:
+            options |= {"model": model.peer, "tokenizer": model.tokenizer, "precision": model.precision}
+            options |= {"length": USUAL_LENGTH if length is None else length}
+        return Program(self._programs[name], options, variables)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--headers", type=Path, required=True, help="CTranslate2's folder include")
+    parser.add_argument("--build", type=Path, required=True, help="the folder in which CMake built runtime/")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("start", "text"))
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    arguments = parser.parse_args()
+    os.environ["XFORMC_KERNELS"] = str(arguments.build / "libxformc.so")  # one build for all
+    with tempfile.TemporaryDirectory() as folder:
+        results = measure(arguments, Path(folder))
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Measure and print all rows; return them."""
+    places = Places(arguments.headers, arguments.build)
+    contest = Contest(places, arguments.text, arguments.threads, arguments.rounds, folder)
+    precisions: tuple[Precision, ...] = ("float32", "int8")
+    trained = {precision: trained_model(arguments.run, precision, folder / precision) for precision in precisions}
+    results: dict[str, Any] = {"start": {}, "text": {}}
+    if arguments.only != "text":
+        for precision, model in trained.items():
+            row = f"trained, beam {model.search.beam_size}, {precision}"
+            results["start"][row] = show_start(row, contest.start(model, model.search.beam_size, None))
+        for name, precision, beam in FRESH:
+            row = f"{name}, beam {beam}, {precision}"
+            model = fresh_model(name, arguments.run / "tokenizer.model", precision, folder / row)
+            results["start"][row] = show_start(row, contest.start(model, beam, FRESH_LENGTH))
+    if arguments.only != "start":
+        lines = len(arguments.text.read_text(encoding="utf-8").splitlines())
+        for precision, model in trained.items():
+            results["text"][precision] = show_text(precision, contest.text(model, lines))
+    return results
+
+
+def limit_of(length: int) -> Options:
+    """The engine's options for outputs of at most this many tokens."""
+    return {"length_factor": 0.0, "length_offset": length}
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """The median, the least and the greatest."""
+    return {"median": statistics.median(values), "least": min(values), "greatest": max(values)}
+
+
+def show(one: Mapping[str, float], digits: int) -> str:
+    """A summary as text."""
+    return f"{one['median']:.{digits}f} ({one['least']:.{digits}f} to {one['greatest']:.{digits}f})"
+
+
+def show_start(row: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Print a row; return it."""
+    print(row)
+    for name, one in found.items():
+        print(f"  {name:20} first {show(one['first_s'], 3)} s, memory {show(one['first_mb'], 0)} MB,", end=" ")
+        print(f"after {BATCH_LINES} lines {show(one['batch_mb'], 0)} MB", flush=True)
+    return found
+
+
+def show_text(precision: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Print a row; return it."""
+    print(f"{precision}: ratio {show(found['ratio'], 2)}, {found['equal']} of {found['lines']} translations equal")
+    for name in ("xformc", "ctranslate2"):
+        one = found[name]
+        print(
+            f"  {name:12} {show(one['per_second'], 0)} lines/s, peak {one['mb']:.0f} MB, {one['setting']}", flush=True
+        )
+    return found
+
+
+if __name__ == "__main__":
+    main()
