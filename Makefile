@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 LOWEST := .venv-lowest
 LOCK := requirements/dev.txt
 SANITIZE := build/sanitize
+TIME ?= 60
 RESOLVE = $(BIN)/uv pip compile --quiet --extra demo --extra report --extra cpu
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
@@ -17,7 +18,7 @@ ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/
 # A process on each core, of one thread: the models of tests are too small for more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup kernels check fix lock test test-matrix test-lowest test-sanitize demo zoo bench test-gpu bench-gpu docs site clean
+.PHONY: help setup kernels check fix lock test test-matrix test-lowest test-sanitize fuzz demo zoo bench test-gpu bench-gpu docs site clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -84,6 +85,9 @@ test-sanitize: setup  ## the tests of the kernels, in a build that checks memory
 	XFORMC_KERNELS=$(SANITIZE)/libxformc.so \
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 		$(PYTEST) tests/runtime/test_kernels_*.py
+
+fuzz: setup  ## xformc's operators with hostile inputs; TIME=60
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.operators --seconds $(TIME)
 
 # In an environment of its own. Old versions warn of what newer ones changed, so warnings are no errors here.
 test-lowest: setup  ## the tests with the lowest versions that pyproject.toml allows; PYTHON=python3.11 TORCH_LOWEST=...

@@ -122,7 +122,7 @@ class Engine:
         array = check_source(source, declared.pieces)
         if declared.longest is not None and array.shape[1] > declared.longest:
             raise UserError(f"the source has {array.shape[1]} tokens, and this engine takes at most {declared.longest}")
-        return search(self.session, array, resolved)
+        return search(self.session, array, resolved, vocabulary=self.manifest.inputs["target"].pieces)
 
     def generate(
         self,
@@ -224,7 +224,7 @@ class Engine:
         return Job(
             partial(encode_line, encode=reads, limit=limit, truncate=truncate),
             partial(tokens_needed, options=resolved, longest=target.longest),
-            partial(translate_ids, tokenizer=tokenizer, options=resolved),
+            partial(translate_ids, tokenizer=tokenizer, options=resolved, vocabulary=target.pieces),
         )
 
     def _generation(
@@ -232,11 +232,12 @@ class Engine:
     ) -> Job[str, Prompt, Continuation]:
         self._check_task("generate", "language_model")
         resolved, tokenizer = resolve_sample_options(self.manifest.sampling, options), self._tokenizer()
-        limit = prompt_limit(self.manifest.inputs["text"].longest, batching.max_batch_tokens)
+        text = self.manifest.inputs["text"]
+        limit = prompt_limit(text.longest, batching.max_batch_tokens)
         return Job(
             partial(encode_prompt, tokenizer=tokenizer, seed=check_seed(seed), limit=limit, truncate=truncate),
             partial(continuation_needs, options=resolved),
-            partial(continue_prompts, tokenizer=tokenizer, options=resolved),
+            partial(continue_prompts, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces),
         )
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.manifest import SampleOptions
 from xformc.format.tokens import END, PAD
+from xformc.runtime.results import Expected, up_to
 from xformc.runtime.session import Session
 from xformc.runtime.texts import Limit, encode_line
 from xformc.runtime.tokenizer import Tokenizer
@@ -50,10 +51,14 @@ class Continuation:
     tokens: tuple[int, ...]
 
 
-def sample(session: Session, prompts: Sequence[Prompt], options: SampleOptions, end: int = END) -> SampleResult:
-    """Continue one or more prompts as one batch; `end` is the token that ends a text.
+def sample(
+    session: Session, prompts: Sequence[Prompt], options: SampleOptions, end: int = END, vocabulary: int | None = None
+) -> SampleResult:
+    """Continue one or more prompts as one batch.
 
-    Raises: UserError if ONNX Runtime fails.
+    `end` is the token that ends a text; `vocabulary`, if known, is the number of tokens.
+
+    Raises: UserError if ONNX Runtime fails, or if the model's results are no continuations of these prompts.
     """
     ids = np.full((len(prompts), max(len(prompt.ids) for prompt in prompts)), PAD, np.int64)
     for row, prompt in enumerate(prompts):
@@ -67,7 +72,9 @@ def sample(session: Session, prompts: Sequence[Prompt], options: SampleOptions, 
         "top_p": np.array(options.top_p, np.float32),
         **({} if end == END else {"end_token": np.array(end, np.int64)}),
     }
-    return SampleResult(*session.run(feeds))
+    most, found = options.max_new_tokens, (len(prompts),)
+    tokens = Expected(np.int64, (*found, up_to(most)), vocabulary)
+    return SampleResult(*session.run(feeds, (tokens, Expected(np.int64, found, most + 1), Expected(np.float32, found))))
 
 
 def check_seed(seed: object) -> int:
@@ -96,10 +103,13 @@ def continuation_needs(prompt: Prompt, *, options: SampleOptions) -> int:
 
 
 def continue_prompts(
-    session: Session, prompts: Sequence[Prompt], *, tokenizer: Tokenizer, options: SampleOptions
+    session: Session, prompts: Sequence[Prompt], *, tokenizer: Tokenizer, options: SampleOptions, vocabulary: int
 ) -> list[Continuation]:
-    """Continue the prompts as one batch, and return the continuations in order."""
-    found = sample(session, prompts, options)
+    """Continue the prompts as one batch, and return the continuations in order.
+
+    `vocabulary` is the number of tokens.
+    """
+    found = sample(session, prompts, options, vocabulary=vocabulary)
     results: list[Continuation] = []
     for row, prompt in enumerate(prompts):
         tokens = tuple(int(token) for token in found.tokens[row, : found.lengths[row]])

@@ -16,6 +16,7 @@ from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.format.names import MANIFEST
 from xformc.format.operators import OPERATORS
+from xformc.format.targets import Target, TargetWord
 
 SOURCES = Path(__file__).parent
 """The folder of the library's CMakeLists.txt; its C++ sources are in the folders below."""
@@ -63,6 +64,21 @@ def find_library() -> Library:
     return open_library(path)
 
 
+def choose_target(word: TargetWord) -> tuple[Target, str | None]:
+    """Return the target that the word stands for and, if auto is not native, the line that says why.
+
+    auto is native if `find_library` finds a library, else cpu.
+    """
+    if word != "auto":
+        return word, None
+    try:
+        find_library()
+    except UserError as error:
+        advice = "" if error.hint is None else f"; {error.hint}"
+        return "cpu", f"target cpu; the faster native needs kernels: {_located(error)}{advice}"
+    return "native", None
+
+
 def library_for(model: str) -> Library:
     """Return the result of `find_library` for the model at the path `model`.
 
@@ -74,7 +90,7 @@ def library_for(model: str) -> Library:
         raise UserError(
             f"this engine was built for target native and needs xformc's kernels: {_located(error)}",
             place=model,
-            hint=" or ".join(filter(None, (error.hint, "rebuild the engine with --target cpu"))),
+            hint=", or ".join(filter(None, (error.hint, "rebuild the engine with `xformc build --target cpu`"))),
         ) from error
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
+from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.session import Session
 from xformc.runtime.stream import MAX_BATCH_TOKENS
@@ -87,9 +88,12 @@ def predict_rows(session: Session, rows: Sequence[Row], *, manifest: Manifest) -
     filled = [index for index, found in enumerate(lengths) if all(found.values())]
     if not filled:
         return results
-    (probabilities,) = session.run(stack(manifest.inputs, [rows[index] for index in filled]))
+    feeds = stack(manifest.inputs, [rows[index] for index in filled])
+    positions = () if manifest.positions is None else (feeds[manifest.positions].shape[1],)
+    shape = (len(filled), *positions, len(manifest.labels))
+    (probabilities,) = session.run(feeds, (Expected(np.float32, shape),))
     for index, found in zip(filled, probabilities, strict=True):
-        positions = found[None] if manifest.positions is None else found[: lengths[index][manifest.positions]]
-        best = [int(label) for label in positions.argmax(-1)]
-        results[index] = Prediction(tuple(manifest.labels[label] for label in best), positions)
+        each = found[None] if manifest.positions is None else found[: lengths[index][manifest.positions]]
+        best = [int(label) for label in each.argmax(-1)]
+        results[index] = Prediction(tuple(manifest.labels[label] for label in best), each)
     return results

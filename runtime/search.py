@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
-from xformc.format.tokens import END
+from xformc.format.tokens import END, PAD
+from xformc.runtime.results import Expected, up_to
 from xformc.runtime.session import Session
 
 
@@ -28,12 +29,14 @@ class SearchResult:
     scores: NDArray[np.float32]
 
 
-def search(session: Session, source: NDArray[np.int64], options: SearchOptions, end: int = END) -> SearchResult:
+def search(
+    session: Session, source: NDArray[np.int64], options: SearchOptions, end: int = END, vocabulary: int | None = None
+) -> SearchResult:
     """Translate `source` [batch, source], whose rows are padded with 0 at the end.
 
-    `end` is the token that ends a translation.
+    `end` is the token that ends a translation; `vocabulary`, if known, is the number of tokens.
 
-    Raises: UserError if ONNX Runtime fails.
+    Raises: UserError if ONNX Runtime fails, or if the model's results are none of such a search.
     """
     if not len(source):
         none = (0, options.n_best)
@@ -47,7 +50,11 @@ def search(session: Session, source: NDArray[np.int64], options: SearchOptions, 
         "max_length_offset": np.array(options.max_length_offset, np.int64),
         **({} if end == END else {"end_token": np.array(end, np.int64)}),
     }
-    return SearchResult(*session.run(feeds))
+    limit, found = length_limit(options, int((source != PAD).sum(1).max())), (len(source), options.n_best)
+    tokens = Expected(np.int64, (*found, up_to(limit)), vocabulary)
+    return SearchResult(
+        *session.run(feeds, (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found)))
+    )
 
 
 def length_limit(options: SearchOptions, source: int) -> int:

@@ -9,13 +9,13 @@ from copy import copy
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.targets import TRAITS, Target
 from xformc.runtime.library import library_for
 from xformc.runtime.onnx_runtime import onnx_runtime
+from xformc.runtime.results import REBUILD, Expected, check_results
 
 logger = logging.getLogger(__name__)
 
@@ -81,10 +81,10 @@ class Session:
         """End the running calls of this `stoppable` session: each raises UserError."""
         self._options.terminate = True
 
-    def run(self, feeds: Arrays) -> list[NDArray[Any]]:
+    def run(self, feeds: Arrays, expected: Sequence[Expected] = ()) -> list[NDArray[Any]]:
         """Return the outputs, in the order of the interface, for inputs by name; inputs with defaults may be left out.
 
-        Raises: UserError if the computation fails, or if an output is NaN.
+        Raises: UserError if the computation fails, or if an output is not as `expected` or is NaN.
         """
         try:
             results = list(self._executor.run(feeds, self._options))
@@ -92,13 +92,7 @@ class Session:
             raise
         except Exception as error:
             raise self._failure("failed on this input", error) from error
-        for name, result in zip(self._outputs, results, strict=True):
-            if bool(np.isnan(result).any()):
-                raise UserError(
-                    f"the output {name} has NaN",
-                    place=self._place,
-                    hint="the weights are the likely cause: check the engine with `xformc verify ENGINE`",
-                )
+        check_results(dict(zip(self._outputs, results, strict=True)), expected, self._place)
         return results
 
     def _failure(self, what: str, error: Exception) -> UserError:
@@ -161,6 +155,3 @@ def thread_count(threads: int | None) -> int:
     if type(threads) is not int or not 1 <= threads <= MAX_THREADS:
         raise UserError(f"threads must be an integer from 1 to {MAX_THREADS}, not {threads!r}")
     return threads
-
-
-REBUILD = "copy the engine again, or rebuild it with `xformc build`"

@@ -31,13 +31,16 @@ def tokens_needed(ids: Sequence[int], *, options: SearchOptions, longest: int | 
 
 
 def translate_ids(
-    session: Session, ids: Sequence[Sequence[int]], *, tokenizer: Tokenizer, options: SearchOptions
+    session: Session, ids: Sequence[Sequence[int]], *, tokenizer: Tokenizer, options: SearchOptions, vocabulary: int
 ) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each row of source ids, best first; a row of only the end token gets an empty text."""
+    """Return the hypotheses of each row of source ids, best first; a row of only the end token gets an empty text.
+
+    `vocabulary` is the number of target tokens.
+    """
     results = [[Hypothesis("", 0.0, ())] for _ in ids]
     filled = [index for index, row in enumerate(ids) if len(row) > 1]
     if filled:
-        found = search(session, pad([ids[index] for index in filled]), options)
+        found = search(session, pad([ids[index] for index in filled]), options, vocabulary=vocabulary)
         for row, index in enumerate(filled):
             results[index] = _hypotheses(tokenizer, found, row)
     return results

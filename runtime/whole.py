@@ -12,7 +12,8 @@ from xformc.format.interfaces import OLD_NAMES, Interface
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
 from xformc.runtime.devices.fixed_shapes import FixedShapes
-from xformc.runtime.session import REBUILD, Arrays, Session, open_model, thread_count
+from xformc.runtime.results import REBUILD
+from xformc.runtime.session import Arrays, Session, open_model, thread_count
 
 
 class WholeModel:

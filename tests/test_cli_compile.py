@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The engine of that run, made by the command."""
     out = tmp_path_factory.mktemp("built") / "engine"
-    process = spawn("build", run / "spec.yaml", "--weights", run, "--out", out)
+    process = spawn("build", run / "spec.yaml", "--weights", run, "--target", "portable", "--out", out)
     _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, b"")
     return out
@@ -149,7 +149,7 @@ def test_options_of_plans_need_their_target(xformc: CommandLine, run: Path, tmp_
 
 
 def test_a_full_disk_leaves_no_half_engine(run: Path, tmp_path: Path) -> None:
-    arguments = ("build", run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine")
+    arguments = ("build", run / "spec.yaml", "--weights", run, "--target", "cpu", "--out", tmp_path / "engine")
     process = spawn(*arguments, preexec_fn=limit_file_size(10_000))
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2, err

@@ -17,6 +17,7 @@ from xformc.format.precision import WORDS, Precision, PrecisionWord
 from xformc.trainer.scores import rounding_cost
 
 SPEC = "extends: transformer_base\nsizes: {layers: 1, d_model: 16, d_ff: 24, heads: 2, vocabulary: 80}\n"
+BUILD = ("build", "--target", "portable")
 TEXT = "one two three four five\nsix seven eight nine ten\n"
 
 
@@ -42,7 +43,7 @@ def run(tmp_path: Path) -> Path:
 
 def test_precision_is_shown_by_inspect_and_verified(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "engine"
-    built = xformc("build", run / "spec.yaml", "--weights", run, "--precision", "int8", "--out", out)
+    built = xformc(*BUILD, run / "spec.yaml", "--weights", run, "--precision", "int8", "--out", out)
     assert built.code == 0 and "products with int8 and their definition" in built.out
     shown = xformc("inspect", out).out
     assert "portable, int8," in shown and "agrees" in shown
@@ -55,7 +56,7 @@ def test_precision_is_shown_by_inspect_and_verified(xformc: CommandLine, run: Pa
 def test_compare_states_what_rounding_costs(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
     out, files = tmp_path / "engine", (tmp_path / "source", tmp_path / "reference")
     result = xformc(
-        "build", run / "spec.yaml", "--weights", run, "--precision", "fp16", "--compare", *files, "--out", out
+        *BUILD, run / "spec.yaml", "--weights", run, "--precision", "fp16", "--compare", *files, "--out", out
     )
     assert result.code == 0 and "BLEU lost to quantization: 0.00 in float32, 0.00 here" in result.out
     stage = json.loads((out / "certificate.json").read_text())["stages"][-1]
@@ -68,7 +69,7 @@ def test_compare_refuses_an_engine_that_lost_too_much(
     monkeypatch.setattr(rounding_cost, "MAX_LOSS", -0.1)
     out, files = tmp_path / "engine", (tmp_path / "source", tmp_path / "reference")
     found = mistake(
-        xformc("build", run / "spec.yaml", "--weights", run, "--precision", "int8", "--compare", *files, "--out", out)
+        xformc(*BUILD, run / "spec.yaml", "--weights", run, "--precision", "int8", "--compare", *files, "--out", out)
     )
     assert "quantization costs 0.00 BLEU" in found and "hint: store sensitive weights more precisely" in found
     assert not out.exists()
@@ -94,13 +95,13 @@ def test_a_mistake_is_one_message(
     (tmp_path / "short").write_text("two words\n")
     places = {"RUN": run, **{name: tmp_path / name for name in ("source", "reference", "gone", "short")}}
     given = [places.get(argument, argument) for argument in arguments]
-    found = mistake(xformc("build", run / "spec.yaml", *given, "--out", tmp_path / "engine"))
+    found = mistake(xformc(*BUILD, run / "spec.yaml", *given, "--out", tmp_path / "engine"))
     assert message in found
     assert not (tmp_path / "engine").exists()
 
 
 def test_compare_is_for_translations(xformc: CommandLine, tmp_path: Path) -> None:
-    found = mistake(xformc("build", "gpt", "--precision", "int8", "--compare", "a", "b", "--out", tmp_path / "engine"))
+    found = mistake(xformc(*BUILD, "gpt", "--precision", "int8", "--compare", "a", "b", "--out", tmp_path / "engine"))
     assert "--compare needs a trained translation model, not a language_model spec" in found
 
 
@@ -119,7 +120,7 @@ def test_a_precision_that_does_not_fit_is_shown_where_it_counts(xformc: CommandL
     path = tmp_path / "spec.yaml"
     path.write_text(f"{SPEC}precision: {{default: fp8, logits: fp8}}\n")
     for arguments, column in (((), 22), (("--precision", "int8"), 35)):
-        found = mistake(xformc("build", path, *arguments, "--out", tmp_path / "engine"))
+        found = mistake(xformc(*BUILD, path, *arguments, "--out", tmp_path / "engine"))
         assert found.startswith(f"{path}:3:{column}: float8 matrix products need TensorRT")
 
 
@@ -178,5 +179,5 @@ def test_a_mistake_in_calibration_is_one_message(
     (tmp_path / "short").write_text("two words\n")
     places = {name: tmp_path / name for name in ("source", "reference", "gone", "short")}
     given = [places.get(argument, argument) for argument in arguments]
-    assert message in mistake(xformc("build", run / "spec.yaml", *given, "--out", tmp_path / "engine"))
+    assert message in mistake(xformc(*BUILD, run / "spec.yaml", *given, "--out", tmp_path / "engine"))
     assert not (tmp_path / "engine").exists()

@@ -14,6 +14,7 @@ from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
 
+BUILD = ("build", "--target", "portable")
 PAIRS = """\
 task: classification
 sizes: {d_model: 8, vocabulary: 80, labels: 3}
@@ -40,7 +41,7 @@ def write_run(folder: Path, text: str, labels: str | None, *, tokenizer: bool = 
 @pytest.fixture
 def pairs(xformc: CommandLine, tmp_path: Path) -> Path:
     run = write_run(tmp_path / "run", PAIRS, "no perhaps yes")
-    assert xformc("build", run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine").code == 0
+    assert xformc(*BUILD, run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine").code == 0
     return tmp_path / "engine"
 
 
@@ -75,7 +76,7 @@ def test_predict_names_the_line_with_too_few_columns(xformc: CommandLine, pairs:
 
 def test_predict_labels_words_with_spaces_between(xformc: CommandLine, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", SPECS["tagging"], "A B C D E")
-    xformc("build", run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine")
+    xformc(*BUILD, run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine")
     assert "labels       5 for each position of words: A, B, C, D, E\n" in xformc("inspect", tmp_path / "engine").out
     result = xformc("predict", tmp_path / "engine", stdin="two dogs\n\none man in the snow\n")
     assert [len(line.split(" ")) if line else 0 for line in result.out.splitlines()] == [2, 0, 5]
@@ -86,7 +87,7 @@ def test_predict_labels_words_with_spaces_between(xformc: CommandLine, tmp_path:
 
 def test_predict_takes_arrays_from_a_file(xformc: CommandLine, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", SPECS["images"], "cat dog hen owl", tokenizer=False)
-    assert xformc("build", run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine").code == 0
+    assert xformc(*BUILD, run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine").code == 0
     np.savez(tmp_path / "data.npz", image=np.random.default_rng(0).standard_normal((3, 3, 2, 3)), labels=np.zeros(3))
     result = xformc("predict", tmp_path / "engine", "--input", tmp_path / "data.npz")
     assert len(result.out.splitlines()) == 3 and set(result.out.split()) <= {"cat", "dog", "hen", "owl"}
@@ -110,7 +111,7 @@ def test_commands_for_another_task_name_the_right_one(xformc: CommandLine, pairs
 
 def test_build_needs_the_labels_of_trained_weights(xformc: CommandLine, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", SPECS["images"], None, tokenizer=False)
-    arguments = ("build", run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine")
+    arguments = (*BUILD, run / "spec.yaml", "--weights", run, "--out", tmp_path / "engine")
     assert mistake(xformc(*arguments)).startswith(f"{run}: no labels.txt beside these weights\nhint: ")
     (run / "labels.txt").write_text("cat\ndog\n")
     assert mistake(xformc(*arguments)).startswith("the model has 4 labels, found 2 different names\nhint: ")

@@ -25,7 +25,7 @@ MAY_USE = {
     "extras": set[str](),
     "files": set[str](),
     "terminal": set[str](),
-    "api": PROGRAMS | {"compiler.backends", "trainer", "specs"},
+    "api": PROGRAMS | {"compiler.backends", "runtime", "trainer", "specs"},
     "format": set[str](),
     "compiler.graph": set[str](),
     "compiler.quantize": {"compiler.graph"},

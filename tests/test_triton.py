@@ -30,7 +30,8 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(xformc: CommandLine, engines: Path, name: str, *options: str) -> Path:
-    """The engine of the spec, with a tokenizer and labels."""
+    """The engine of the spec, with a tokenizer and labels; without options, of target portable."""
+    options = options or ("--target", "portable")
     text = {"translation": SPEC, "pairs": PAIRS, **SPECS}[name]
     labels = {"pairs": "no perhaps yes", "tagging": "A B C D E", "images": "a b c d", "frames": "x y z"}.get(name)
     folder = engines / "-".join((name, *options))

@@ -34,7 +34,7 @@ class BuildOptions:
     profile, builder: of TensorRT's plans; None: the profile that follows from the spec, and the builder installed.
     """
 
-    target: Target = "portable"
+    target: Target
     precision: Precision | None = None
     calibrate: Sequence[Path] = ()
     compare: tuple[Path, Path] | None = None

@@ -93,6 +93,12 @@ void init(Options* options, size_t size, const Options& defaults) {
   options->size = size;
 }
 
+// Writes as many of the values as the caller's struct has.
+template <typename Options>
+void fill(Options* options, const Options& values) {
+  std::memcpy(static_cast<void*>(options), &values, std::min(options->size, sizeof values));
+}
+
 size_t text_count(const xformc::Engine& engine) { return engine.manifest().inputs.size(); }
 
 // Calls the caller's functions for each item of a stream.
@@ -175,6 +181,24 @@ bool xformc_engine_input(const xformc_engine* engine, size_t index, xformc_input
 
 const char* xformc_engine_label(const xformc_engine* engine, size_t index) {
   return index < xformc_engine_label_count(engine) ? engine->engine.manifest().labels[index].c_str() : nullptr;
+}
+
+bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_options* options) {
+  const xformc::Manifest& manifest = engine->engine.manifest();
+  if (options == nullptr || manifest.task != "translation") return false;
+  const xformc::SearchOptions& found = manifest.search;
+  fill(options, xformc_search_options{options->size, found.beam_size, found.n_best, found.length_penalty,
+                                      found.max_length_factor, found.max_length_offset});
+  return true;
+}
+
+bool xformc_engine_sample_options(const xformc_engine* engine, xformc_sample_options* options) {
+  const xformc::Manifest& manifest = engine->engine.manifest();
+  if (options == nullptr || manifest.task != "language_model") return false;
+  const xformc::SampleOptions& found = manifest.sampling;
+  fill(options,
+       xformc_sample_options{options->size, 0, found.temperature, found.top_k, found.top_p, found.max_new_tokens});
+  return true;
 }
 
 xformc_cancel* xformc_cancel_new(void) { return new (std::nothrow) xformc_cancel; }

@@ -14,13 +14,13 @@ constexpr size_t LARGEST_WINDOW = 1 << 16;  // items sorted by size at a time, i
 
 struct Method {
   const char* task;
-  const char* function;
+  const char* name;
 };
 
-constexpr Method METHODS[] = {{"translation", "xformc_translate"},
-                              {"language_model", "xformc_generate"},
-                              {"tagging", "xformc_predict"},
-                              {"classification", "xformc_predict"}};
+constexpr Method METHODS[] = {{"translation", "translate"},
+                              {"language_model", "generate"},
+                              {"tagging", "predict"},
+                              {"classification", "predict"}};
 
 // The inputs and outputs of an engine's model.
 Interface interface_of(const Manifest& manifest) {
@@ -112,14 +112,14 @@ const Vocabulary& Engine::vocabulary(const std::string& input) const {
 }
 
 std::unique_ptr<Task> Engine::translation(const xformc_search_options* search, const Batching& batching) const {
-  check_task("xformc_translate", {"translation"});
+  check_task("translate", {"translation"});
   const SearchOptions options = resolve(read_options(search), manifest_);
   check_texts();
   return make_translation(manifest_, tokenizer_, log_, options, batching);
 }
 
 std::unique_ptr<Task> Engine::generation(const xformc_sample_options* sampling, const Batching& batching) const {
-  check_task("xformc_generate", {"language_model"});
+  check_task("generate", {"language_model"});
   const xformc_sample_options given = read_options(sampling);
   const SampleOptions options = resolve(given, manifest_);
   check_texts();
@@ -127,7 +127,7 @@ std::unique_ptr<Task> Engine::generation(const xformc_sample_options* sampling, 
 }
 
 std::unique_ptr<Task> Engine::prediction(const Batching& batching) const {
-  check_task("xformc_predict", {"tagging", "classification"});
+  check_task("predict", {"tagging", "classification"});
   return make_prediction(manifest_, tokenizer_, log_, batching);
 }
 
@@ -145,7 +145,7 @@ void Engine::check_task(const char* method, const std::vector<std::string>& task
                                    [this](const Method& one) { return one.task == manifest_.task; });
   throw invalid_argument(
       manifest_.name + " is a " + manifest_.task + " engine; " + method + " needs a " + wanted + " engine", "",
-      std::string("use ") + right->function);
+      std::string("use xformc_") + right->name);
 }
 
 std::vector<Result> Engine::all(const Task& task, const Batching& batching, xformc_cancel* cancel,
@@ -191,7 +191,7 @@ void Engine::stream(const Task& task, const Batching& batching, xformc_cancel* c
 
 std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t length,
                                    const xformc_search_options* search, const xformc_run_options& run) const {
-  check_task("xformc_search", {"translation"});
+  check_task("search", {"translation"});
   const SearchOptions options = resolve(read_options(search), manifest_);
   const Input& input = manifest_.input("source");
   check_source(source, rows, length, input);

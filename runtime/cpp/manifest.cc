@@ -78,7 +78,7 @@ std::vector<std::pair<std::string, FileRecord>> read_files(const Document& docum
     const bool climbs = std::any_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
     if (path.relative_path().lexically_normal() == "." || path.empty() || path.is_absolute() || climbs ||
         name.find('\\') != std::string::npos || !is_printable(name)) {
-      throw invalid_engine("'" + name + "' is not a path inside the engine", document.place(), COPY);
+      throw invalid_engine(Json(name).dump(-1, ' ', true) + " is not a path inside the engine", document.place(), COPY);
     }
     const Document record = document.section(name);
     files.emplace_back(name, FileRecord{record.integer("bytes", 0, FILE_BYTES), record.text("sha256")});

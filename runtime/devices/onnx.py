@@ -14,7 +14,8 @@ from xformc.format.plans import Profile
 from xformc.runtime.devices.device import Buffer, DeviceName, Sizes
 from xformc.runtime.devices.gpu import CUDA
 from xformc.runtime.onnx_runtime import onnx_runtime
-from xformc.runtime.session import REBUILD, open_model
+from xformc.runtime.results import REBUILD
+from xformc.runtime.session import open_model
 
 GRAPHS_REFUSED = "cannot use the graph capture feature"
 """Part of ONNX Runtime's error for a model that it cannot capture."""

@@ -22,7 +22,7 @@ struct Attend {
   void compute(Ort::KernelContext& context) const {
     const Tensor<> query(context.GetInput(0));
     const Tensor<Stored> key(context.GetInput(1)), value(context.GetInput(2));
-    const Queries queries(context, attributes, query, value.depth());
+    Queries queries(attributes, query, value.depth());
     const int64_t count = key.shape.at(0), keys = key.shape.at(1), rows = times(times(count, keys), queries.shared);
     const bool* mask = optional_input<bool>(context, 3, times(count, keys), "the mask's axes do not fit the key's");
     const Slots slots(context, 4, queries.batch, count);
@@ -31,6 +31,8 @@ struct Attend {
     require(key.depth() == query.depth(), "query and key differ in depth");
     require(key.size() == times(rows, key.depth()), "the key's axes do not fit `shared`");
     require(value.size() == times(rows, value.depth()), "the value's axes do not fit the key's");
+    queries.make_output(context, query.shape);
+    if (query.size() == 0) return;  // then nothing says that there are as many keys as the key's axes say
 
     std::vector<int64_t> every(static_cast<size_t>(keys));
     std::iota(every.begin(), every.end(), 0);

@@ -31,7 +31,7 @@ struct CacheView {
     const int64_t count = (last - first) * depth;
     for (int64_t i = 0; i < beam(); ++i) {
       if constexpr (std::is_same_v<Stored, float>) {
-        std::memcpy(to + i * step(), newest + i * step(), count * sizeof(float));
+        std::memmove(to + i * step(), newest + i * step(), count * sizeof(float));
       } else {
         step_routines().narrow(newest + i * step(), count, to + i * step());
       }
@@ -98,7 +98,7 @@ struct AttendCached {
     const CacheView<Stored> keys(context.GetInput(3), attributes.shared, key.depth());
     const CacheView<Stored> values(context.GetInput(4), attributes.shared, value.depth());
     const auto position = single<int64_t>(context, 5);
-    const Queries queries(context, attributes, query, value.depth());
+    Queries queries(attributes, query, value.depth());
     const Slots slots(context, 7, queries.batch, keys.shape[0]);
     require(slots.differ(queries.batch), "two sentences have the same slot");
     const int64_t beam = keys.beam(), newest = times(times(queries.batch, beam), queries.shared);
@@ -107,15 +107,17 @@ struct AttendCached {
     require(key.depth() == query.depth() && key.size() == times(newest, key.depth()), "the key's axes do not fit");
     require(value.size() == times(newest, value.depth()), "the value's axes do not fit");
     require(position >= 0 && position < keys.capacity(), "the cache is full");
-    const int64_t* ancestors = optional_input<int64_t>(context, 6, queries.batch * beam * position,
-                                                       "there must be one ancestor for each position before");
+    const int64_t past = times(times(queries.batch, beam), position);
+    const int64_t* ancestors =
+        optional_input<int64_t>(context, 6, past, "there must be one ancestor for each position before");
     const int64_t count = window > 0 ? std::min(window, position + 1) : position + 1;
     const Bias bias(context, 8, queries, count);
     bool known = true;
-    for (int64_t i = 0; ancestors != nullptr && i < queries.batch * beam * position; ++i) {
+    for (int64_t i = 0; ancestors != nullptr && i < past; ++i) {
       known &= static_cast<uint64_t>(ancestors[i]) < static_cast<uint64_t>(beam);
     }
     require(known, "an ancestor is outside of the beam");
+    queries.make_output(context, query.shape);
 
     for_each_head(context, queries, count, [&](int64_t sentence, int64_t first, int64_t last) {
       const int64_t own = sentence * beam, slot = slots[sentence];

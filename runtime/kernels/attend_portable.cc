@@ -9,6 +9,7 @@ struct Vector {
   static constexpr int width = 4, columns = 2;
   typedef float Float __attribute__((vector_size(16)));
   typedef int32_t Int __attribute__((vector_size(16)));
+  typedef uint32_t Unsigned __attribute__((vector_size(16)));
 
   static Float all(float value) { return Float{} + value; }
   static Float load(const float* from) {
@@ -41,7 +42,8 @@ struct Vector {
     const Float size = reinterpret_cast<Float>(bits & 0x7fffffff);
     const Int whole = reinterpret_cast<Int>(size * 0x1p-112f);
     const Int small = reinterpret_cast<Int>(size + 0.5f) - 0x3f000000;  // with one half it ends where float16 does
-    const Int half = (size < 0x1p-14f ? small : (whole + 0xfff + (whole >> 13 & 1)) >> 13) | sign;
+    const Int large = add_int(whole, 0xfff + (whole >> 13 & 1)) >> 13;
+    const Int half = (size < 0x1p-14f ? small : large) | sign;
     for (int i = 0; i < 4; ++i) to[i] = static_cast<uint16_t>(half[i]);
   }
 
@@ -51,6 +53,9 @@ struct Vector {
   static Float fma(Float a, Float b, Float c) { return a * b + c; }
   static Float max(Float a, Float b) { return a > b ? a : b; }
   static Float min(Float a, Float b) { return a < b ? a : b; }
+  static Int add_int(Int a, Int b) {
+    return reinterpret_cast<Int>(reinterpret_cast<Unsigned>(a) + reinterpret_cast<Unsigned>(b));
+  }
   static float sum(Float a) { return (a[0] + a[2]) + (a[1] + a[3]); }
   static float highest(Float a) {
     const Float pairs = max(a, Float{a[2], a[3], a[0], a[1]});
@@ -73,7 +78,7 @@ struct Vector {
     }
   }
   static Float shift(Float a, Float n) {
-    return reinterpret_cast<Float>(reinterpret_cast<Int>(a) + (reinterpret_cast<Int>(n) << 23));
+    return reinterpret_cast<Float>(add_int(reinterpret_cast<Int>(a), reinterpret_cast<Int>(n) << 23));
   }
 };
 

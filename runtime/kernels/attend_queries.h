@@ -70,7 +70,7 @@ class Slots {
 
 // The queries [batch, rows, shared, repeated, depth] and their results [.., value_depth].
 struct Queries {
-  Queries(Ort::KernelContext& context, const AttendAttributes& attributes, const Tensor<>& query, int64_t value_depth_)
+  Queries(const AttendAttributes& attributes, const Tensor<>& query, int64_t value_depth_)
       : batch(query.shape.at(0)), shared(attributes.shared), repeated(attributes.repeated), depth(query.depth()),
         value_depth(value_depth_), query_(query.data) {
     require(depth >= 1, "the query has no depth");
@@ -78,7 +78,10 @@ struct Queries {
     require(heads % shared == 0 && heads / shared % repeated == 0,
             "the query's axes do not fit `shared` and `repeated`");
     rows = heads / shared / repeated;
-    Shape shape = query.shape;
+  }
+
+  // Allocates the results, when all inputs have been checked: a value's depth that is a lie is not asked for.
+  void make_output(Ort::KernelContext& context, Shape shape) {
     shape.back() = value_depth;
     out_ = context.GetOutput(0, shape).GetTensorMutableData<float>();
   }
@@ -98,7 +101,7 @@ struct Queries {
   }
 
   const float* query_;
-  float* out_;
+  float* out_ = nullptr;
 };
 
 // The optional bias of the scores, [heads, queries, keys].
@@ -108,7 +111,7 @@ class Bias {
       : keys_(keys), repeated_(queries.repeated) {
     if (index >= context.GetInputCount() || context.GetInput(index) == nullptr) return;
     const Tensor<> bias(context.GetInput(index));
-    require(bias.shape.size() == 3 && bias.shape[0] == queries.shared * queries.repeated && bias.shape[2] == keys,
+    require(bias.shape.size() == 3 && bias.shape[0] == times(queries.shared, queries.repeated) && bias.shape[2] == keys,
             "the bias is not [heads, queries, keys]");
     queries_ = bias.shape[1];
     require(queries_ > 0 && queries.rows % queries_ == 0, "the bias is for another number of queries");

@@ -23,8 +23,8 @@ const Mark& mark() {
 
 // Where the mark begins and ends in the buffer, in bytes: as much of it as the last row holds.
 struct Place {
-  Place(const Shape& shape, int64_t size) : end(product(shape, 0, shape.size()) * size) {
-    begin = end - std::min<int64_t>({sizeof(Mark), (shape.empty() ? 1 : shape.back()) * size, end});
+  Place(const Shape& shape, int64_t size) : end(times(product(shape, 0, shape.size()), size)) {
+    begin = end - std::min<int64_t>({sizeof(Mark), times(shape.empty() ? 1 : shape.back(), size), end});
   }
 
   int64_t begin, end;
@@ -39,6 +39,7 @@ struct Cache {
     const Ort::ConstValue sizes = context.GetInput(0);
     const int64_t* data = sizes.GetTensorData<int64_t>();
     const Shape shape(data, data + sizes.GetTensorTypeAndShapeInfo().GetElementCount());
+    for (const int64_t axis : shape) require(axis >= 0, "a cache has no sizes below 0");
     mark_cache(context.GetOutput(0, shape).GetTensorMutableRawData(), shape, sizeof(Stored));
   }
 };

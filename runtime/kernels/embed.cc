@@ -24,7 +24,7 @@ struct Embed {
     const int64_t count = product(shape, 0, shape.size());
     const int64_t* ids = input.GetTensorData<int64_t>();
     const bool plain = precision_ == Precision::float32 && shape_of(weight).size() == 2;
-    int64_t vocabulary = shape_of(weight).at(0) * (plain ? 1 : PANEL);
+    int64_t vocabulary = times(shape_of(weight).at(0), plain ? 1 : PANEL);
     const float* scale = nullptr;
     if (has_scale(precision_)) {
       require(context.GetInputCount() == 3, "Embed: integers need a scale");
@@ -37,9 +37,7 @@ struct Embed {
       require(fits, "Embed: scale does not have one number for each row");
       scale = scales.GetTensorData<float>();
     }
-    require(!plain || shape_of(weight)[1] == width_, "Embed: the table's rows are not of this width");
-    const char* table = plain ? static_cast<const char*>(weight.GetTensorRawData())
-                              : bind_weight(weight, precision_, vocabulary, width_);
+    const char* table = plain ? plain_table(weight) : bind_weight(weight, precision_, vocabulary, width_);
     for (int64_t i = 0; i < count; ++i) {
       if (ids[i] < 0 || ids[i] >= vocabulary) fail("Embed: the table has no row " + std::to_string(ids[i]));
     }
@@ -60,6 +58,14 @@ struct Embed {
   }
 
  private:
+  // The data of a table that is not in panels.
+  const char* plain_table(const Ort::ConstValue& table) const {
+    const auto info = table.GetTensorTypeAndShapeInfo();
+    require(info.GetElementType() == FLOAT, "Embed: the table is not float32");
+    require(info.GetShape()[1] == width_, "Embed: the table's rows are not of this width");
+    return static_cast<const char*>(table.GetTensorRawData());
+  }
+
   void copy_row(const char* table, const float* scale, int64_t id, float* y) const {
     const char* panel = table + id / PANEL * panel_bytes(precision_, width_);
     const int64_t column = id % PANEL;

@@ -64,12 +64,14 @@ struct Vector {
   }
   static Int abs_bits(Float a) { return reinterpret_cast<Int>(a) & 0x7fffffff; }
   static Int dot4(Int sum, Int weights, Int x) {
-    for (int byte = 0; byte < 4; ++byte) sum += (weights >> 8 * byte & 255) * (x << (24 - 8 * byte) >> 24);
+    for (int byte = 0; byte < 4; ++byte) {
+      sum = add_int(sum, (weights >> 8 * byte & 255) * (x << (24 - 8 * byte) >> 24));
+    }
     return sum;
   }
 
   static Int dot2(Int sum, Int weights, Int x) {
-    return sum + (weights << 16 >> 16) * (x << 16 >> 16) + (weights >> 16) * (x >> 16);
+    return add_int(add_int(sum, (weights << 16 >> 16) * (x << 16 >> 16)), (weights >> 16) * (x >> 16));
   }
 
   static Int low_nibbles(Int a) { return a & 0x0f0f0f0f; }
@@ -78,7 +80,10 @@ struct Vector {
   static Float to_float(Int a) { return __builtin_convertvector(a, Float); }
   static Int to_int(Float a) {
     Int result;
-    for (int i = 0; i < width; ++i) result[i] = static_cast<int32_t>(std::nearbyintf(a[i]));
+    for (int i = 0; i < width; ++i) {
+      const float whole = std::nearbyintf(a[i]);
+      result[i] = std::fabs(whole) < 0x1p31f ? static_cast<int32_t>(whole) : INT32_MIN;
+    }
     return result;
   }
   static void to_bytes(Int a, int8_t* to) {

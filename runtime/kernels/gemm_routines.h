@@ -358,7 +358,8 @@ void pack_int4(const float* x, int rows, int64_t depth, int8_t* packed, float* r
     const Float divisor = byte_divisor(row, depth, row_scale[r]);
     for (int64_t begin = 0; begin < depth; begin += GROUP) {
       const Int sum = pack_range(row, depth, begin, begin + GROUP, divisor, packed + 4 * r, rows);
-      row_offset[begin / GROUP * rows + r] = -8 * Vector::sum_int(sum);
+      row_offset[begin / GROUP * rows + r] =
+          static_cast<int32_t>(0u - 8u * static_cast<uint32_t>(Vector::sum_int(sum)));
     }
   }
 }

@@ -1,8 +1,10 @@
 // The parts that all operators of docs/kernels.md share.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -14,14 +16,32 @@ using Shape = std::vector<int64_t>;
 
 inline Shape shape_of(const Ort::ConstValue& value) { return value.GetTensorTypeAndShapeInfo().GetShape(); }
 
-// Runs work(i) for i in 0..count-1 on ONNX Runtime's threads, in any order; a free thread takes the next i.
+// Work for several threads. An exception would end the process on a thread of ONNX Runtime's, so the first is kept.
+template <typename Work>
+struct Caught {
+  void operator()(size_t i) noexcept {
+    try {
+      work(i);
+    } catch (...) {
+      if (!failed.test_and_set()) failure = std::current_exception();
+    }
+  }
+
+  const Work& work;
+  std::atomic_flag failed = ATOMIC_FLAG_INIT;
+  std::exception_ptr failure = nullptr;
+};
+
+// Runs work(i) for i in 0..count-1 on ONNX Runtime's threads, in any order; a free thread takes the next i. Throws what
+// one of them threw, after all have ended.
 template <typename Work>
 void parallel(Ort::KernelContext& context, size_t count, const Work& work) {
   if (count == 1) {
     work(size_t{0});
   } else if (count > 1) {
-    context.ParallelFor([](void* data, size_t i) { (*static_cast<const Work*>(data))(i); }, count, count,
-                        const_cast<Work*>(&work));
+    Caught<Work> caught{work};
+    context.ParallelFor([](void* data, size_t i) { (*static_cast<Caught<Work>*>(data))(i); }, count, count, &caught);
+    if (caught.failure != nullptr) std::rethrow_exception(caught.failure);
   }
 }
 

@@ -91,7 +91,7 @@ struct Project {
       rows = product(shape, 0, leading);
       x = input.GetTensorData<float>();
       bind_parts(shape);
-      residual = floats(1, rows * parts[0].outputs, "Project: the residual is not as large as the output");
+      residual = floats(1, times(rows, parts[0].outputs), "Project: the residual is not as large as the output");
       gain = floats(2, parts[0].outputs, "Project: gain needs one number for each output");
       offset = floats(3, parts[0].outputs, "Project: offset needs one number for each output");
       require(residual == nullptr || parts.size() == 1, "Project: a residual goes with one part only");
@@ -126,6 +126,7 @@ struct Project {
     }
 
     void run() {
+      if (rows == 0) return;
       panels = 0;
       for (const Part& part : parts) panels += ceil_div(part.outputs, PANEL);
       const int64_t bytes = panels * panel_bytes(kernel.precision_, depth);

@@ -10,6 +10,7 @@ namespace xformc {
 namespace {
 
 constexpr float NEVER = -std::numeric_limits<float>::infinity();
+constexpr int64_t LONGEST = int64_t{1} << 40;  // positions: more are a lie
 constexpr int64_t FINISHED_SHARE = 8;  // the search goes on while less than a share of 1/8 of its sentences is finished
 
 struct Inputs {
@@ -21,6 +22,7 @@ struct Inputs {
         pool_scores(floats(13)), found(ids(14)) {
     const Shape shape = shape_of(context.GetInput(9));
     require(width >= 1, "the beam's width must be at least 1");
+    require(position < LONGEST, "there are too many positions");
     batch = shape.at(0);
     length = shape.back();
     for (size_t i : {4, 5, 14}) check(i, {batch});
@@ -28,6 +30,7 @@ struct Inputs {
     for (size_t i : {9, 11}) check(i, {batch, width, length});
     for (size_t i : {12, 13}) check(i, {batch, width});
     check(10, {batch, width, position});
+    require(length <= LONGEST, "there are too many tokens");
     const int64_t candidates = times(batch, 2 * width);
     for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < width, "no such parent");
   }

@@ -13,9 +13,10 @@ struct Candidates {
     const Shape shape = shape_of(logits);
     require(shape.size() == 4, "logits and scores do not fit");
     const int64_t vocabulary = shape[3];
-    const Continuations continuations(context, vocabulary);
+    Continuations continuations(context, vocabulary);
     const int64_t batch = continuations.batch, beam = continuations.beam, rows = continuations.rows();
     require(shape == Shape{batch, beam, 1, vocabulary}, "logits and scores do not fit");
+    continuations.make_outputs(context);
     const float* data = logits.GetTensorData<float>();
 
     const int64_t parts = rows < ENOUGH_PARTS ? ceil_div(ENOUGH_PARTS, std::max<int64_t>(rows, 1)) : 1;

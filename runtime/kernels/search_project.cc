@@ -13,10 +13,11 @@ struct ProjectCandidates {
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    const Continuations continuations(context, vocabulary);
+    Continuations continuations(context, vocabulary);
     const Ort::ConstValue input = context.GetInput(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Weight weight = bind(context, depth);
+    continuations.make_outputs(context);
     if (rows == 0) return;
 
     const PackedRows packed(context, routines(), precision, input.GetTensorData<float>(), rows, depth);

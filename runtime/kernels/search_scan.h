@@ -89,7 +89,7 @@ class Scan {
 // The hypotheses of each sentence with their scores, and the operator's outputs.
 class Continuations {
  public:
-  // `scores` [batch, beam] is the input 1, the width the input 2.
+  // `scores` [batch, beam] is the input 1, the width the input 2. The outputs are made later, by `make_outputs`.
   Continuations(const Ort::KernelContext& context, int64_t vocabulary) {
     const auto width = single<int64_t>(context, 2);
     require(width >= 1, "the beam's width must be at least 1");
@@ -99,8 +99,13 @@ class Continuations {
     require(shape.size() == 2, "logits and scores do not fit");
     batch = shape[0];
     beam = shape[1];
+    require(beam >= 1, "there must be at least 1 hypothesis for each sentence");
     require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
     before_ = scores.GetTensorData<float>();
+  }
+
+  // Allocates the outputs, when all inputs have been checked.
+  void make_outputs(const Ort::KernelContext& context) {
     scores_ = context.GetOutput(0, {batch, count}).GetTensorMutableData<float>();
     tokens_ = context.GetOutput(1, {batch, count}).GetTensorMutableData<int64_t>();
     parents_ = context.GetOutput(2, {batch, count}).GetTensorMutableData<int64_t>();
@@ -138,8 +143,8 @@ class Continuations {
   };
 
   const float* before_;
-  float* scores_;
-  int64_t *tokens_, *parents_;
+  float* scores_ = nullptr;
+  int64_t *tokens_ = nullptr, *parents_ = nullptr;
 };
 
 }  // namespace xformc

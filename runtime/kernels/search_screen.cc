@@ -120,10 +120,11 @@ struct ScreenCandidates {
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    const Continuations continuations(context, vocabulary_);
+    Continuations continuations(context, vocabulary_);
     const Ort::ConstValue input = context.GetInput(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Screen screen(context, vocabulary_, depth);
+    continuations.make_outputs(context);
     if (rows == 0) return;
 
     const float* x = input.GetTensorData<float>();

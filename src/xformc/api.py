@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from xformc import specs
 from xformc.compiler import spec as language
@@ -11,7 +11,8 @@ from xformc.errors import UserError
 from xformc.format.certificate import Certificate
 from xformc.format.names import SPEC
 from xformc.format.precision import PrecisionWord, number_format
-from xformc.format.targets import TARGETS, Target
+from xformc.format.targets import TargetWord
+from xformc.terminal import LOGGER
 
 if TYPE_CHECKING:
     from torch import nn
@@ -101,7 +102,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     weights: "Weights | None" = None,
     tokenizers: Mapping[str, PathLike] | None = None,
     labels: Sequence[str] | None = None,
-    target: Target = "portable",
+    target: TargetWord = "auto",
     precision: PrecisionWord | None = None,
     calibrate: Sequence[PathLike] = (),
     compare: tuple[PathLike, PathLike] | None = None,
@@ -116,6 +117,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         own, or for a spec randomly initialized weights.
     tokenizers: the SentencePiece model of each input of tokens; None: those of the run that the weights come from.
     labels: the names of the labels by id, where the task gives labels; None: those of the run, or the ids.
+    target: what the engine runs on; auto: native if there are kernels, else cpu, with a warning.
     precision: the number format of the weights, unless the spec sets it.
     calibrate: files of examples for int8 and float8 products of the target tensorrt.
     compare: a source and its reference: the build fails if quantization costs more than 0.3 BLEU.
@@ -124,8 +126,10 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
 
     Returns: the certificate, which has passed. Raises: UserError if a check fails, and for input that does not fit.
     """
-    if target not in TARGETS:
-        raise UserError(f"target is {target!r}", hint=f"use {', '.join(TARGETS)}")
+    words = get_args(TargetWord)
+    if target not in words:
+        raise UserError(f"target is {target!r}", hint=f"use {', '.join(words)}")
+    from xformc.runtime.library import choose_target  # noqa: PLC0415 (it imports the runtime)
     from xformc.trainer.build_run import BuildOptions, build_run  # noqa: PLC0415 (it imports torch)
     from xformc.trainer.run_files import RunFiles, find_run  # noqa: PLC0415
 
@@ -135,8 +139,9 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     files = None
     if tokenizers is not None or labels is not None:
         files = RunFiles({name: Path(path) for name, path in (tokenizers or {}).items()}, labels)
+    chosen, reason = choose_target(target)
     options = BuildOptions(
-        target,
+        chosen,
         number_format(precision),
         [Path(path) for path in calibrate],
         None if compare is None else (Path(compare[0]), Path(compare[1])),
@@ -144,7 +149,10 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         builder,
     )
     given = Path(weights) if isinstance(weights, str) else weights
-    return build_run(_spec(source), given, Path(output), options, progress, files=files)
+    certificate = build_run(_spec(source), given, Path(output), options, progress, files=files)
+    if reason is not None:
+        LOGGER.warning(reason)
+    return certificate
 
 
 def _spec(source: Spec | language.Spec | PathLike) -> language.Spec:

@@ -2,24 +2,37 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
+from xformc.errors import UserError
 from xformc.extras import missing_extra
 from xformc.format.certificate import Certificate
+from xformc.runtime.agreement import RuntimeName, compare_runtimes
 from xformc.runtime.self_check import check_engine
 
 
-def verify(engine: str | Path, progress: Callable[[str], None] = lambda _: None) -> Certificate:
+def verify(
+    engine: str | Path, progress: Callable[[str], None] = lambda _: None, *, runtime: RuntimeName = "python"
+) -> Certificate:
     """Repeat the checks of an engine's certificate on this machine; its `passed` says whether all are within bounds.
 
     Without PyTorch it checks what needs the engine alone: the stages files, model and batch.
 
-    Raises: UserError if the folder is no whole engine, or its model is not that of its spec.
+    runtime: "cpp" checks instead that libxformc gives the tokens, texts and score bits of the Python runtime.
+
+    Raises: UserError if the folder is no whole engine, if its model is not that of its spec, or without libxformc.
     """
-    return verify_parts(Path(engine), progress)[0]
+    return verify_parts(Path(engine), progress, runtime)[0]
 
 
-def verify_parts(engine: Path, progress: Callable[[str], None]) -> tuple[Certificate, list[str]]:
+def verify_parts(
+    engine: Path, progress: Callable[[str], None], runtime: RuntimeName = "python"
+) -> tuple[Certificate, list[str]]:
     """As `verify`, with the names of the recorded stages that were not repeated because PyTorch is not installed."""
+    if runtime not in get_args(RuntimeName):
+        raise UserError(f"runtime is {runtime!r}", hint=f"use {' or '.join(get_args(RuntimeName))}")
+    if runtime == "cpp":
+        return compare_runtimes(engine, progress), []
     try:
         from xformc.compiler.certify import verify_engine  # noqa: PLC0415 (it imports torch)
     except ModuleNotFoundError as error:

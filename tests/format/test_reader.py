@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import onnx
+import pytest
 from tiny_engine import DEFAULTS, write_manifest
 
+from tests.runtime.kernel_session import kernel_library
 from xformc.format.manifest import FileRecord, Input, SampleOptions, SearchOptions
 from xformc.runtime import load, read_manifest
 
@@ -87,3 +90,20 @@ def test_format_3_records_how_a_language_model_samples(own_engine: Path) -> None
     rest = {key: value for key, value in content.items() if key not in ("files", "checksum")}
     write_manifest(own_engine, {**rest, **changes})
     assert read_manifest(own_engine).sampling == SampleOptions(0.8, 0, 0.9, 20)
+
+
+@pytest.mark.processor
+def test_a_native_engine_of_operators_2_finds_what_it_found_when_it_was_built() -> None:
+    """The folder: a Transformer of one layer, its encoder and logits in int8 and its decoder in float32."""
+    kernel_library()
+    engine = load(FORMATS / "format_3_operators_2", threads=1)
+    assert (engine.manifest.format, engine.manifest.target, engine.manifest.operators) == (3, "native", 2)
+    sources = [[5, 6, 7, 8, 9, 3], [21, 3, 0, 0, 0, 0], [30, 11, 30, 12, 3, 0]]
+    found = engine.search(sources, n_best=2, max_length_offset=4)
+    assert found.tokens.tolist() == [
+        [[39, 12, 12, 29, 16, 12, 26, 16, 12, 12], [6, 12, 29, 16, 12, 26, 16, 12, 12, 12]],
+        [[39, 16, 16, 16, 39, 6, 0, 0, 0, 0], [39, 16, 16, 16, 16, 39, 0, 0, 0, 0]],
+        [[6, 12, 39, 16, 16, 16, 16, 16, 16, 0], [6, 12, 26, 16, 16, 16, 16, 16, 16, 0]],
+    ]
+    scores = [[-11.12977, -11.22583], [-7.92272, -8.24453], [-10.30907, -10.33144]]
+    np.testing.assert_allclose(found.scores, scores, atol=1e-3)

@@ -194,8 +194,8 @@ def test_load_refuses_a_thread_count_of_zero(engine: Engine, copy_engine: Any) -
 def test_a_hypothesis_that_was_not_found_is_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Session.run
 
-    def sparse(session: Session, feeds: Any) -> Any:
-        tokens, lengths, scores = run(session, feeds)
+    def sparse(session: Session, *arguments: Any) -> Any:
+        tokens, lengths, scores = run(session, *arguments)
         scores[:, 1:] = -np.inf
         return tokens, lengths, scores
 
@@ -216,9 +216,9 @@ def test_translate_gives_the_same_with_several_workers(copy_engine: Path) -> Non
 def test_a_batch_holds_sources_and_hypotheses_at_their_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     run, sources = Session.run, list[tuple[int, ...]]()
 
-    def recorded(session: Session, feeds: Any) -> Any:
+    def recorded(session: Session, feeds: Any, *arguments: Any) -> Any:
         sources.append(feeds["source"].shape)
-        return run(session, feeds)
+        return run(session, feeds, *arguments)
 
     monkeypatch.setattr(Session, "run", recorded)
     options: SearchArguments = {"beam_size": 3, "max_length_factor": 2.0, "max_length_offset": 10}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import onnx
 import pytest
@@ -17,8 +18,18 @@ from tests.runtime.kernel_session import kernel_library
 from xformc import __version__
 from xformc.errors import UserError
 from xformc.format.operators import DOMAIN, OPERATORS
+from xformc.format.targets import Target
 from xformc.runtime import load, read_manifest
-from xformc.runtime.library import SOURCES, VARIABLE, cached_path, find_library, open_library, sources_hash
+from xformc.runtime.library import (
+    BUILD,
+    SOURCES,
+    VARIABLE,
+    cached_path,
+    choose_target,
+    find_library,
+    open_library,
+    sources_hash,
+)
 
 
 @pytest.fixture
@@ -151,6 +162,35 @@ def test_a_variable_that_names_a_library_of_another_version_is_a_mistake(
     assert f"unset {VARIABLE}" in str(caught.value)
 
 
+def test_auto_is_native_where_there_are_kernels(no_library: Path) -> None:
+    fake_library(cached_path(), f"{__version__} {sources_hash()}")
+    assert choose_target("auto") == ("native", None)
+
+
+def test_auto_is_cpu_without_kernels_and_says_what_to_do(no_library: Path) -> None:
+    needs = "target cpu; the faster native needs kernels"
+    missing = f"{needs}: {cached_path()}: the kernels of xformc {__version__} have not been built; {BUILD}"
+    assert choose_target("auto") == ("cpu", missing)
+
+
+def test_auto_is_cpu_if_the_kernels_cannot_be_used(
+    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version, instructions, problem in (
+        ("0.0.1", "abacus", f"these kernels belong to xformc 0.0.1; this is xformc {__version__}; {BUILD} and unset"),
+        (__version__, "error: no fingers", "the kernels cannot run: no fingers"),
+    ):
+        path = fake_library(tmp_path / f"{version}.so", f"{version} 0123456789ab", instructions)
+        monkeypatch.setenv(VARIABLE, str(path))
+        target, reason = choose_target("auto")
+        assert target == "cpu" and f"{path}: {problem}" in str(reason) and "\n" not in str(reason)
+
+
+@pytest.mark.parametrize("target", get_args(Target))
+def test_a_target_by_name_is_taken_with_or_without_kernels(no_library: Path, target: Target) -> None:
+    assert choose_target(target) == (target, None)
+
+
 def test_the_page_defines_the_operators_of_this_version() -> None:
     page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
     assert f"operators of the domain `xformc`, version {OPERATORS}." in page
@@ -194,7 +234,7 @@ def test_a_native_engine_without_kernels_is_one_message(
 ) -> None:
     message = mistake(xformc("translate", native_engine, stdin="hello world\n"))
     assert "this engine was built for target native and needs xformc's kernels" in message
-    assert "`xformc kernels` or rebuild the engine with --target cpu" in message
+    assert "`xformc kernels`, or rebuild the engine with `xformc build --target cpu`" in message
 
 
 def test_skipping_for_want_of_kernels_is_said_at_the_end_of_the_tests(no_library: Path) -> None:

@@ -133,6 +133,9 @@ typedef struct xformc_search_options {
 
 XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);
 
+/* Writes the engine's defaults to options that were initialized; false, and nothing, unless it translates. */
+XFORMC_API bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_options* options);
+
 /* Options of sampling; what is not set is the engine's default. */
 typedef struct xformc_sample_options {
   size_t size;
@@ -144,6 +147,9 @@ typedef struct xformc_sample_options {
 } xformc_sample_options;
 
 XFORMC_API void xformc_sample_options_init(xformc_sample_options* options, size_t size);
+
+/* Writes the engine's defaults to options that were initialized; false, and nothing, unless it is a language model. */
+XFORMC_API bool xformc_engine_sample_options(const xformc_engine* engine, xformc_sample_options* options);
 
 /* The results of a call, one for each text or row, in order. */
 typedef struct xformc_results xformc_results;

@@ -11,13 +11,16 @@ from xformc.errors import UserError
 from xformc.format.names import MANIFEST
 from xformc.format.precision import number_format
 from xformc.format.reader import read_manifest
+from xformc.runtime.agreement import RuntimeName
+from xformc.runtime.library import choose_target
 from xformc.specs import find_spec
-from xformc.terminal import progress_console
+from xformc.terminal import LOGGER, progress_console
 from xformc.verification import verify_parts
 
 SOURCE_HELP = "A run, one of its checkpoints, or a spec (a file, or the name of a shipped one)."
 WEIGHTS_HELP = """A run, a checkpoint or a .safetensors file.  [default: the run's; for a spec, randomly initialized
 weights]"""
+RUNTIME_HELP = "python, or cpp: compare libxformc, the C++ library, with the Python runtime."
 PROFILE_HELP = """For --target tensorrt: sizes of axes as least:often:most, in place of those that follow from the spec:
 batch=1:32:128,source=1:32:256 or beam=4."""
 BUILDER_HELP = "For --target tensorrt: tensorrt or tensorrt_rtx.  [default: the one that is installed]"
@@ -33,7 +36,7 @@ def build(
         Path | None, Option(*OUT, help="The engine's folder.  [default: engines/NAME]", metavar="ENGINE")
     ] = None,
     weights: Annotated[Path | None, Option(help=WEIGHTS_HELP, metavar="PATH")] = None,
-    target: TargetName = "portable",
+    target: TargetName = "auto",
     precision: PrecisionName = None,
     settings: Settings = None,
     calibrate: Annotated[list[Path] | None, Option(help=CALIBRATE_HELP, metavar="FILE")] = None,
@@ -45,7 +48,8 @@ def build(
 
     \b
     xformc build demo/run -o demo/engine
-    xformc build transformer_big --target cpu                 random weights, to measure its speed
+    xformc build RUN --target cpu                             runs with ONNX Runtime alone, but slower
+    xformc build transformer_big                              random weights, to measure its speed
     xformc build RUN --precision int8 --compare valid.en valid.de
     xformc build RUN --target tensorrt --precision float8 --calibrate valid.en --calibrate valid.de
 
@@ -62,10 +66,13 @@ def build(
     loaded = load_spec(find_spec(source if run is None else run), settings or ())
     if weights is None and run is not None:
         weights = Path(source)
-    options = BuildOptions(target, number_format(precision), calibrate or (), compare, profile, builder)
+    chosen, reason = choose_target(target)
+    options = BuildOptions(chosen, number_format(precision), calibrate or (), compare, profile, builder)
     folder = output or Path("engines") / loaded.name
     with progress_console().status("building") as status:
         certificate = build_run(loaded, weights, folder, options, status.update)
+    if reason is not None:
+        LOGGER.warning(reason)
     print(f"{folder}: built, and its certificate passed")
     for line in refusals(read_manifest(folder)):
         print(f"  {line}")
@@ -73,20 +80,24 @@ def build(
         print(f"  {line}")
 
 
-def verify(engine: EngineFolder) -> None:
+def verify(
+    engine: EngineFolder, runtime: Annotated[RuntimeName, Option(help=RUNTIME_HELP, metavar="RUNTIME")] = "python"
+) -> None:
     """Repeat the checks of an engine's certificate on this machine.
 
     \b
     xformc verify demo/engine
+    xformc verify demo/engine --runtime cpp               the same tokens, texts and score bits through libxformc
 
     Without PyTorch it checks what needs the engine alone: the files, the model's inputs and outputs, and that results
     do not depend on the batch. The exit code is 2 if a check fails.
     """
     with progress_console().status("verifying") as status:
-        certificate, left_out = verify_parts(engine, status.update)
+        certificate, left_out = verify_parts(engine, status.update, runtime)
     for line in certificate.lines():
         print(line)
     if not certificate.passed:
-        raise UserError("the engine does not compute the function of its spec", place=str(engine))
+        differ = "the runtimes differ" if runtime == "cpp" else "the engine does not compute the function of its spec"
+        raise UserError(differ, place=str(engine))
     if left_out:
         print(f"not repeated: {', '.join(left_out)}; these compare with PyTorch: pip install 'xformc[build]'")

@@ -6,6 +6,7 @@ from typer import Option
 
 from xformc.commands.options import PrecisionName, Settings, SpecName, TargetName
 from xformc.format.precision import number_format
+from xformc.runtime.library import choose_target
 from xformc.specs import find_spec
 
 
@@ -27,13 +28,14 @@ def ir(
     xformc ir transformer_base --after loss --training
 
     A graph has one line for each input, parameter, node and output. With XFORMC_CHECK_PASSES=1 every command verifies
-    every graph after every pass.
+    every graph after every pass. The default target is portable, so that all machines print the same.
     """
     from xformc.compiler.pipeline import applied_passes, begin, print_program
     from xformc.compiler.spec import load_spec
 
     loaded = load_spec(find_spec(spec), settings or ())
-    program = begin(loaded) if training else begin(loaded, target, loaded.precisions(number_format(precision)))
+    chosen, _ = choose_target(target)
+    program = begin(loaded) if training else begin(loaded, chosen, loaded.precisions(number_format(precision)))
     if after is not None:
         print(print_program(program, after), end="")
         return

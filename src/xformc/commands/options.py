@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from xformc.format.precision import PrecisionWord
-from xformc.format.targets import Target
+from xformc.format.targets import TargetWord
 from xformc.runtime.devices.device import DeviceName
 from xformc.specs import shipped_specs
 
@@ -31,8 +31,9 @@ Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes."
 Verbose = Annotated[bool, Option("--verbose", "-v", help="Log details to standard error.")]
 
 TARGET_HELP = """portable: standard ONNX only; cpu: also ONNX Runtime's operators; native: also xformc's kernels (see
-`xformc kernels`); cuda: a GPU, by ONNX Runtime; tensorrt: a GPU, by TensorRT."""
-TargetName = Annotated[Target, Option("--target", help=TARGET_HELP, metavar="TARGET")]
+`xformc kernels`); auto: native if there are kernels, else cpu; cuda: a GPU, by ONNX Runtime; tensorrt: a GPU, by
+TensorRT."""
+TargetName = Annotated[TargetWord, Option("--target", help=TARGET_HELP, metavar="TARGET")]
 PRECISION_HELP = """Number format of the weights, unless the spec sets it: float32 (fp32), float16 (fp16), bfloat16
 (bf16), int8, int4 or float8 (fp8).  [default: float32]"""
 PrecisionName = Annotated[PrecisionWord | None, Option("--precision", help=PRECISION_HELP, metavar="FORMAT")]

@@ -99,7 +99,7 @@ class Document:
         return self.fields[key]
 
     def _wrong(self, key: str, required: str, found: object) -> UserError:
-        shown = json.dumps(found)
+        shown = json.dumps(found, separators=(",", ":"))
         shown = shown if len(shown) <= 60 else shown[:60] + "..."
         return UserError(f"{self.path}{key} must be {required}, not {shown}", place=self.place, hint=_REBUILD)
 
@@ -116,7 +116,7 @@ def read_document(path: Path, *, limit: int) -> Document:
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON: {error}", place=str(path), hint=_REBUILD) from error
+        raise UserError("not JSON", place=str(path), hint=_REBUILD) from error
     if not isinstance(fields, dict):
         raise UserError("not a JSON object", place=str(path), hint=_REBUILD)
     return Document(str(path), cast(dict[str, object], fields))

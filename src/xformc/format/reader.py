@@ -1,5 +1,6 @@
 """Reads engine.json in every format version that xformc has written."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import cast, get_args
@@ -204,7 +205,7 @@ def _read_files(document: Document) -> dict[str, FileRecord]:
     for name in document.fields:
         parts = PurePosixPath(name).parts
         if not parts or name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable():
-            raise UserError(f"{name!r} is not a path inside the engine", place=document.place, hint=COPY)
+            raise UserError(f"{json.dumps(name)} is not a path inside the engine", place=document.place, hint=COPY)
         record = document.section(name)
         files[name] = FileRecord(record.integer("bytes", 0, FILE_BYTES), record.text("sha256"))
     return files

@@ -7,6 +7,9 @@ from typing import Literal, get_args
 Target = Literal["portable", "cpu", "native", "cuda", "tensorrt"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 
+TargetWord = Literal["auto", Target]
+"""What a user may ask for. `auto` is native with usable kernels, else cpu; engines record the target that it chose."""
+
 
 @dataclass(frozen=True)
 class Traits:

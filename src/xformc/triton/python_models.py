@@ -24,6 +24,7 @@ from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
 from xformc.runtime.generate import Prompt, check_seed, continue_prompts, encode_prompt, sample
 from xformc.runtime.predict import encode_example, predict_rows
+from xformc.runtime.results import Expected, check_results
 from xformc.runtime.search import check_source, search
 from xformc.runtime.session import Session
 from xformc.runtime.texts import encode_line, prompt_limit, whole_limit
@@ -112,7 +113,8 @@ class Texts:
         rows = [encode_line(line, text, encode=encode, limit=limit, truncate=False) for line, text in texts]
         options = self._options
         assert isinstance(options, SearchOptions)
-        found = translate_ids(self._session, rows, tokenizer=self._tokenizer, options=options)
+        vocabulary = self._manifest.inputs["target"].pieces
+        found = translate_ids(self._session, rows, tokenizer=self._tokenizer, options=options, vocabulary=vocabulary)
         none = Hypothesis("", -np.inf, ())
         found = [[*row, *[none] * (options.n_best - len(row))] for row in found]
         return _split(
@@ -134,7 +136,10 @@ class Texts:
         encode = partial(encode_prompt, 1, tokenizer=self._tokenizer, limit=limit, truncate=False)
         prompts = [encode(text, seed=seed) for (_, text), seed in zip(texts, seeds, strict=True)]
         assert isinstance(self._options, SampleOptions)
-        found = continue_prompts(self._session, prompts, tokenizer=self._tokenizer, options=self._options)
+        vocabulary = self._manifest.inputs["text"].pieces
+        found = continue_prompts(
+            self._session, prompts, tokenizer=self._tokenizer, options=self._options, vocabulary=vocabulary
+        )
         scores = np.array([[one.score] for one in found], np.float32)
         return _split(counts, {"continuation": _strings([[one.text] for one in found]), "score": scores})
 
@@ -161,8 +166,8 @@ class _Model:
         self._outputs = own.outputs
         self._inputs = {"translation": ("source",), "language_model": ("prompt", "seed")}.get(manifest.task, own.inputs)
 
-    def run(self, feeds: Arrays) -> list[Array]:
-        """Return the outputs in order. Raises: UserError with Triton's message if the model fails."""
+    def run(self, feeds: Arrays, expected: Sequence[Expected] = ()) -> list[Array]:
+        """Return the outputs in order. Raises: UserError with Triton's message if the model fails, and as a session."""
         triton = _triton()
         arrays = {
             name: array if array.ndim > 1 else array[:, None] for name, array in feeds.items() if name in self._inputs
@@ -179,7 +184,9 @@ class _Model:
             raise UserError(str(response.error().message()), place=self._name)
         found = [triton.get_output_tensor_by_name(response, name).as_numpy() for name in self._outputs]
         # Triton has no tensors of shape [batch]: they arrive as [batch, 1].
-        return [one.reshape(-1) if self._flat and index else one for index, one in enumerate(found)]
+        found = [one.reshape(-1) if self._flat and index else one for index, one in enumerate(found)]
+        check_results(dict(zip(self._outputs, found, strict=True)), expected, self._name)
+        return found
 
 
 def _respond(requests: Sequence[Any], names: Sequence[str], run: Run) -> list[Any]:

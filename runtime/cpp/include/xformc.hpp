@@ -1,0 +1,515 @@
+// xformc.hpp: runs xformc's engines from C++17, text in and text out, over the C API in xformc.h. See docs/cpp.md.
+//
+//   xformc::Engine engine("demo/engine");
+//   for (const auto& hypotheses : engine.translate({"forty-two", "seven"})) std::cout << hypotheses[0].text << '\n';
+//
+// Functions throw xformc::Error. An engine may be used by any number of threads. Results are values of their own.
+#ifndef XFORMC_HPP
+#define XFORMC_HPP
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "xformc.h"
+
+namespace xformc {
+inline namespace api {  // symbols of its own: the library, which may be linked statically, has classes of these names
+
+// What is wrong; what() has all of it.
+class Error : public std::runtime_error {
+ public:
+  Error(xformc_status status, const std::string& message, const std::string& place = "", const std::string& hint = "")
+      : std::runtime_error((place.empty() ? "" : place + ": ") + message + (hint.empty() ? "" : "\nhint: " + hint)),
+        status_(status), parts_(std::make_shared<const Parts>(Parts{message, place, hint})) {}
+
+  xformc_status status() const noexcept { return status_; }
+  const std::string& message() const noexcept { return parts_->message; }
+  const std::string& place() const noexcept { return parts_->place; }  // a file or "line N" of the texts, or ""
+  const std::string& hint() const noexcept { return parts_->hint; }    // how to fix it, or ""
+
+ private:
+  struct Parts {
+    std::string message, place, hint;
+  };
+  xformc_status status_;
+  std::shared_ptr<const Parts> parts_;  // copying an exception must not throw
+};
+
+inline const char* version() noexcept { return xformc_version(); }
+
+// ---- Options: what is not set has its default. In C++20: engine.translate(texts, {.beam_size = 2}). -----------------
+
+struct LoadOptions {
+  std::optional<int64_t> threads = {};  // cores to use; all that the process may use
+  std::optional<int64_t> workers = {};  // batches run at the same time, which share the cores; 1
+  bool verify_hashes = true;            // compare the sha256 of every file, otherwise only their sizes
+  std::string onnxruntime = {};         // the file of ONNX Runtime's library; "": it is searched for (docs/cpp.md)
+  // Gets log messages, from any thread. It must not call the engine; what it throws is dropped.
+  std::function<void(xformc_log_level, const char* message)> log = {};
+};
+
+struct SearchOptions {
+  std::optional<int64_t> beam_size = {};          // hypotheses kept for each sentence; 1 is greedy search
+  std::optional<int64_t> n_best = {};             // hypotheses returned for each sentence, at most beam_size
+  std::optional<double> length_penalty = {};      // alpha in log probability / ((5 + length) / 6)^alpha (GNMT)
+  std::optional<double> max_length_factor = {};   // at most floor(max_length_factor * source tokens)
+  std::optional<int64_t> max_length_offset = {};  // + max_length_offset tokens, end tokens counted on both sides
+};
+
+struct SampleOptions {
+  std::optional<int64_t> seed = {};            // of the first prompt; the next has seed + 1, and so on; 0
+  std::optional<double> temperature = {};      // divides the logits; 0 always takes the most likely token
+  std::optional<int64_t> top_k = {};           // sample from the k most likely tokens; 0: no limit
+  std::optional<double> top_p = {};            // sample from the fewest tokens whose probabilities sum to top_p
+  std::optional<int64_t> max_new_tokens = {};  // maximum tokens of a continuation, the end token included
+};
+
+// Ends calls early, from any thread: they throw an Error with XFORMC_CANCELLED. It outlives the calls that use it.
+class Cancel {
+ public:
+  Cancel() : handle_(xformc_cancel_new()) {
+    if (handle_ == nullptr) throw std::bad_alloc();
+  }
+  void now() noexcept { xformc_cancel_now(handle_.get()); }
+  xformc_cancel* get() const noexcept { return handle_.get(); }
+
+ private:
+  struct Free {
+    void operator()(xformc_cancel* cancel) const noexcept { xformc_cancel_free(cancel); }
+  };
+  std::unique_ptr<xformc_cancel, Free> handle_;
+};
+
+struct RunOptions {
+  std::optional<int64_t> workers = {};           // batches run at the same time; as the engine was loaded
+  std::optional<int64_t> max_batch_tokens = {};  // capacity of a batch; 16,384, or 2,048 positions for predictions
+  std::optional<int64_t> window = {};            // streams: texts to read ahead; 1,024 for each worker
+  bool truncate = false;                         // cut texts that are too long, otherwise they are errors
+  const Cancel* cancel = nullptr;
+};
+
+// ---- Results --------------------------------------------------------------------------------------------------------
+
+struct Hypothesis {
+  std::string text;             // empty for a search on ids
+  float score;                  // higher is better
+  std::vector<int64_t> tokens;  // with the end token if there was one
+};
+
+struct Prediction {
+  std::vector<std::string> labels;   // one for the whole; for tagging, one for each position
+  std::vector<float> probabilities;  // [labels.size(), Engine::labels().size()], row by row
+};
+
+struct Input {
+  std::string name;
+  std::string kind;    // "tokens", "vectors", "values" or "edges"
+  int64_t vocabulary;  // number of token ids; 0 unless the kind is tokens
+  int64_t longest;     // maximum positions; 0: no limit
+  bool has_tokenizer;
+};
+
+// An input as an array in row-major order; the data must live until the call ends.
+struct Array {
+  Array(std::string input, const float* values, std::vector<int64_t> sizes)
+      : Array(std::move(input), XFORMC_FLOAT32, values, std::move(sizes)) {}
+  Array(std::string input, const int64_t* values, std::vector<int64_t> sizes)
+      : Array(std::move(input), XFORMC_INT64, values, std::move(sizes)) {}
+  Array(std::string input, const bool* values, std::vector<int64_t> sizes)
+      : Array(std::move(input), XFORMC_BOOL, values, std::move(sizes)) {}
+
+  std::string name;  // an input, or NAME_lengths for the lengths of an input of vectors
+  xformc_element element;
+  const void* data;
+  std::vector<int64_t> shape;
+
+ private:
+  Array(std::string input, xformc_element kind, const void* values, std::vector<int64_t> sizes)
+      : name(std::move(input)), element(kind), data(values), shape(std::move(sizes)) {}
+};
+
+namespace detail {
+
+// Calls a function of the C API, and throws its error.
+template <typename Function, typename... Arguments>
+void call(Function function, Arguments... arguments) {
+  xformc_error* error = nullptr;
+  const xformc_status status = function(arguments..., &error);
+  if (status == XFORMC_OK) return;
+  const std::unique_ptr<xformc_error, void (*)(xformc_error*)> owned(error, xformc_error_free);
+  throw Error(status, xformc_error_message(error), xformc_error_place(error), xformc_error_hint(error));
+}
+
+// The C API has values for "not set", which must not be given as values.
+template <typename Number>
+void set(const char* name, Number& option, const std::optional<Number>& value) {
+  if (!value) return;
+  option = *value;
+  bool is_unset = false;
+  if constexpr (std::is_floating_point_v<Number>) {
+    is_unset = std::isnan(option);
+  } else {
+    is_unset = option == XFORMC_DEFAULT;
+  }
+  if (is_unset)
+    throw Error(XFORMC_INVALID_ARGUMENT, std::string(name) + " must be a number, not " +
+                                             (std::is_floating_point_v<Number> ? "nan" : "INT64_MIN"));
+}
+
+inline xformc_search_options c_options(const SearchOptions& given) {
+  xformc_search_options options;
+  xformc_search_options_init(&options, sizeof options);
+  set("beam_size", options.beam_size, given.beam_size);
+  set("n_best", options.n_best, given.n_best);
+  set("length_penalty", options.length_penalty, given.length_penalty);
+  set("max_length_factor", options.max_length_factor, given.max_length_factor);
+  set("max_length_offset", options.max_length_offset, given.max_length_offset);
+  return options;
+}
+
+inline xformc_sample_options c_options(const SampleOptions& given) {
+  xformc_sample_options options;
+  xformc_sample_options_init(&options, sizeof options);
+  set("seed", options.seed, given.seed);
+  set("temperature", options.temperature, given.temperature);
+  set("top_k", options.top_k, given.top_k);
+  set("top_p", options.top_p, given.top_p);
+  set("max_new_tokens", options.max_new_tokens, given.max_new_tokens);
+  return options;
+}
+
+inline xformc_run_options c_options(const RunOptions& given) {
+  xformc_run_options options;
+  xformc_run_options_init(&options, sizeof options);
+  set("workers", options.workers, given.workers);
+  set("max_batch_tokens", options.max_batch_tokens, given.max_batch_tokens);
+  set("window", options.window, given.window);
+  options.truncate = given.truncate;
+  options.cancel = given.cancel == nullptr ? nullptr : given.cancel->get();
+  return options;
+}
+
+inline Hypothesis hypothesis(const xformc_results* results, size_t index, size_t rank) {
+  xformc_hypothesis one;
+  if (!xformc_results_hypothesis(results, index, rank, &one)) throw Error(XFORMC_INTERNAL_ERROR, "no hypothesis");
+  return {{one.text.data, one.text.size}, one.score, {one.tokens, one.tokens + one.token_count}};
+}
+
+inline std::vector<Hypothesis> hypotheses(const xformc_results* results, size_t index) {
+  std::vector<Hypothesis> found;
+  const size_t count = xformc_results_hypothesis_count(results, index);
+  for (size_t rank = 0; rank < count; ++rank) found.push_back(hypothesis(results, index, rank));
+  return found;
+}
+
+inline Prediction prediction(const xformc_engine* engine, const xformc_results* results, size_t index) {
+  xformc_prediction one;
+  if (!xformc_results_prediction(results, index, &one)) throw Error(XFORMC_INTERNAL_ERROR, "no prediction");
+  Prediction found;
+  for (size_t i = 0; i < one.positions; ++i) {
+    found.labels.emplace_back(xformc_engine_label(engine, static_cast<size_t>(one.labels[i])));
+  }
+  const size_t count = one.positions * xformc_engine_label_count(engine);
+  if (count > 0) found.probabilities.assign(one.probabilities, one.probabilities + count);
+  return found;
+}
+
+// The callables of a stream behind the callbacks of the C API, through which no exception may pass.
+template <typename Read, typename Write>
+struct Stream {
+  Read& read;    // bool(xformc_text*)
+  Write& write;  // void(size_t, const xformc_results*)
+  std::exception_ptr thrown = nullptr;
+
+  static int next(void* data, xformc_text* texts) noexcept {
+    auto& self = *static_cast<Stream*>(data);
+    return self.guarded([&] { return self.read(texts) ? 1 : 0; });
+  }
+
+  static int give(void* data, size_t index, const xformc_results* result) noexcept {
+    auto& self = *static_cast<Stream*>(data);
+    return self.guarded([&] {
+      self.write(index, result);
+      return 0;
+    });
+  }
+
+ private:
+  template <typename Body>
+  int guarded(const Body& body) noexcept {
+    try {
+      return body();
+    } catch (...) {
+      thrown = std::current_exception();
+      return -1;
+    }
+  }
+};
+
+// Reads one text for an item.
+inline auto one_text(const std::function<bool(std::string&)>& read) {
+  return [&read, text = std::string()](xformc_text* found) mutable {
+    if (!read(text)) return false;
+    *found = {text.data(), text.size()};
+    return true;
+  };
+}
+
+template <typename Make>
+auto each(const xformc_results* results, const Make& make) {
+  std::vector<decltype(make(size_t{}))> found;
+  const size_t count = xformc_results_count(results);
+  for (size_t index = 0; index < count; ++index) found.push_back(make(index));
+  return found;
+}
+
+template <typename Text>
+constexpr bool is_text = std::is_convertible_v<const Text&, std::string_view>;
+
+}  // namespace detail
+
+// Many texts: a list such as {"one", "two"}, or a range of strings, which must live until the call ends.
+class Texts {
+ public:
+  Texts(std::initializer_list<std::string_view> texts) { add(texts); }
+  template <typename Range, std::enable_if_t<!detail::is_text<Range>, int> = 0>
+  Texts(const Range& texts) {
+    add(texts);
+  }
+
+  const xformc_text* data() const noexcept { return texts_.data(); }
+  size_t size() const noexcept { return texts_.size(); }
+
+ private:
+  template <typename Range>
+  void add(const Range& texts) {
+    for (const std::string_view text : texts) texts_.push_back({text.data(), text.size()});
+  }
+  std::vector<xformc_text> texts_;
+};
+
+// ---- The engine -----------------------------------------------------------------------------------------------------
+
+// A loaded engine. It keeps no state between calls; free it when no call is running.
+class Engine {
+ public:
+  explicit Engine(const std::string& folder, const LoadOptions& given = {})
+      : log_(given.log ? std::make_unique<const Log>(given.log) : nullptr) {
+    xformc_load_options options;
+    xformc_load_options_init(&options, sizeof options);
+    detail::set("threads", options.threads, given.threads);
+    detail::set("workers", options.workers, given.workers);
+    options.verify_hashes = given.verify_hashes;
+    options.onnxruntime = given.onnxruntime.empty() ? nullptr : given.onnxruntime.c_str();
+    options.log = log_ == nullptr ? nullptr : write_log;
+    options.log_data = const_cast<Log*>(log_.get());
+    xformc_engine* engine = nullptr;
+    detail::call(xformc_load, folder.c_str(), &options, &engine);
+    handle_.reset(engine);
+  }
+
+  // Translations of each text, best first. An empty text has one hypothesis, "".
+  std::vector<std::vector<Hypothesis>> translate(const Texts& texts, const SearchOptions& search = {},
+                                                 const RunOptions& run = {}) const {
+    const auto options = detail::c_options(search);
+    return each_hypotheses(call(run, xformc_translate, texts.data(), texts.size(), &options));
+  }
+  template <typename Text, std::enable_if_t<detail::is_text<Text>, int> = 0>
+  std::vector<Hypothesis> translate(const Text& text, const SearchOptions& search = {},
+                                    const RunOptions& run = {}) const {
+    return std::move(translate(Texts{text}, search, run)[0]);
+  }
+
+  // Searches on token ids; each source ends with the end token (3).
+  std::vector<std::vector<Hypothesis>> search(const std::vector<std::vector<int64_t>>& sources,
+                                              const SearchOptions& search = {}, const RunOptions& run = {}) const {
+    size_t length = 0;
+    for (const auto& source : sources) length = std::max(length, source.size());
+    std::vector<int64_t> padded(sources.size() * length);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      std::copy(sources[i].begin(), sources[i].end(), padded.begin() + static_cast<std::ptrdiff_t>(i * length));
+    }
+    const auto options = detail::c_options(search);
+    return each_hypotheses(call(run, xformc_search, padded.data(), sources.size(), length, &options));
+  }
+
+  // Continues prompts. A continuation begins with a space if its first token begins a word.
+  std::vector<Hypothesis> generate(const Texts& prompts, const SampleOptions& sampling = {},
+                                   const RunOptions& run = {}) const {
+    const auto options = detail::c_options(sampling);
+    const Results results = call(run, xformc_generate, prompts.data(), prompts.size(), &options);
+    return detail::each(results.get(), [&](size_t index) { return detail::hypothesis(results.get(), index, 0); });
+  }
+  template <typename Text, std::enable_if_t<detail::is_text<Text>, int> = 0>
+  Hypothesis generate(const Text& prompt, const SampleOptions& sampling = {}, const RunOptions& run = {}) const {
+    return std::move(generate(Texts{prompt}, sampling, run)[0]);
+  }
+
+  // Labels examples. Each has a text for each input of the engine, in order: {"first of 1", "second of 1", ...}.
+  std::vector<Prediction> predict(const Texts& texts, const RunOptions& run = {}) const {
+    const size_t each = xformc_engine_input_count(get());
+    if (texts.size() % each != 0) {
+      throw Error(XFORMC_INVALID_ARGUMENT, "an example has a text for each of " + std::to_string(each) +
+                                               " inputs; found " + std::to_string(texts.size()) + " texts");
+    }
+    return predictions(call(run, xformc_predict, texts.data(), texts.size() / each));
+  }
+  template <typename Text, std::enable_if_t<detail::is_text<Text>, int> = 0>
+  Prediction predict(const Text& text, const RunOptions& run = {}) const {
+    return std::move(predict(Texts{text}, run)[0]);
+  }
+
+  // Labels examples given as arrays: one for each input, whose first axis is the examples (docs/runtime.md).
+  std::vector<Prediction> predict_arrays(const std::vector<Array>& arrays, const RunOptions& run = {}) const {
+    std::vector<xformc_array> given;
+    for (const Array& one : arrays) {
+      given.push_back({one.name.c_str(), one.element, one.data, one.shape.data(), one.shape.size()});
+    }
+    return predictions(call(run, xformc_predict_arrays, given.data(), given.size()));
+  }
+
+  // Streams take any number of texts in constant memory and give results in order, in the calling thread. `read` sets
+  // its argument to the next text and returns true, or returns false at the end. What a callable throws ends the call
+  // and comes out of it, after the results of the texts before.
+  void translate_stream(const std::function<bool(std::string& text)>& read,
+                        const std::function<void(size_t index, std::vector<Hypothesis> hypotheses)>& write,
+                        const SearchOptions& search = {}, const RunOptions& run = {}) const {
+    const auto options = detail::c_options(search);
+    stream(
+        xformc_translate_stream, detail::one_text(read),
+        [&](size_t index, const xformc_results* result) { write(index, detail::hypotheses(result, 0)); }, run,
+        &options);
+  }
+  void generate_stream(const std::function<bool(std::string& prompt)>& read,
+                       const std::function<void(size_t index, Hypothesis continuation)>& write,
+                       const SampleOptions& sampling = {}, const RunOptions& run = {}) const {
+    const auto options = detail::c_options(sampling);
+    stream(
+        xformc_generate_stream, detail::one_text(read),
+        [&](size_t index, const xformc_results* result) { write(index, detail::hypothesis(result, 0, 0)); }, run,
+        &options);
+  }
+  void predict_stream(const std::function<bool(std::vector<std::string>& texts)>& read,  // of a text for each input
+                      const std::function<void(size_t index, Prediction prediction)>& write,
+                      const RunOptions& run = {}) const {
+    std::vector<std::string> texts(xformc_engine_input_count(get()));
+    const size_t count = texts.size();
+    const auto reads = [&](xformc_text* found) {
+      if (!read(texts)) return false;
+      if (texts.size() != count) throw Error(XFORMC_INVALID_ARGUMENT, "read must give a text for each input");
+      for (size_t i = 0; i < count; ++i) found[i] = {texts[i].data(), texts[i].size()};
+      return true;
+    };
+    stream(
+        xformc_predict_stream, reads,
+        [&](size_t index, const xformc_results* result) { write(index, detail::prediction(get(), result, 0)); }, run);
+  }
+
+  // The token ids of a text of an input, with the end token, and the text of ids without special tokens.
+  std::vector<int64_t> encode(const std::string& input, std::string_view text) const {
+    std::vector<int64_t> ids(text.size() + 2);
+    size_t count = ids.size();
+    do {
+      ids.resize(count);
+      const xformc_text given{text.data(), text.size()};
+      detail::call(xformc_encode, get(), input.c_str(), given, ids.data(), ids.size(), &count);
+    } while (count > ids.size());
+    ids.resize(count);
+    return ids;
+  }
+  std::string decode(const std::string& input, const std::vector<int64_t>& ids) const {
+    std::string text;
+    size_t size = ids.size() * 8;
+    do {
+      text.resize(size);
+      detail::call(xformc_decode, get(), input.c_str(), ids.data(), ids.size(), text.data(), text.size(), &size);
+    } while (size > text.size());
+    text.resize(size);
+    return text;
+  }
+
+  std::string name() const { return xformc_engine_name(get()); }
+  std::string task() const { return xformc_engine_task(get()); }  // "translation", "language_model", "tagging", ...
+  std::string target() const { return xformc_engine_target(get()); }
+  std::string precision() const { return xformc_engine_precision(get()); }
+  std::string onnxruntime() const { return xformc_engine_onnxruntime(get()); }  // the version of ONNX Runtime
+  std::vector<Input> inputs() const {
+    std::vector<Input> found;
+    xformc_input one;
+    while (xformc_engine_input(get(), found.size(), &one)) {
+      found.push_back({one.name, one.kind, one.vocabulary, one.longest, one.has_tokenizer});
+    }
+    return found;
+  }
+  std::vector<std::string> labels() const {
+    std::vector<std::string> found;
+    while (const char* label = xformc_engine_label(get(), found.size())) found.emplace_back(label);
+    return found;
+  }
+
+  const xformc_engine* get() const noexcept { return handle_.get(); }  // for the C API
+
+ private:
+  using Log = std::function<void(xformc_log_level, const char*)>;
+  struct Free {
+    void operator()(xformc_engine* engine) const noexcept { xformc_engine_free(engine); }
+    void operator()(xformc_results* results) const noexcept { xformc_results_free(results); }
+  };
+  using Results = std::unique_ptr<xformc_results, Free>;
+
+  static void write_log(void* log, xformc_log_level level, const char* message) noexcept {
+    try {
+      (*static_cast<const Log*>(log))(level, message);
+    } catch (...) {
+    }
+  }
+
+  template <typename Function, typename... Arguments>
+  Results call(const RunOptions& run, Function function, Arguments... arguments) const {
+    const auto options = detail::c_options(run);
+    xformc_results* results = nullptr;
+    detail::call(function, get(), arguments..., &options, &results);
+    return Results(results);
+  }
+
+  static std::vector<std::vector<Hypothesis>> each_hypotheses(const Results& results) {
+    return detail::each(results.get(), [&](size_t index) { return detail::hypotheses(results.get(), index); });
+  }
+  std::vector<Prediction> predictions(const Results& results) const {
+    return detail::each(results.get(), [&](size_t index) { return detail::prediction(get(), results.get(), index); });
+  }
+
+  template <typename Function, typename Read, typename Write, typename... Options>
+  void stream(Function function, Read read, Write write, const RunOptions& run, const Options*... options) const {
+    detail::Stream<Read, Write> both{read, write};
+    const auto run_options = detail::c_options(run);
+    try {
+      detail::call(function, get(), both.next, &both, both.give, &both, options..., &run_options);
+    } catch (const Error& error) {
+      if (error.status() == XFORMC_CANCELLED && both.thrown) std::rethrow_exception(both.thrown);
+      throw;
+    }
+  }
+
+  std::unique_ptr<const Log> log_;  // outlives the engine
+  std::unique_ptr<xformc_engine, Free> handle_;
+};
+
+}  // namespace api
+}  // namespace xformc
+
+#endif

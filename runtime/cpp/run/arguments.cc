@@ -1,0 +1,288 @@
+#include "arguments.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <functional>
+
+namespace run {
+namespace {
+
+constexpr const char* ASK = "xformc-run --help";
+constexpr const char* TRANSLATION = "translation";
+constexpr const char* LANGUAGE_MODEL = "language_model";
+
+constexpr const char* USAGE = R"(Usage: xformc-run [OPTIONS] ENGINE
+
+  Run an engine on lines of text, without Python.
+
+  xformc-run demo/engine < in.txt > out.txt
+  xformc-run demo/engine -i in.txt -o out.txt
+  echo 'forty-two' | xformc-run demo/engine -b 8 --n-best 3
+  echo 'Once upon a time' | xformc-run lm/engine --temperature 0.7 --seed 4
+  echo 'the dog sleeps' | xformc-run tagger/engine --json
+
+  ENGINE is a folder made by `xformc build`, of target portable, cpu or native.
+  Its task says what becomes of a line: a translation, a continuation or
+  labels. Lines are UTF-8. Results keep the order of the lines. Defaults of the
+  search and of sampling come from the engine.
+
+  Translation: with --n-best above 1, lines have Moses' format,
+  `0 ||| text ||| logprob= -2.31 length= 7 ||| -1.51`, with lines counted from 0
+  and the score last. With --json:
+  {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}
+
+  Language models: each text begins with its prompt. With --json, it does not:
+  {"line": 1, "text": "...", "score": -1.5, "tokens": 12}
+
+  Tagging and classification: tabs separate the texts of an engine with several
+  inputs. Labels of words are separated by spaces. With --json:
+  {"line": 1, "label": "good", "probabilities": {"bad": 0.1, "good": 0.9}}
+
+  ONNX Runtime (libonnxruntime.so, 1.24 or newer) is searched for beside this
+  program and its library, in Python environments, and where the system has its
+  libraries. --onnxruntime or the variable XFORMC_ONNXRUNTIME name its file.
+
+  Exit codes: 0 success, 1 a bug, 2 an error in the input, 130 interrupted,
+  141 the reader of the output has gone.
+)";
+
+using Set = std::function<void(Arguments&, const std::string&)>;
+
+struct Option {
+  std::vector<std::string> names;  // the long one first
+  const char* value;               // what the help calls its value; nullptr for a flag
+  const char* help;
+  const char* task;  // nullptr for every task
+  Set set;
+};
+
+[[noreturn]] void wrong(const std::string& message) { throw xformc::Error(XFORMC_INVALID_ARGUMENT, message, "", ASK); }
+
+int64_t integer(const std::string& text) {
+  char* end = nullptr;
+  errno = 0;
+  const long long value = std::strtoll(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || errno != 0) wrong("'" + text + "' is not a valid integer");
+  return value;
+}
+
+double number(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0') wrong("'" + text + "' is not a valid number");
+  return value;
+}
+
+template <typename Struct>
+Set counts(Struct Arguments::* part, std::optional<int64_t> Struct::* field) {
+  return [=](Arguments& to, const std::string& text) { to.*part.*field = integer(text); };
+}
+
+template <typename Struct>
+Set measures(Struct Arguments::* part, std::optional<double> Struct::* field) {
+  return [=](Arguments& to, const std::string& text) { to.*part.*field = number(text); };
+}
+
+Set marks(bool Arguments::* field, bool value = true) {
+  return [=](Arguments& to, const std::string&) { to.*field = value; };
+}
+
+Set names(std::string Arguments::* field) {
+  return [=](Arguments& to, const std::string& text) { to.*field = text; };
+}
+
+const std::vector<Option>& options() {
+  using A = Arguments;
+  using Search = xformc::SearchOptions;
+  using Sampling = xformc::SampleOptions;
+  using Batches = xformc::RunOptions;
+  static const std::vector<Option> found = {
+      {{"--input", "-i"}, "FILE", "Read lines from this file; `-` is standard input.", nullptr, names(&A::input)},
+      {{"--output", "--out", "-o"}, "FILE", "Write to this file; `-` is standard output.", nullptr, names(&A::output)},
+      {{"--json"}, nullptr, "Print a JSON object for each line.", nullptr, marks(&A::json)},
+      {{"--truncate"},
+       nullptr,
+       "Cut texts that are too long, with a warning.",
+       nullptr,
+       [](A& to, const std::string&) { to.batches.truncate = true; }},
+      {{"--beam-size", "--beam", "-b"},
+       "N",
+       "Hypotheses kept at each step; 1 is greedy.",
+       TRANSLATION,
+       counts(&A::search, &Search::beam_size)},
+      {{"--n-best"}, "N", "Translations of each line, best first.", TRANSLATION, counts(&A::search, &Search::n_best)},
+      {{"--length-penalty"},
+       "ALPHA",
+       "Larger values prefer longer translations (GNMT).",
+       TRANSLATION,
+       measures(&A::search, &Search::length_penalty)},
+      {{"--max-length-factor"},
+       "FACTOR",
+       "At most this times the source's tokens ...",
+       TRANSLATION,
+       measures(&A::search, &Search::max_length_factor)},
+      {{"--max-length-offset"},
+       "N",
+       "... plus this many tokens.",
+       TRANSLATION,
+       counts(&A::search, &Search::max_length_offset)},
+      {{"--scores"}, nullptr, "Put the score and a tab before each line.", TRANSLATION, marks(&A::scores)},
+      {{"--temperature"},
+       "T",
+       "Divide the logits by this; 0 is greedy.",
+       LANGUAGE_MODEL,
+       measures(&A::sampling, &Sampling::temperature)},
+      {{"--top-k"},
+       "K",
+       "Sample from the k most likely tokens (0: no limit).",
+       LANGUAGE_MODEL,
+       counts(&A::sampling, &Sampling::top_k)},
+      {{"--top-p"},
+       "P",
+       "Sample from the tokens that add up to probability p.",
+       LANGUAGE_MODEL,
+       measures(&A::sampling, &Sampling::top_p)},
+      {{"--max-new-tokens"},
+       "N",
+       "Stop after this many new tokens.",
+       LANGUAGE_MODEL,
+       counts(&A::sampling, &Sampling::max_new_tokens)},
+      {{"--seed"},
+       "N",
+       "Random seed of line 1; each later line has the next.",
+       LANGUAGE_MODEL,
+       counts(&A::sampling, &Sampling::seed)},
+      {{"--window"},
+       "N",
+       "Lines read ahead to sort by length; 1 answers each at once.",
+       nullptr,
+       counts(&A::batches, &Batches::window)},
+      {{"--workers", "-j"},
+       "N",
+       "Batches run at the same time, sharing the cores.",
+       nullptr,
+       counts(&A::batches, &Batches::workers)},
+      {{"--max-batch-tokens"},
+       "N",
+       "Capacity of a batch in tokens, padding included.",
+       nullptr,
+       counts(&A::batches, &Batches::max_batch_tokens)},
+      {{"--threads"},
+       "N",
+       "Cores to use; all of them unless given.",
+       nullptr,
+       counts(&A::load, &xformc::LoadOptions::threads)},
+      {{"--onnxruntime"},
+       "FILE",
+       "ONNX Runtime's library, libonnxruntime.so.",
+       nullptr,
+       [](A& to, const std::string& text) { to.load.onnxruntime = text; }},
+      {{"--no-verify-hashes"},
+       nullptr,
+       "Compare the sizes of the engine's files only.",
+       nullptr,
+       [](A& to, const std::string&) { to.load.verify_hashes = false; }},
+      {{"--verbose", "-v"}, nullptr, "Log details to standard error.", nullptr, marks(&A::verbose)},
+      {{"--version", "-V"}, nullptr, "Print the version.", nullptr, marks(&A::version)},
+      {{"--help", "-h"}, nullptr, "Show this message.", nullptr, marks(&A::help)},
+  };
+  return found;
+}
+
+const Option& find(const std::string& name) {
+  for (const Option& option : options()) {
+    for (const std::string& one : option.names) {
+      if (one == name) return option;
+    }
+  }
+  wrong("No such option: " + name);
+}
+
+// The options with their help, of every task (nullptr) or of one.
+std::string described(const char* task) {
+  constexpr size_t COLUMN = 30;
+  std::string text;
+  for (const Option& option : options()) {
+    if (option.task != task) continue;
+    std::string names = "  ";
+    for (auto name = option.names.rbegin(); name != option.names.rend(); ++name) {
+      names += (names.size() > 2 ? ", " : "") + *name;
+    }
+    if (option.value != nullptr) names += std::string(" ") + option.value;
+    names.resize(std::max(names.size() + 2, COLUMN), ' ');
+    text += names + option.help + "\n";
+  }
+  return text;
+}
+
+// One word that begins with a dash: an option, and its value if it is inside the word or is the next one.
+class Reader {
+ public:
+  explicit Reader(const std::vector<std::string>& words) : words_(words) {}
+
+  Arguments all() {
+    bool only_names = false;
+    while (next_ < words_.size()) {
+      const std::string& word = words_[next_++];
+      if (!only_names && word == "--") {
+        only_names = true;
+      } else if (only_names || word.size() < 2 || word[0] != '-') {
+        if (!found_.engine.empty()) wrong("Got unexpected extra argument (" + word + ")");
+        found_.engine = word;
+      } else {
+        read(word);
+      }
+    }
+    if (found_.engine.empty() && !found_.help && !found_.version) wrong("Missing argument 'ENGINE'.");
+    return found_;
+  }
+
+ private:
+  void read(const std::string& word) {
+    const bool is_long = word[1] == '-';
+    const size_t split = is_long ? word.find('=') : word.size() > 2 ? 2 : std::string::npos;
+    const std::string name = word.substr(0, split);
+    const Option& option = find(name);
+    std::optional<std::string> value;
+    if (split != std::string::npos) value = word.substr(is_long ? split + 1 : split);
+    if (option.value == nullptr && value) wrong("Option '" + name + "' does not take a value.");
+    if (option.value != nullptr && !value) {
+      if (next_ == words_.size()) wrong("Option '" + name + "' requires an argument.");
+      value = words_[next_++];
+    }
+    set(option, name, value.value_or(""));
+  }
+
+  void set(const Option& option, const std::string& name, const std::string& value) {
+    if (option.task != nullptr) found_.tasks.emplace_back(name, option.task);
+    try {
+      option.set(found_, value);
+    } catch (const xformc::Error& error) {
+      wrong("Invalid value for '" + name + "': " + error.message());
+    }
+  }
+
+  const std::vector<std::string>& words_;
+  size_t next_ = 0;
+  Arguments found_;
+};
+
+}  // namespace
+
+Arguments parse(const std::vector<std::string>& words) { return Reader(words).all(); }
+
+void check_task(const Arguments& arguments, const xformc::Engine& engine) {
+  for (const auto& [name, task] : arguments.tasks) {
+    if (task == engine.task()) continue;
+    throw xformc::Error(XFORMC_INVALID_ARGUMENT,
+                        engine.name() + " is a " + engine.task() + " engine; " + name + " needs a " + task + " engine",
+                        "", ASK);
+  }
+}
+
+std::string help() {
+  return std::string(USAGE) + "\nOptions:\n" + described(nullptr) + "\nOptions of translation:\n" +
+         described(TRANSLATION) + "\nOptions of language models:\n" + described(LANGUAGE_MODEL);
+}
+
+}  // namespace run

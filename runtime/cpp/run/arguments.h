@@ -1,0 +1,30 @@
+// The command line of xformc-run: the options of `xformc translate`, `generate` and `predict`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../include/xformc.hpp"
+
+namespace run {
+
+struct Arguments {
+  std::string engine, input = "-", output = "-";
+  bool scores = false, json = false, verbose = false, help = false, version = false;
+  xformc::LoadOptions load;
+  xformc::SearchOptions search;
+  xformc::SampleOptions sampling;
+  xformc::RunOptions batches;
+  std::vector<std::pair<std::string, std::string>> tasks;  // options that were given, of one task only, and the task
+};
+
+// Throws Error for a wrong command line.
+Arguments parse(const std::vector<std::string>& words);
+
+// Throws Error if an option was given that an engine of this task does not have.
+void check_task(const Arguments& arguments, const xformc::Engine& engine);
+
+std::string help();
+
+}  // namespace run

@@ -1,0 +1,27 @@
+// The characters of messages and of JSON.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace run {
+
+// The bytes of the first character of a text; 0 if the text is empty or begins with what is not UTF-8.
+size_t character_size(std::string_view text);
+
+// A message in which nothing steers the terminal: what is not printable is written as in Python's repr.
+std::string printable(std::string_view message);
+
+// A string in JSON, with its quotes; only what must be escaped is.
+std::string json_string(std::string_view text);
+
+// A number in JSON, rounded to 6 decimal places.
+std::string json_number(double value);
+
+// The text without the white space at its end.
+std::string_view without_end_spaces(std::string_view text);
+
+// The text with its line breaks replaced by spaces.
+std::string one_line(std::string text);
+
+}  // namespace run

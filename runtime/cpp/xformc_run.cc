@@ -1,0 +1,226 @@
+// xformc-run: runs an engine on lines of text, as `xformc translate`, `generate` and `predict` do, without Python.
+#include <sched.h>
+
+#include <cmath>
+#include <cstdio>
+#include <deque>
+#include <new>
+
+#include "include/xformc.hpp"
+#include "run/arguments.h"
+#include "run/characters.h"
+#include "run/lines.h"
+#include "run/output.h"
+
+namespace run {
+namespace {
+
+constexpr int64_t MOST_WORKERS = 8;
+
+int64_t cores() {
+  cpu_set_t found;
+  return sched_getaffinity(0, sizeof found, &found) == 0 ? CPU_COUNT(&found) : 1;
+}
+
+// Chooses what was not asked for. On a terminal each line is answered at once, by all cores. Otherwise there is a worker
+// for each core, as far as the lines that wait keep them busy.
+void choose_pace(Arguments& arguments, Lines& lines) {
+  if (lines.is_terminal()) arguments.batches.window = 1;
+  std::optional<int64_t>& workers = arguments.batches.workers;
+  if (!workers && arguments.batches.window == 1) workers = 1;
+  if (!workers) workers = lines.workers(std::clamp<int64_t>(arguments.load.threads.value_or(cores()), 1, MOST_WORKERS));
+  arguments.load.workers = workers;
+}
+
+std::string fixed(double value) {
+  char text[400];
+  std::snprintf(text, sizeof text, "%.4f", value);
+  return text;
+}
+
+std::string json_line(size_t index) { return "{\"line\": " + std::to_string(index + 1) + ", "; }
+
+// ---- Translation ----------------------------------------------------------------------------------------------------
+
+using Hypotheses = std::vector<xformc::Hypothesis>;
+
+std::string json(size_t index, const Hypotheses& hypotheses) {
+  std::string items;
+  for (const xformc::Hypothesis& one : hypotheses) {
+    items += std::string(items.empty() ? "" : ", ") + "{\"text\": " + json_string(one.text) +
+             ", \"score\": " + json_number(one.score) + "}";
+  }
+  return json_line(index) + "\"hypotheses\": [" + items + "]}\n";
+}
+
+// Moses' n-best list: the line from 0, the text, features, and the score by which they are ranked.
+std::string n_best(size_t index, const Hypotheses& hypotheses, double alpha) {
+  std::string lines;
+  for (const xformc::Hypothesis& one : hypotheses) {
+    const double divisor = std::pow((5 + static_cast<double>(one.tokens.size())) / 6, alpha);
+    lines += std::to_string(index) + " ||| " + one_line(one.text) + " ||| logprob= " + fixed(one.score * divisor) +
+             " length= " + std::to_string(one.tokens.size()) + " ||| " + fixed(one.score) + "\n";
+  }
+  return lines;
+}
+
+std::string line(const xformc::Hypothesis& one, bool scores) {
+  return (scores ? fixed(one.score) + "\t" : "") + one_line(one.text) + "\n";
+}
+
+void translate(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
+  xformc_search_options unset;
+  xformc_search_options_init(&unset, sizeof unset);
+  xformc_engine_search_options(engine.get(), &unset);
+  const double alpha = arguments.search.length_penalty.value_or(unset.length_penalty);
+  const bool several = arguments.search.n_best.value_or(unset.n_best) > 1;
+  engine.translate_stream([&](std::string& text) { return lines.next(text); },
+                          [&](size_t index, const Hypotheses& found) {
+                            output.write(arguments.json ? json(index, found)
+                                         : several      ? n_best(index, found, alpha)
+                                                        : line(found[0], arguments.scores));
+                          },
+                          arguments.search, arguments.batches);
+}
+
+// ---- Language models ------------------------------------------------------------------------------------------------
+
+std::string json(size_t index, const xformc::Hypothesis& one) {
+  return json_line(index) + "\"text\": " + json_string(one.text) + ", \"score\": " + json_number(one.score) +
+         ", \"tokens\": " + std::to_string(one.tokens.size()) + "}\n";
+}
+
+std::string continued(const std::string& prompt, const xformc::Hypothesis& one) {
+  const bool new_word = one.text.rfind(' ', 0) == 0;
+  return std::string(new_word ? without_end_spaces(prompt) : prompt) + one_line(one.text) + "\n";
+}
+
+void generate(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
+  std::deque<std::string> prompts;  // those that were read and not yet continued
+  const auto read = [&](std::string& prompt) {
+    if (!lines.next(prompt)) return false;
+    prompts.push_back(prompt);
+    return true;
+  };
+  const auto write = [&](size_t index, const xformc::Hypothesis& one) {
+    output.write(arguments.json ? json(index, one) : continued(prompts.front(), one));
+    prompts.pop_front();
+  };
+  engine.generate_stream(read, write, arguments.sampling, arguments.batches);
+}
+
+// ---- Labels ---------------------------------------------------------------------------------------------------------
+
+std::string json(size_t index, const xformc::Prediction& found, const std::vector<std::string>& names, bool tags) {
+  std::string labels, rows;
+  for (size_t i = 0; i < found.labels.size(); ++i) {
+    std::string row;
+    for (size_t j = 0; j < names.size(); ++j) {
+      row +=
+          (j > 0 ? ", " : "") + json_string(names[j]) + ": " + json_number(found.probabilities[i * names.size() + j]);
+    }
+    labels += (i > 0 ? ", " : "") + json_string(found.labels[i]);
+    rows += std::string(i > 0 ? ", " : "") + "{" + row + "}";
+  }
+  return json_line(index) + (tags ? "\"labels\": [" + labels + "], \"probabilities\": [" + rows + "]}\n"
+                                  : "\"label\": " + labels + ", \"probabilities\": " + rows + "}\n");
+}
+
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) text += (i > 0 ? between : "") + words[i];
+  return text;
+}
+
+// Splits a line at its tabs, in a text for each input.
+std::vector<std::string> split(const std::string& line, size_t number, const std::vector<xformc::Input>& inputs) {
+  if (inputs.size() == 1) return {line};
+  std::vector<std::string> texts;
+  size_t begin = 0;
+  for (size_t tab = 0; tab != std::string::npos; begin = tab + 1) {
+    tab = line.find('\t', begin);
+    texts.push_back(line.substr(begin, tab == std::string::npos ? tab : tab - begin));
+  }
+  if (texts.size() == inputs.size()) return texts;
+  std::vector<std::string> names;
+  for (const xformc::Input& input : inputs) names.push_back(input.name);
+  throw xformc::Error(XFORMC_INVALID_ARGUMENT,
+                      "needs a text for each of " + joined(names, ", ") + ", found " + std::to_string(texts.size()),
+                      "line " + std::to_string(number), "put one text for each input on a line, separated by tabs");
+}
+
+void predict(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
+  const std::vector<std::string> names = engine.labels();
+  const std::vector<xformc::Input> inputs = engine.inputs();
+  const bool tags = engine.task() == "tagging";
+  size_t number = 0;
+  const auto read = [&](std::vector<std::string>& texts) {
+    std::string line;
+    if (!lines.next(line)) return false;
+    texts = split(line, ++number, inputs);
+    return true;
+  };
+  const auto write = [&](size_t index, const xformc::Prediction& found) {
+    output.write(arguments.json ? json(index, found, names, tags) : joined(found.labels, " ") + "\n");
+  };
+  engine.predict_stream(read, write, arguments.batches);
+}
+
+// ---- The program ----------------------------------------------------------------------------------------------------
+
+void work(Arguments arguments) {
+  Lines lines(arguments.input);
+  choose_pace(arguments, lines);
+  arguments.load.log = [&](xformc_log_level level, const char* message) {
+    if (level == XFORMC_LOG_WARNING) say(std::string("warning: ") + message);
+    if (level == XFORMC_LOG_DEBUG && arguments.verbose) say(std::string("debug: ") + message);
+  };
+  const xformc::Engine engine(arguments.engine, arguments.load);
+  check_task(arguments, engine);
+  Output output(arguments.output);
+  const std::string task = engine.task();
+  (task == "translation" ? translate : task == "language_model" ? generate : predict)(engine, arguments, lines, output);
+  output.finish();
+}
+
+// Replaces `from`, if the text has it.
+void rename(std::string& text, const std::string& from, const std::string& to) {
+  const size_t found = text.find(from);
+  if (found != std::string::npos) text.replace(found, from.size(), to);
+}
+
+int report(const xformc::Error& error) {
+  std::string message = error.what();
+  rename(message, "cut it with truncate", "cut it with --truncate");
+  rename(message, "max_batch_tokens=", "--max-batch-tokens ");
+  rename(message, "the load option onnxruntime", "--onnxruntime");
+  say("error: " + message);
+  return error.status() == XFORMC_INTERNAL_ERROR ? 1 : 2;
+}
+
+int main(const std::vector<std::string>& words) {
+  prepare_process();
+  try {
+    const Arguments arguments = parse(words);
+    if (arguments.help || arguments.version) {
+      Output output("-");
+      output.write(arguments.help ? help() : std::string("xformc-run ") + xformc::version() + "\n");
+      output.finish();
+    } else {
+      work(arguments);
+    }
+    return 0;
+  } catch (const ReaderGone&) {
+    return 141;
+  } catch (const xformc::Error& error) {
+    return report(error);
+  } catch (const std::bad_alloc&) {
+    say("error: out of memory");
+    return 2;
+  }
+}
+
+}  // namespace
+}  // namespace run
+
+int main(int count, char** words) { return run::main({words + (count > 0 ? 1 : 0), words + count}); }

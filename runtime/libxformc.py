@@ -1,0 +1,242 @@
+"""The C API of libxformc through ctypes, so that both runtimes can be compared (docs/cpp.md); engines run as in C."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.runtime.generate import Continuation
+from xformc.runtime.library import find_library
+from xformc.runtime.onnx_runtime import onnx_runtime
+from xformc.runtime.predict import Prediction
+from xformc.runtime.translate import Hypothesis
+
+
+class CppEngine:
+    """An engine in libxformc. Its methods take and return what those of `Engine` do, and raise the same errors."""
+
+    def __init__(self, directory: Path | str, *, threads: int | None = None, workers: int = 1) -> None:
+        """Load the engine in a folder. Raises: UserError as `load`, and if there is no libxformc."""
+        self._library = _open()
+        self._engine = c_void_p()
+        options = _LoadOptions()
+        self._library.xformc_load_options_init(byref(options), c_size_t(ctypes.sizeof(options)))
+        options.workers, options.onnxruntime = workers, str(onnx_library()).encode()
+        if threads is not None:
+            options.threads = threads
+        self._call("load", str(directory).encode(), byref(options), byref(self._engine))
+        self._labels = [
+            _text(self._library.xformc_engine_label(self._engine, c_size_t(index)))
+            for index in range(self._library.xformc_engine_label_count(self._engine))
+        ]
+
+    def close(self) -> None:
+        """Free the engine."""
+        self._library.xformc_engine_free(self._engine)
+        self._engine = c_void_p()
+
+    def translate(self, texts: Sequence[str], **options: Any) -> list[list[Hypothesis]]:
+        """See `Engine.translate`."""
+        search, run = self._options(_SearchOptions, options), self._options(_RunOptions, options)
+        return self._written("translate", _texts(texts), c_size_t(len(texts)), search, run)
+
+    def search(self, source: NDArray[np.int64], **options: Any) -> list[list[Hypothesis]]:
+        """See `Engine.search`; the result has no texts."""
+        array = np.ascontiguousarray(source, np.int64)
+        search, run = self._options(_SearchOptions, options), self._options(_RunOptions, options)
+        return self._written("search", c_void_p(array.ctypes.data), *map(c_size_t, array.shape), search, run)
+
+    def generate(self, prompts: Sequence[str], **options: Any) -> list[Continuation]:
+        """See `Engine.generate`."""
+        sampling, run = self._options(_SampleOptions, options), self._options(_RunOptions, options)
+        found = self._written("generate", _texts(prompts), c_size_t(len(prompts)), sampling, run)
+        return [Continuation(one.text, one.score, one.tokens) for [one] in found]
+
+    def predict(
+        self, examples: Sequence[str | Sequence[str]] | Mapping[str, NDArray[Any]], **options: Any
+    ) -> list[Prediction]:
+        """See `Engine.predict`; arrays are float32, int64 or bool."""
+        run = self._options(_RunOptions, options)
+        if isinstance(examples, Mapping):
+            arrays, kept = _arrays(examples)
+            found = self._predicted("predict_arrays", arrays, c_size_t(len(kept)), run)
+        else:
+            texts = [text for example in examples for text in ([example] if isinstance(example, str) else example)]
+            found = self._predicted("predict", _texts(texts), c_size_t(len(examples)), run)
+        return found
+
+    def encode(self, name: str, text: str) -> list[int]:
+        """Return the ids of a text of the input `name`, with the end token."""
+        count, data = c_size_t(), _data(text)
+        capacity = len(data) + 2
+        ids = (c_int64 * capacity)()
+        self._call("encode", self._engine, name.encode(), _Text(data, len(data)), ids, c_size_t(capacity), byref(count))
+        return list(ids[: count.value])
+
+    def decode(self, name: str, ids: Sequence[int]) -> str:
+        """Return the text of ids of the input `name`."""
+        size, array = c_size_t(), (c_int64 * len(ids))(*ids)
+        self._call("decode", self._engine, name.encode(), array, c_size_t(len(ids)), None, c_size_t(0), byref(size))
+        text = ctypes.create_string_buffer(size.value + 1)
+        self._call("decode", self._engine, name.encode(), array, c_size_t(len(ids)), text, size, byref(size))
+        return text.raw[: size.value].decode()
+
+    def _options(self, kind: type["_Options"], given: Mapping[str, Any]) -> Any:
+        """Return the struct with those of the options that it has; None is an option's default."""
+        options = kind()
+        getattr(self._library, kind.INIT)(byref(options), c_size_t(ctypes.sizeof(options)))
+        for name, value in given.items():
+            if value is not None and hasattr(options, name):
+                setattr(options, name, value)
+        return byref(options)
+
+    def _written(self, method: str, *arguments: Any) -> list[list[Hypothesis]]:
+        results, library = self._results(method, *arguments), self._library
+        found: list[list[Hypothesis]] = []
+        for index in range(library.xformc_results_count(results)):
+            count = library.xformc_results_hypothesis_count(results, c_size_t(index))
+            found.append([self._hypothesis(results, index, rank) for rank in range(count)])
+        library.xformc_results_free(results)
+        return found
+
+    def _hypothesis(self, results: c_void_p, index: int, rank: int) -> Hypothesis:
+        one = _Hypothesis()
+        self._library.xformc_results_hypothesis(results, c_size_t(index), c_size_t(rank), byref(one))
+        text = ctypes.string_at(one.text.data, one.text.size).decode()
+        return Hypothesis(text, float(one.score), tuple(one.tokens[: one.token_count]))
+
+    def _predicted(self, method: str, *arguments: Any) -> list[Prediction]:
+        results, library = self._results(method, *arguments), self._library
+        found: list[Prediction] = []
+        for index in range(library.xformc_results_count(results)):
+            one = _Prediction()
+            library.xformc_results_prediction(results, c_size_t(index), byref(one))
+            shape = (one.positions, len(self._labels))
+            probabilities = np.array(one.probabilities[: shape[0] * shape[1]], np.float32).reshape(shape)
+            found.append(Prediction(tuple(self._labels[label] for label in one.labels[: one.positions]), probabilities))
+        library.xformc_results_free(results)
+        return found
+
+    def _results(self, method: str, *arguments: Any) -> c_void_p:
+        results = c_void_p()
+        self._call(method, self._engine, *arguments, byref(results))
+        return results
+
+    def _call(self, method: str, *arguments: Any) -> None:
+        """Call a function of the API. Raises: UserError with the message, place and hint of its error."""
+        error, library = c_void_p(), self._library
+        if getattr(library, f"xformc_{method}")(*arguments, byref(error)) == 0:
+            return
+        parts = (getattr(library, f"xformc_error_{part}")(error) for part in ("message", "place", "hint"))
+        message, place, hint = map(_text, parts)
+        library.xformc_error_free(error)
+        raise UserError(message, place=place or None, hint=hint or None)
+
+
+def onnx_library() -> Path:
+    """Return the file of ONNX Runtime in its Python package. Raises: UserError if the package has none."""
+    folder = Path(onnx_runtime().__file__).parent / "capi"
+    found = sorted(folder.glob("libonnxruntime.so*"))
+    if not found:
+        raise UserError("this package of ONNX Runtime has no libonnxruntime.so", place=str(folder))
+    return found[0]
+
+
+class _Options(Structure):
+    INIT = ""
+
+
+class _LoadOptions(_Options):
+    _fields_ = [
+        ("size", c_size_t), ("threads", c_int64), ("workers", c_int64), ("verify_hashes", c_bool),
+        ("onnxruntime", c_char_p), ("log", c_void_p), ("log_data", c_void_p),
+    ]  # fmt: skip
+
+
+class _RunOptions(_Options):
+    INIT = "xformc_run_options_init"
+    _fields_ = [
+        ("size", c_size_t), ("workers", c_int64), ("max_batch_tokens", c_int64), ("window", c_int64),
+        ("truncate", c_bool), ("cancel", c_void_p),
+    ]  # fmt: skip
+
+
+class _SearchOptions(_Options):
+    INIT = "xformc_search_options_init"
+    _fields_ = [
+        ("size", c_size_t), ("beam_size", c_int64), ("n_best", c_int64), ("length_penalty", c_double),
+        ("max_length_factor", c_double), ("max_length_offset", c_int64),
+    ]  # fmt: skip
+
+
+class _SampleOptions(_Options):
+    INIT = "xformc_sample_options_init"
+    _fields_ = [
+        ("size", c_size_t), ("seed", c_int64), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
+        ("max_new_tokens", c_int64),
+    ]  # fmt: skip
+
+
+class _Text(Structure):
+    _fields_ = [("data", c_char_p), ("size", c_size_t)]
+
+
+class _Bytes(Structure):
+    _fields_ = [("data", c_void_p), ("size", c_size_t)]
+
+
+class _Hypothesis(Structure):
+    _fields_ = [("text", _Bytes), ("score", c_float), ("tokens", POINTER(c_int64)), ("token_count", c_size_t)]
+
+
+class _Prediction(Structure):
+    _fields_ = [("positions", c_size_t), ("labels", POINTER(c_int64)), ("probabilities", POINTER(c_float))]
+
+
+class _Array(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("element", c_int), ("data", c_void_p), ("shape", POINTER(c_int64)), ("rank", c_size_t),
+    ]  # fmt: skip
+
+
+_ELEMENTS = {"float32": 1, "int64": 7, "bool": 9}
+
+
+def _open() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(find_library().path))
+    for name in ("error_message", "error_place", "error_hint", "engine_label"):
+        getattr(library, f"xformc_{name}").restype = c_char_p
+    for name in ("results_count", "results_hypothesis_count", "engine_label_count"):
+        getattr(library, f"xformc_{name}").restype = c_size_t
+    return library
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode()
+
+
+def _data(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _texts(texts: Sequence[str]) -> Any:
+    encoded = [_data(text) for text in texts]
+    return (_Text * len(texts))(*(_Text(data, len(data)) for data in encoded))
+
+
+def _arrays(given: Mapping[str, NDArray[Any]]) -> tuple[Any, list[Any]]:
+    """Return the structs of arrays, and what must live as long as they do."""
+    kept: list[Any] = []
+    structs = (_Array * len(given))()
+    for struct, (name, array) in zip(structs, given.items(), strict=True):
+        whole = np.ascontiguousarray(array)
+        shape = (c_int64 * whole.ndim)(*whole.shape)
+        kept.append((whole, shape))
+        struct.name, struct.element, struct.data = name.encode(), _ELEMENTS[str(whole.dtype)], whole.ctypes.data
+        struct.shape, struct.rank = shape, whole.ndim
+    return structs, kept

@@ -1,0 +1,243 @@
+"""Valid calls of every operator of docs/kernels.md, drawn at random: what the fuzzer begins with."""
+
+import math
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from tests.fuzz.cases import Array, Buffer, Case, Operand, Tensor
+
+PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int4")
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
+NORMS = ("none", "layer", "rms")
+SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 33, 40, 64, 65)
+"""At and beside the sizes of vectors, panels and groups."""
+COUNTS = (0, 1, 1, 2, 3, 5, 7, 16, 17)
+"""Of rows, sentences and positions."""
+
+
+def valid_case(random: Random) -> Case:
+    """Return a valid call of one of the operators."""
+    operator = random.choice(list(OPERATORS))
+    case = OPERATORS[operator](random)
+    return Case(operator, case[0], case[1], case[2], random.choice((1, 1, 1, 3)))
+
+
+Drawn = tuple[list[Operand], list[Any], Mapping[str, Any]]
+
+
+def floats(random: Random, *shape: int) -> Tensor:
+    values = np.random.default_rng(random.getrandbits(32)).standard_normal(shape, np.float32)
+    return Tensor(values, random.random() < 0.3)
+
+
+def numbers(random: Random, below: int, *shape: int, dtype: DTypeLike = np.int64) -> Tensor:
+    """Integers from 0 to `below` - 1."""
+    return Tensor(np.random.default_rng(random.getrandbits(32)).integers(0, max(1, below), shape, dtype))
+
+
+def ids(values: Any) -> Tensor:
+    return Tensor(np.array(values, np.int64))
+
+
+def perhaps(random: Random, make: Callable[[], Tensor]) -> Tensor | None:
+    return make() if random.random() < 0.5 else None
+
+
+def _panels(count: int) -> int:
+    return math.ceil(count / 32)
+
+
+def _weight(random: Random, precision: str, outputs: int, depth: int) -> tuple[Tensor, Tensor | None]:
+    """A weight in panels, and its scale."""
+    panels = _panels(outputs)
+    if precision == "float32":
+        return floats(random, panels, depth, 32), None
+    if precision == "int8":
+        weight = numbers(random, 256, panels, math.ceil(depth / 4), 32, 4, dtype=np.uint8)
+        return weight, floats(random, outputs)
+    if precision == "int4":
+        weight = numbers(random, 256, panels, math.ceil(depth / 32), 4, 32, 4, dtype=np.uint8)
+        return weight, floats(random, panels, math.ceil(depth / 32), 32)
+    return numbers(random, 2**16, panels, depth, 32, dtype=np.uint16), None
+
+
+def _project(random: Random) -> Drawn:
+    large = random.random() < 0.05  # then threads share the work
+    leading = [random.choice(COUNTS) for _ in range(random.randint(0, 2))] if not large else [random.choice((0, 9, 80))]
+    axes = [random.choice(SIZES) for _ in range(random.randint(1, 2))] if not large else [320]
+    parts, precision, depth = random.choice((1, 1, 2, 3)), random.choice(PRECISIONS), math.prod(axes)
+    norm = random.choice(NORMS) if parts == 1 else "none"
+    ranks = [random.randint(0, 2) for _ in range(parts)] if not large else [1] * parts
+    sizes = [random.choice(SIZES) if not large else 1040 for _ in range(sum(ranks))]
+    shapes = [sizes[sum(ranks[:i]) : sum(ranks[: i + 1])] for i in range(parts)]
+    first, bias = math.prod(shapes[0]), random.random() < 0.5
+    inputs: list[Operand] = [
+        floats(random, *leading, *axes),
+        perhaps(random, lambda: floats(random, *leading, *shapes[0])) if parts == 1 else None,
+        floats(random, first) if norm != "none" else None,
+        floats(random, first) if norm == "layer" else None,
+    ]
+    for shape in shapes:
+        weight, scale = _weight(random, precision, math.prod(shape), depth)
+        inputs += [weight, *([scale] if scale else []), *([floats(random, math.prod(shape))] if bias else [])]
+    attributes = {"depth": len(axes), "parts": parts, "ranks": ranks, "sizes": sizes, "bias": int(bias)}
+    attributes |= {"precision": precision, "activation": random.choice(ACTIVATIONS), "norm": norm, "epsilon": 1e-5}
+    return inputs, [np.float32] * parts, attributes
+
+
+def _embed(random: Random) -> Drawn:
+    precision, width, vocabulary = random.choice(PRECISIONS), random.choice(SIZES), random.choice(SIZES)
+    weight, scale = _weight(random, precision, vocabulary, width)
+    if precision == "float32" and random.random() < 0.5:
+        weight = floats(random, vocabulary, width)
+    shape = [random.choice(COUNTS) for _ in range(random.randint(0, 2))]
+    attributes = {"precision": precision, "width": width, "factor": 2.0}
+    return [numbers(random, vocabulary, *shape), weight, *([scale] if scale else [])], [np.float32], attributes
+
+
+def _stored(tensor: Tensor, narrow: bool) -> Tensor:
+    return Tensor(tensor.values.astype(np.float16), tensor.stored) if narrow else tensor
+
+
+def _heads(random: Random) -> tuple[dict[str, Any], int, int]:
+    """The attributes of attention, and the depths of keys and values."""
+    shared, repeated = random.choice((1, 1, 2, 3)), random.choice((1, 1, 2, 4))
+    return {"scale": 0.3, "shared": shared, "repeated": repeated}, random.choice(SIZES), random.choice(SIZES)
+
+
+def _attend(random: Random) -> Drawn:
+    attributes, depth, value_depth = _heads(random)
+    shared, repeated, narrow = attributes["shared"], attributes["repeated"], random.random() < 0.5
+    batch, rows, keys = random.choice(COUNTS), random.choice(COUNTS), random.choice(SIZES)
+    slots = batch + random.randint(0, 2)
+    inputs: list[Operand] = [
+        floats(random, batch, rows, shared, repeated, depth),
+        _stored(floats(random, slots, keys, shared, depth), narrow),
+        _stored(floats(random, slots, keys, shared, value_depth), narrow),
+        perhaps(random, lambda: numbers(random, 2, slots, keys, dtype=np.bool_)),
+        perhaps(random, lambda: numbers(random, slots, batch)),
+        perhaps(random, lambda: floats(random, shared * repeated, max(1, rows), keys)),
+    ]
+    return inputs, [np.float32], {**attributes, "rank": 2, "causal": random.randint(0, 1)}
+
+
+def _attend_cached(random: Random) -> Drawn:
+    attributes, depth, value_depth = _heads(random)
+    shared, repeated, narrow = attributes["shared"], attributes["repeated"], random.random() < 0.5
+    batch, beam, capacity = random.choice(COUNTS), random.choice((1, 2, 3, 5)), random.choice(SIZES)
+    position, slots = random.randrange(capacity), batch + random.randint(0, 2)
+    window = random.choice((0, 0, 1, 3, 40))
+    seen = min(window, position + 1) if window else position + 1
+    inputs: list[Operand] = [
+        floats(random, batch, beam, shared, repeated, depth),
+        floats(random, batch, beam, shared, depth),
+        floats(random, batch, beam, shared, value_depth),
+        Buffer((slots, capacity, beam, shared * depth), narrow),
+        Buffer((slots, capacity, beam, shared * value_depth), narrow),
+        ids(position),
+        perhaps(random, lambda: numbers(random, beam, batch, beam, position)),
+        perhaps(random, lambda: ids(random.sample(range(slots), batch))),
+        perhaps(random, lambda: floats(random, shared * repeated, 1, seen)),
+    ]
+    return inputs, [np.float32], {**attributes, "window": window}
+
+
+def _narrow(random: Random) -> Drawn:
+    shape = [random.choice(COUNTS) for _ in range(random.randint(0, 3))]
+    return [floats(random, *shape) if random.random() < 0.9 else floats(random, 70_000)], [np.float16], {}
+
+
+def _cache(random: Random) -> Drawn:
+    return [numbers(random, 6, random.randint(0, 5))], [np.float32], {"label": "a"}
+
+
+def _cache_narrow(random: Random) -> Drawn:
+    return [numbers(random, 6, random.randint(0, 5))], [np.float16], {"label": "a"}
+
+
+CHOSEN = [np.float32, np.int64, np.int64]
+
+
+def _hypotheses(random: Random) -> tuple[int, int, int, int]:
+    """Sentences, hypotheses, the width, and a vocabulary that is large enough."""
+    width = random.choice((1, 1, 2, 3, 5))
+    vocabulary = 2 * width + random.choice((0, 1, 2, 30, 31, 32, 33, 1000, 1024, 2050))
+    return random.choice((0, 1, 2, 3, 9)), random.choice((1, 1, 2, width)), width, vocabulary
+
+
+def _candidates(random: Random) -> Drawn:
+    batch, beam, width, vocabulary = _hypotheses(random)
+    return [floats(random, batch, beam, 1, vocabulary), floats(random, batch, beam), ids([width])], CHOSEN, {}
+
+
+def _project_candidates(random: Random) -> Drawn:
+    batch, beam, width, vocabulary = _hypotheses(random)
+    precision, depth = random.choice(PRECISIONS), random.choice(SIZES)
+    weight, scale = _weight(random, precision, vocabulary, depth)
+    bias = perhaps(random, lambda: floats(random, vocabulary))
+    first = [floats(random, batch, beam, 1, depth), floats(random, batch, beam), ids([width])]
+    return [*first, weight, scale, bias], CHOSEN, {"precision": precision, "vocabulary": vocabulary}
+
+
+def _screen_candidates(random: Random) -> Drawn:
+    batch, beam, width, vocabulary = _hypotheses(random)
+    depth = random.choice(SIZES)
+    weight = floats(random, vocabulary, depth)
+    screen = np.zeros((_panels(vocabulary) * 32, math.ceil(depth / 2) * 2), np.int16)
+    screen[:vocabulary, :depth] = np.clip(np.round(weight.values * 1000), -32767, 32767)
+    tiles: Array = screen.reshape(_panels(vocabulary), 32, math.ceil(depth / 2), 2).transpose(0, 2, 1, 3)
+    inputs: list[Operand] = [
+        floats(random, batch, beam, 1, depth),
+        floats(random, batch, beam),
+        ids([width]),
+        weight,
+        Tensor(np.ascontiguousarray(tiles)),
+        Tensor(np.full(vocabulary, 1e-3, np.float32)),
+        Tensor(np.array([0.1, 10], np.float32)),
+        perhaps(random, lambda: floats(random, vocabulary)),
+    ]
+    return inputs, CHOSEN, {"vocabulary": vocabulary}
+
+
+def _advance(random: Random) -> Drawn:
+    batch, width, position = random.choice(COUNTS), random.choice((1, 2, 3, 5)), random.choice(COUNTS)
+    length = position + 1
+    inputs: list[Operand] = [
+        ids([width]),
+        ids(3),
+        Tensor(np.array(0.6, np.float32)),
+        ids(position),
+        numbers(random, 2, batch, dtype=np.bool_),
+        numbers(random, 40, batch),
+        floats(random, batch, 2 * width),
+        numbers(random, 9, batch, 2 * width),
+        numbers(random, width, batch, 2 * width),
+        numbers(random, 9, batch, width, length),
+        numbers(random, width, batch, width, position),
+        numbers(random, 9, batch, width, length),
+        numbers(random, 9, batch, width),
+        floats(random, batch, width),
+        numbers(random, width, batch),
+    ]
+    state = [np.bool_, np.int64, np.bool_, np.int64, np.float32, np.int64, np.int64, np.float32, np.int64, np.int64]
+    return inputs, state, {}
+
+
+OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
+    "Project": _project,
+    "Embed": _embed,
+    "Attend": _attend,
+    "AttendCached": _attend_cached,
+    "Narrow": _narrow,
+    "Cache": _cache,
+    "CacheNarrow": _cache_narrow,
+    "Candidates": _candidates,
+    "ProjectCandidates": _project_candidates,
+    "ScreenCandidates": _screen_candidates,
+    "Advance": _advance,
+}
+"""How a valid call of each operator is drawn."""
