@@ -21,6 +21,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,31 @@ OWN_BATCH_TOKENS = (4096, 16_384, 32_768)
 Options = dict[str, object]
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A program, batches at once, the capacity of each in the program's own measure, and environment variables."""
+
+    program: str
+    workers: int
+    batch_tokens: int
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def player(self) -> str:
+        """The program with its variables."""
+        return " ".join([self.program, *self.variables.values()])
+
+    def __str__(self) -> str:
+        return f"{self.player}, {self.workers} workers, batches of {self.batch_tokens} tokens"
+
+
+LATENCY = (
+    Setting("xformc", 1, OWN_BATCH_TOKENS[1]),
+    *(Setting("ctranslate2", 1, PEER_BATCH_TOKENS[1], variables) for variables in SETTINGS.values()),
+)
+"""The settings in which a program starts."""
+
+
 class Contest:
     """The compiled programs and what they all get."""
 
@@ -69,15 +95,12 @@ class Contest:
             bare = Program(self._programs["bare"], {}, {})
             below = bare.peak()
             bare.close()
-            for name, players in (("xformc", [{}]), ("ctranslate2", SETTINGS.values())):
-                for variables in players:
-                    batch_tokens = 16_384 if name == "xformc" else PEER_BATCH_TOKENS[1]
-                    program = self._run(name, model, beam, length, 1, batch_tokens, variables)
-                    first = program.peak() - below
-                    program.translate(BATCH_LINES)
-                    key = " ".join([name, *variables.values()])
-                    found.setdefault(key, []).append((program.seconds, first, program.peak() - below))
-                    program.close()
+            for setting in LATENCY:
+                program = self._run(setting, model, beam, length)
+                first = program.peak() - below
+                program.translate(BATCH_LINES)
+                found.setdefault(setting.player, []).append((program.seconds, first, program.peak() - below))
+                program.close()
         names = ("first_s", "first_mb", "batch_mb")
         return {
             key: dict(zip(names, map(summary, zip(*each, strict=True)), strict=True)) for key, each in found.items()
@@ -85,31 +108,16 @@ class Contest:
 
     def text(self, model: Model, lines: int) -> dict[str, Any]:
         """Return seconds of each program in its best setting, in turns, and the translations that are equal."""
-        workers = (1, self._threads) if self._threads > 1 else (1,)
-        ours = [(count, tokens, {}) for count, tokens in product(workers, OWN_BATCH_TOKENS)]
-        theirs = [*product(workers, PEER_BATCH_TOKENS, SETTINGS.values())]
-        beam = model.search.beam_size
-        chosen: dict[str, tuple[str, Program]] = {}
-        for name, settings in (("xformc", ours), ("ctranslate2", theirs)):
-            tried: list[tuple[float, str, Program]] = []
-            for count, tokens, variables in settings:
-                program = self._run(name, model, beam, None, count, tokens, variables)
-                seconds = min(program.translate(min(lines, TRIED_LINES))[0] for _ in range(2))
-                words = f"{count} workers, batches of {tokens} tokens {' '.join(variables.values())}".strip()
-                tried.append((seconds, words, program))
-            tried.sort(key=lambda one: one[0])
-            for _, _, program in tried[1:]:
-                program.close()
-            chosen[name] = tried[0][1:]
-        times: dict[str, list[float]] = {name: [] for name in chosen}
+        players = {name: self._best(name, model, min(lines, TRIED_LINES)) for name in ("xformc", "ctranslate2")}
+        times: dict[str, list[float]] = {name: [] for name in players}
         texts = dict[str, list[str]]()
         for _ in range(self._rounds):
-            for name, (_, program) in chosen.items():
+            for name, (_, program) in players.items():
                 time.sleep(SETTLE)
                 seconds, texts[name] = program.translate(lines)
                 times[name].append(seconds)
-        memory = {name: program.peak() for name, (_, program) in chosen.items()}
-        for _, program in chosen.values():
+        memory = {name: program.peak() for name, (_, program) in players.items()}
+        for _, program in players.values():
             program.close()
         ratios = [theirs / ours for ours, theirs in zip(times["xformc"], times["ctranslate2"], strict=True)]
         return {
@@ -118,34 +126,37 @@ class Contest:
             "ratio": summary(ratios),
             **{
                 name: {
-                    "per_second": summary([lines / one for one in each]),
+                    "per_second": summary([lines / seconds for seconds in each]),
                     "mb": memory[name],
-                    "setting": chosen[name][0],
+                    "setting": str(players[name][0]),
                 }
                 for name, each in times.items()
             },
         }
 
-    def _run(
-        self,
-        name: str,
-        model: Model,
-        beam: int,
-        length: int | None,
-        workers: int,
-        batch_tokens: int,
-        variables: Mapping[str, str],
-    ) -> Program:
+    def _best(self, name: str, model: Model, lines: int) -> tuple[Setting, Program]:
+        """Return the setting in which a program translates these lines fastest, the better of two runs; and run it."""
+        sizes, variables = (OWN_BATCH_TOKENS, [{}]) if name == "xformc" else (PEER_BATCH_TOKENS, SETTINGS.values())
+        found: list[tuple[float, Setting]] = []
+        for choice in product((name,), sorted({1, self._threads}), sizes, variables):
+            program = self._run(Setting(*choice), model, model.search.beam_size, None)
+            found.append((min(program.translate(lines)[0] for _ in range(2)), Setting(*choice)))
+            program.close()
+        _, best = min(found, key=lambda one: one[0])
+        return best, self._run(best, model, model.search.beam_size, None)
+
+    def _run(self, setting: Setting, model: Model, beam: int, length: int | None) -> Program:
         options: Options = {"text": self._text, "beam": beam, "length_penalty": model.search.length_penalty}
-        options |= {"threads": self._threads, "workers": workers, "batch_tokens": batch_tokens}
-        if name == "xformc":
+        options |= {"threads": self._threads, "workers": setting.workers, "batch_tokens": setting.batch_tokens}
+        if setting.program == "xformc":
             factor, offset = model.search.max_length_factor, model.search.max_length_offset
-            limit = {"length_factor": factor, "length_offset": offset} if length is None else limit_of(length)
-            options |= {"model": model.engine, "onnxruntime": self._onnxruntime, **limit}
+            limit = (factor, offset) if length is None else (0.0, length)
+            options |= {"model": model.engine, "onnxruntime": self._onnxruntime}
+            options |= {"length_factor": limit[0], "length_offset": limit[1]}
         else:
             options |= {"model": model.peer, "tokenizer": model.tokenizer, "precision": model.precision}
             options |= {"length": USUAL_LENGTH if length is None else length}
-        return Program(self._programs[name], options, variables)
+        return Program(self._programs[setting.program], options, setting.variables)
 
 
 def main() -> None:
@@ -186,11 +197,6 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for precision, model in trained.items():
             results["text"][precision] = show_text(precision, contest.text(model, lines))
     return results
-
-
-def limit_of(length: int) -> Options:
-    """The engine's options for outputs of at most this many tokens."""
-    return {"length_factor": 0.0, "length_offset": length}
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:

@@ -8,10 +8,9 @@ import numpy as np
 
 from benchmarks.decode.engines import make_spec, write_peer
 from benchmarks.text import one_tokenizer, pieces_of
-from xformc.api import build
+from xformc.api import Spec, build, load_spec
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.spec import Spec, load_spec
 from xformc.compiler.weight_files import load_weights
 from xformc.format.manifest import SearchOptions
 from xformc.format.precision import Precision
@@ -38,7 +37,8 @@ def trained_model(run: Path, precision: Precision, folder: Path) -> Model:
 def fresh_model(name: str, tokenizer: Path, precision: Precision, folder: Path) -> Model:
     """Write one of the models of benchmarks.decode with randomly initialized weights into the new `folder`."""
     folder.mkdir()
-    spec = make_spec(name, folder)
+    make_spec(name, folder)
+    spec = load_spec(folder / f"{name}.yaml")
     return _write(spec, TorchModule(compile_spec(spec), seed=0).arrays(), tokenizer, precision, folder)
 
 

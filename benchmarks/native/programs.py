@@ -27,12 +27,9 @@ class Places:
 
 def compile_programs(places: Places, folder: Path) -> dict[str, Path]:
     """Compile the programs into `folder`; return their files by name. Raises: SystemExit if something is missing."""
-    [processor] = [*places.build.glob("third_party/**/src/sentencepiece_processor.h")] or [None]
-    wheel = Path(ctranslate2.__file__).parent.parent / "ctranslate2.libs"
-    [library] = [*wheel.glob("libctranslate2*")] or [None]
-    for found, wanted in ((processor, f"SentencePiece below {places.build}"), (library, f"libctranslate2 in {wheel}")):
-        if found is None:
-            raise SystemExit(f"error: no {wanted}")
+    wheel = Path(ctranslate2.__file__ or "").parent.parent / "ctranslate2.libs"
+    processor = only(places.build / "third_party", "**/src/sentencepiece_processor.h")
+    library = only(wheel, "libctranslate2*")
     pieces = places.build / "third_party" / "build" / "src" / "libsentencepiece.a"
     # CTranslate2's own libraries are found by an RPATH: a RUNPATH would not count for them.
     rpath = "-Wl,--disable-new-dtags,-rpath,"
@@ -43,6 +40,14 @@ def compile_programs(places: Places, folder: Path) -> dict[str, Path]:
         command = ["g++", "-std=c++17", "-O2", str(HERE / f"{name}.cc"), *given, "-o", str(folder / name)]
         subprocess.run(command, check=True)
     return {name: folder / name for name in options}
+
+
+def only(folder: Path, pattern: str) -> Path:
+    """Return the one file below the folder that fits the pattern. Raises: SystemExit if there is none."""
+    found = [*folder.glob(pattern)]
+    if len(found) != 1:
+        raise SystemExit(f"error: {len(found)} files {pattern} in {folder}, not one")
+    return found[0]
 
 
 class Program:
