@@ -11,7 +11,7 @@ whose library the peer's program uses. Two measurements, in turns; a cell is the
   write 30 tokens for each line, and the trained model. All threads work on one batch.
 - text: the lines of the file per second, from text to text, with the trained model. Each program in its best setting,
   found on some lines: a batch on all threads or a batch on each, and the size of batches; CTranslate2 also with
-  CT2_FORCE_CPU_ISA=AVX512.
+  CT2_FORCE_CPU_ISA=AVX512. The seconds of processor time hardly depend on what else the machine does.
 """
 
 import argparse
@@ -110,23 +110,26 @@ class Contest:
         """Return seconds of each program in its best setting, in turns, and the translations that are equal."""
         players = {name: self._best(name, model, min(lines, TRIED_LINES)) for name in ("xformc", "ctranslate2")}
         times: dict[str, list[float]] = {name: [] for name in players}
+        used: dict[str, list[float]] = {name: [] for name in players}
         texts = dict[str, list[str]]()
         for _ in range(self._rounds):
             for name, (_, program) in players.items():
                 time.sleep(SETTLE)
-                seconds, texts[name] = program.translate(lines)
+                seconds, processor, texts[name] = program.translate(lines)
                 times[name].append(seconds)
+                used[name].append(processor)
         memory = {name: program.peak() for name, (_, program) in players.items()}
         for _, program in players.values():
             program.close()
-        ratios = [theirs / ours for ours, theirs in zip(times["xformc"], times["ctranslate2"], strict=True)]
         return {
             "lines": lines,
             "equal": sum(map(str.__eq__, texts["xformc"], texts["ctranslate2"])),
-            "ratio": summary(ratios),
+            "ratio": summary(ratios(times)),
+            "processor_ratio": summary(ratios(used)),
             **{
                 name: {
                     "per_second": summary([lines / seconds for seconds in each]),
+                    "processor_s": summary(used[name]),
                     "mb": memory[name],
                     "setting": str(players[name][0]),
                 }
@@ -204,6 +207,11 @@ def summary(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "least": min(values), "greatest": max(values)}
 
 
+def ratios(found: Mapping[str, Sequence[float]]) -> list[float]:
+    """CTranslate2's seconds divided by xformc's, for each round."""
+    return [theirs / ours for ours, theirs in zip(found["xformc"], found["ctranslate2"], strict=True)]
+
+
 def show(one: Mapping[str, float], digits: int) -> str:
     """A summary as text."""
     return f"{one['median']:.{digits}f} ({one['least']:.{digits}f} to {one['greatest']:.{digits}f})"
@@ -220,12 +228,13 @@ def show_start(row: str, found: dict[str, Any]) -> dict[str, Any]:
 
 def show_text(precision: str, found: dict[str, Any]) -> dict[str, Any]:
     """Print a row; return it."""
-    print(f"{precision}: ratio {show(found['ratio'], 2)}, {found['equal']} of {found['lines']} translations equal")
+    print(f"{precision}: ratio {show(found['ratio'], 2)}, of processor time {show(found['processor_ratio'], 2)}")
+    print(f"  {found['equal']} of {found['lines']} translations are equal")
     for name in ("xformc", "ctranslate2"):
         one = found[name]
-        print(
-            f"  {name:12} {show(one['per_second'], 0)} lines/s, peak {one['mb']:.0f} MB, {one['setting']}", flush=True
-        )
+        rate, processor = show(one["per_second"], 0), show(one["processor_s"], 2)
+        print(f"  {name:12} {rate} lines/s, {processor} s of processor time")
+        print(f"  {'':12} peak {one['mb']:.0f} MB, {one['setting']}", flush=True)
     return found
 
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -47,7 +48,8 @@ inline Lines read_lines(const std::string& path) {
 }
 
 // Translates the first line of the file `text`, and answers "ready". Then translates the first `lines` lines of the
-// file for each request "LINES OUTPUT", writes the translations to OUTPUT, and answers with the seconds, without files.
+// file for each request "LINES OUTPUT", writes the translations to OUTPUT, and answers with the seconds and the seconds of
+// processor time that this took, without files.
 template <typename Translator>
 int answer_requests(int count, char** arguments) {
   try {
@@ -61,12 +63,14 @@ int answer_requests(int count, char** arguments) {
     for (std::string output; std::cin >> lines >> output;) {
       const Lines source(all.begin(), all.begin() + std::min(lines, all.size()));
       const auto began = std::chrono::steady_clock::now();
+      const std::clock_t processor = std::clock();
       const Lines translated = translator.translate(source);
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
+      const double used = static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC;
       std::ofstream file(output);
       for (const std::string& line : translated) file << line << '\n';
       file.close();
-      std::printf("%.6f\n", seconds.count());
+      std::printf("%.6f %.6f\n", seconds.count(), used);
       std::fflush(stdout);
     }
     return 0;

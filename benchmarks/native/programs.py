@@ -63,14 +63,14 @@ class Program:
         self._answer()
         self.seconds = time.perf_counter() - began
 
-    def translate(self, lines: int) -> tuple[float, list[str]]:
-        """Translate the first lines of the text; return the seconds, without files, and the translations."""
+    def translate(self, lines: int) -> tuple[float, float, list[str]]:
+        """Translate the first lines of the text; return seconds, seconds of processor time, and the translations."""
         assert self._process.stdin is not None
         with tempfile.NamedTemporaryFile("r", encoding="utf-8") as output:
             self._process.stdin.write(f"{lines} {output.name}\n")
             self._process.stdin.flush()
-            seconds = float(self._answer())
-            return seconds, output.read().splitlines()
+            seconds, processor = map(float, self._answer().split())
+            return seconds, processor, output.read().splitlines()
 
     def peak(self) -> float:
         """Return the peak resident memory so far in MB."""
