@@ -12,7 +12,7 @@ TIME ?= 60
 RESOLVE = $(BIN)/uv pip compile --quiet --extra demo --extra report --extra cpu
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
-CXX_SOURCES := $(wildcard runtime/kernels/*.cc runtime/kernels/*.h runtime/cpp/*.cc runtime/cpp/*.h runtime/cpp/*/*.h runtime/cpp/*/*.hpp runtime/cpp/*/*.c runtime/cpp/*/*.cc)
+CXX_SOURCES = $(shell git ls-files '*.cc' '*.h' '*.hpp' '*.c')
 # On a machine with a GPU and no network, the Python that is there; nothing is installed for these.
 ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 # A process on each core, of one thread: the models of tests are too small for more.

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from xformc.errors import UserError
 from xformc.files import atomic_write
-from xformc.runtime.library import SOURCES, cached_path, open_library
+from xformc.runtime.library import SOURCES, built_path, open_library
 
 
 def build_library() -> Path:
-    """Return the path of the library in the user's cache, compiling it if it is missing.
+    """Return the path of the package's library, or of the one in the user's cache, compiling that if it is missing.
 
     Raises: UserError if tools are missing, the cache cannot be written, or the compiler fails.
     """
-    path = cached_path()
+    path = built_path()
     if not path.is_file():
         _compile(path)
     return path

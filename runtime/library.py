@@ -21,8 +21,11 @@ from xformc.format.targets import Target, TargetWord
 SOURCES = Path(__file__).parent
 """The folder of the library's CMakeLists.txt; its C++ sources are in the folders below."""
 
+PACKAGE = Path(__file__).parents[1]
+"""The folder of xformc. In a wheel, the library is installed below it as below a prefix: lib/, include/, bin/."""
+
 VARIABLE = "XFORMC_KERNELS"
-"""The environment variable that names a library to use instead of the cached one."""
+"""The environment variable that names a library to use instead of the package's and the cached one."""
 
 BUILD = "build the kernels here with `xformc kernels`"
 """The hint if there is no usable library."""
@@ -31,6 +34,7 @@ _SOURCES = (
     *("CMakeLists.txt", "kernels/CMakeLists.txt", "kernels/*.cc", "kernels/*.h"),
     *(f"cpp/**/*.{ending}" for ending in ("cc", "h", "hpp", "cmake", "in", "txt")),
 )
+_SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 _HASH_DIGITS = 12
 _ERROR = "error: "
 """The prefix of the library's list of instruction sets if it is an error message instead."""
@@ -51,14 +55,14 @@ class Library:
 
 
 def find_library() -> Library:
-    """Return the library for native engines: that of the environment variable XFORMC_KERNELS, or the cached one.
+    """Return the library for native engines: the one that XFORMC_KERNELS names, the package's, or the cached one.
 
     Raises: UserError if there is none, if it cannot be loaded, or if it has another version.
     """
     named = os.environ.get(VARIABLE)
     if named:
         return open_library(Path(named), hint=f"{BUILD} and unset {VARIABLE}")
-    path = cached_path()
+    path = built_path()
     if not path.is_file():
         raise UserError(f"the kernels of xformc {__version__} have not been built", place=str(path), hint=BUILD)
     return open_library(path)
@@ -141,10 +145,15 @@ def open_library(path: Path, *, hint: str = BUILD) -> Library:
     return Library(path.resolve(), sources, instructions)
 
 
+def built_path() -> Path:
+    """Return the path of the library that came with the package, or else the path that `xformc kernels` builds."""
+    packaged = PACKAGE / "lib" / f"libxformc{_SUFFIX}"
+    return packaged if packaged.is_file() else cached_path()
+
+
 def cached_path() -> Path:
-    """Return the path that `xformc kernels` builds: it names the version, the hash of the sources and the machine."""
-    suffix = ".dylib" if sys.platform == "darwin" else ".so"
-    return _cache() / "xformc" / f"libxformc-{__version__}-{sources_hash()}-{platform.machine()}{suffix}"
+    """Return the path in the user's cache: it names the version, the hash of the sources and the machine."""
+    return _cache() / "xformc" / f"libxformc-{__version__}-{sources_hash()}-{platform.machine()}{_SUFFIX}"
 
 
 def sources_hash() -> str:

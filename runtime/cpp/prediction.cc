@@ -55,11 +55,12 @@ class Prediction : public Task {
     }
     const std::vector<Output> outputs = model.run(batch.feeds, stopper);
     const auto labels = static_cast<int64_t>(manifest_.labels.size());
-    std::vector<int64_t> shape = {static_cast<int64_t>(filled.size())};
-    if (labelled_ >= 0) shape.push_back(longest(filled));
-    shape.push_back(labels);
-    const float* probabilities = outputs[0].floats(shape);
-    const int64_t stride = (labelled_ >= 0 ? shape[1] : 1) * labels;
+    std::vector<Size> shape = {static_cast<int64_t>(filled.size())};
+    if (labelled_ >= 0) shape.emplace_back(longest(filled));
+    shape.emplace_back(labels);
+    std::vector<int64_t> found;
+    const float* probabilities = outputs[0].floats(shape, found);
+    const int64_t stride = (labelled_ >= 0 ? found[1] : 1) * labels;
     for (size_t i = 0; i < filled.size(); ++i) {
       const int64_t positions = labelled_ >= 0 ? filled[i]->fields[labelled_].positions : 1;
       const float* first = probabilities + static_cast<int64_t>(i) * stride;

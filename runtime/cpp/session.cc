@@ -1,7 +1,6 @@
 #include "session.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "../kernels/library.h"
 
@@ -32,45 +31,6 @@ size_t element_size(ONNXTensorElementDataType element) {
 }
 
 }  // namespace
-
-const void* Output::data(ONNXTensorElementDataType element, std::vector<int64_t>& shape) const {
-  OrtTensorTypeAndShapeInfo* raw = nullptr;
-  OrtStatus* failed = api_.GetTensorTypeAndShape(value_.get(), &raw);
-  const Handle<OrtTensorTypeAndShapeInfo> info(raw, api_.ReleaseTensorTypeAndShapeInfo);
-  auto type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-  size_t rank = 0;
-  void* numbers = nullptr;
-  if (failed == nullptr) failed = api_.GetTensorElementType(raw, &type);
-  if (failed == nullptr) failed = api_.GetDimensionsCount(raw, &rank);
-  std::vector<int64_t> found(rank);
-  if (failed == nullptr) failed = api_.GetDimensions(raw, found.data(), rank);
-  if (failed == nullptr) failed = api_.GetTensorMutableData(value_.get(), &numbers);
-  const bool fits = failed == nullptr && type == element && found.size() == shape.size() &&
-                    std::equal(found.begin(), found.end(), shape.begin(),
-                               [](int64_t size, int64_t wanted) { return wanted < 0 || size == wanted; });
-  if (failed != nullptr) api_.ReleaseStatus(failed);
-  if (!fits) {
-    throw Failure(XFORMC_RUN_FAILED, "the output " + name_ + " has another type or shape than that of an engine",
-                  place_, REBUILD);
-  }
-  shape = found;
-  return numbers;
-}
-
-const float* Output::floats(std::vector<int64_t>& shape) const {
-  const auto* numbers = static_cast<const float*>(data(ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, shape));
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  if (std::any_of(numbers, numbers + count, [](float number) { return std::isnan(number); })) {
-    throw Failure(XFORMC_RUN_FAILED, "the output " + name_ + " has NaN", place_,
-                  "the weights are the likely cause: check the engine with `xformc verify ENGINE`");
-  }
-  return numbers;
-}
-
-const int64_t* Output::integers(std::vector<int64_t>& shape) const {
-  return static_cast<const int64_t*>(data(ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, shape));
-}
 
 Stopper::Stopper(const OrtApi& api) : api_(api), options_(nullptr, api.ReleaseRunOptions) {
   OrtRunOptions* created = nullptr;

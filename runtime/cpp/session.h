@@ -13,6 +13,7 @@
 
 #include "failure.h"
 #include "onnx_runtime.h"
+#include "output.h"
 
 namespace xformc {
 
@@ -22,28 +23,6 @@ struct Feed {
   ONNXTensorElementDataType element;
   const void* data;
   std::vector<int64_t> shape;
-};
-
-template <typename T>
-using Handle = std::unique_ptr<T, void (*)(T*)>;
-
-// An output of the model, which ONNX Runtime owns.
-class Output {
- public:
-  Output(const OrtApi& api, OrtValue* value, std::string name, std::string place)
-      : api_(api), value_(value, api.ReleaseValue), name_(std::move(name)), place_(std::move(place)) {}
-
-  // The numbers, which must be of this type and shape; -1 is any size, and `shape` gets the true one. Throws Failure,
-  // also for NaN.
-  const float* floats(std::vector<int64_t>& shape) const;
-  const int64_t* integers(std::vector<int64_t>& shape) const;
-
- private:
-  const void* data(ONNXTensorElementDataType element, std::vector<int64_t>& shape) const;
-
-  const OrtApi& api_;
-  Handle<OrtValue> value_;
-  std::string name_, place_;
 };
 
 // What ends the runs of one call early.

@@ -21,7 +21,8 @@ class Translation : public Task {
  public:
   Translation(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const SearchOptions& options,
               const Batching& batching)
-      : source_(manifest.input("source")), longest_(manifest.input("target").longest), log_(log), options_(options),
+      : source_(manifest.input("source")), longest_(manifest.input("target").longest),
+        vocabulary_(manifest.input("target").vocabulary), log_(log), options_(options),
         limit_(whole_limit(source_.longest, batching.max_batch_tokens)), truncate_(batching.truncate) {
     if (tokenizer.count("source") != 0) reads_ = tokenizer.at("source");
     if (tokenizer.count("target") != 0) writes_ = tokenizer.at("target");
@@ -53,8 +54,10 @@ class Translation : public Task {
       filled.push_back(rows[i]);
     }
     if (filled.empty()) return results;
-    const Written written(model.run(feeds(filled).feeds, stopper), static_cast<int64_t>(filled.size()),
-                          options_.n_best);
+    size_t longest = 0;
+    for (const Row* row : filled) longest = std::max(longest, row->fields[0].ids.size());
+    const Written written(model.run(feeds(filled).feeds, stopper), static_cast<int64_t>(filled.size()), options_.n_best,
+                          length_limit(options_, longest), vocabulary_);
     for (size_t i = 0; i < filled.size(); ++i) {
       results[numbers[i]].hypotheses = hypotheses(written, static_cast<int64_t>(i));
     }
@@ -86,6 +89,7 @@ class Translation : public Task {
 
   const Input& source_;
   const std::optional<int64_t> longest_;
+  const int64_t vocabulary_;  // of the target
   const Log log_;
   const SearchOptions options_;
   const Limit limit_;

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "session.h"
+#include "output.h"
 #include "tokenizer.h"
 
 namespace xformc {
@@ -11,9 +11,9 @@ namespace xformc {
 // The tokens [rows, ranks, length], lengths [rows, ranks] and scores [rows, ranks] of one run.
 class Written {
  public:
-  // Checks the outputs of a run of `rows` rows with up to `ranks` texts each; 0 is an output without that axis.
-  // Throws Failure for other shapes, and for lengths that the tokens do not have.
-  Written(std::vector<Output> outputs, int64_t rows, int64_t ranks);
+  // Checks the outputs of a run of `rows` rows with `ranks` texts each, of at most `longest` tokens; 0 ranks are outputs
+  // without that axis. Throws Failure for other shapes, and for tokens or lengths out of range.
+  Written(std::vector<Output> outputs, int64_t rows, int64_t ranks, int64_t longest, int64_t vocabulary);
 
   Ids tokens(int64_t row, int64_t rank) const;
   float score(int64_t row, int64_t rank) const { return scores_[row * ranks_ + rank]; }
@@ -21,7 +21,7 @@ class Written {
 
  private:
   std::vector<Output> outputs_;
-  int64_t ranks_, longest_ = 0;
+  int64_t ranks_, width_;
   const int64_t* tokens_;
   const int64_t* lengths_;
   const float* scores_;

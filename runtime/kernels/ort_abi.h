@@ -91,78 +91,82 @@ using Unused = void * [last - first + 1];
 
 // The table of functions, up to the last one that is used.
 struct OrtApi {
-  OrtStatus* (*CreateStatus)(OrtErrorCode code, const char* message);
-  OrtErrorCode (*GetErrorCode)(const OrtStatus* status);
-  const char* (*GetErrorMessage)(const OrtStatus* status);
-  OrtStatus* (*CreateEnv)(OrtLoggingLevel level, const char* log_id, OrtEnv** out);
+  OrtStatus* (*CreateStatus)(OrtErrorCode code, const char* message) noexcept;
+  OrtErrorCode (*GetErrorCode)(const OrtStatus* status) noexcept;
+  const char* (*GetErrorMessage)(const OrtStatus* status) noexcept;
+  OrtStatus* (*CreateEnv)(OrtLoggingLevel level, const char* log_id, OrtEnv** out) noexcept;
   OrtStatus* (*CreateEnvWithCustomLogger)(OrtLoggingFunction logger, void* param, OrtLoggingLevel level,
-                                          const char* log_id, OrtEnv** out);
+                                          const char* log_id, OrtEnv** out) noexcept;
   Unused<5, 6> unused_5;
-  OrtStatus* (*CreateSession)(const OrtEnv* env, const char* path, const OrtSessionOptions* options, OrtSession** out);
+  OrtStatus* (*CreateSession)(const OrtEnv* env, const char* path, const OrtSessionOptions* options,
+                              OrtSession** out) noexcept;
   Unused<8, 8> unused_8;
   OrtStatus* (*Run)(OrtSession* session, const OrtRunOptions* options, const char* const* input_names,
                     const OrtValue* const* inputs, size_t input_count, const char* const* output_names,
-                    size_t output_count, OrtValue** outputs);  // an output that is null is created
-  OrtStatus* (*CreateSessionOptions)(OrtSessionOptions** out);
+                    size_t output_count, OrtValue** outputs) noexcept;  // an output that is null is created
+  OrtStatus* (*CreateSessionOptions)(OrtSessionOptions** out) noexcept;
   Unused<11, 16> unused_11;
-  OrtStatus* (*DisableMemPattern)(OrtSessionOptions* options);
+  OrtStatus* (*DisableMemPattern)(OrtSessionOptions* options) noexcept;
   Unused<18, 21> unused_18;
-  OrtStatus* (*SetSessionLogSeverityLevel)(OrtSessionOptions* options, int level);
-  OrtStatus* (*SetSessionGraphOptimizationLevel)(OrtSessionOptions* options, GraphOptimizationLevel level);
-  OrtStatus* (*SetIntraOpNumThreads)(OrtSessionOptions* options, int threads);
-  OrtStatus* (*SetInterOpNumThreads)(OrtSessionOptions* options, int threads);
-  OrtStatus* (*CreateCustomOpDomain)(const char* domain, OrtCustomOpDomain** out);
-  OrtStatus* (*CustomOpDomain_Add)(OrtCustomOpDomain* domain, const OrtCustomOp* op);
-  OrtStatus* (*AddCustomOpDomain)(OrtSessionOptions* options, OrtCustomOpDomain* domain);
+  OrtStatus* (*SetSessionLogSeverityLevel)(OrtSessionOptions* options, int level) noexcept;
+  OrtStatus* (*SetSessionGraphOptimizationLevel)(OrtSessionOptions* options, GraphOptimizationLevel level) noexcept;
+  OrtStatus* (*SetIntraOpNumThreads)(OrtSessionOptions* options, int threads) noexcept;
+  OrtStatus* (*SetInterOpNumThreads)(OrtSessionOptions* options, int threads) noexcept;
+  OrtStatus* (*CreateCustomOpDomain)(const char* domain, OrtCustomOpDomain** out) noexcept;
+  OrtStatus* (*CustomOpDomain_Add)(OrtCustomOpDomain* domain, const OrtCustomOp* op) noexcept;
+  OrtStatus* (*AddCustomOpDomain)(OrtSessionOptions* options, OrtCustomOpDomain* domain) noexcept;
   Unused<29, 29> unused_29;
-  OrtStatus* (*SessionGetInputCount)(const OrtSession* session, size_t* out);
-  OrtStatus* (*SessionGetOutputCount)(const OrtSession* session, size_t* out);
-  OrtStatus* (*SessionGetOverridableInitializerCount)(const OrtSession* session, size_t* out);
-  OrtStatus* (*SessionGetInputTypeInfo)(const OrtSession* session, size_t index, OrtTypeInfo** out);
-  OrtStatus* (*SessionGetOutputTypeInfo)(const OrtSession* session, size_t index, OrtTypeInfo** out);
+  OrtStatus* (*SessionGetInputCount)(const OrtSession* session, size_t* out) noexcept;
+  OrtStatus* (*SessionGetOutputCount)(const OrtSession* session, size_t* out) noexcept;
+  OrtStatus* (*SessionGetOverridableInitializerCount)(const OrtSession* session, size_t* out) noexcept;
+  OrtStatus* (*SessionGetInputTypeInfo)(const OrtSession* session, size_t index, OrtTypeInfo** out) noexcept;
+  OrtStatus* (*SessionGetOutputTypeInfo)(const OrtSession* session, size_t index, OrtTypeInfo** out) noexcept;
   Unused<35, 35> unused_35;
   // The caller frees a name with the allocator.
-  OrtStatus* (*SessionGetInputName)(const OrtSession* session, size_t index, OrtAllocator* allocator, char** out);
-  OrtStatus* (*SessionGetOutputName)(const OrtSession* session, size_t index, OrtAllocator* allocator, char** out);
+  OrtStatus* (*SessionGetInputName)(const OrtSession* session, size_t index, OrtAllocator* allocator,
+                                    char** out) noexcept;
+  OrtStatus* (*SessionGetOutputName)(const OrtSession* session, size_t index, OrtAllocator* allocator,
+                                     char** out) noexcept;
   OrtStatus* (*SessionGetOverridableInitializerName)(const OrtSession* session, size_t index, OrtAllocator* allocator,
-                                                     char** out);
-  OrtStatus* (*CreateRunOptions)(OrtRunOptions** out);
+                                                     char** out) noexcept;
+  OrtStatus* (*CreateRunOptions)(OrtRunOptions** out) noexcept;
   Unused<40, 40> unused_40;
-  OrtStatus* (*RunOptionsSetRunLogSeverityLevel)(OrtRunOptions* options, int level);
+  OrtStatus* (*RunOptionsSetRunLogSeverityLevel)(OrtRunOptions* options, int level) noexcept;
   Unused<42, 45> unused_42;
-  OrtStatus* (*RunOptionsSetTerminate)(OrtRunOptions* options);
-  OrtStatus* (*RunOptionsUnsetTerminate)(OrtRunOptions* options);
+  OrtStatus* (*RunOptionsSetTerminate)(OrtRunOptions* options) noexcept;
+  OrtStatus* (*RunOptionsUnsetTerminate)(OrtRunOptions* options) noexcept;
   Unused<48, 48> unused_48;
   OrtStatus* (*CreateTensorWithDataAsOrtValue)(const OrtMemoryInfo* info, void* data, size_t bytes,
                                                const int64_t* shape, size_t rank, ONNXTensorElementDataType type,
-                                               OrtValue** out);  // the data is the caller's
-  OrtStatus* (*IsTensor)(const OrtValue* value, int* out);
-  OrtStatus* (*GetTensorMutableData)(OrtValue* value, void** out);
+                                               OrtValue** out) noexcept;  // the data is the caller's
+  OrtStatus* (*IsTensor)(const OrtValue* value, int* out) noexcept;
+  OrtStatus* (*GetTensorMutableData)(OrtValue* value, void** out) noexcept;
   Unused<52, 54> unused_52;
-  OrtStatus* (*CastTypeInfoToTensorInfo)(const OrtTypeInfo* info, const OrtTensorTypeAndShapeInfo** out);
+  OrtStatus* (*CastTypeInfoToTensorInfo)(const OrtTypeInfo* info, const OrtTensorTypeAndShapeInfo** out) noexcept;
   Unused<56, 59> unused_56;
-  OrtStatus* (*GetTensorElementType)(const OrtTensorTypeAndShapeInfo* info, ONNXTensorElementDataType* out);
-  OrtStatus* (*GetDimensionsCount)(const OrtTensorTypeAndShapeInfo* info, size_t* out);
-  OrtStatus* (*GetDimensions)(const OrtTensorTypeAndShapeInfo* info, int64_t* out, size_t count);
+  OrtStatus* (*GetTensorElementType)(const OrtTensorTypeAndShapeInfo* info, ONNXTensorElementDataType* out) noexcept;
+  OrtStatus* (*GetDimensionsCount)(const OrtTensorTypeAndShapeInfo* info, size_t* out) noexcept;
+  OrtStatus* (*GetDimensions)(const OrtTensorTypeAndShapeInfo* info, int64_t* out, size_t count) noexcept;
   Unused<63, 63> unused_63;
-  OrtStatus* (*GetTensorShapeElementCount)(const OrtTensorTypeAndShapeInfo* info, size_t* out);
-  OrtStatus* (*GetTensorTypeAndShape)(const OrtValue* value, OrtTensorTypeAndShapeInfo** out);
+  OrtStatus* (*GetTensorShapeElementCount)(const OrtTensorTypeAndShapeInfo* info, size_t* out) noexcept;
+  OrtStatus* (*GetTensorTypeAndShape)(const OrtValue* value, OrtTensorTypeAndShapeInfo** out) noexcept;
   Unused<66, 68> unused_66;
-  OrtStatus* (*CreateCpuMemoryInfo)(OrtAllocatorType allocator, OrtMemType type, OrtMemoryInfo** out);
+  OrtStatus* (*CreateCpuMemoryInfo)(OrtAllocatorType allocator, OrtMemType type, OrtMemoryInfo** out) noexcept;
   Unused<70, 75> unused_70;
-  OrtStatus* (*AllocatorFree)(OrtAllocator* allocator, void* memory);
+  OrtStatus* (*AllocatorFree)(OrtAllocator* allocator, void* memory) noexcept;
   Unused<77, 77> unused_77;
-  OrtStatus* (*GetAllocatorWithDefaultOptions)(OrtAllocator** out);  // the allocator is not the caller's
+  OrtStatus* (*GetAllocatorWithDefaultOptions)(OrtAllocator** out) noexcept;  // the allocator is not the caller's
   Unused<79, 84> unused_79;
-  OrtStatus* (*KernelInfoGetAttribute_float)(const OrtKernelInfo* info, const char* name, float* out);
-  OrtStatus* (*KernelInfoGetAttribute_int64)(const OrtKernelInfo* info, const char* name, int64_t* out);
+  OrtStatus* (*KernelInfoGetAttribute_float)(const OrtKernelInfo* info, const char* name, float* out) noexcept;
+  OrtStatus* (*KernelInfoGetAttribute_int64)(const OrtKernelInfo* info, const char* name, int64_t* out) noexcept;
   // With out = null, `size` becomes the number of characters and the final null, or of elements of the array below.
-  OrtStatus* (*KernelInfoGetAttribute_string)(const OrtKernelInfo* info, const char* name, char* out, size_t* size);
-  OrtStatus* (*KernelContext_GetInputCount)(const OrtKernelContext* context, size_t* out);
-  OrtStatus* (*KernelContext_GetOutputCount)(const OrtKernelContext* context, size_t* out);
-  OrtStatus* (*KernelContext_GetInput)(const OrtKernelContext* context, size_t index, const OrtValue** out);
+  OrtStatus* (*KernelInfoGetAttribute_string)(const OrtKernelInfo* info, const char* name, char* out,
+                                              size_t* size) noexcept;
+  OrtStatus* (*KernelContext_GetInputCount)(const OrtKernelContext* context, size_t* out) noexcept;
+  OrtStatus* (*KernelContext_GetOutputCount)(const OrtKernelContext* context, size_t* out) noexcept;
+  OrtStatus* (*KernelContext_GetInput)(const OrtKernelContext* context, size_t index, const OrtValue** out) noexcept;
   OrtStatus* (*KernelContext_GetOutput)(OrtKernelContext* context, size_t index, const int64_t* shape, size_t rank,
-                                        OrtValue** out);
+                                        OrtValue** out) noexcept;
   void (*ReleaseEnv)(OrtEnv* env);
   void (*ReleaseStatus)(OrtStatus* status);
   void (*ReleaseMemoryInfo)(OrtMemoryInfo* info);
@@ -174,21 +178,21 @@ struct OrtApi {
   void (*ReleaseSessionOptions)(OrtSessionOptions* options);
   void (*ReleaseCustomOpDomain)(OrtCustomOpDomain* domain);
   Unused<102, 123> unused_102;
-  OrtStatus* (*AddFreeDimensionOverrideByName)(OrtSessionOptions* options, const char* name, int64_t size);
+  OrtStatus* (*AddFreeDimensionOverrideByName)(OrtSessionOptions* options, const char* name, int64_t size) noexcept;
   Unused<125, 129> unused_125;
-  OrtStatus* (*AddSessionConfigEntry)(OrtSessionOptions* options, const char* key, const char* value);
+  OrtStatus* (*AddSessionConfigEntry)(OrtSessionOptions* options, const char* key, const char* value) noexcept;
   Unused<131, 162> unused_131;
   OrtStatus* (*KernelInfoGetAttributeArray_int64)(const OrtKernelInfo* info, const char* name, int64_t* out,
-                                                  size_t* size);
+                                                  size_t* size) noexcept;
   Unused<164, 273> unused_164;
   OrtStatus* (*KernelContext_ParallelFor)(const OrtKernelContext* context, void (*work)(void* data, size_t i),
-                                          size_t count, size_t batches, void* data);
+                                          size_t count, size_t batches, void* data) noexcept;
 };
 
 // What the library of ONNX Runtime exports as OrtGetApiBase, and gives to RegisterCustomOps.
 struct OrtApiBase {
-  const OrtApi* (*GetApi)(uint32_t version);  // null if it is newer than the library
-  const char* (*GetVersionString)();
+  const OrtApi* (*GetApi)(uint32_t version) noexcept;  // null if it is newer than the library
+  const char* (*GetVersionString)() noexcept;
 };
 
 // An operator, of version ORT_VERSION. Members may be null where this says so.

@@ -22,6 +22,7 @@ from xformc.commands.attention import attention
 from xformc.commands.bench import bench
 from xformc.commands.build import build, verify
 from xformc.commands.check import check, schema
+from xformc.commands.cmake_dir import cmake_dir
 from xformc.commands.corpus import corpus
 from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
@@ -122,6 +123,7 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "bench": bench,
         "export": export,
         "kernels": kernels,
+        "cmake-dir": cmake_dir,
     },
     "Use": {
         "translate": translate,

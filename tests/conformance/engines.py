@@ -98,6 +98,19 @@ arrays (float[batch, frames, 2] frames, bool[batch, frames] frames_mask, bool[ba
 }
 """
 
+# One hypothesis of a token that does not exist, whatever the source and the options.
+LIES = """\
+<ir_version: 10, opset_import: ["" : 23]>
+lies (int64[batch, source] source, int64 beam_size, int64 n_best, float length_penalty, float max_length_factor,
+      int64 max_length_offset) => (int64[1, 1, 1] tokens, int64[1, 1] lengths, float[1, 1] scores)
+<int64[1, 1, 1] token = {80}, int64[1, 1] length = {1}, float[1, 1] score = {-1}>
+{
+  tokens = Identity (token)
+  lengths = Identity (length)
+  scores = Identity (score)
+}
+"""
+
 
 def main() -> None:
     """Write all engines anew."""
@@ -105,6 +118,7 @@ def main() -> None:
     sides = ("source", "target")
     _write("copy", copy_model(), _described("translation", {side: _text() for side in sides}, defaults=DEFAULTS))
     ids = {side: {**_text(), "tokenizer": None} for side in sides}
+    _write("lies", _model(LIES, DEFAULTS), _described("translation", ids, defaults=DEFAULTS))
     _write("format_2", _old_model(), {**_described("translation", ids, defaults=OLD_DEFAULTS), "format": 2})
     _write("format_1", _old_model(), _FORMAT_1)
     _write("generate", _model(GENERATE, SAMPLING), _described("language_model", {"text": _text()}, defaults=SAMPLING))

@@ -64,7 +64,10 @@ class Case:
         """Run it. Raises: whatever ONNX Runtime or the library does."""
         names, feeds, stored, nodes = self._operands()
         results = ["" if kind is None else f"y{i}" for i, kind in enumerate(self.outputs)]
-        one = helper.make_node(self.operator, names, results, domain=DOMAIN, **self.attributes)
+        one = helper.make_node(self.operator, names, results, domain=DOMAIN)
+        for name, value in self.attributes.items():
+            kind = onnx.AttributeProto.INTS if value == [] else None
+            one.attribute.append(helper.make_attribute(name, value, attr_type=kind))
         session = _session([*nodes, one], feeds, dict(zip(results, self.outputs, strict=True)), stored, self.threads)
         session.run(None, feeds)
 

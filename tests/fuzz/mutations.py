@@ -61,7 +61,7 @@ def _other_list(random: Random, value: Sequence[int]) -> list[int]:
         values[place] = _other(random, values[place])
     else:
         values.insert(random.randint(0, len(values)), random.choice(INTEGERS))
-    return values or [1]
+    return values
 
 
 def _operand(change: Callable[[Random, Tensor], Operand]) -> Callable[[Random, Case], Case]:

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 
 from tests.fuzz.worker import case_of, limit_memory, outcome_of
+from xformc.errors import UserError
 from xformc.runtime.library import find_library
 
 TOO_LARGE = ("requested allocation size", "allocator is out of memory", "allocation-size-too-big")
@@ -34,7 +35,11 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     parser.add_argument("--replay", type=int, metavar="SEED", help="show and run this case only, in this process")
     options = parser.parse_args()
-    print(f"library: {find_library().path}")
+    try:
+        print(f"library: {find_library().path}")
+    except UserError as error:
+        print(f"WARNING: nothing was fuzzed, as there are no kernels: {error.message}", file=sys.stderr)
+        return 0
     if options.replay is not None:
         return replay(options.replay)
     seed = int.from_bytes(os.urandom(4), "little") if options.seed is None else options.seed
@@ -69,10 +74,9 @@ def fuzz(seed: int, seconds: float, workers: int) -> int:
 def watch(seed: int, step: int, end: float, outcomes: "Counter[str]", findings: list[int]) -> None:
     """Keep a worker running until `end`, and count the outcomes of its cases; a new one goes on where one ended."""
     while time.monotonic() < end:
-        command = [sys.executable, "-m", "tests.fuzz.worker", str(seed), str(step)]
         with (
             tempfile.TemporaryFile("w+", errors="replace") as log,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as worker,
+            subprocess.Popen(command_of(seed, step), stdout=subprocess.PIPE, stderr=log, text=True) as worker,
         ):
             assert worker.stdout is not None
             for line in worker.stdout:
@@ -85,6 +89,11 @@ def watch(seed: int, step: int, end: float, outcomes: "Counter[str]", findings: 
             log.seek(0)
             report(seed, code, log.read(), findings)
         seed += step
+
+
+def command_of(seed: int, step: int) -> list[str]:
+    """Return the command of a worker."""
+    return [sys.executable, "-m", "tests.fuzz.worker", str(seed), str(step)]
 
 
 def report(seed: int, code: int, log: str, findings: list[int]) -> None:

@@ -17,7 +17,7 @@ from onnx import helper
 
 from xformc.errors import UserError
 from xformc.format.operators import DOMAIN, OPERATORS
-from xformc.runtime.library import VARIABLE, cached_path, find_library
+from xformc.runtime.library import VARIABLE, built_path, find_library
 
 Array = NDArray[Any]
 NO_KERNELS = "no kernels: "
@@ -31,7 +31,7 @@ def kernel_library() -> Path:
     try:
         return find_library().path
     except UserError as error:
-        if VARIABLE in os.environ or cached_path().is_file():
+        if VARIABLE in os.environ or built_path().is_file():
             raise
         pytest.skip(f"{NO_KERNELS}{error.message}")
 

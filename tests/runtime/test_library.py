@@ -34,8 +34,9 @@ from xformc.runtime.library import (
 
 @pytest.fixture
 def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Neither the variable nor the cache has a library; returns the cache's folder."""
+    """Neither the variable nor the package nor the cache has a library; returns the cache's folder."""
     monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr("xformc.runtime.library.PACKAGE", tmp_path / "xformc")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -146,6 +147,18 @@ def test_the_variable_goes_before_the_cache_whatever_its_sources(
     monkeypatch.setenv(VARIABLE, str(other))
     assert find_library().path == other
     assert f"0123456789ab, not those of this xformc ({sources_hash()})" in xformc("kernels", "--check").out
+
+
+def test_the_library_of_a_wheel_goes_before_the_cache(
+    no_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, xformc: CommandLine
+) -> None:
+    fake_library(cached_path(), f"{__version__} {sources_hash()}")
+    packaged = tmp_path / "xformc" / "lib" / f"libxformc{cached_path().suffix}"
+    fake_library(packaged, f"{__version__} {sources_hash()}")
+    assert find_library().path == packaged
+    assert xformc("kernels").out == f"{packaged}\n"
+    monkeypatch.setenv(VARIABLE, str(cached_path()))
+    assert find_library().path == cached_path()
 
 
 @pytest.mark.parametrize(

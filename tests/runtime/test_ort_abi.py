@@ -23,8 +23,8 @@ struct Same<List<A, As...>, List<B, Bs...>>
     : std::bool_constant<Same<A, B>::value && Same<List<As...>, List<Bs...>>::value> {};
 template <typename R, typename... As, typename S, typename... Bs>
 struct Same<R(As...), S(Bs...)> : Same<List<R, As...>, List<S, Bs...>> {};
-template <typename R, typename... As, typename S, typename... Bs>
-struct Same<R(As...), S(Bs...) noexcept> : Same<List<R, As...>, List<S, Bs...>> {};
+template <typename R, typename... As, typename S, typename... Bs>  // what is noexcept in one only is not the same
+struct Same<R(As...) noexcept, S(Bs...) noexcept> : Same<List<R, As...>, List<S, Bs...>> {};
 """
 
 
@@ -88,6 +88,7 @@ def test_the_declarations_are_those_of_onnx_runtime(headers: Path, tmp_path: Pat
         pytest.param("OrtAllocator* allocator, void* memory", "OrtEnv* allocator, void* memory", id="handle"),
         pytest.param("OrtRunOptions* options, int level", "OrtRunOptions* options, int64_t level", id="parameter"),
         pytest.param("OrtEnv* env);", "OrtEnv* env, int more);", id="count"),
+        pytest.param("OrtRunOptions** out) noexcept;", "OrtRunOptions** out);", id="noexcept"),
         pytest.param("OrtErrorCode (*GetErrorCode)", "int (*GetErrorCode)", id="result"),
         pytest.param("  ORT_NO_MODEL,\n", "", id="enumerator"),
         pytest.param("ORT_ENABLE_ALL = 99", "ORT_ENABLE_ALL = 98", id="value"),

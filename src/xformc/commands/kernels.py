@@ -18,8 +18,8 @@ def kernels(*, check: Annotated[bool, Option("--check", help=CHECK_HELP)] = Fals
     xformc kernels
     xformc kernels --check
 
-    This needs CMake and a C++17 compiler. The library is built once for each version of its sources, into the user's
-    cache. If XFORMC_KERNELS names a library, engines use that one.
+    A wheel of xformc contains them. Otherwise this needs CMake and a C++17 compiler, and builds them once for each
+    version of their sources, into the user's cache. If XFORMC_KERNELS names a library, engines use that one.
     """
     if check:
         for line in _described(find_library()):

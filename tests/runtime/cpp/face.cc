@@ -1,0 +1,287 @@
+// Checks of xformc.hpp: face COPY_ENGINE ENDLESS_ENGINE LANGUAGE_MODEL PAIRS IMAGES. Prints what fails.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+#include <thread>
+#include <xformc.hpp>
+
+namespace {
+
+int failures = 0;
+
+void check(bool holds, const char* what, int line) {
+  if (holds) return;
+  std::fprintf(stderr, "face.cc:%d: %s\n", line, what);
+  ++failures;
+}
+#define CHECK(...) check((__VA_ARGS__), #__VA_ARGS__, __LINE__)
+
+template <typename Body>
+xformc::Error error_of(const Body& body) {
+  try {
+    body();
+  } catch (const xformc::Error& error) {
+    return error;
+  }
+  return {XFORMC_OK, "nothing was thrown"};
+}
+
+using Strings = std::vector<std::string>;
+
+Strings texts(const std::vector<std::vector<xformc::Hypothesis>>& results) {
+  Strings found;
+  for (const auto& hypotheses : results) found.push_back(hypotheses.at(0).text);
+  return found;
+}
+
+void check_translation(const std::string& folder) {
+  xformc::Engine loaded(folder);
+  const xformc::Engine engine = std::move(loaded);
+  static_assert(!std::is_copy_constructible_v<xformc::Engine>);
+  CHECK(engine.name() == "copy" && engine.task() == "translation" && engine.target() == "portable");
+  CHECK(engine.precision() == "float32" && engine.onnxruntime() > "1." && engine.labels().empty());
+  CHECK(engine.inputs().size() == 2 && engine.inputs()[0].name == "source" && engine.inputs()[0].kind == "tokens");
+  CHECK(engine.inputs()[0].vocabulary > 4 && engine.inputs()[0].longest == 0 && engine.inputs()[0].has_tokenizer);
+  CHECK(std::string(xformc::version()) == xformc_version());
+
+  const Strings many = {"two dogs", "", "hello world"};
+  CHECK(texts(engine.translate(many)) == many);
+  CHECK(texts(engine.translate(std::vector<std::string_view>{"two dogs"})) == Strings{"two dogs"});
+  CHECK(texts(engine.translate({"two dogs", many[2]})) == Strings{"two dogs", "hello world"});
+  CHECK(engine.translate({}).empty() && engine.translate(Strings{}).empty());
+  CHECK(engine.translate("two dogs")[0].text == "two dogs" && engine.translate(many[0])[0].text == many[0]);
+  xformc::SearchOptions search;
+  search.n_best = 3;
+  const auto hypotheses = engine.translate("two dogs", search);
+  CHECK(hypotheses.size() == 3 && hypotheses[0].score > hypotheses[2].score && hypotheses[0].tokens.back() == 3);
+#if __cplusplus >= 202002L
+  CHECK(engine.translate("two dogs", {.n_best = 2})[1].text == "two dogs");
+  CHECK(texts(engine.translate(many, {.beam_size = 2}, {.workers = 2, .max_batch_tokens = 1})) == many);
+#endif
+
+  const auto ids = engine.encode("source", "two dogs");
+  CHECK(ids == hypotheses[0].tokens && engine.decode("source", ids) == "two dogs");
+  CHECK(engine.encode("source", "\uFDFA\uFDFA\uFDFA").size() > 11);  // one character becomes 18
+  const auto longer = engine.encode("source", "hello world");
+  const auto found = engine.search({ids, longer}, search);
+  CHECK(found.size() == 2 && found[1].size() == 3 && found[1][0].tokens == longer && found[1][0].text.empty());
+  CHECK(engine.search({}).empty());
+}
+
+void check_errors(const std::string& folder) {
+  const xformc::Engine engine(folder);
+  xformc::SearchOptions search;
+  search.beam_size = 0;
+  const auto range = error_of([&] { engine.translate("one", search); });
+  CHECK(range.status() == XFORMC_INVALID_ARGUMENT &&
+        range.message() == "beam_size must be an integer from 1 to 40, not 0");
+  search = {};
+  search.n_best = 5;
+  const auto several = error_of([&] { engine.translate("one", search); });
+  CHECK(several.what() == several.message() + "\nhint: " + several.hint() && several.place().empty());
+  search = {};
+  search.length_penalty = std::nan("");
+  CHECK(error_of([&] { engine.translate("one", search); }).message() == "length_penalty must be a number, not nan");
+  xformc::RunOptions run;
+  run.workers = INT64_MIN;
+  CHECK(error_of([&] { engine.translate("one", {}, run); }).message() == "workers must be a number, not INT64_MIN");
+  const auto text = error_of([&] { engine.translate({"one", "\xff"}); });
+  CHECK(text.place() == "line 2" && text.what() == std::string("line 2: not valid Unicode text"));
+  CHECK(error_of([&] { engine.generate("one"); }).message().find("is a translation engine") != std::string::npos);
+  CHECK(error_of([&] { engine.predict("one"); }).status() == XFORMC_INVALID_ARGUMENT);
+  CHECK(error_of([&] { engine.encode("sauce", "one"); }).message().find("'sauce'") != std::string::npos);
+  CHECK(error_of([&] { engine.decode("sauce", {3}); }).status() == XFORMC_INVALID_ARGUMENT);
+  const auto missing = error_of([&] { xformc::Engine(folder + "/none"); });
+  CHECK(missing.status() == XFORMC_INVALID_ENGINE && missing.place() == folder + "/none");
+  xformc::LoadOptions load;
+  load.onnxruntime = "/none.so";
+  CHECK(error_of([&] { xformc::Engine(folder, load); }).place() == "/none.so");
+}
+
+void check_streams(const std::string& folder) {
+  const xformc::Engine engine(folder);
+  const auto counted = [](size_t& number, size_t last) {
+    return [&number, last](std::string& text) {
+      if (number == last) return false;
+      text = number++ % 2 == 0 ? "two dogs" : "hello world";
+      return true;
+    };
+  };
+  size_t given = 0, number = 0;
+  engine.translate_stream(counted(number, 5000), [&](size_t index, std::vector<xformc::Hypothesis> hypotheses) {
+    CHECK(index == given++ && hypotheses[0].text == (index % 2 == 0 ? "two dogs" : "hello world"));
+  });
+  CHECK(given == 5000);
+
+  given = number = 0;
+  bool thrown = false;
+  try {
+    engine.translate_stream(
+        [&](std::string& text) {
+          if (number++ == 40) throw std::runtime_error("read");
+          text = "one";
+          return true;
+        },
+        [&](size_t, auto) { ++given; });
+  } catch (const std::runtime_error& error) {
+    thrown = error.what() == std::string("read");
+  }
+  CHECK(thrown && given == 40);
+
+  number = 0;
+  thrown = false;
+  try {
+    engine.translate_stream(counted(number, 5000), [&](size_t index, auto) {
+      if (index == 7) throw 7;
+    });
+  } catch (int code) {
+    thrown = code == 7;
+  }
+  CHECK(thrown && number < 5000);
+
+  given = number = 0;
+  const auto broken = [&](std::string& text) {
+    text = number++ == 3 ? "\xff" : "one";
+    return true;
+  };
+  CHECK(error_of([&] { engine.translate_stream(broken, [&](size_t, auto) { ++given; }); }).place() == "line 4");
+  CHECK(given == 3);
+}
+
+void check_nested_calls(const std::string& folder) {
+  const xformc::Engine engine(folder);
+  int left = 3;
+  size_t given = 0;
+  engine.translate_stream(
+      [&](std::string& text) {
+        text = engine.translate("two dogs")[0].text;
+        return left-- > 0;
+      },
+      [&](size_t, auto hypotheses) { given += engine.translate(hypotheses[0].text)[0].text == "two dogs"; });
+  CHECK(given == 3);
+}
+
+void check_fork(const std::string& folder) {
+  xformc::LoadOptions load;
+  load.threads = 2;  // a thread of its own, which the child lacks
+  std::optional<xformc::Engine> engine(std::in_place, folder, load);
+  engine->translate("one");
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    const auto forked = error_of([&] { engine->translate("one"); });
+    CHECK(forked.message().find("before the process was forked") != std::string::npos);
+    CHECK(xformc::Engine(folder).translate("one")[0].text == "one");
+    engine.reset();
+    _exit(failures);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+void check_log(const std::string& folder) {
+  Strings messages;
+  xformc::LoadOptions load;
+  load.threads = 1;
+  load.verify_hashes = false;
+  load.log = [&](xformc_log_level level, const char* message) {
+    if (level == XFORMC_LOG_WARNING) messages.emplace_back(message);
+    throw 1;  // is dropped
+  };
+  xformc::Engine first(folder, load);
+  const xformc::Engine engine = std::move(first);
+  std::string text;
+  for (int i = 0; i < 2400; ++i) text += "two dogs ";
+  xformc::RunOptions run;
+  CHECK(error_of([&] { engine.translate(text, {}, run); }).hint().find("max_batch_tokens=") != std::string::npos);
+  run.truncate = true;
+  engine.translate(text, {}, run);
+  CHECK(messages.size() == 1 && messages[0].find("line 1: cut from ") == 0);
+}
+
+void check_cancel(const std::string& folder) {
+  const xformc::Engine engine(folder);
+  xformc::Cancel cancel;
+  xformc::RunOptions run;
+  run.cancel = &cancel;
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    cancel.now();
+  });
+  CHECK(error_of([&] { engine.translate("one", {}, run); }).status() == XFORMC_CANCELLED);
+  other.join();
+  CHECK(error_of([&] {
+          engine.translate_stream([](std::string&) { return true; }, [](size_t, auto) {}, {}, run);
+        }).status() == XFORMC_CANCELLED);
+}
+
+void check_language_model(const std::string& folder) {
+  const xformc::Engine engine(folder);
+  xformc::SampleOptions sampling;
+  sampling.seed = 4;
+  sampling.max_new_tokens = 5;
+  const Strings prompts = {"a man", "", "two dogs"};
+  const auto together = engine.generate(prompts, sampling);
+  CHECK(together.size() == 3 && together[0].tokens.size() <= 5 && together[0].score < 0);
+  CHECK(engine.generate("a man", sampling).tokens == together[0].tokens);
+  size_t number = 0;
+  engine.generate_stream(
+      [&](std::string& prompt) {
+        if (number == prompts.size()) return false;
+        prompt = prompts[number++];
+        return true;
+      },
+      [&](size_t index, xformc::Hypothesis one) { CHECK(one.text == together[index].text); }, sampling);
+}
+
+void check_labels(const std::string& pairs, const std::string& images) {
+  const xformc::Engine engine(pairs);
+  CHECK(engine.labels() == Strings{"no", "perhaps", "yes"} && engine.inputs().size() == 2);
+  const auto found = engine.predict({"a man", "two dogs", "one", "hello"});
+  CHECK(found.size() == 2 && found[0].labels.size() == 1 && found[0].probabilities.size() == 3);
+  CHECK(error_of([&] { engine.predict({"one", "two", "three"}); }).status() == XFORMC_INVALID_ARGUMENT);
+  size_t number = 0, given = 0;
+  engine.predict_stream(
+      [&](Strings& texts) {
+        CHECK(texts.size() == 2);
+        texts[0] = "a man";
+        texts[1] = "two dogs";
+        return number++ < 3;
+      },
+      [&](size_t, const xformc::Prediction& one) { given += one.probabilities == found[0].probabilities; });
+  CHECK(given == 3);
+  const auto lacking = [&] {
+    engine.predict_stream(
+        [](Strings& texts) {
+          texts = {"one"};
+          return true;
+        },
+        [](size_t, auto) {});
+  };
+  CHECK(error_of(lacking).message() == "read must give a text for each input");
+
+  const xformc::Engine classifier(images);
+  const std::vector<float> pixels(2 * 18, 0.5F);
+  const auto seen = classifier.predict_arrays({{"image", pixels.data(), {2, 3, 2, 3}}});
+  CHECK(seen.size() == 2 && seen[0].probabilities == seen[1].probabilities && seen[0].probabilities.size() == 4);
+  CHECK(error_of([&] { classifier.predict_arrays({{"image", pixels.data(), {2, 3, 2}}}); }).status() ==
+        XFORMC_INVALID_ARGUMENT);
+}
+
+}  // namespace
+
+int main(int, char** words) {
+  check_translation(words[1]);
+  check_errors(words[1]);
+  check_streams(words[1]);
+  check_nested_calls(words[1]);
+  check_fork(words[1]);
+  check_log(words[1]);
+  check_cancel(words[2]);
+  check_language_model(words[3]);
+  check_labels(words[4], words[5]);
+  return failures == 0 ? 0 : 1;
+}
