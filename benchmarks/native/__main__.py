@@ -6,9 +6,9 @@ RUN was trained with a spec that extends transformer_base and has one vocabulary
 same weights, precision, tokenizer and beam. DIR has the headers of the installed version of the package ctranslate2,
 whose library the peer's program uses. Two measurements, in turns; a cell is the median of its rounds:
 
-- start: seconds from the start of the process to the first translated line, and the peak memory then and after 32
-  lines, less that of a program that does nothing. Models of benchmarks.decode with randomly initialized weights, which
-  write 30 tokens for each line, and the trained model. All threads work on one batch.
+- start: seconds and processor time from the start of the process to the first translated line, and the peak memory
+  then and after 32 lines, less that of a program that does nothing. Models of benchmarks.decode with randomly
+  initialized weights, which write 30 tokens for each line, and the trained model. All threads work on one batch.
 - text: the lines of the file per second, from text to text, with the trained model. Each program in its best setting,
   found on some lines: a batch on all threads or a batch on each, and the size of batches; CTranslate2 also with
   CT2_FORCE_CPU_ISA=AVX512. The seconds of processor time hardly depend on what else the machine does.
@@ -90,7 +90,7 @@ class Contest:
 
     def start(self, model: Model, beam: int, length: int | None) -> dict[str, Any]:
         """Return seconds and memory of each program, in turns."""
-        found: dict[str, list[tuple[float, float, float]]] = {}
+        found: dict[str, list[tuple[float, ...]]] = {}
         for _ in range(self._rounds):
             bare = Program(self._programs["bare"], {}, {})
             below = bare.peak()
@@ -99,9 +99,10 @@ class Contest:
                 program = self._run(setting, model, beam, length)
                 first = program.peak() - below
                 program.translate(BATCH_LINES)
-                found.setdefault(setting.player, []).append((program.seconds, first, program.peak() - below))
+                times, last = (program.seconds, program.processor), program.peak() - below
+                found.setdefault(setting.player, []).append((*times, first, last))
                 program.close()
-        names = ("first_s", "first_mb", "batch_mb")
+        names = ("first_s", "processor_s", "first_mb", "batch_mb")
         return {
             key: dict(zip(names, map(summary, zip(*each, strict=True)), strict=True)) for key, each in found.items()
         }
@@ -221,8 +222,11 @@ def show_start(row: str, found: dict[str, Any]) -> dict[str, Any]:
     """Print a row; return it."""
     print(row)
     for name, one in found.items():
-        print(f"  {name:20} first {show(one['first_s'], 3)} s, memory {show(one['first_mb'], 0)} MB,", end=" ")
-        print(f"after {BATCH_LINES} lines {show(one['batch_mb'], 0)} MB", flush=True)
+        print(f"  {name:20} first {show(one['first_s'], 3)} s, processor {show(one['processor_s'], 3)} s,")
+        print(
+            f"  {'':20} memory {show(one['first_mb'], 0)} MB, {BATCH_LINES} lines {show(one['batch_mb'], 0)} MB",
+            flush=True,
+        )
     return found
 
 

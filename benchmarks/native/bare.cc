@@ -2,7 +2,7 @@
 #include <cstdio>
 
 int main() {
-  std::puts("ready");
+  std::puts("0");
   std::fflush(stdout);
   std::getchar();
 }

@@ -47,9 +47,9 @@ inline Lines read_lines(const std::string& path) {
   return lines;
 }
 
-// Translates the first line of the file `text`, and answers "ready". Then translates the first `lines` lines of the
-// file for each request "LINES OUTPUT", writes the translations to OUTPUT, and answers with the seconds and the seconds of
-// processor time that this took, without files.
+// Translates the first line of the file `text`, and answers with the seconds of processor time since the start of the
+// process. Then translates the first `lines` lines of the file for each request "LINES OUTPUT", writes the translations
+// to OUTPUT, and answers with the seconds and the seconds of processor time that this took, without files.
 template <typename Translator>
 int answer_requests(int count, char** arguments) {
   try {
@@ -57,7 +57,7 @@ int answer_requests(int count, char** arguments) {
     const Lines all = read_lines(options.text("text"));
     Translator translator(options);
     translator.translate(Lines(all.begin(), all.begin() + 1));
-    std::puts("ready");
+    std::printf("%.6f\n", static_cast<double>(std::clock()) / CLOCKS_PER_SEC);
     std::fflush(stdout);
     size_t lines = 0;
     for (std::string output; std::cin >> lines >> output;) {

@@ -51,7 +51,7 @@ def only(folder: Path, pattern: str) -> Path:
 
 
 class Program:
-    """A running program. `seconds` is the time from its start to the first translated line."""
+    """A running program. `seconds` and `processor` are the times from its start to the first translated line."""
 
     def __init__(self, file: Path, options: Mapping[str, object], variables: Mapping[str, str]) -> None:
         command = [str(file), *(f"{name}={value}" for name, value in options.items())]
@@ -60,7 +60,7 @@ class Program:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
         )
-        self._answer()
+        self.processor = float(self._answer())
         self.seconds = time.perf_counter() - began
 
     def translate(self, lines: int) -> tuple[float, float, list[str]]:
