@@ -139,7 +139,7 @@ void label(const OrtSession& session, const char* const* names, const OrtValue* 
 }
 
 OrtStatus* run(OrtSession* session, const OrtRunOptions* options, const char* const* names,
-               const OrtValue* const* inputs, size_t count, const char* const*, size_t, OrtValue** outputs) {
+               const OrtValue* const* inputs, size_t count, const char* const*, size_t, OrtValue** outputs) noexcept {
   for (size_t i = 0; i < count; ++i) {  // every byte is read, so that sanitizers see one that is not there
     const auto* bytes = static_cast<const unsigned char*>(inputs[i]->data);
     const size_t size = inputs[i]->type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64   ? 8
@@ -165,7 +165,7 @@ OrtStatus* run(OrtSession* session, const OrtRunOptions* options, const char* co
   return nullptr;
 }
 
-OrtStatus* open(const OrtEnv*, const char* path, const OrtSessionOptions*, OrtSession** out) {
+OrtStatus* open(const OrtEnv*, const char* path, const OrtSessionOptions*, OrtSession** out) noexcept {
   std::ifstream file(path);
   auto* session = new OrtSession;
   for (std::string line, kind, word; std::getline(file, line);) {
@@ -186,7 +186,7 @@ OrtStatus* make(T** out) {
 }
 
 template <typename T>
-void release(T* object) {
+void release(T* object) noexcept {
   delete object;
 }
 
@@ -198,73 +198,82 @@ OrtStatus* name_of(const std::vector<std::string>& names, size_t index, char** o
 
 OrtApi make_api() {
   OrtApi api{};
-  api.CreateStatus = [](OrtErrorCode, const char* message) { return failure(message); };
-  api.GetErrorCode = [](const OrtStatus*) { return ORT_FAIL; };
-  api.GetErrorMessage = [](const OrtStatus* status) { return status->message.c_str(); };
-  api.CreateEnv = [](OrtLoggingLevel, const char*, OrtEnv** out) { return make(out); };
+  api.CreateStatus = [](OrtErrorCode, const char* message) noexcept { return failure(message); };
+  api.GetErrorCode = [](const OrtStatus*) noexcept { return ORT_FAIL; };
+  api.GetErrorMessage = [](const OrtStatus* status) noexcept { return status->message.c_str(); };
+  api.CreateEnv = [](OrtLoggingLevel, const char*, OrtEnv** out) noexcept { return make(out); };
   api.CreateSession = open;
   api.Run = run;
-  api.CreateSessionOptions = [](OrtSessionOptions** out) { return make(out); };
-  api.DisableMemPattern = [](OrtSessionOptions*) -> OrtStatus* { return nullptr; };
-  api.SetSessionLogSeverityLevel = [](OrtSessionOptions*, int) -> OrtStatus* { return nullptr; };
-  api.SetIntraOpNumThreads = [](OrtSessionOptions*, int) -> OrtStatus* { return nullptr; };
-  api.SetInterOpNumThreads = [](OrtSessionOptions*, int) -> OrtStatus* { return nullptr; };
-  api.AddSessionConfigEntry = [](OrtSessionOptions*, const char*, const char*) -> OrtStatus* { return nullptr; };
-  api.CreateCustomOpDomain = [](const char*, OrtCustomOpDomain** out) { return make(out); };
-  api.CustomOpDomain_Add = [](OrtCustomOpDomain*, const OrtCustomOp*) -> OrtStatus* { return nullptr; };
-  api.AddCustomOpDomain = [](OrtSessionOptions*, OrtCustomOpDomain*) -> OrtStatus* { return nullptr; };
-  api.SessionGetInputCount = [](const OrtSession* session, size_t* out) -> OrtStatus* {
+  api.CreateSessionOptions = [](OrtSessionOptions** out) noexcept { return make(out); };
+  api.DisableMemPattern = [](OrtSessionOptions*) noexcept -> OrtStatus* { return nullptr; };
+  api.SetSessionLogSeverityLevel = [](OrtSessionOptions*, int) noexcept -> OrtStatus* { return nullptr; };
+  api.SetIntraOpNumThreads = [](OrtSessionOptions*, int) noexcept -> OrtStatus* { return nullptr; };
+  api.SetInterOpNumThreads = [](OrtSessionOptions*, int) noexcept -> OrtStatus* { return nullptr; };
+  api.AddSessionConfigEntry = [](OrtSessionOptions*, const char*, const char*) noexcept -> OrtStatus* {
+    return nullptr;
+  };
+  api.CreateCustomOpDomain = [](const char*, OrtCustomOpDomain** out) noexcept { return make(out); };
+  api.CustomOpDomain_Add = [](OrtCustomOpDomain*, const OrtCustomOp*) noexcept -> OrtStatus* { return nullptr; };
+  api.AddCustomOpDomain = [](OrtSessionOptions*, OrtCustomOpDomain*) noexcept -> OrtStatus* { return nullptr; };
+  api.SessionGetInputCount = [](const OrtSession* session, size_t* out) noexcept -> OrtStatus* {
     return *out = session->inputs.size(), nullptr;
   };
-  api.SessionGetOutputCount = [](const OrtSession* session, size_t* out) -> OrtStatus* {
+  api.SessionGetOutputCount = [](const OrtSession* session, size_t* out) noexcept -> OrtStatus* {
     return *out = session->outputs.size(), nullptr;
   };
-  api.SessionGetOverridableInitializerCount = [](const OrtSession*, size_t* out) -> OrtStatus* {
+  api.SessionGetOverridableInitializerCount = [](const OrtSession*, size_t* out) noexcept -> OrtStatus* {
     return *out = 0, nullptr;
   };
-  api.SessionGetInputName = [](const OrtSession* session, size_t index, OrtAllocator*, char** out) {
+  api.SessionGetInputName = [](const OrtSession* session, size_t index, OrtAllocator*, char** out) noexcept {
     return name_of(session->inputs, index, out);
   };
-  api.SessionGetOutputName = [](const OrtSession* session, size_t index, OrtAllocator*, char** out) {
+  api.SessionGetOutputName = [](const OrtSession* session, size_t index, OrtAllocator*, char** out) noexcept {
     return name_of(session->outputs, index, out);
   };
-  api.CreateRunOptions = [](OrtRunOptions** out) { return make(out); };
-  api.RunOptionsSetTerminate = [](OrtRunOptions* options) -> OrtStatus* { return options->stopped = true, nullptr; };
+  api.CreateRunOptions = [](OrtRunOptions** out) noexcept { return make(out); };
+  api.RunOptionsSetTerminate = [](OrtRunOptions* options) noexcept -> OrtStatus* {
+    return options->stopped = true, nullptr;
+  };
   api.CreateTensorWithDataAsOrtValue = [](const OrtMemoryInfo*, void* data, size_t, const int64_t* shape, size_t rank,
-                                          ONNXTensorElementDataType type, OrtValue** out) -> OrtStatus* {
+                                          ONNXTensorElementDataType type, OrtValue** out) noexcept -> OrtStatus* {
     *out = new OrtValue;
     (*out)->type = type;
     (*out)->shape.assign(shape, shape + rank);
     (*out)->data = data;
     return nullptr;
   };
-  api.IsTensor = [](const OrtValue*, int* out) -> OrtStatus* {
+  api.IsTensor = [](const OrtValue*, int* out) noexcept -> OrtStatus* {
     return *out = mode == FAKE_NO_TENSORS ? 0 : 1, nullptr;
   };
-  api.GetTensorMutableData = [](OrtValue* value, void** out) -> OrtStatus* { return *out = value->data, nullptr; };
-  api.GetTensorElementType = [](const OrtTensorTypeAndShapeInfo* info, ONNXTensorElementDataType* out) -> OrtStatus* {
+  api.GetTensorMutableData = [](OrtValue* value, void** out) noexcept -> OrtStatus* {
+    return *out = value->data, nullptr;
+  };
+  api.GetTensorElementType = [](const OrtTensorTypeAndShapeInfo* info,
+                                ONNXTensorElementDataType* out) noexcept -> OrtStatus* {
     return *out = info->type, nullptr;
   };
-  api.GetDimensionsCount = [](const OrtTensorTypeAndShapeInfo* info, size_t* out) -> OrtStatus* {
+  api.GetDimensionsCount = [](const OrtTensorTypeAndShapeInfo* info, size_t* out) noexcept -> OrtStatus* {
     return *out = info->shape.size(), nullptr;
   };
-  api.GetDimensions = [](const OrtTensorTypeAndShapeInfo* info, int64_t* out, size_t count) -> OrtStatus* {
+  api.GetDimensions = [](const OrtTensorTypeAndShapeInfo* info, int64_t* out, size_t count) noexcept -> OrtStatus* {
     std::copy_n(info->shape.begin(), count, out);
     return nullptr;
   };
-  api.GetTensorTypeAndShape = [](const OrtValue* value, OrtTensorTypeAndShapeInfo** out) -> OrtStatus* {
+  api.GetTensorTypeAndShape = [](const OrtValue* value, OrtTensorTypeAndShapeInfo** out) noexcept -> OrtStatus* {
     if (mode == FAKE_NO_TENSORS) return failure("not a tensor");
     *out = new OrtTensorTypeAndShapeInfo;
     (*out)->type = value->type;
     (*out)->shape = value->shape;
     return nullptr;
   };
-  api.CreateCpuMemoryInfo = [](OrtAllocatorType, OrtMemType, OrtMemoryInfo** out) { return make(out); };
-  api.AllocatorFree = [](OrtAllocator*, void* memory) -> OrtStatus* {
+  api.CreateCpuMemoryInfo = [](OrtAllocatorType, OrtMemType, OrtMemoryInfo** out) noexcept { return make(out); };
+  api.AllocatorFree = [](OrtAllocator*, void* memory) noexcept -> OrtStatus* {
     --live;
     return std::free(memory), nullptr;
   };
-  api.GetAllocatorWithDefaultOptions = [](OrtAllocator** out) -> OrtStatus* { return *out = &allocator, nullptr; };
+  api.GetAllocatorWithDefaultOptions = [](OrtAllocator** out) noexcept -> OrtStatus* {
+    return *out = &allocator, nullptr;
+  };
   api.ReleaseEnv = release;
   api.ReleaseStatus = release;
   api.ReleaseMemoryInfo = release;
@@ -281,8 +290,8 @@ OrtApi make_api() {
 
 extern "C" __attribute__((visibility("default"))) const OrtApiBase* OrtGetApiBase() {
   static const OrtApi api = make_api();
-  static const OrtApiBase base = {[](uint32_t) -> const OrtApi* { return &api; },
-                                  []() -> const char* { return "fake"; }};
+  static const OrtApiBase base = {[](uint32_t) noexcept -> const OrtApi* { return &api; },
+                                  []() noexcept -> const char* { return "fake"; }};
   return &base;
 }
 
