@@ -51,7 +51,8 @@ class Trie {
   // Whether no text leads out of the array; its size is a multiple of 256, so a byte changes nothing.
   bool is_closed() const {
     for (size_t i = 0; i < units_.size(); ++i) {
-      if (!units_[i].is_value() && children(i) >= units_.size()) return false;
+      const bool is_node = i == 0 || !units_[i].is_value();
+      if (is_node && children(i) >= units_.size()) return false;
     }
     return true;
   }

@@ -357,13 +357,13 @@ void check_outputs(const Engines& engines) {
   search.n_best = 2;
   for (int mode = FAKE_FAILS; mode <= FAKE_STRANGE_TOKENS; ++mode) {
     fake_set(static_cast<fake_mode>(mode));
-    const bool lengths = mode == FAKE_LONG_LENGTHS || mode == FAKE_NEGATIVE_LENGTHS;
-    const xformc_status written = mode == FAKE_STRANGE_TOKENS ? XFORMC_OK : XFORMC_RUN_FAILED;
-    const xformc_status labelled = lengths ? XFORMC_OK : written;
-    CHECK_STATUS(written, xformc_translate(engines.translation, texts.data(), 2, &search, nullptr, &results, &error));
-    if (written == XFORMC_OK) xformc_results_free(results);
-    CHECK_STATUS(written, xformc_generate(engines.language_model, texts.data(), 2, nullptr, nullptr, &results, &error));
-    if (written == XFORMC_OK) xformc_results_free(results);
+    // Labels have no lengths and no tokens.
+    const bool labels = mode != FAKE_LONG_LENGTHS && mode != FAKE_NEGATIVE_LENGTHS && mode != FAKE_STRANGE_TOKENS;
+    const xformc_status labelled = labels ? XFORMC_RUN_FAILED : XFORMC_OK;
+    CHECK_STATUS(XFORMC_RUN_FAILED,
+                 xformc_translate(engines.translation, texts.data(), 2, &search, nullptr, &results, &error));
+    CHECK_STATUS(XFORMC_RUN_FAILED,
+                 xformc_generate(engines.language_model, texts.data(), 2, nullptr, nullptr, &results, &error));
     CHECK_STATUS(labelled, xformc_predict(engines.tagging, texts.data(), 2, nullptr, &results, &error));
     if (labelled == XFORMC_OK) xformc_results_free(results);
     CHECK_STATUS(labelled, xformc_predict_arrays(engines.arrays, arrays.arrays.data(), 5, nullptr, &results, &error));

@@ -186,7 +186,7 @@ OrtStatus* make(T** out) {
 }
 
 template <typename T>
-void release(T* object) {
+void release(T* object) noexcept {
   delete object;
 }
 
@@ -242,11 +242,14 @@ OrtApi make_api() {
     (*out)->data = data;
     return nullptr;
   };
-  api.IsTensor = [](const OrtValue*, int* out) -> OrtStatus* {
+  api.IsTensor = [](const OrtValue*, int* out) noexcept -> OrtStatus* {
     return *out = mode == FAKE_NO_TENSORS ? 0 : 1, nullptr;
   };
-  api.GetTensorMutableData = [](OrtValue* value, void** out) -> OrtStatus* { return *out = value->data, nullptr; };
-  api.GetTensorElementType = [](const OrtTensorTypeAndShapeInfo* info, ONNXTensorElementDataType* out) -> OrtStatus* {
+  api.GetTensorMutableData = [](OrtValue* value, void** out) noexcept -> OrtStatus* {
+    return *out = value->data, nullptr;
+  };
+  api.GetTensorElementType = [](const OrtTensorTypeAndShapeInfo* info,
+                                ONNXTensorElementDataType* out) noexcept -> OrtStatus* {
     return *out = info->type, nullptr;
   };
   api.GetDimensionsCount = [](const OrtTensorTypeAndShapeInfo* info, size_t* out) noexcept -> OrtStatus* {

@@ -39,6 +39,8 @@ def unit(label: int, offset: int, *, value: bool = False) -> int:
 HOSTILE_TOKENIZERS = {
     # "o" leads to a unit 2^21 units away, outside of the array.
     "charsmap_outside": tokenizer(charsmap=charsmap({0: unit(0, 0), ord("o"): unit(ord("o"), (1 << 21) - 1)})),
+    # The root leads outside of the array, and looks like a value, which leads nowhere.
+    "charsmap_root": tokenizer(charsmap=charsmap({0: _VALUE | unit(0, (1 << 20) - 1)})),
     # "o", "oo", "ooo" ... are all keys, by a unit that is its own child: SentencePiece has memory for 32.
     "charsmap_circle": tokenizer(
         charsmap=charsmap({0: unit(0, 0), ord("o"): unit(ord("o"), ord("o"), value=True), 0x6E: _VALUE})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from native.hostile_files import HOSTILE_MANIFESTS, HOSTILE_TOKENIZERS, tokenizer
-from tiny_engine import make_engine, text_input, write_manifest
+from tiny_engine import DEFAULTS, make_engine, text_input, write_manifest
 
 from xformc.errors import UserError
 from xformc.runtime.library import find_library
@@ -60,6 +60,13 @@ def test_unusual_tokenizer_is_none(library: Path, tmp_path: Path) -> None:
     assert load(library, tokenizer_engine(tmp_path / "engine", model)) == "0 \n0 7\n"
 
 
+@pytest.mark.parametrize("number", [26.90692102056307, 1e-05, 3.0, 7, -0.0, 1e-300])
+def test_checksum_of_a_number_is_that_of_python(number: float, library: Path, tmp_path: Path) -> None:
+    engine = make_engine(tmp_path / "engine")
+    rewrite(engine, defaults={**DEFAULTS, "length_penalty": number})
+    assert load(library, engine).startswith("0 ")
+
+
 def load(library: Path, engine: Path) -> str:
     """Load an engine and encode a text in a process of its own, whose output is returned."""
     command = [sys.executable, "-c", RUN, str(library), str(engine)]
@@ -73,8 +80,13 @@ def tokenizer_engine(folder: Path, model: bytes) -> Path:
     """Write the engine that copies, with this tokenizer."""
     engine = make_engine(folder)
     (engine / "tokenizer.model").write_bytes(model)
+    rewrite(engine, inputs={"source": text_input(500), "target": text_input(500)})
+    return engine
+
+
+def rewrite(engine: Path, **changed: object) -> None:
+    """Write engine.json again with these fields, and the records of the files as they are now."""
     fields = json.loads((engine / "engine.json").read_text())
     for name in ("checksum", "files"):
         del fields[name]
-    write_manifest(engine, {**fields, "inputs": {"source": text_input(500), "target": text_input(500)}})
-    return engine
+    write_manifest(engine, {**fields, **changed})
