@@ -123,7 +123,9 @@ def _texts(engine: Engine, items: Sequence[Any]) -> list[str]:
     assert engine.tokenizer is not None
     tokenizer, inputs = engine.tokenizer, engine.manifest.inputs
     name = next(iter(inputs))
-    rows = [item.ids if isinstance(item, Prompt) else item[name] if isinstance(item, dict) else item for item in items]
+    rows: list[Any] = [
+        item.ids if isinstance(item, Prompt) else item[name] if isinstance(item, Mapping) else item for item in items
+    ]
     texts = [*(tokenizer.decode(name, [int(one) for one in row]) for row in rows), *ODD_TEXTS]
     longest = min(item.longest or len(max(texts, key=len)) + 2 for item in inputs.values())
     return [text for text in texts if all(len(tokenizer.encode(one, text)) < longest for one in inputs)]

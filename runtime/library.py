@@ -15,7 +15,7 @@ from xformc import __version__
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.format.names import MANIFEST
-from xformc.format.operators import OPERATORS
+from xformc.format.operators import OLDEST_OPERATORS, OPERATORS
 from xformc.format.targets import Target, TargetWord
 
 SOURCES = Path(__file__).parent
@@ -99,14 +99,14 @@ def library_for(model: str) -> Library:
 
 
 def check_operators(engine: Path, manifest: Manifest) -> None:
-    """Check that the engine needs the version of the operators that this xformc has.
+    """Check that this xformc has the version of the operators that the engine needs, or a later one that serves it.
 
     An engine that does not record a version passes.
 
     Raises: UserError if it needs another version.
     """
     needed = manifest.operators
-    if needed in (None, OPERATORS):
+    if needed is None or OLDEST_OPERATORS <= needed <= OPERATORS:
         return
     upgrade = "upgrade xformc: pip install --upgrade xformc; then build its kernels with `xformc kernels`"
     raise UserError(

@@ -116,9 +116,10 @@ class CppEngine:
         for index in range(library.xformc_results_count(results)):
             one = _Prediction()
             library.xformc_results_prediction(results, c_size_t(index), byref(one))
-            shape = (one.positions, len(self._labels))
-            probabilities = np.array(one.probabilities[: shape[0] * shape[1]], np.float32).reshape(shape)
-            found.append(Prediction(tuple(self._labels[label] for label in one.labels[: one.positions]), probabilities))
+            numbers: list[float] = one.probabilities[: one.positions * len(self._labels)]
+            labels: list[int] = one.labels[: one.positions]
+            probabilities = np.array(numbers, np.float32).reshape(one.positions, len(self._labels))
+            found.append(Prediction(tuple(self._labels[label] for label in labels), probabilities))
         library.xformc_results_free(results)
         return found
 

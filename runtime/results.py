@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,17 +48,19 @@ def check_results(results: Mapping[str, Any], expected: Sequence[Expected], plac
 
     Raises: UserError at `place` for another type or shape, an integer out of range, or NaN.
     """
-    for (name, array), wanted in zip(results.items(), expected, strict=bool(expected)):
-        found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
-        if not isinstance(array, np.ndarray) or not wanted.fits(array):
+    arrays = {name: cast(NDArray[Any], found) for name, found in results.items() if isinstance(found, np.ndarray)}
+    for (name, result), wanted in zip(results.items(), expected, strict=bool(expected)):
+        array = arrays.get(name)
+        found = type(result).__name__ if array is None else f"{array.dtype} {list(array.shape)}"
+        if array is None or not wanted.fits(array):
             raise UserError(f"the output {name} is {found}; this call needs {wanted}", place=place, hint=REBUILD)
         if array.dtype.kind == "i" and array.size:
             least, largest = int(array.min()), int(array.max())
             if least < 0 or (wanted.below is not None and largest >= wanted.below):
                 wrong, end = least if least < 0 else largest, "" if wanted.below is None else f" to {wanted.below - 1}"
                 raise UserError(f"the output {name} has {wrong}, not from 0{end}", place=place, hint=REBUILD)
-    for name, array in results.items():
-        if isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any()):
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and bool(np.isnan(array).any()):
             raise UserError(
                 f"the output {name} has NaN",
                 place=place,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.graph import Value
-from xformc.compiler.graph.rules import OnnxEmitter
+from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.candidates import BeamOptions, Pool, emit_limit
 from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers
@@ -17,7 +17,7 @@ from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_
 from xformc.format.tokens import BEGIN, PAD
 
 _KEPT = frozenset({"batch", "beam", "source"})
-"""The axes whose sizes do not change in the inner loop."""
+"""The axes whose sizes do not change in the inner loop, if it begins with all hypotheses."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +115,31 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     return Begun(options, limit, longest_limit, prepared, onnx.op("Shape", inputs.source, start=0, end=1))
 
 
-def decode_batch(onnx: OnnxEmitter, decoder: Decoder, begun: Begun, states: Names, types: Fields, step: Step) -> Pool:
-    """Write both loops; return the best hypotheses of each sentence. `states` are the initial states."""
+def decode_batch(
+    onnx: OnnxEmitter,
+    decoder: Decoder,
+    begun: Begun,
+    states: Names,
+    types: Fields,
+    step: Step,
+    *,
+    opened: Operand | None = None,
+) -> Pool:
+    """Write both loops; return the best hypotheses of each sentence.
+
+    `states` are the initial states. `opened` is the number of hypotheses that each sentence begins with, as a vector:
+    None for the beam size, which is the number after every step.
+    """
     rows = {value.name: value.type for value in decoder.constants if "batch" in value.type.names}
-    beam = _first_beam(onnx, begun)
+    beam = _first_beam(onnx, begun, begun.options.width if opened is None else opened)
+    keeps = _KEPT if opened is None else _KEPT - {"beam"}
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", begun.batch), 1)
     live = Live(sentence, beam, begun.limit, {name: begun.prepared[name] for name in rows}, states)
 
     def epoch(scope: OnnxEmitter, _: str, now: _Epoch) -> tuple[str, _Epoch, Collected]:
         bind_fields(scope, rows, now.live.constant)
         scope.bind(Value("hypotheses", fields_of(Beam)["scores"]), now.live.beam.scores)
-        position, done, live = _decode_some(scope, now.position, now.live, types, step)
+        position, done, live = _decode_some(scope, now.position, now.live, types, step, keeps)
         filed = _file(scope, live, now.filed)
         kept = scope.op("Squeeze", scope.op("NonZero", scope.op("Not", done)), [0])
         live = mapped(live, lambda name: scope.op("Gather", name, kept, axis=0))
@@ -154,14 +168,16 @@ def best(onnx: OnnxEmitter, found: Pool, n_best: str) -> SearchResult:
     return SearchResult(tokens, lengths, scores)
 
 
-def _decode_some(onnx: OnnxEmitter, position: str, live: Live, types: Fields, step: Step) -> tuple[str, str, Live]:
+def _decode_some(
+    onnx: OnnxEmitter, position: str, live: Live, types: Fields, step: Step, keeps: frozenset[str]
+) -> tuple[str, str, Live]:
     """Decode until some sentences are done; return the next position, which sentences are done, and all of them."""
 
     def turn(scope: OnnxEmitter, _: str, now: Decoding) -> tuple[str, Decoding, Collected]:
         return *step(scope, live, now), []
 
     entering = Decoding(position, onnx.op("Less", live.limit, 0), live.beam, live.state)
-    last, _ = emit_loop(onnx, "", fields_of(Decoding, state=types), entering, turn, _KEPT)
+    last, _ = emit_loop(onnx, "", fields_of(Decoding, state=types), entering, turn, keeps)
     return last.position, last.done, replace(live, beam=last.beam, state=last.state)
 
 
@@ -177,15 +193,14 @@ def _file(onnx: OnnxEmitter, live: Live, filed: Pool) -> Pool:
     )
 
 
-def _first_beam(onnx: OnnxEmitter, begun: Begun) -> Beam:
+def _first_beam(onnx: OnnxEmitter, begun: Begun, opened: Operand) -> Beam:
     """Write the initial hypotheses; only the first of each sentence can be continued."""
-    width = begun.options.width
-    shape = onnx.op("Concat", begun.batch, width, axis=0)
-    tokens_shape = onnx.op("Concat", shape, [1], axis=0)
-    nothing = onnx.op("Expand", NEVER, shape)
-    zeros = onnx.op("Expand", 0, shape)
-    ranks = onnx.op("Range", 0, onnx.op("Squeeze", width), 1)
+    shape = onnx.op("Concat", begun.batch, begun.options.width, axis=0)
+    pool_shape = onnx.op("Concat", shape, [1], axis=0)
+    tokens_shape = onnx.op("Concat", begun.batch, opened, [1], axis=0)
+    ranks = onnx.op("Range", 0, onnx.op("Squeeze", opened), 1)
     first = onnx.op("Where", onnx.op("Equal", ranks, [0]), [0.0], [NEVER])
-    tokens, scores = onnx.op("Expand", BEGIN, tokens_shape), onnx.op("Expand", first, shape)
-    pool = Pool(onnx.op("Expand", PAD, tokens_shape), zeros, nothing)
+    tokens = onnx.op("Expand", BEGIN, tokens_shape)
+    scores = onnx.op("Expand", first, onnx.op("Concat", begun.batch, opened, axis=0))
+    pool = Pool(onnx.op("Expand", PAD, pool_shape), onnx.op("Expand", 0, shape), onnx.op("Expand", NEVER, shape))
     return Beam(tokens, scores, pool, onnx.op("Expand", 0, begun.batch))

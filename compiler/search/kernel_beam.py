@@ -26,16 +26,22 @@ from xformc.compiler.search.candidates import BeamOptions, Pool, reorder, rows_o
 from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step, state_types
 from xformc.compiler.search.loops import Names
 
+_OPENED = [1]
+"""The number of hypotheses that a sentence begins with."""
+
 Offered = tuple[str, ...]
 """The results of the operators that compute candidates: scores, tokens and parents, [batch, 2 * width]."""
 
 
 def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
-    """Like `emit_beam_search`, for a lowered decoder with caches that are updated in place."""
+    """Like `emit_beam_search`, for a lowered decoder with caches that are updated in place.
+
+    The first step has one hypothesis, as no other can be continued.
+    """
     begun = begin(onnx, decoder, inputs, longest)
     width = begun.options.width
-    states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": width}, begun.prepared)
-    ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, width, [0], axis=0))
+    states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": _OPENED}, begun.prepared)
+    ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, _OPENED, [0], axis=0))
     caches = _emit_caches(onnx, decoder.resident, begun)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
@@ -44,12 +50,12 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         offered = _candidates(scope, decoder.projection, result, now.beam.scores, width)
         go_on, following = _advance(scope, begun.options, live.limit, now, offered)
-        moved = _moved(scope, states, following.state[ANCESTORS.name], width)
+        moved = _moved(scope, states, following.state[ANCESTORS.name], now.beam.scores)
         return go_on, replace(following, state={**following.state, **moved})
 
     types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
     states = {ANCESTORS.name: ancestors, **states}
-    return best(onnx, decode_batch(onnx, decoder, begun, states, types, step), inputs.n_best)
+    return best(onnx, decode_batch(onnx, decoder, begun, states, types, step, opened=_OPENED), inputs.n_best)
 
 
 def _emit_caches(onnx: OnnxEmitter, resident: Resident | None, begun: Begun) -> dict[str, str]:
@@ -83,10 +89,13 @@ def _advance(
     return go_on, Decoding(position, done, beam, {ANCESTORS.name: ancestors})
 
 
-def _moved(onnx: OnnxEmitter, states: Names, ancestors: str, width: str) -> dict[str, str]:
-    """The states, reordered for the new hypotheses; the parent of each is the newest of its ancestors."""
+def _moved(onnx: OnnxEmitter, states: Names, ancestors: str, before: str) -> dict[str, str]:
+    """The states, reordered for the new hypotheses; the parent of each is the newest of its ancestors.
+
+    `before` are the scores of the old hypotheses.
+    """
     if not states:
         return {}
     parents = onnx.op("Squeeze", onnx.op("Slice", ancestors, [-1], [2**31], [2]), [2])
-    rows = rows_of(onnx, parents, width)
+    rows = rows_of(onnx, parents, onnx.op("Shape", before, start=1, end=2))
     return {name: reorder(onnx, value, rows) for name, value in states.items()}

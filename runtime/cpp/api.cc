@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <system_error>
@@ -14,6 +15,7 @@
 
 using xformc::Failure;
 using xformc::Hypothesis;
+using xformc::Manifest;
 using xformc::Result;
 using xformc::Task;
 
@@ -47,6 +49,8 @@ xformc_status report_exception(xformc_error** error) {
     throw;
   } catch (const Failure& failure) {
     return report(error, failure.status, failure.message, failure.place, failure.hint);
+  } catch (const std::filesystem::filesystem_error& failure) {
+    return report(error, XFORMC_INVALID_ENGINE, failure.code().message(), failure.path1().string(), xformc::COPY);
   } catch (const std::system_error& failure) {
     return report(error, XFORMC_RUN_FAILED, failure.what());
   } catch (const std::bad_alloc&) {
@@ -55,6 +59,8 @@ xformc_status report_exception(xformc_error** error) {
     throw std::bad_alloc();
   } catch (const std::exception& failure) {
     return report(error, XFORMC_INTERNAL_ERROR, failure.what(), "", "please report this");
+  } catch (...) {
+    return report(error, XFORMC_INTERNAL_ERROR, "an unknown exception", "", "did the caller's function throw it?");
   }
 }
 
@@ -97,6 +103,10 @@ void init(Options* options, size_t size, const Options& defaults) {
 template <typename Options>
 void fill(Options* options, const Options& values) {
   std::memcpy(static_cast<void*>(options), &values, std::min(options->size, sizeof values));
+}
+
+const char* text_of(const xformc_engine* engine, std::string Manifest::* field) {
+  return engine == nullptr ? "" : (engine->engine.manifest().*field).c_str();
 }
 
 size_t text_count(const xformc::Engine& engine) { return engine.manifest().inputs.size(); }
@@ -161,15 +171,27 @@ xformc_status xformc_load(const char* folder, const xformc_load_options* options
   });
 }
 
-void xformc_engine_free(xformc_engine* engine) { delete engine; }
+void xformc_engine_free(xformc_engine* engine) {
+  // In a forked process, ONNX Runtime would wait for its threads for ever: what the parent loaded stays.
+  if (engine != nullptr && engine->engine.is_here()) delete engine;
+}
 
-const char* xformc_engine_name(const xformc_engine* engine) { return engine->engine.manifest().name.c_str(); }
-const char* xformc_engine_task(const xformc_engine* engine) { return engine->engine.manifest().task.c_str(); }
-const char* xformc_engine_target(const xformc_engine* engine) { return engine->engine.manifest().target.c_str(); }
-const char* xformc_engine_precision(const xformc_engine* engine) { return engine->engine.manifest().precision.c_str(); }
-const char* xformc_engine_onnxruntime(const xformc_engine* engine) { return engine->engine.onnxruntime(); }
-size_t xformc_engine_input_count(const xformc_engine* engine) { return engine->engine.manifest().inputs.size(); }
-size_t xformc_engine_label_count(const xformc_engine* engine) { return engine->engine.manifest().labels.size(); }
+const char* xformc_engine_name(const xformc_engine* engine) { return text_of(engine, &Manifest::name); }
+const char* xformc_engine_task(const xformc_engine* engine) { return text_of(engine, &Manifest::task); }
+const char* xformc_engine_target(const xformc_engine* engine) { return text_of(engine, &Manifest::target); }
+const char* xformc_engine_precision(const xformc_engine* engine) { return text_of(engine, &Manifest::precision); }
+
+const char* xformc_engine_onnxruntime(const xformc_engine* engine) {
+  return engine == nullptr ? "" : engine->engine.onnxruntime();
+}
+
+size_t xformc_engine_input_count(const xformc_engine* engine) {
+  return engine == nullptr ? 0 : engine->engine.manifest().inputs.size();
+}
+
+size_t xformc_engine_label_count(const xformc_engine* engine) {
+  return engine == nullptr ? 0 : engine->engine.manifest().labels.size();
+}
 
 bool xformc_engine_input(const xformc_engine* engine, size_t index, xformc_input* input) {
   if (index >= xformc_engine_input_count(engine) || input == nullptr) return false;
@@ -252,7 +274,9 @@ xformc_status xformc_search(const xformc_engine* engine, const int64_t* source, 
     require(engine, "engine");
     require(results, "results");
     size_t total = 0;
-    if (__builtin_mul_overflow(rows, length, &total)) throw xformc::invalid_argument("rows * length is too large");
+    if (__builtin_mul_overflow(rows, length, &total) || total > PTRDIFF_MAX / sizeof *source) {
+      throw xformc::invalid_argument("rows * length is too large");
+    }
     if (total > 0) require(source, "source");
     *results = new xformc_results{engine->engine.search(source, rows, length, search, xformc::read_options(run))};
   });

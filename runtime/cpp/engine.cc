@@ -40,12 +40,11 @@ Interface interface_of(const Manifest& manifest) {
 }
 
 void check_operators(const std::string& place, const Manifest& manifest) {
-  if (!manifest.operators || *manifest.operators == OPERATORS) return;
-  const std::string needed = std::to_string(*manifest.operators);
-  throw invalid_engine(
-      "this engine needs version " + needed + " of xformc's operators; this xformc has version " +
-          std::to_string(OPERATORS),
-      place, *manifest.operators > OPERATORS ? "upgrade libxformc" : "rebuild the engine with `xformc build`");
+  const int64_t needed = manifest.operators.value_or(OPERATORS);
+  if (OLDEST_OPERATORS <= needed && needed <= OPERATORS) return;
+  throw invalid_engine("this engine needs version " + std::to_string(needed) +
+                           " of xformc's operators; this xformc has version " + std::to_string(OPERATORS),
+                       place, needed > OPERATORS ? "upgrade libxformc" : "rebuild the engine with `xformc build`");
 }
 
 void check_target(const std::string& place, const Manifest& manifest) {
@@ -217,8 +216,10 @@ std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t le
   }
 }
 
+bool Engine::is_here() const { return process_ == getpid(); }
+
 void Engine::check_process() const {
-  if (process_ == getpid()) return;
+  if (is_here()) return;
   throw invalid_argument("this engine was loaded before the process was forked, and its threads are not here", "",
                          "load engines after a fork, in the process that uses them");
 }

@@ -49,6 +49,9 @@ class Engine {
   std::unique_ptr<Task> prediction(const Batching& batching) const;
   Batching batching(const xformc_run_options& run) const;
 
+  // Whether this is the process that loaded the engine, and not one that was forked from it.
+  bool is_here() const;
+
   // Throws Failure unless the engine takes text alone, and has a tokenizer for it.
   void check_texts() const;
 

@@ -60,7 +60,8 @@ size_t Lookahead::oldest_place() {
 
 int64_t Lookahead::share() const {
   if (workers_ == 1) return budget_;
-  return std::min(budget_, std::max(total_ / workers_, budget_ / SMALLEST_SHARE));
+  const __int128 share = std::max<__int128>(total_ / workers_, budget_ / SMALLEST_SHARE);
+  return static_cast<int64_t>(std::min<__int128>(budget_, share));
 }
 
 }  // namespace xformc

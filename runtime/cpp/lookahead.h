@@ -36,7 +36,7 @@ class Lookahead {
   int64_t budget_, workers_;
   std::vector<std::pair<int64_t, size_t>> sorted_;  // size, number
   std::map<size_t, int64_t> sizes_;
-  int64_t total_ = 0;
+  __int128 total_ = 0;  // an engine may ask for sizes whose sum needs more than 64 bits
 };
 
 }  // namespace xformc

@@ -65,9 +65,8 @@ Input read_input(const Document& document, const std::string& name, const std::v
 
 std::vector<Input> read_inputs(const Document& document) {
   std::vector<Input> inputs;
-  for (const std::string& name : document.keys()) {
-    inputs.push_back(read_input(document.section(name), name, document.keys()));
-  }
+  const std::vector<std::string> names = document.keys();
+  for (const std::string& name : names) inputs.push_back(read_input(document.section(name), name, names));
   return inputs;
 }
 

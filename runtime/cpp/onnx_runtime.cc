@@ -96,8 +96,8 @@ OnnxRuntime::OnnxRuntime(const std::string& path) : base_(open_base(path)), api_
   }
   OrtStatus* status = api_->CreateEnv(ORT_LOGGING_LEVEL_FATAL, "xformc", &environment_);
   if (status == nullptr) return;
+  const std::unique_ptr<OrtStatus, void (*)(OrtStatus*)> owned(status, api_->ReleaseStatus);
   const std::string message = api_->GetErrorMessage(status);
-  api_->ReleaseStatus(status);
   throw invalid_engine("ONNX Runtime cannot start: " + message, path);
 }
 

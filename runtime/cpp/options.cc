@@ -20,14 +20,12 @@ Options completed(const Options* given, void (*init)(Options*, size_t), const ch
   Options options;
   init(&options, sizeof options);
   if (given == nullptr) return options;
-  if (given->size <= sizeof given->size || given->size > sizeof options) {
+  if (given->size != sizeof options) {  // no struct has grown yet
     throw invalid_argument(std::string(name) + " has the size " + std::to_string(given->size) +
                                "; this library knows " + std::to_string(sizeof options),
                            "", std::string("call ") + name + "_init first; a newer header needs a newer library");
   }
-  std::memcpy(&options, given, given->size);
-  options.size = sizeof options;
-  return options;
+  return *given;
 }
 
 int64_t checked(const char* name, int64_t given, int64_t unset, int64_t low, int64_t high) {

@@ -71,7 +71,7 @@ const void* Output::data(ONNXTensorElementDataType element, const std::vector<Si
   void* numbers = nullptr;
   if (failed == nullptr && raw != nullptr) failed = api_.GetTensorElementType(raw, &type);
   if (failed == nullptr && raw != nullptr) failed = api_.GetDimensionsCount(raw, &rank);
-  found.assign(rank, 0);
+  found.assign(failed == nullptr ? rank : 0, 0);
   if (failed == nullptr && raw != nullptr) failed = api_.GetDimensions(raw, found.data(), rank);
   if (failed == nullptr && type == element) failed = api_.GetTensorMutableData(value_.get(), &numbers);
   const bool worked = failed == nullptr;

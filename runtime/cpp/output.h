@@ -25,8 +25,11 @@ struct Size {
 
 class Output {
  public:
-  Output(const OrtApi& api, OrtValue* value, std::string name, std::string place)
-      : api_(api), value_(value, api.ReleaseValue), name_(std::move(name)), place_(std::move(place)) {}
+  Output(const OrtApi& api, std::string name, std::string place)
+      : api_(api), value_(nullptr, api.ReleaseValue), name_(std::move(name)), place_(std::move(place)) {}
+
+  // Takes over a value of ONNX Runtime's.
+  void take(OrtValue* value) { value_.reset(value); }
 
   // The numbers, in row-major order; `found` becomes the shape. Throws Failure for another type or shape, for NaN, and
   // for integers that are negative or not below `below`.

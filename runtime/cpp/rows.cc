@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "failure.h"
@@ -65,10 +66,14 @@ Arrays found_arrays(const std::vector<std::string>& wanted, const xformc_array* 
     if (array.name == nullptr || (array.rank > 0 && array.shape == nullptr)) {
       throw invalid_argument("the name or the shape of array " + std::to_string(i) + " is NULL");
     }
-    if (array.element != XFORMC_FLOAT32 && array.element != XFORMC_INT64 && array.element != XFORMC_BOOL) {
+    int element = 0;  // of a C program, which may hold anything
+    std::memcpy(&element, &array.element, sizeof element);
+    if (element != XFORMC_FLOAT32 && element != XFORMC_INT64 && element != XFORMC_BOOL) {
       throw invalid_argument(std::string("the element of ") + array.name + " is not one of xformc_element");
     }
-    found[array.name] = &array;
+    if (!found.emplace(array.name, &array).second) {
+      throw invalid_argument(std::string("the array ") + array.name + " is given twice");
+    }
     if (std::find(wanted.begin(), wanted.end(), array.name) == wanted.end()) strange.emplace_back(array.name);
   }
   for (const std::string& name : wanted) {
@@ -97,6 +102,7 @@ void check_shape(const Input& input, const xformc_array& array) {
   }
   int64_t count = 1;
   for (size_t i = 0; fits && i < array.rank; ++i) fits = !__builtin_mul_overflow(count, array.shape[i], &count);
+  fits = fits && count <= static_cast<int64_t>(PTRDIFF_MAX / sizeof(int64_t));
   if (fits && (array.data != nullptr || count == 0)) return;
   const char* what = input.kind == Kind::tokens ? "integers" : edges ? "true or false" : "numbers";
   throw invalid_argument(input.name + " must be " + what + " of shape [" + joined(axes) + "], not " +
@@ -125,12 +131,15 @@ void check_values(const Input& input, const xformc_array& array) {
   }
 }
 
-void check_lengths(const std::string& name, const xformc_array& lengths, int64_t longest) {
+void check_lengths_shape(const std::string& name, const xformc_array& lengths) {
   if (lengths.element != XFORMC_INT64 || lengths.rank != 1 || lengths.shape[0] < 0 ||
       (lengths.data == nullptr && lengths.shape[0] > 0)) {
     throw invalid_argument(name + " must be integers of shape [rows], not " + element_name(lengths.element) + " of " +
                            listed(lengths.shape, lengths.rank));
   }
+}
+
+void check_lengths(const std::string& name, const xformc_array& lengths, int64_t longest) {
   const auto* values = static_cast<const int64_t*>(lengths.data);
   if (std::any_of(values, values + lengths.shape[0], [=](int64_t n) { return n < 1 || n > longest; })) {
     throw invalid_argument(name + " must be from 1 to " + std::to_string(longest) + "; one of them is not");
@@ -294,11 +303,16 @@ std::vector<Row> read_rows(const std::vector<Input>& inputs, const xformc_array*
   for (const Input& input : inputs) {
     const xformc_array& array = *found.at(input.name);
     check_shape(input, array);
+    const std::string lengths = input.name + "_lengths";
+    if (input.kind == Kind::vectors) check_lengths_shape(lengths, *found.at(lengths));
+  }
+  const int64_t rows = check_counts(wanted, found);
+  for (const Input& input : inputs) {
+    const xformc_array& array = *found.at(input.name);
     check_values(input, array);
     const std::string lengths = input.name + "_lengths";
     if (input.kind == Kind::vectors) check_lengths(lengths, *found.at(lengths), array.shape[1]);
   }
-  const int64_t rows = check_counts(wanted, found);
   std::vector<Row> result;
   for (int64_t row = 0; row < rows; ++row) result.push_back(read_row(inputs, found, row));
   return result;

@@ -106,6 +106,7 @@ void Model::check_interface() {
 
 std::vector<Output> Model::run(const std::vector<Feed>& feeds, const Stopper& stopper) const {
   std::vector<Handle<OrtValue>> owned;
+  owned.reserve(feeds.size());
   std::vector<const char*> input_names, output_names;
   std::vector<const OrtValue*> inputs;
   const auto running = [&](OrtStatus* status) { check(status, XFORMC_RUN_FAILED, "failed on this input"); };
@@ -122,18 +123,19 @@ std::vector<Output> Model::run(const std::vector<Feed>& feeds, const Stopper& st
   }
   for (const std::string& name : interface_.outputs) output_names.push_back(name.c_str());
   std::vector<OrtValue*> values(output_names.size(), nullptr);
+  std::vector<Output> outputs;  // made before the run, so that no value is lost if memory is short
+  for (const std::string& name : interface_.outputs) outputs.emplace_back(api_, name, place_);
   OrtStatus* status = api_.Run(session_.get(), stopper.options(), input_names.data(), inputs.data(), inputs.size(),
                                output_names.data(), output_names.size(), values.data());
-  std::vector<Output> outputs;
-  for (size_t i = 0; i < values.size(); ++i) outputs.emplace_back(api_, values[i], interface_.outputs[i], place_);
+  for (size_t i = 0; i < values.size(); ++i) outputs[i].take(values[i]);
   running(status);
   return outputs;
 }
 
 void Model::check(OrtStatus* status, xformc_status kind, const char* what) const {
   if (status == nullptr) return;
+  const Handle<OrtStatus> owned(status, api_.ReleaseStatus);
   const std::string message = api_.GetErrorMessage(status);
-  api_.ReleaseStatus(status);
   const std::string line = message.substr(0, std::min(message.find('\n'), SHOWN));
   throw Failure(kind, std::string("the model ") + what + ": " + line, place_, REBUILD);
 }
@@ -149,8 +151,9 @@ std::vector<std::string> Model::names(OrtStatus* (*count)(const OrtSession*, siz
   for (size_t i = 0; i < total; ++i) {
     char* text = nullptr;
     loading(name(session_.get(), i, allocator, &text));
+    const auto release = [&](char* given) { api_.ReleaseStatus(api_.AllocatorFree(allocator, given)); };
+    const std::unique_ptr<char, decltype(release)> owned(text, release);
     found.emplace_back(text);
-    loading(api_.AllocatorFree(allocator, text));
   }
   return found;
 }

@@ -62,7 +62,8 @@ function(xformc_add_sentencepiece)
   # It asks for libatomic on ARM, which 64-bit processors do not need.
   set_target_properties(sentencepiece-static PROPERTIES INTERFACE_LINK_LIBRARIES Threads::Threads)
   add_library(xformc_sentencepiece INTERFACE)
-  target_include_directories(xformc_sentencepiece SYSTEM INTERFACE ${source}/src)
+  target_include_directories(xformc_sentencepiece SYSTEM INTERFACE
+    ${source}/src ${source}/src/builtin_pb ${source}/third_party/protobuf-lite)
   target_link_libraries(xformc_sentencepiece INTERFACE sentencepiece-static)
   install(FILES ${source}/LICENSE DESTINATION ${licenses} RENAME sentencepiece)
   foreach(part absl darts_clone protobuf-lite)

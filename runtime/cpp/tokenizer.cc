@@ -1,36 +1,45 @@
 #include "tokenizer.h"
 
+#include <sentencepiece_model.pb.h>
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 
 #include "failure.h"
 #include "numbers.h"
+#include "tokenizer_model.h"
 #include "unicode.h"
 
 namespace xformc {
 namespace {
 
-constexpr int64_t TOKENIZER_BYTES = 1 << 28;
-constexpr const char* RETRAIN = "train the vocabulary with `xformc train`, and build the engine from that run";
-
-std::string read_model(const std::filesystem::path& path) {
-  if (static_cast<int64_t>(std::filesystem::file_size(path)) > TOKENIZER_BYTES) {
-    throw invalid_engine("larger than " + grouped(TOKENIZER_BYTES) + " bytes", path.string());
+// Loads the model of a file. SentencePiece also throws exceptions of a library of its own.
+void load_model(sentencepiece::SentencePieceProcessor& processor, const std::filesystem::path& path) {
+  auto model = read_tokenizer_model(path);
+  std::string reason;
+  try {
+    if (processor.Load(std::move(model)).ok()) return;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    reason = std::string(": ") + error.what();
   }
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  throw invalid_engine("not a SentencePiece model" + reason, path.string(), RETRAIN);
+}
+
+std::vector<int> encoded(const sentencepiece::SentencePieceProcessor& processor, std::string_view text) {
+  std::vector<int> ids;
+  const auto status = processor.Encode({text.data(), text.size()}, &ids);
+  if (status.ok()) return ids;
+  throw Failure(XFORMC_RUN_FAILED, std::string("SentencePiece cannot encode this text: ") + status.message());
 }
 
 }  // namespace
 
 Vocabulary::Vocabulary(const std::filesystem::path& path, int64_t size)
     : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
-  if (!processor_->LoadFromSerializedProto(read_model(path)).ok()) {
-    throw invalid_engine("not a SentencePiece model", path.string(), RETRAIN);
-  }
+  load_model(*processor_, path);
   size_ = processor_->GetPieceSize();
   if (size_ > size) {
     throw invalid_engine("has " + grouped(size_) + " pieces; the engine's vocabulary " + grouped(size), path.string(),
@@ -49,7 +58,7 @@ Vocabulary::Vocabulary(const std::filesystem::path& path, int64_t size)
 Vocabulary::~Vocabulary() = default;
 
 Ids Vocabulary::encode(std::string_view text) const {
-  const std::vector<int> found = processor_->EncodeAsIds({text.data(), text.size()});
+  const std::vector<int> found = encoded(*processor_, text);
   Ids ids(found.begin(), found.end());
   ids.push_back(END);
   return ids;
@@ -58,7 +67,7 @@ Ids Vocabulary::encode(std::string_view text) const {
 Ids Vocabulary::encode_words(std::string_view text) const {
   Ids ids;
   for (const std::string_view word : split_words(text)) {
-    const std::vector<int> found = processor_->EncodeAsIds({word.data(), word.size()});
+    const std::vector<int> found = encoded(*processor_, word);
     ids.push_back(found.size() == 1 ? found[0] : UNKNOWN);
   }
   return ids;

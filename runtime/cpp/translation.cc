@@ -40,7 +40,8 @@ class Translation : public Task {
   int64_t size(const Row& row) const override {
     const size_t source = row.fields[0].ids.size();
     const int64_t limit = length_limit(options_, source);
-    return static_cast<int64_t>(source) + options_.beam_size * (longest_ ? std::min(limit, *longest_) : limit);
+    const __int128 target = longest_ ? std::min(limit, *longest_) : limit;
+    return static_cast<int64_t>(std::min<__int128>(source + options_.beam_size * target, INT64_MAX));
   }
 
   // A row of only the end token gets an empty text.

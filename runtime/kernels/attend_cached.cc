@@ -24,12 +24,12 @@ struct CacheView {
   int64_t step() const { return shared * depth; }
   Stored* head(int64_t slot, int64_t head) const { return data + slot * capacity() * beam() * step() + head * depth; }
 
-  // Writes some heads of the newest rows [beam, shared, depth] of a sentence into the cache.
-  void write(const float* newest, int64_t slot, int64_t position, int64_t first, int64_t last) const {
+  // Writes some heads of the newest rows [rows, shared, depth] of a sentence into the cache.
+  void write(const float* newest, int64_t rows, int64_t slot, int64_t position, int64_t first, int64_t last) const {
     Stored* to = head(slot, first) + position * beam() * step();
     newest += first * depth;
     const int64_t count = (last - first) * depth;
-    for (int64_t i = 0; i < beam(); ++i) {
+    for (int64_t i = 0; i < rows; ++i) {
       if constexpr (std::is_same_v<Stored, float>) {
         std::memmove(to + i * step(), newest + i * step(), count * sizeof(float));
       } else {
@@ -46,11 +46,11 @@ struct CacheView {
 // The rows of a cache that the hypotheses of one sentence see, of `keys` positions the last of which is `position`.
 class Past {
  public:
-  // `ancestors` [beam, position], or null if each hypothesis has been in its own beam.
-  Past(const int64_t* ancestors, int64_t beam, int64_t position, int64_t keys)
-      : beam_(beam), keys_(keys), rows_(static_cast<size_t>(beam * keys)) {
+  // `ancestors` [hypotheses, position], or null if each hypothesis has been in its own beam; `beam` is the cache's.
+  Past(const int64_t* ancestors, int64_t hypotheses, int64_t beam, int64_t position, int64_t keys)
+      : hypotheses_(hypotheses), keys_(keys), rows_(static_cast<size_t>(hypotheses * keys)) {
     const int64_t oldest = position + 1 - keys;
-    for (int64_t hypothesis = 0; hypothesis < beam; ++hypothesis) {
+    for (int64_t hypothesis = 0; hypothesis < hypotheses; ++hypothesis) {
       int64_t* row = &rows_[static_cast<size_t>(hypothesis * keys)];
       for (int64_t i = oldest; i < position; ++i) {
         *row++ = i * beam + (ancestors == nullptr ? hypothesis : ancestors[hypothesis * position + i]);
@@ -68,18 +68,18 @@ class Past {
   // Finds the number of leading rows that all hypotheses share, and lists all rows, the shared ones only once.
   void find_shared() {
     for (bool same = true; same && shared_ < keys_;) {
-      for (int64_t i = 1; i < beam_; ++i) same = same && of(i)[shared_] == of(0)[shared_];
+      for (int64_t i = 1; i < hypotheses_; ++i) same = same && of(i)[shared_] == of(0)[shared_];
       shared_ += same;
     }
     each_once_.assign(of(0), of(0) + keys_);
-    for (int64_t i = 1; i < beam_; ++i) {
+    for (int64_t i = 1; i < hypotheses_; ++i) {
       for (int64_t j = shared_; j < keys_; ++j) {
         if (of(i)[j] != of(i - 1)[j]) each_once_.push_back(of(i)[j]);
       }
     }
   }
 
-  int64_t beam_, keys_, shared_ = 0;
+  int64_t hypotheses_, keys_, shared_ = 0;
   std::vector<int64_t> rows_, each_once_;
 };
 
@@ -101,13 +101,14 @@ struct AttendCached {
     Queries queries(attributes, query, value.depth());
     const Slots slots(context, 7, queries.batch, keys.shape[0]);
     require(slots.differ(queries.batch), "two sentences have the same slot");
-    const int64_t beam = keys.beam(), newest = times(times(queries.batch, beam), queries.shared);
-    require(queries.rows == beam || queries.batch == 0, "the cache was made for another number of hypotheses");
+    const int64_t beam = keys.beam(), hypotheses = queries.rows, all = times(queries.batch, hypotheses);
+    const int64_t newest = times(all, queries.shared);
+    require(hypotheses <= beam, "the cache was made for fewer hypotheses");
     require(std::equal(keys.shape.begin(), keys.shape.begin() + 3, values.shape.begin()), "the caches differ in shape");
     require(key.depth() == query.depth() && key.size() == times(newest, key.depth()), "the key's axes do not fit");
     require(value.size() == times(newest, value.depth()), "the value's axes do not fit");
     require(position >= 0 && position < keys.capacity(), "the cache is full");
-    const int64_t past = times(times(queries.batch, beam), position);
+    const int64_t past = times(all, position);
     const int64_t* ancestors =
         optional_input<int64_t>(context, 6, past, "there must be one ancestor for each position before");
     const int64_t count = window > 0 ? std::min(window, position + 1) : position + 1;
@@ -120,11 +121,11 @@ struct AttendCached {
     queries.make_output(context, query.shape);
 
     for_each_head(context, queries, count, [&](int64_t sentence, int64_t first, int64_t last) {
-      const int64_t own = sentence * beam, slot = slots[sentence];
-      const Past past(ancestors == nullptr ? nullptr : ancestors + own * position, beam, position, count);
+      const int64_t own = sentence * hypotheses, slot = slots[sentence];
+      const Past past(ancestors == nullptr ? nullptr : ancestors + own * position, hypotheses, beam, position, count);
       const Scratch scratch(scratch_size(count));
-      keys.write(key.data + own * keys.step(), slot, position, first, last);
-      values.write(value.data + own * values.step(), slot, position, first, last);
+      keys.write(key.data + own * keys.step(), hypotheses, slot, position, first, last);
+      values.write(value.data + own * values.step(), hypotheses, slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(past.each_once().size()) : 0;
         const Memory<Stored> memory{
@@ -132,7 +133,7 @@ struct AttendCached {
             attributes.scale,      past.each_once().data(), ahead};
         if (head == first) fetch_rows(memory, past.each_once());
         Groups<Stored> groups(routines, memory, past.shared(), scratch.data());
-        for (int64_t hypothesis = 0; hypothesis < beam; ++hypothesis) {
+        for (int64_t hypothesis = 0; hypothesis < hypotheses; ++hypothesis) {
           for (int64_t r = 0; r < queries.repeated; ++r) {
             groups.add(queries.query(sentence, hypothesis, head, r), queries.out(sentence, hypothesis, head, r),
                        past.of(hypothesis), count, bias.of(hypothesis, head, r), nullptr);

@@ -23,16 +23,18 @@ struct Inputs {
     const Shape shape = shape_of(context.GetInput(9));
     require(width >= 1, "the beam's width must be at least 1");
     require(position < LONGEST, "there are too many positions");
-    batch = shape.at(0);
-    length = shape.back();
+    require(shape.size() == 3 && shape[1] <= width, "there are more hypotheses than the beam's width");
+    batch = shape[0];
+    beam = shape[1];
+    length = shape[2];
     for (size_t i : {4, 5, 14}) check(i, {batch});
     for (size_t i : {6, 7, 8}) check(i, {batch, times(2, width)});
-    for (size_t i : {9, 11}) check(i, {batch, width, length});
     for (size_t i : {12, 13}) check(i, {batch, width});
-    check(10, {batch, width, position});
+    check(10, {batch, beam, position});
+    check(11, {batch, width, length});
     require(length <= LONGEST, "there are too many tokens");
     const int64_t candidates = times(batch, 2 * width);
-    for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < width, "no such parent");
+    for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < beam, "no such parent");
   }
 
   const int64_t* ids(size_t index) const { return context.GetInput(index).GetTensorData<int64_t>(); }
@@ -51,7 +53,7 @@ struct Inputs {
   const int64_t *next_tokens, *parents, *tokens, *ancestors, *pool_tokens, *pool_lengths;
   const float* pool_scores;
   const int64_t* found;
-  int64_t batch, length;
+  int64_t batch, beam, length;  // `beam` hypotheses of each sentence come in, `width` go out
 };
 
 struct Outputs {
@@ -142,13 +144,13 @@ class Step {
       int64_t* ancestors = out_.ancestors + (first + i) * next_;
       out_.scores[first + i] = score;
       write(sentence, candidate, out_.tokens + (first + i) * (in_.length + 1));
-      std::copy_n(in_.ancestors + (first + parent) * in_.position, in_.position, ancestors);
+      std::copy_n(in_.ancestors + (sentence * in_.beam + parent) * in_.position, in_.position, ancestors);
       ancestors[in_.position] = parent;
     }
   }
 
   void write(int64_t sentence, int64_t candidate, int64_t* tokens) const {
-    const int64_t parent = sentence * in_.width + in_.parents[candidate];
+    const int64_t parent = sentence * in_.beam + in_.parents[candidate];
     std::copy_n(in_.tokens + parent * in_.length, in_.length, tokens);
     tokens[in_.length] = in_.next_tokens[candidate];
   }

@@ -44,8 +44,8 @@ def test_a_change_is_counted_where_the_batch_changes_a_score(
 ) -> None:
     run = Session.run
 
-    def leaky(session: Session, feeds: Any) -> Any:
-        tokens, lengths, scores = run(session, feeds)
+    def leaky(session: Session, *given: Any) -> Any:
+        tokens, lengths, scores = run(session, *given)
         return tokens, lengths, scores if len(tokens) == 1 else np.nextafter(scores, np.float32(0))
 
     monkeypatch.setattr(Session, "run", leaky)

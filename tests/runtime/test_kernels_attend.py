@@ -285,6 +285,27 @@ def test_a_sentence_of_attend_cached_depends_on_nothing_else() -> None:
         assert alone[:, 0].tobytes() == together[:, b].tobytes()
 
 
+def test_attend_cached_takes_fewer_hypotheses_than_its_caches_hold() -> None:
+    """The first step of a search has one hypothesis, which is an ancestor of all that follow."""
+    rng, beam = np.random.default_rng(0), 4
+    steps = []
+    for _ in range(2):
+        caches = [buffer(2, 3, beam, 1, 16, FLOAT) for _ in range(2)]
+        steps.append(Cached(caches, repeated=1, window=0, ancestors=True, slots=False))
+    query, key, value = floats(rng, 2, 1, 1, 1, 16), floats(rng, 2, 1, 1, 16), floats(rng, 2, 1, 1, 16)
+    feeds = {"query": query, "key": key, "value": value}
+    none = np.zeros((2, beam, 0), ID)
+    one = steps[0](**feeds, ancestors=none[:, :1], position=np.array(0))
+    many = steps[1](**{n: np.repeat(a, beam, 1) for n, a in feeds.items()}, ancestors=none, position=np.array(0))
+    np.testing.assert_array_equal(np.repeat(one, beam, 1), many)
+    np.testing.assert_array_equal(steps[0].caches[0][:, 0, 0], key[:, 0])
+    feeds = {name: floats(rng, 2, beam, *array.shape[2:]) for name, array in feeds.items()}
+    feeds |= {"ancestors": np.zeros((2, beam, 1), ID), "position": np.array(1)}
+    np.testing.assert_array_equal(steps[0](**feeds), steps[1](**feeds))
+    with pytest.raises(Exception, match="the cache was made for fewer hypotheses"):
+        steps[0](**{**feeds, **{name: np.repeat(feeds[name], 2, 1) for name in ("query", "key", "value", "ancestors")}})
+
+
 def test_attend_cached_refuses_caches_of_two_types() -> None:
     caches = [buffer(1, 4, 2, 2, 8), buffer(1, 4, 2, 2, 8, np.float16)]
     rows = {name: np.zeros((1, 2, 2, 8), FLOAT) for name in ("query", "key", "value")}

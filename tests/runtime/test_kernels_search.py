@@ -259,6 +259,15 @@ def test_advance_is_what_numpy_says(advance_kernel: Run) -> None:
                 np.testing.assert_array_equal(result, right, err_msg=f"{name}, seed {seed}")
 
 
+def test_advance_takes_one_open_hypothesis_as_the_first_of_a_beam(advance_kernel: Run) -> None:
+    for seed in range(20):
+        state = random_state(np.random.default_rng(seed))
+        state = replace(state, parents=np.zeros_like(state.parents))
+        one = replace(state, tokens=state.tokens[:, :1], ancestors=state.ancestors[:, :1])
+        for result, right in zip(advance_kernel(astuple(one)), advance_kernel(astuple(state)), strict=True):
+            np.testing.assert_array_equal(result, right, err_msg=f"seed {seed}")
+
+
 def test_a_done_sentence_keeps_its_pool(advance_kernel: Run) -> None:
     state = random_state(np.random.default_rng(3))
     state = replace(state, done=np.ones_like(state.done))

@@ -17,7 +17,7 @@ from tiny_engine import copy_model, write_manifest
 from tests.runtime.kernel_session import kernel_library
 from xformc import __version__
 from xformc.errors import UserError
-from xformc.format.operators import DOMAIN, OPERATORS
+from xformc.format.operators import DOMAIN, OLDEST_OPERATORS, OPERATORS
 from xformc.format.targets import Target
 from xformc.runtime import load, read_manifest
 from xformc.runtime.library import (
@@ -312,7 +312,8 @@ def test_an_engine_that_does_not_record_its_operators_runs(native_engine: Path) 
 
 
 @pytest.mark.parametrize(
-    ("version", "hint"), [(OPERATORS - 1, "rebuild the engine with `xformc build`"), (OPERATORS + 1, "upgrade xformc")]
+    ("version", "hint"),
+    [(OLDEST_OPERATORS - 1, "rebuild the engine with `xformc build`"), (OPERATORS + 1, "upgrade xformc")],
 )
 def test_an_engine_that_needs_other_operators_is_one_message(
     native_engine: Path, no_library: Path, xformc: CommandLine, version: int, hint: str

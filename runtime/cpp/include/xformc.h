@@ -2,7 +2,8 @@
  *
  * Text is UTF-8 and need not end in NUL. Functions that can fail return a status; with a status other than XFORMC_OK
  * they write nothing but `*error`, which may be asked for by a pointer or left out with NULL. The caller frees what it
- * gets by `**`. Every function may be called from any thread; an engine is shared by any number of threads. */
+ * gets by `**`. What only reads an engine, results or an error finds nothing in NULL. Every function may be called from
+ * any thread; an engine is shared by any number of threads. */
 #ifndef XFORMC_H
 #define XFORMC_H
 

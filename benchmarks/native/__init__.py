@@ -1,0 +1,1 @@
+"""CTranslate2's C++ library and libxformc, each called by a C++ program."""

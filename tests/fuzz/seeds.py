@@ -1,0 +1,41 @@
+"""Writes the corpora of the C++ fuzzers: a few hundred bytes a file, from which they start.
+
+python -m fuzz.seeds FOLDER
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from native.engines import write_engines
+from native.hostile_files import HOSTILE_TOKENIZERS, USER_DEFINED, charsmap, tokenizer, unit
+
+_LARGEST = 4096
+
+
+def write_corpora(folder: Path) -> None:
+    """Write the folders `manifest`, `tokenizer` and `calls`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for engine in write_engines(Path(scratch) / "engines").iterdir():
+            fields = json.loads((engine / "engine.json").read_text())
+            _write(folder / "manifest" / engine.name, json.dumps(fields).encode())
+    rules = charsmap({0: unit(0, 0), ord("o"): unit(ord("o"), 0x10, value=True), 0x7F: 1 << 31})
+    models = {"bpe": tokenizer(), "unigram": tokenizer(model=1), "word": tokenizer(model=3), "char": tokenizer(model=4)}
+    models |= {"rules": tokenizer(charsmap=rules), "symbols": tokenizer(("no", "noo"), USER_DEFINED)}
+    for name, model in {**models, **HOSTILE_TOKENIZERS}.items():
+        if len(model) <= _LARGEST:
+            _write(folder / "tokenizer" / name, model)
+    for kind in range(7):
+        _write(folder / "calls" / f"kind_{kind}", bytes([kind, 0, 0, 0, 0, 0, 0, 0, 1, 7, 0]) + b"one two" + bytes(9))
+    arrays = bytes([4, 0, 0, 5, 2, 2, 3, *[5] * 6, 0, 7, 3, 2, 3, 3, *[1] * 18, 1, 1, 1, 2, *[3] * 2, 2, 7])
+    _write(folder / "calls" / "arrays", arrays + bytes([2, 2, 1, *[1] * 2, 3, 1, 3, 2, 3, 3, *[1] * 18, 4, 9]))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+if __name__ == "__main__":
+    write_corpora(Path(sys.argv[1]))
