@@ -18,10 +18,10 @@ ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/
 # A process on each core, of one thread: the models of tests are too small for more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup kernels check fix lock test test-matrix test-lowest test-sanitize fuzz fuzz-libxformc demo zoo bench test-gpu bench-gpu docs site clean
+.PHONY: help setup kernels check fix lock test test-matrix test-lowest test-sanitize test-aarch64 fuzz fuzz-libxformc demo zoo bench test-gpu bench-gpu docs site clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
 setup: $(VENV)/.ready  ## make .venv with everything, and the kernels; quick when that is done
 	@$(XFORMC) kernels --check >/dev/null 2>&1 || \
@@ -91,6 +91,9 @@ test-sanitize: setup  ## the tests of libxformc, in builds that check memory, ar
 	$(SANITIZED) $(SANITIZE)/threads -DCMAKE_CXX_FLAGS='-O1 -g -fsanitize=thread'
 	$(BIN)/cmake --build $(SANITIZE)/threads --parallel
 	XFORMC_NATIVE_TESTS=$(SANITIZE)/threads $(PYTEST) tests/runtime/cpp/test_native.py
+
+test-aarch64: setup  ## the kernels for 64-bit ARM in an emulator; says what it lacks for that
+	PYTHON=$(BIN)/python tests/aarch64/run
 
 # The fuzzers in C++ take Clang, for libFuzzer; what they find lies in build/fuzz.
 CLANG ?= clang++

@@ -85,6 +85,8 @@ extern const StepRoutines STEP_PORTABLE;
 #if defined(__x86_64__)
 extern const StepRoutines STEP_AVX2;
 extern const StepRoutines STEP_AVX512;
+#elif defined(__aarch64__)
+extern const StepRoutines STEP_NEON;
 #endif
 
 // Returns the fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA works as in gemm.h.

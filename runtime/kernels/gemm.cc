@@ -6,22 +6,30 @@
 
 #include "kernel.h"
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 namespace xformc {
 
 const Routines& routines() {
   const char* wanted = std::getenv("XFORMC_KERNELS_ISA");
   const std::string name = wanted == nullptr ? "" : wanted;
-  require(name.empty() || name == "portable" || name == "avx2", "XFORMC_KERNELS_ISA must be portable or avx2");
+  if (name == "portable") return PORTABLE;
+  require(name.empty() || name == "avx2" || name == "neon" || name == "dotprod",
+          "XFORMC_KERNELS_ISA must be portable, avx2, neon or dotprod");
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
-  require(name != "avx2" || avx2, "XFORMC_KERNELS_ISA=avx2, but this machine has no AVX2");
   if (avx512 && name.empty()) return AVX512;
-  if (avx2 && name != "portable") return AVX2;
-#else
-  require(name != "avx2", "XFORMC_KERNELS_ISA=avx2, but this machine has no AVX2");
+  if (avx2 && (name.empty() || name == "avx2")) return AVX2;
+#elif defined(__aarch64__)
+  const bool dotprod = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  if (dotprod && (name.empty() || name == "dotprod")) return DOTPROD;
+  if (name.empty() || name == "neon") return NEON;
 #endif
+  if (!name.empty()) fail("XFORMC_KERNELS_ISA=" + name + ", but this machine lacks these instructions");
   return PORTABLE;
 }
 

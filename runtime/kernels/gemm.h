@@ -70,10 +70,13 @@ extern const Routines PORTABLE;
 #if defined(__x86_64__)
 extern const Routines AVX2;
 extern const Routines AVX512;
+#elif defined(__aarch64__)
+extern const Routines NEON;
+extern const Routines DOTPROD;
 #endif
 
-// Returns the fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA=portable|avx2 selects
-// slower ones. Throws if the variable has another value or this machine lacks the instructions.
+// Returns the fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA selects others: portable,
+// on x86 avx2, on ARM neon or dotprod. Throws if the variable has another value or this machine lacks the instructions.
 const Routines& routines();
 
 }  // namespace xformc

@@ -19,6 +19,8 @@ struct Vector {
   static Float load(const float* from) { return _mm256_loadu_ps(from); }
   static void store(float* to, Float a) { _mm256_storeu_ps(to, a); }
   static Int load4(const uint8_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
+  static Int load_bytes(const uint8_t* from) { return load4(from); }
+  static Int start(int32_t row_offset) { return all(row_offset); }
   static Mask mask(int count) {
     return _mm256_cmpgt_epi32(all(int32_t{count}), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }

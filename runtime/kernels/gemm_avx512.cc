@@ -19,6 +19,8 @@ struct Vector {
   static Float load(const float* from) { return _mm512_loadu_ps(from); }
   static void store(float* to, Float a) { _mm512_storeu_ps(to, a); }
   static Int load4(const uint8_t* from) { return _mm512_loadu_si512(from); }
+  static Int load_bytes(const uint8_t* from) { return load4(from); }
+  static Int start(int32_t row_offset) { return all(row_offset); }
   static Mask mask(int count) { return count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1; }
   static Float load_some(const float* from, Mask mask) { return _mm512_maskz_loadu_ps(mask, from); }
   static void store_some(float* to, Float a, Mask mask) { _mm512_mask_storeu_ps(to, mask, a); }

@@ -28,6 +28,8 @@ struct Vector {
     std::memcpy(&result, from, sizeof result);
     return result;
   }
+  static Int load_bytes(const uint8_t* from) { return load4(from); }
+  static Int start(int32_t row_offset) { return all(row_offset); }
   static Mask mask(int count) { return count >= width ? width : count <= 0 ? 0 : count; }
   static Float load_some(const float* from, Mask mask) {
     Float result{};

@@ -4,9 +4,10 @@
 // Vector has: width and rows (ints), Float and Int (vectors of that width), Mask; zero, all(float), all(int32), load,
 // store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone), add,
 // add_int, sub, mul, div, keep(value, mask), max and min (the second if either is not a number), fma(a, b, c) = a * b + c,
-// dot4(sum, unsigned weights, signed x), dot2 (the same of two signed 16-bit integers each), low_nibbles and high_nibbles
-// (the lower and upper halves of all bytes, as bytes), to_float, to_int (half to even), abs_bits, max_int, sum, sum_int,
-// max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16, widen_bfloat16.
+// load_bytes (load4 of weights q + 128, as q + 128 or q), start (of sums with these: the row_offset, or 0), dot4(sum,
+// weights of load_bytes or less than 128, signed x), dot2 (the same of two signed 16-bit integers each), low_nibbles and
+// high_nibbles (the lower and upper halves of all bytes, as bytes), to_float, to_int (half to even), abs_bits, max_int,
+// sum, sum_int, max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16, widen_bfloat16.
 #include <cmath>
 #include <cstring>
 
@@ -133,10 +134,14 @@ void float_tile_of(const Tile& tile) {
 
 // Four bytes of x and four of a weight that are multiplied and summed at once.
 struct Bytes {
+  static INLINE Int start(int32_t row_offset) { return Vector::start(row_offset); }
+  static INLINE Int load(const uint8_t* from) { return Vector::load_bytes(from); }
   static INLINE Int dot(Int sum, Int weights, Int x) { return Vector::dot4(sum, weights, x); }
 };
 
 struct Words {
+  static INLINE Int start(int32_t row_offset) { return Vector::all(row_offset); }
+  static INLINE Int load(const uint8_t* from) { return Vector::load4(from); }
   static INLINE Int dot(Int sum, Int weights, Int x) { return Vector::dot2(sum, weights, x); }
 };
 
@@ -144,13 +149,13 @@ template <typename Numbers, int rows>
 void integer_tile_of(const Tile& tile) {
   for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
     Int sums[rows][2];
-    for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::all(tile.row_offset[r]);
+    for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Numbers::start(tile.row_offset[r]);
     fetch_residual(tile, first, rows);
     const int8_t* x = static_cast<const int8_t*>(tile.x);
     const uint8_t* weights = static_cast<const uint8_t*>(tile.panel) + 4 * first;
     const char* ahead = tile.ahead;
     for (int64_t k = 0; k < tile.steps; ++k) {
-      const Int left = Vector::load4(weights), right = Vector::load4(weights + 4 * WIDTH);
+      const Int left = Numbers::load(weights), right = Numbers::load(weights + 4 * WIDTH);
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
         int32_t four;

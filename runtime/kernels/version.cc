@@ -24,6 +24,9 @@ XFORMC_EXPORT const char* xformc_kernels_instructions() {
 #if defined(__x86_64__)
     if (&chosen == &AVX512) return "AVX-512, VNNI";
     if (&chosen == &AVX2) return "AVX2, FMA, F16C";
+#elif defined(__aarch64__)
+    if (&chosen == &DOTPROD) return "NEON, dot product";
+    if (&chosen == &NEON) return "NEON";
 #endif
     return &chosen == &PORTABLE ? "those that every machine of this kind has" : "error: routines without a name";
   } catch (const std::exception& error) {

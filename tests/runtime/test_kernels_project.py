@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from tests.runtime.kernel_session import Array, kernel_session, node, run_node
@@ -194,6 +193,7 @@ def test_project_takes_every_depth(precision: str, depth: int) -> None:
 
 def test_small_numbers_are_there_where_a_process_flushes_denormals() -> None:
     """As training does: of normal weights in float16 some are subnormal in it."""
+    torch = pytest.importorskip("torch", reason="only PyTorch can flush them here")
     torch.set_flush_denormal(True)
     try:
         check(Case(7, 513, ((40,),), "float16"))

@@ -1,0 +1,286 @@
+// Compares the routines for ARM with the portable ones: products of integers, rows packed to integers and numbers of
+// 16 bits to the bit, products of floats up to their order. `tests/aarch64/run` builds and runs it.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attend.h"
+#include "gemm.h"
+
+using namespace xformc;
+
+namespace {
+
+int failures = 0, compared = 0;
+std::mt19937 generator(7);
+
+float normal() { return std::normal_distribution<float>()(generator); }
+
+template <typename T>
+std::vector<T> random_bits(size_t count) {
+  std::vector<T> values(count);
+  for (T& value : values) value = static_cast<T>(generator());
+  return values;
+}
+
+std::vector<float> random_floats(size_t count) {
+  std::vector<float> values(count);
+  for (float& value : values) value = normal();
+  return values;
+}
+
+void check(bool same, const std::string& what) {
+  ++compared;
+  if (!same && ++failures <= 20) std::printf("DIFFERENT: %s\n", what.c_str());
+}
+
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+bool near(const std::vector<float>& a, const std::vector<float>& b, float tolerance) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!(std::fabs(a[i] - b[i]) <= tolerance * (1 + std::fabs(b[i])))) return false;
+  }
+  return true;
+}
+
+// Weights of int8 are q + 128 with q in -127..127.
+std::vector<uint8_t> random_weights(size_t count) {
+  auto weights = random_bits<uint8_t>(count);
+  for (uint8_t& weight : weights) weight = weight == 0 ? 1 : weight;
+  return weights;
+}
+
+struct Packed {
+  std::vector<int8_t> x;
+  std::vector<float> scale;
+  std::vector<int32_t> offset;
+  bool operator==(const Packed& other) const {
+    return x == other.x && same_bits(scale, other.scale) && offset == other.offset;
+  }
+};
+
+enum class Kind { int8, int4, int16 };
+
+int64_t groups_of(Kind kind, int64_t depth) { return kind == Kind::int4 ? (depth + GROUP - 1) / GROUP : 1; }
+int64_t steps_of(Kind kind, int64_t depth) {
+  if (kind == Kind::int4) return groups_of(kind, depth) * GROUP / 4;
+  return kind == Kind::int8 ? (depth + 3) / 4 : (depth + 1) / 2;
+}
+
+Packed pack(const Routines& routines, Kind kind, const std::vector<float>& x, int rows, int64_t depth) {
+  Packed to{std::vector<int8_t>(rows * steps_of(kind, depth) * 4), std::vector<float>(rows),
+            std::vector<int32_t>(rows * groups_of(kind, depth))};
+  if (kind == Kind::int8) routines.pack_int8(x.data(), rows, depth, to.x.data(), to.scale.data(), to.offset.data());
+  if (kind == Kind::int4) routines.pack_int4(x.data(), rows, depth, to.x.data(), to.scale.data(), to.offset.data());
+  if (kind == Kind::int16) {
+    routines.pack_int16(x.data(), rows, depth, reinterpret_cast<int16_t*>(to.x.data()), to.scale.data());
+  }
+  return to;
+}
+
+// The product of packed rows with a panel; what is beyond its columns must be left alone.
+std::vector<float> product(const Routines& routines, Kind kind, const Packed& packed, const std::vector<uint8_t>& panel,
+                           const std::vector<float>& scale, int rows, int64_t depth, int columns) {
+  std::vector<float> y(rows * PANEL, 12345.0f);
+  Tile tile{};
+  tile.x = packed.x.data();
+  tile.panel = panel.data();
+  tile.steps = steps_of(kind, depth);
+  tile.y = y.data();
+  tile.stride = PANEL;
+  tile.columns = columns;
+  tile.scale = scale.data();
+  tile.row_scale = packed.scale.data();
+  tile.row_offset = packed.offset.data();
+  tile.ahead = reinterpret_cast<const char*>(panel.data());
+  (kind == Kind::int8 ? routines.int8_tile : kind == Kind::int4 ? routines.int4_tile : routines.int16_tile)(tile, rows);
+  return y;
+}
+
+void compare_integers(const Routines& routines, const std::string& name, Kind kind, int rows, int64_t depth,
+                      int columns) {
+  const auto x = random_floats(rows * depth);
+  const auto panel = kind == Kind::int8 ? random_weights(steps_of(kind, depth) * PANEL * 4)
+                                        : random_bits<uint8_t>(steps_of(kind, depth) * PANEL * 4);
+  const auto scale = random_floats(PANEL * groups_of(kind, depth));
+  const Packed expected = pack(PORTABLE, kind, x, rows, depth), found = pack(routines, kind, x, rows, depth);
+  const std::string what = name + " kind " + std::to_string(static_cast<int>(kind)) + ", " + std::to_string(rows) +
+                           " rows of " + std::to_string(depth) + ", " + std::to_string(columns) + " columns";
+  if (kind != Kind::int16) check(found == expected, what + ": packed rows");  // its scale is a norm, a sum of floats
+  const auto a = product(PORTABLE, kind, expected, panel, scale, rows, depth, columns);
+  const auto b = product(routines, kind, expected, panel, scale, rows, depth, columns);
+  // The sums of int4's groups are added as floats, with one rounding here and two there.
+  check(kind == Kind::int4 ? near(b, a, 1e-4f) : same_bits(a, b), what + ": products");
+}
+
+// The largest products: all of one sign, where two in 16 bits are nearly too large.
+void compare_extremes(const Routines& routines, const std::string& name, uint8_t weight, float sign) {
+  constexpr int64_t DEPTH = 4096;
+  const std::vector<float> x(DEPTH, sign), scale(PANEL, 1.0f);
+  const std::vector<uint8_t> panel(DEPTH * PANEL, weight);
+  const Packed packed = pack(PORTABLE, Kind::int8, x, 1, DEPTH);
+  const auto a = product(PORTABLE, Kind::int8, packed, panel, scale, 1, DEPTH, PANEL);
+  const auto b = product(routines, Kind::int8, packed, panel, scale, 1, DEPTH, PANEL);
+  const float exact = std::round(a[0] / packed.scale[0]), expected = sign * 127.0f * DEPTH * (weight - 128.0f);
+  check(same_bits(a, b) && exact == expected, name + ": the largest products");
+}
+
+void compare_floats(const Routines& routines, const std::string& name, int rows, int64_t depth, int columns) {
+  const auto x = random_floats(rows * depth), weights = random_floats(depth * PANEL), bias = random_floats(PANEL);
+  std::vector<uint16_t> narrow(depth * PANEL), brain(depth * PANEL);
+  STEP_PORTABLE.narrow(weights.data(), depth * PANEL, narrow.data());
+  for (size_t i = 0; i < brain.size(); ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &weights[i], 4);
+    brain[i] = static_cast<uint16_t>(bits >> 16);
+  }
+  const auto tile_of = [&](const Routines& by, int kind) {
+    std::vector<float> packed(rows * depth), y(rows * PANEL, 12345.0f);
+    by.pack_float(x.data(), rows, depth, packed.data());
+    Tile tile{};
+    tile.x = packed.data();
+    tile.panel = kind == 0 ? static_cast<const void*>(weights.data()) : kind == 1 ? narrow.data() : brain.data();
+    tile.steps = depth;
+    tile.y = y.data();
+    tile.stride = PANEL;
+    tile.columns = columns;
+    tile.bias = bias.data();
+    tile.ahead = reinterpret_cast<const char*>(weights.data());
+    (kind == 0 ? by.float_tile : kind == 1 ? by.float16_tile : by.bfloat16_tile)(tile, rows);
+    return y;
+  };
+  for (int kind = 0; kind < 3; ++kind) {
+    check(near(tile_of(routines, kind), tile_of(PORTABLE, kind), 1e-5f * static_cast<float>(depth)),
+          name + ": floats of kind " + std::to_string(kind));
+  }
+}
+
+// Every number of 16 bits becomes the same float; a signal among what is no number may be lost.
+void compare_widening(const Routines& routines, const std::string& name) {
+  std::vector<uint16_t> halves(65536);
+  for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
+  std::vector<float> a(halves.size()), b(halves.size());
+  const auto same = [&] {
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (std::isnan(a[i]) ? !std::isnan(b[i]) : std::memcmp(&a[i], &b[i], 4) != 0) return false;
+    }
+    return true;
+  };
+  PORTABLE.widen_float16(halves.data(), 65536, a.data());
+  routines.widen_float16(halves.data(), 65536, b.data());
+  check(same(), name + ": float16 to float32");
+  PORTABLE.widen_bfloat16(halves.data(), 65536, a.data());
+  routines.widen_bfloat16(halves.data(), 65536, b.data());
+  check(same(), name + ": bfloat16 to float32");
+}
+
+void compare_rows(const Routines& routines, const std::string& name, int64_t count) {
+  const auto x = random_floats(count), gain = random_floats(count), offset = random_floats(count);
+  auto a = x, b = x;
+  PORTABLE.layer_norm(a.data(), count, gain.data(), offset.data(), 1e-5f);
+  routines.layer_norm(b.data(), count, gain.data(), offset.data(), 1e-5f);
+  check(near(b, a, 1e-4f), name + ": layer norm of " + std::to_string(count));
+  a = b = x;
+  PORTABLE.rms_norm(a.data(), count, gain.data(), 1e-5f);
+  routines.rms_norm(b.data(), count, gain.data(), 1e-5f);
+  check(near(b, a, 1e-4f), name + ": RMS norm of " + std::to_string(count));
+  const float p = PORTABLE.dot(x.data(), gain.data(), count), q = routines.dot(x.data(), gain.data(), count);
+  check(std::fabs(p - q) <= 1e-4f * (1 + std::fabs(p)), name + ": dot of " + std::to_string(count));
+}
+
+void compare_activations(const Routines& routines, const std::string& name) {
+  std::vector<float> x(1024);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = 0.2f * (static_cast<float>(i) - 512);
+  for (int kind = 0; kind <= static_cast<int>(Activation::sigmoid); ++kind) {
+    auto a = x, b = x;
+    PORTABLE.activate(static_cast<Activation>(kind), a.data(), 1024);
+    routines.activate(static_cast<Activation>(kind), b.data(), 1024);
+    check(near(b, a, 2e-6f), name + ": activation " + std::to_string(kind));
+  }
+}
+
+void compare(const Routines& routines, const std::string& name) {
+  for (int rows = 1; rows <= PORTABLE.rows; ++rows) {
+    for (const int64_t depth : {1, 3, 4, 7, 31, 32, 33, 130, 513}) {
+      for (const int columns : {1, 7, 8, 16, 17, 31, 32}) {
+        for (const Kind kind : {Kind::int8, Kind::int4, Kind::int16}) {
+          if (kind != Kind::int16 || depth % 2 == 0) compare_integers(routines, name, kind, rows, depth, columns);
+        }
+        compare_floats(routines, name, rows, depth, columns);
+      }
+    }
+  }
+  for (const int weight : {1, 128, 255}) {
+    for (const float sign : {-1.0f, 1.0f}) compare_extremes(routines, name, static_cast<uint8_t>(weight), sign);
+  }
+  compare_widening(routines, name);
+  for (const int64_t count : {1, 7, 8, 9, 31, 64, 257}) compare_rows(routines, name, count);
+  compare_activations(routines, name);
+}
+
+// Rounding to float16, with ties, numbers too small for it and too large.
+void compare_narrowing() {
+  std::vector<float> x;
+  for (uint32_t bits = 0; bits < 0xffffffffu - 9973; bits += 9973) {
+    float value;
+    std::memcpy(&value, &bits, 4);
+    if (!std::isnan(value)) x.push_back(value);
+  }
+  for (int i = 0; i < 4096; ++i) x.push_back(std::ldexp(static_cast<float>(2 * i + 1), -26));
+  std::vector<uint16_t> a(x.size()), b(x.size());
+  STEP_PORTABLE.narrow(x.data(), static_cast<int64_t>(x.size()), a.data());
+  STEP_NEON.narrow(x.data(), static_cast<int64_t>(x.size()), b.data());
+  check(a == b, "float32 to float16 of " + std::to_string(x.size()) + " numbers");
+}
+
+void compare_scans(int64_t count) {
+  auto logits = random_floats(count);
+  for (size_t i = 3; i < logits.size(); i += 5) logits[i] = logits[i - 3];  // equal ones go by their place
+  const auto scan = [&](const StepRoutines& by, std::vector<int64_t>& tokens) {
+    std::vector<float> best(10);
+    tokens.assign(10, -1);
+    Best to{10, 0, best.data(), tokens.data()};
+    float highest = 0;
+    double sum = 0;
+    by.scan(logits.data(), 5, count, to, highest, sum);
+    best.push_back(highest);
+    best.push_back(static_cast<float>(sum));
+    return best;
+  };
+  const auto collect = [&](const StepRoutines& by, std::vector<int32_t>& places) {
+    std::vector<float> found(count + COLLECT_MORE);
+    places.assign(count + COLLECT_MORE, -1);
+    const int64_t size = by.collect(logits.data(), count, 0.5f, found.data(), places.data());
+    found.resize(size);
+    places.resize(size);
+    return found;
+  };
+  std::vector<int64_t> tokens[2];
+  std::vector<int32_t> places[2];
+  const bool best = near(scan(STEP_NEON, tokens[1]), scan(STEP_PORTABLE, tokens[0]), 1e-5f) && tokens[0] == tokens[1];
+  check(best, "scan of " + std::to_string(count));
+  const bool found = collect(STEP_NEON, places[1]) == collect(STEP_PORTABLE, places[0]) && places[0] == places[1];
+  check(found, "collect of " + std::to_string(count));
+}
+
+}  // namespace
+
+int main() {
+  compare(NEON, "neon");
+  if (&routines() == &DOTPROD) {
+    compare(DOTPROD, "dotprod");
+  } else {
+    std::printf("no dot product here: those routines are NOT TESTED in this run\n");
+  }
+  compare_narrowing();
+  for (const int64_t count : {1, 3, 8, 31, 32, 100, 1024}) compare_scans(count);
+  std::printf("%d comparisons, %d differ\n", compared, failures);
+  return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
