@@ -18,12 +18,6 @@ constexpr int DEEPEST = 100;
 constexpr int MOST_KEYS = 5'000;
 constexpr size_t SHOWN = 60;  // characters of a value in a message
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " or ") + word;
-  return text;
-}
-
 // Appends JSON as Python's json.dumps writes it, compact and sorted by key. nlohmann_json's own text of a number is longer
 // than Python's for about 1 in 1,000 numbers of many digits.
 void append(const Json& value, std::string& text) {
@@ -73,7 +67,7 @@ std::string Document::text(const std::string& key, const std::vector<std::string
   const Json& value = get(key);
   const bool fits = value.is_string() && is_printable(value.get_ref<const std::string&>());
   if (!fits || (!choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end())) {
-    wrong(key, choices.empty() ? "a printable string" : joined(choices));
+    wrong(key, choices.empty() ? "a printable string" : joined(choices, " or "));
   }
   return value;
 }

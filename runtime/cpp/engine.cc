@@ -138,8 +138,7 @@ Batching Engine::batching(const xformc_run_options& run) const {
 void Engine::check_task(const char* method, const std::vector<std::string>& tasks) const {
   check_process();
   if (std::find(tasks.begin(), tasks.end(), manifest_.task) != tasks.end()) return;
-  std::string wanted;
-  for (const std::string& task : tasks) wanted += (wanted.empty() ? "" : " or ") + task;
+  const std::string wanted = joined(tasks, " or ");
   const auto* right = std::find_if(std::begin(METHODS), std::end(METHODS),
                                    [this](const Method& one) { return one.task == manifest_.task; });
   throw invalid_argument(
@@ -225,14 +224,14 @@ void Engine::check_process() const {
 }
 
 void Engine::check_texts() const {
-  std::string others;
+  std::vector<std::string> others;
   bool tokenized = true;
   for (const Input& input : manifest_.inputs) {
-    if (input.kind != Kind::tokens) others += (others.empty() ? "" : ", ") + input.name;
+    if (input.kind != Kind::tokens) others.push_back(input.name);
     tokenized = tokenized && !input.tokenizer.empty();
   }
   if (!others.empty()) {
-    throw invalid_argument("the engine " + manifest_.name + " takes more than text: it needs " + others, "",
+    throw invalid_argument("the engine " + manifest_.name + " takes more than text: it needs " + joined(others), "",
                            "give it arrays: xformc_predict_arrays");
   }
   if (!tokenized) {

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "include/xformc.h"
 
@@ -24,6 +25,13 @@ inline Failure invalid_argument(std::string message, std::string place = "", std
 
 inline Failure invalid_engine(std::string message, std::string place = "", std::string hint = "") {
   return {XFORMC_INVALID_ENGINE, std::move(message), std::move(place), std::move(hint)};
+}
+
+// Words as a message lists them.
+inline std::string joined(const std::vector<std::string>& words, const char* between = ", ") {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
 }
 
 inline constexpr const char* COPY = "copy the engine's folder again, or rebuild it with `xformc build`";

@@ -173,9 +173,8 @@ void read_described(const Document& document, Manifest& manifest) {
   if (names.empty() ||
       (written != WRITTEN.end() &&
        (!tokens || !std::is_permutation(names.begin(), names.end(), written->second.begin(), written->second.end())))) {
-    std::string listed;
-    for (const std::string& name : names) listed += (listed.empty() ? "" : ", ") + name;
-    throw invalid_engine("the inputs do not fit the task " + manifest.task + ": " + listed, document.place(), COPY);
+    throw invalid_engine("the inputs do not fit the task " + manifest.task + ": " + joined(names), document.place(),
+                         COPY);
   }
   if (manifest.task == "translation") {
     manifest.search = read_search(document.section("defaults"), manifest.format == 2 ? "beam_width" : "beam_size");

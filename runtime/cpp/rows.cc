@@ -32,12 +32,6 @@ std::vector<int64_t> sizes_of(const Input& input) {
   return sizes;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 std::string listed(const int64_t* sizes, size_t count) {
   std::vector<std::string> words;
   for (size_t i = 0; i < count; ++i) words.push_back(std::to_string(sizes[i]));

@@ -12,12 +12,6 @@ const std::map<std::string, std::string> OLD_NAMES = {{"beam_size", "beam_width"
 
 constexpr size_t SHOWN = 300;  // characters of a message of ONNX Runtime's
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }

@@ -48,9 +48,9 @@ Vocabulary::Vocabulary(const std::filesystem::path& path, int64_t size)
   const int64_t ids[] = {processor_->pad_id(), processor_->unk_id(), processor_->bos_id(), processor_->eos_id()};
   constexpr int64_t SPECIAL[] = {PAD, UNKNOWN, BEGIN, END};
   if (!std::equal(std::begin(ids), std::end(ids), SPECIAL)) {
-    std::string found;
-    for (const int64_t id : ids) found += (found.empty() ? "" : ", ") + std::to_string(id);
-    throw invalid_engine("has the special tokens [" + found + "] (pad, unknown, begin, end), not [0, 1, 2, 3]",
+    std::vector<std::string> found;
+    for (const int64_t id : ids) found.push_back(std::to_string(id));
+    throw invalid_engine("has the special tokens [" + joined(found) + "] (pad, unknown, begin, end), not [0, 1, 2, 3]",
                          path.string(), RETRAIN);
   }
 }
