@@ -6,11 +6,26 @@
 
 #include "kernel.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #if defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
 
 namespace xformc {
+#if defined(__x86_64__)
+namespace {
+
+// Not every compiler's __builtin_cpu_supports knows it.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+}  // namespace
+#endif
 
 const Routines& routines() {
   const char* wanted = std::getenv("XFORMC_KERNELS_ISA");
@@ -19,7 +34,7 @@ const Routines& routines() {
   require(name.empty() || name == "avx2" || name == "neon" || name == "dotprod",
           "XFORMC_KERNELS_ISA must be portable, avx2, neon or dotprod");
 #if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
   if (avx512 && name.empty()) return AVX512;
