@@ -153,7 +153,8 @@ def built_path() -> Path:
 
 def cached_path() -> Path:
     """Return the path in the user's cache: it names the version, the hash of the sources and the machine."""
-    return _cache() / "xformc" / f"libxformc-{__version__}-{sources_hash()}-{platform.machine()}{_SUFFIX}"
+    folder = f"{__version__}-{sources_hash()}-{platform.machine()}"
+    return _cache() / "xformc" / folder / f"libxformc{_SUFFIX}"
 
 
 def sources_hash() -> str:

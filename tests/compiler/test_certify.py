@@ -114,8 +114,8 @@ def test_search_that_does_not_end_where_it_should_fails_the_build(
 ) -> None:
     right = Session.run
 
-    def run(self, feeds):
-        return right(self, {name: value for name, value in feeds.items() if name != "end_token"})
+    def run(self, feeds, *expected):
+        return right(self, {name: value for name, value in feeds.items() if name != "end_token"}, *expected)
 
     monkeypatch.setattr(Session, "run", run)
     with pytest.raises(UserError, match="FAIL beam"):

@@ -1,4 +1,4 @@
-"""RegisterCustomOps beside ONNX Runtimes that it cannot serve, played by a table of functions in Python."""
+"""RegisterCustomOps with an ONNX Runtime that is too old, and with two, played by tables of functions in Python."""
 
 import subprocess
 import sys
@@ -48,11 +48,11 @@ for newest in map(int, sys.argv[2:]):
     [
         (("18",), ["registered"]),
         (("17",), ["xformc's kernels need a newer ONNX Runtime"]),
-        (("24", "31"), ["registered", "this process uses another ONNX Runtime"]),
+        (("24", "31"), ["registered", "registered"]),
     ],
     ids=["18", "too old", "two in one process"],
 )
-def test_the_operators_register_with_one_onnx_runtime_that_has_their_version(
+def test_the_operators_register_with_every_onnx_runtime_that_has_their_version(
     versions: tuple[str, ...], answers: list[str]
 ) -> None:
     command = [sys.executable, "-c", FAKE, str(kernel_library()), *versions]

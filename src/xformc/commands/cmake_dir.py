@@ -8,7 +8,7 @@ def cmake_dir() -> None:
     """Print the folder of the CMake package of the C and C++ library, which a wheel of xformc contains.
 
     \b
-    xformc cmake-dir
+    xformc cmake-dir                                        ends in lib/cmake/xformc
     cmake -S . -B build -Dxformc_DIR="$(xformc cmake-dir)"
 
     In the project's CMakeLists.txt, write find_package(xformc REQUIRED) and link the target xformc::xformc.
