@@ -18,10 +18,13 @@ namespace xformc {
 #if defined(__x86_64__)
 namespace {
 
-// Not every compiler's __builtin_cpu_supports knows it.
+// Not every compiler's __builtin_cpu_supports knows it. A virtual machine takes long to answer, so it is asked once.
 bool has_f16c() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  }();
+  return has;
 }
 
 }  // namespace
