@@ -206,18 +206,16 @@ const char* xformc_engine_label(const xformc_engine* engine, size_t index) {
 }
 
 bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_options* options) {
-  const xformc::Manifest& manifest = engine->engine.manifest();
-  if (options == nullptr || manifest.task != "translation") return false;
-  const xformc::SearchOptions& found = manifest.search;
+  if (options == nullptr || engine == nullptr || engine->engine.manifest().task != "translation") return false;
+  const xformc::SearchOptions& found = engine->engine.manifest().search;
   fill(options, xformc_search_options{options->size, found.beam_size, found.n_best, found.length_penalty,
                                       found.max_length_factor, found.max_length_offset});
   return true;
 }
 
 bool xformc_engine_sample_options(const xformc_engine* engine, xformc_sample_options* options) {
-  const xformc::Manifest& manifest = engine->engine.manifest();
-  if (options == nullptr || manifest.task != "language_model") return false;
-  const xformc::SampleOptions& found = manifest.sampling;
+  if (options == nullptr || engine == nullptr || engine->engine.manifest().task != "language_model") return false;
+  const xformc::SampleOptions& found = engine->engine.manifest().sampling;
   fill(options,
        xformc_sample_options{options->size, 0, found.temperature, found.top_k, found.top_p, found.max_new_tokens});
   return true;

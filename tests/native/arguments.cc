@@ -34,6 +34,12 @@ void check_nothing_given() {
   xformc_input input;
   CHECK(xformc_engine_input_count(nullptr) == 0 && !xformc_engine_input(nullptr, 0, &input));
   CHECK(xformc_engine_label_count(nullptr) == 0 && xformc_engine_label(nullptr, 0) == nullptr);
+  xformc_search_options search;
+  xformc_search_options_init(&search, sizeof search);
+  CHECK(!xformc_engine_search_options(nullptr, &search) && search.beam_size == XFORMC_DEFAULT);
+  xformc_sample_options sampling;
+  xformc_sample_options_init(&sampling, sizeof sampling);
+  CHECK(!xformc_engine_sample_options(nullptr, &sampling) && sampling.top_k == XFORMC_DEFAULT);
 }
 
 void check_load(const std::string& folder) {
