@@ -112,8 +112,8 @@ const char* text_of(const xformc_engine* engine, std::string Manifest::* field) 
 size_t text_count(const xformc::Engine& engine) { return engine.manifest().inputs.size(); }
 
 // Calls the caller's functions for each item of a stream.
-void run_stream(const xformc::Engine& engine, const Task& task, const xformc_run_options& run, size_t texts_per_item,
-                xformc_read read, void* read_data, xformc_write write, void* write_data) {
+void run_stream(const xformc::Engine& engine, const Task& task, const xformc::Batching& batching, xformc_cancel* cancel,
+                size_t texts_per_item, xformc_read read, void* read_data, xformc_write write, void* write_data) {
   if (read == nullptr || write == nullptr) throw xformc::invalid_argument("read or write is NULL");
   size_t index = 0;
   xformc_results one;
@@ -128,7 +128,7 @@ void run_stream(const xformc::Engine& engine, const Task& task, const xformc_run
     if (write(write_data, index++, &one) == 0) return;
     throw Failure(XFORMC_CANCELLED, "the call was ended by its write function");
   };
-  engine.stream(task, engine.batching(run), run.cancel, texts_per_item, reads, writes);
+  engine.stream(task, batching, cancel, texts_per_item, reads, writes);
 }
 
 }  // namespace
@@ -325,8 +325,9 @@ xformc_status xformc_translate_stream(const xformc_engine* engine, xformc_read r
   return guarded(error, [&] {
     require(engine, "engine");
     const xformc_run_options options = xformc::read_options(run);
-    const auto task = engine->engine.translation(search, engine->engine.batching(options));
-    run_stream(engine->engine, *task, options, 1, read, read_data, write, write_data);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.translation(search, batching);
+    run_stream(engine->engine, *task, batching, options.cancel, 1, read, read_data, write, write_data);
   });
 }
 
@@ -336,8 +337,9 @@ xformc_status xformc_generate_stream(const xformc_engine* engine, xformc_read re
   return guarded(error, [&] {
     require(engine, "engine");
     const xformc_run_options options = xformc::read_options(run);
-    const auto task = engine->engine.generation(sampling, engine->engine.batching(options));
-    run_stream(engine->engine, *task, options, 1, read, read_data, write, write_data);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.generation(sampling, batching);
+    run_stream(engine->engine, *task, batching, options.cancel, 1, read, read_data, write, write_data);
   });
 }
 
@@ -346,9 +348,11 @@ xformc_status xformc_predict_stream(const xformc_engine* engine, xformc_read rea
   return guarded(error, [&] {
     require(engine, "engine");
     const xformc_run_options options = xformc::read_options(run);
-    const auto task = engine->engine.prediction(engine->engine.batching(options));
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.prediction(batching);
     engine->engine.check_texts();
-    run_stream(engine->engine, *task, options, text_count(engine->engine), read, read_data, write, write_data);
+    run_stream(engine->engine, *task, batching, options.cancel, text_count(engine->engine), read, read_data, write,
+               write_data);
   });
 }
 

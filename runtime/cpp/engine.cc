@@ -207,12 +207,7 @@ std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t le
   }
   Stopper stopper(session_->runtime().api());
   const Running running(run.cancel, stopper);
-  try {
-    return task->run(session_->shared_by(chosen.workers), stopper, pointers);
-  } catch (...) {
-    if (stopper.stopped()) throw Failure(XFORMC_CANCELLED, "the call was cancelled");
-    throw;
-  }
+  return task->run(session_->shared_by(chosen.workers), stopper, pointers);
 }
 
 bool Engine::is_here() const { return process_ == getpid(); }
@@ -250,7 +245,7 @@ void xformc_cancel::now() {
 
 void xformc_cancel::add(xformc::Stopper& stopper) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (cancelled_) throw xformc::Failure(XFORMC_CANCELLED, "the call was cancelled");
+  if (cancelled_) throw xformc::cancelled();
   running_.push_back(&stopper);
 }
 

@@ -27,6 +27,8 @@ inline Failure invalid_engine(std::string message, std::string place = "", std::
   return {XFORMC_INVALID_ENGINE, std::move(message), std::move(place), std::move(hint)};
 }
 
+inline Failure cancelled() { return {XFORMC_CANCELLED, "the call was cancelled"}; }
+
 // Words as a message lists them.
 inline std::string joined(const std::vector<std::string>& words, const char* between = ", ") {
   std::string text;

@@ -122,6 +122,10 @@ std::vector<Output> Model::run(const std::vector<Feed>& feeds, const Stopper& st
   OrtStatus* status = api_.Run(session_.get(), stopper.options(), input_names.data(), inputs.data(), inputs.size(),
                                output_names.data(), output_names.size(), values.data());
   for (size_t i = 0; i < values.size(); ++i) outputs[i].take(values[i]);
+  if (status != nullptr && stopper.stopped()) {
+    api_.ReleaseStatus(status);
+    throw cancelled();
+  }
   running(status);
   return outputs;
 }

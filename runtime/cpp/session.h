@@ -55,7 +55,7 @@ class Model {
   Model(const OnnxRuntime& runtime, const std::filesystem::path& path, const Interface& interface, int64_t threads,
         bool kernels);
 
-  // Returns the outputs of the interface, in order. Throws Failure.
+  // Returns the outputs of the interface, in order. Throws Failure; XFORMC_CANCELLED if the stopper ended the run.
   std::vector<Output> run(const std::vector<Feed>& feeds, const Stopper& stopper) const;
 
   const std::string& place() const { return place_; }

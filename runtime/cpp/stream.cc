@@ -113,7 +113,7 @@ class Stream {
   void run(const WriteResult& write) {
     size_t given = 0;
     while (true) {
-      if (stopper_.stopped()) throw Failure(XFORMC_CANCELLED, "the call was cancelled");
+      if (stopper_.stopped()) throw cancelled();
       for (auto next = done_.find(given); next != done_.end(); next = done_.find(given)) {
         Result result = std::move(next->second);
         done_.erase(next);

@@ -7,8 +7,6 @@
 namespace xformc {
 namespace {
 
-constexpr char32_t INVALID = 0xffffffff;
-
 struct Range {
   char32_t first, last;
 };
@@ -29,7 +27,8 @@ bool within(const Range (&ranges)[N], char32_t character) {
                      [=](const Range& range) { return range.first <= character && character <= range.last; });
 }
 
-// Reads the character at `position` and moves past it; INVALID for bytes that are not UTF-8.
+}  // namespace
+
 char32_t next_character(std::string_view text, size_t& position) {
   const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
   const unsigned char first = byte(position);
@@ -39,24 +38,22 @@ char32_t next_character(std::string_view text, size_t& position) {
   }
   const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
   constexpr char32_t SMALLEST[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (first < 0xc0 || first > 0xf7 || position + length > text.size()) return INVALID;
+  if (first < 0xc0 || first > 0xf7 || position + length > text.size()) return NO_CHARACTER;
   char32_t character = first & (0xff >> (length + 1));
   for (size_t i = 1; i < length; ++i) {
-    if ((byte(position + i) & 0xc0) != 0x80) return INVALID;
+    if ((byte(position + i) & 0xc0) != 0x80) return NO_CHARACTER;
     character = character << 6 | (byte(position + i) & 0x3f);
   }
   if (character < SMALLEST[length] || character > 0x10ffff || (character >= 0xd800 && character < 0xe000)) {
-    return INVALID;
+    return NO_CHARACTER;
   }
   position += length;
   return character;
 }
 
-}  // namespace
-
 bool is_utf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
-    if (next_character(text, i) == INVALID) return false;
+    if (next_character(text, i) == NO_CHARACTER) return false;
   }
   return true;
 }
@@ -64,7 +61,7 @@ bool is_utf8(std::string_view text) {
 bool is_printable(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const char32_t character = next_character(text, i);
-    if (character == INVALID || within(UNPRINTABLE, character)) return false;
+    if (character == NO_CHARACTER || within(UNPRINTABLE, character)) return false;
     if (character != ' ' && within(SPACES, character)) return false;
   }
   return true;

@@ -7,6 +7,12 @@
 
 namespace xformc {
 
+constexpr char32_t NO_CHARACTER = 0xffffffff;
+
+// Reads the character at `position`, which is inside the text, and moves past it; NO_CHARACTER, without moving, for bytes
+// that are not UTF-8.
+char32_t next_character(std::string_view text, size_t& position);
+
 // Whether the text is UTF-8 without surrogates and overlong forms.
 bool is_utf8(std::string_view text);
 

@@ -18,13 +18,6 @@ std::string formatted(const char* format, uint32_t value) {
   return text;
 }
 
-uint32_t code_point(std::string_view character) {
-  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(character[i])); };
-  uint32_t value = character.size() == 1 ? byte(0) : byte(0) & (0xffu >> (character.size() + 1));
-  for (size_t i = 1; i < character.size(); ++i) value = value << 6 | (byte(i) & 0x3f);
-  return value;
-}
-
 std::string escaped(uint32_t value) {
   if (value == '\t') return "\\t";
   if (value == '\r') return "\\r";
@@ -33,25 +26,18 @@ std::string escaped(uint32_t value) {
 
 }  // namespace
 
-size_t character_size(std::string_view text) {
-  for (size_t size = 1; size <= std::min<size_t>(4, text.size()); ++size) {
-    if (xformc::is_utf8(text.substr(0, size))) return size;
-  }
-  return 0;
-}
-
 std::string printable(std::string_view message) {
   std::string shown;
-  while (!message.empty()) {
-    const size_t size = character_size(message);
-    const std::string_view character = message.substr(0, std::max<size_t>(1, size));
-    message.remove_prefix(character.size());
-    if (size == 0) {
-      shown += escaped(0xdc00 + static_cast<unsigned char>(character[0]));
-    } else if (character == "\n" || xformc::is_printable(character)) {
+  for (size_t next = 0; next < message.size();) {
+    const size_t at = next;
+    const char32_t value = xformc::next_character(message, next);
+    const std::string_view character = message.substr(at, next - at);
+    if (value == xformc::NO_CHARACTER) {
+      shown += escaped(0xdc00 + static_cast<unsigned char>(message[next++]));
+    } else if (value == '\n' || xformc::is_printable(character)) {
       shown += character;
     } else {
-      shown += escaped(code_point(character));
+      shown += escaped(value);
     }
   }
   return shown;

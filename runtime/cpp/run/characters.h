@@ -6,9 +6,6 @@
 
 namespace run {
 
-// The bytes of the first character of a text; 0 if the text is empty or begins with what is not UTF-8.
-size_t character_size(std::string_view text);
-
 // A message in which nothing steers the terminal: what is not printable is written as in Python's repr.
 std::string printable(std::string_view message);
 

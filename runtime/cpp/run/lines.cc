@@ -12,7 +12,6 @@
 #include "../include/xformc.hpp"
 #include "../numbers.h"
 #include "../unicode.h"
-#include "characters.h"
 
 namespace run {
 namespace {
@@ -105,9 +104,10 @@ void Lines::check(std::string_view line) const {
   if (const size_t nul = line.find('\0'); nul != std::string_view::npos) {
     throw invalid("NUL byte at byte column " + std::to_string(nul + 1), place, "is this a text file?");
   }
-  if (xformc::is_utf8(line)) return;
   size_t at = 0;
-  while (const size_t size = character_size(line.substr(at))) at += size;
+  while (at < line.size() && xformc::next_character(line, at) != xformc::NO_CHARACTER) {
+  }
+  if (at == line.size()) return;
   char byte[8];
   std::snprintf(byte, sizeof byte, "0x%02x", static_cast<unsigned char>(line[at]));
   throw invalid(std::string("not UTF-8: byte ") + byte + " at byte column " + std::to_string(at + 1), place,
