@@ -49,6 +49,16 @@ def spawn(*arguments: str | Path, **options: Any) -> "subprocess.Popen[bytes]":
     return subprocess.Popen[bytes](command, stderr=subprocess.PIPE, **options)
 
 
+def finish(process: "subprocess.Popen[bytes]", stdin: bytes | None = None) -> tuple[int, str]:
+    """Exit code and standard error. A process that does not end is killed: it would slow down the other tests."""
+    try:
+        _, err = process.communicate(stdin, timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.returncode, err.decode()
+
+
 def mistake(result: Result, out: str = "") -> str:
     """The message of a result that must be a user's mistake: exit code 2, `out` on stdout, no traceback."""
     assert (result.code, result.out) == (2, out), result

@@ -28,6 +28,16 @@ model:
 train: {{tokenizer: {{kind: word}}}}
 """
 
+PAIRS = """\
+task: classification
+sizes: {d_model: 8, vocabulary: 80, labels: 3}
+inputs: {premise: {tokens: vocabulary}, claim: {tokens: vocabulary}}
+model:
+  first: {from: premise, do: [embedding: d_model, mean]}
+  second: {from: claim, do: [embedding: d_model, mean]}
+  logits: {from: first, do: [add: {do: [linear: {from: second, to: d_model}]}, tanh, {linear: {to: labels}}]}
+"""
+
 FRAMES = f"""\
 task: tagging
 sizes: {{{SIZES}, features: 6, labels: 3}}

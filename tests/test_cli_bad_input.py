@@ -9,22 +9,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, limit_file_size, listing, mistake, spawn
+from command_line import CommandLine, finish, limit_file_size, listing, mistake, spawn
 from tiny_engine import SENTENCES
 
 from xformc.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
-
-
-def finish(process: "subprocess.Popen[bytes]", stdin: bytes | None = None) -> tuple[int, str]:
-    """Exit code and standard error. A process that does not end is killed: it would slow down the other tests."""
-    try:
-        _, err = process.communicate(stdin, timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    return process.returncode, err.decode()
 
 
 def test_a_missing_engine_is_a_mistake(xformc: CommandLine, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from command_line import CommandLine, mistake
 from safetensors.numpy import save_file
-from task_specs import SPECS
+from task_specs import PAIRS, SPECS
 from tiny_engine import train_tokenizer
 
 from xformc.compiler import compile_spec
@@ -15,15 +15,6 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
 
 BUILD = ("build", "--target", "portable")
-PAIRS = """\
-task: classification
-sizes: {d_model: 8, vocabulary: 80, labels: 3}
-inputs: {premise: {tokens: vocabulary}, claim: {tokens: vocabulary}}
-model:
-  first: {from: premise, do: [embedding: d_model, mean]}
-  second: {from: claim, do: [embedding: d_model, mean]}
-  logits: {from: first, do: [add: {do: [linear: {from: second, to: d_model}]}, tanh, {linear: {to: labels}}]}
-"""
 
 
 def write_run(folder: Path, text: str, labels: str | None, *, tokenizer: bool = True) -> Path:

@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 import pytest
 from command_line import CommandLine, listing, mistake
-from task_specs import SPECS
+from task_specs import PAIRS, SPECS
 from test_cli_compile import SPEC
-from test_cli_predict import PAIRS, write_run
+from test_cli_predict import write_run
 from triton_server import Server
 
 from xformc.errors import UserError

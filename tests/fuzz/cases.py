@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper
 
-from xformc.format.operators import DOMAIN, OPERATORS
-from xformc.runtime.library import find_library
+from tests.runtime.kernel_session import kernel_session
+from xformc.format.operators import DOMAIN
 
 Array = NDArray[Any]
-_FATAL_ONLY = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +66,9 @@ class Case:
         for name, value in self.attributes.items():
             kind = onnx.AttributeProto.INTS if value == [] else None
             one.attribute.append(helper.make_attribute(name, value, attr_type=kind))
-        session = _session([*nodes, one], feeds, dict(zip(results, self.outputs, strict=True)), stored, self.threads)
+        inputs = {name: array.dtype for name, array in feeds.items()}
+        outputs = {name: kind for name, kind in zip(results, self.outputs, strict=True) if name}
+        session = kernel_session([*nodes, one], inputs, outputs, stored, self.threads)
         session.run(None, feeds)
 
     def _operands(self) -> tuple[list[str], dict[str, Array], dict[str, Array], list[onnx.NodeProto]]:
@@ -88,33 +88,3 @@ class Case:
                 kind = "CacheNarrow" if operand.narrow else "Cache"
                 nodes.append(helper.make_node(kind, [f"{name}_shape"], [name], domain=DOMAIN, label=name))
         return ["" if operand is None else names[id(operand)] for operand in self.inputs], feeds, stored, nodes
-
-
-def _session(
-    nodes: Sequence[onnx.NodeProto],
-    feeds: Mapping[str, Array],
-    results: Mapping[str, Any],
-    stored: Mapping[str, Array],
-    threads: int,
-) -> Any:
-    def value(name: str, kind: Any) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)
-
-    graph = helper.make_graph(
-        list(nodes),
-        "case",
-        [value(name, array.dtype) for name, array in feeds.items()],
-        [value(name, kind) for name, kind in results.items() if name],
-        [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()],
-    )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, OPERATORS)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    options = cast(Any, onnxruntime).SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = _FATAL_ONLY
-    options.enable_cpu_mem_arena = False  # tensors in memory of their own, so that sanitizers know where each ends
-    options.register_custom_ops_library(str(find_library().path))
-    return cast(Any, onnxruntime).InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )

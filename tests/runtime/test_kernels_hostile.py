@@ -19,6 +19,10 @@ STATE: list[DTypeLike] = [np.bool_, ID, np.bool_, ID, FLOAT, ID, ID, FLOAT, ID, 
 HEADS: dict[str, Any] = {"scale": 1.0, "shared": 1, "repeated": 1}
 
 
+PLAIN: dict[str, Any] = {"activation": "none", "norm": "none", "epsilon": 0.0, "bias": 0}
+"""Attributes of Project for the matrix product alone."""
+
+
 def zeros(*shape: int, dtype: DTypeLike = FLOAT) -> Array:
     return np.zeros(shape, dtype)
 
@@ -27,13 +31,7 @@ def zeros(*shape: int, dtype: DTypeLike = FLOAT) -> Array:
 def test_project_of_no_rows_is_nothing(precision: str, weight: tuple[int, ...], isa: str) -> None:
     """So much weight is shared among threads, in chunks of rows: of none there were none to divide by."""
     kind = FLOAT if precision == "float32" else np.uint16
-    attributes: dict[str, Any] = {
-        "precision": precision,
-        "activation": "none",
-        "norm": "none",
-        "epsilon": 0.0,
-        "bias": 0,
-    }
+    attributes: dict[str, Any] = {**PLAIN, "precision": precision}
     inputs = [zeros(0, 320), None, None, None, zeros(*weight, dtype=kind)]
     [found] = run_node("Project", inputs, [FLOAT], depth=1, parts=1, ranks=[1], sizes=[1040], **attributes)
     assert found.shape == (0, 1040)
@@ -114,13 +112,7 @@ def test_integers_take_any_floats(precision: str, wrong: float, isa: str) -> Non
     x[1, 5] = wrong
     weight = np.full((1, 16, 32, 4) if precision == "int8" else (1, 2, 4, 32, 4), 255, np.uint8)
     scale = zeros(32) if precision == "int8" else zeros(1, 2, 32)
-    attributes: dict[str, Any] = {
-        "precision": precision,
-        "activation": "none",
-        "norm": "none",
-        "epsilon": 0.0,
-        "bias": 0,
-    }
+    attributes: dict[str, Any] = {**PLAIN, "precision": precision}
     inputs = [x, None, None, None, weight, scale + 1]
     [found] = run_node("Project", inputs, [FLOAT], depth=1, parts=1, ranks=[1], sizes=[32], **attributes)
     alone = run_node("Project", [x[:1], *inputs[1:]], [FLOAT], depth=1, parts=1, ranks=[1], sizes=[32], **attributes)

@@ -3,22 +3,12 @@
 from pathlib import Path
 
 import pytest
-from task_specs import LANGUAGE_MODEL, TAGGING, write_task
+from task_specs import LANGUAGE_MODEL, PAIRS, TAGGING, write_task
 from tiny_engine import train_tokenizer
 
 from tests.runtime.cpp.compiled import CPP, compile_program
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
-
-PAIRS = """\
-task: classification
-sizes: {d_model: 8, vocabulary: 80, labels: 3}
-inputs: {premise: {tokens: vocabulary}, claim: {tokens: vocabulary}}
-model:
-  first: {from: premise, do: [embedding: d_model, mean]}
-  second: {from: claim, do: [embedding: d_model, mean]}
-  logits: {from: first, do: [add: {do: [linear: {from: second, to: d_model}]}, tanh, {linear: {to: labels}}]}
-"""
 
 
 def build(folder: Path, text: str, labels: list[str] | None = None) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import limit_file_size, listing, mistake
+from command_line import finish, limit_file_size, listing, mistake
 
 from tests.runtime.cpp.compiled import environment, run
 
@@ -18,16 +18,6 @@ def start(*command: str | Path, **options: Any) -> "subprocess.Popen[bytes]":
     """Start a program, which an interrupt ends also where the tests ignore it."""
     options = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **options}
     return subprocess.Popen[bytes](command, stderr=subprocess.PIPE, env=environment(), **options)
-
-
-def finish(process: "subprocess.Popen[bytes]", stdin: bytes | None = None) -> tuple[int, str]:
-    """Exit code and standard error of a program that ends within a minute."""
-    try:
-        _, err = process.communicate(stdin, timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    return process.returncode, err.decode()
 
 
 def test_a_link_is_followed_and_a_mode_is_kept(xformc_run: Path, copy_engine: Path, tmp_path: Path) -> None:
