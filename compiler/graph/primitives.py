@@ -101,6 +101,10 @@ class Site(Protocol):
         """The value's axis `name`; `positions` and `keys` refer to its axis of positions and of keys."""
         ...
 
+    def last(self, value: Value) -> Axis:
+        """The value's last axis, which must not be that of the batch."""
+        ...
+
     def trace(
         self, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]
     ) -> tuple[Graph, tuple[Value, ...]]:

@@ -100,7 +100,7 @@ def _linear(
     site: Site, x: Value, to: tuple[Axis, ...], over: tuple[Axis, ...] | None = None, bias: bool = True
 ) -> Value:
     """A linear map from the axes `over` (default: the last) to the axes `to`. Weights start Glorot uniform, bias 0."""
-    old = over or x.type.axes[-1:]
+    old = over or (site.last(x),)
     for axis in old:
         if axis not in x.type.axes:
             raise site.refuse(f"its input {x.type} has no axis {axis}")

@@ -85,8 +85,8 @@ cost.rule(LayerNorm)(per_result(7))
 def _layer_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
     """The last axis normalized to mean 0 and variance 1, then a learned gain and bias."""
     _check(site, epsilon)
-    gain = site.parameter("gain", x.type.axes[-1:], Initial("constant", 1.0))
-    bias = site.parameter("bias", x.type.axes[-1:], Initial("constant", 0.0))
+    gain = site.parameter("gain", (site.last(x),), Initial("constant", 1.0))
+    bias = site.parameter("bias", (site.last(x),), Initial("constant", 0.0))
     return site.emit(LayerNorm(float(epsilon)), x, gain, bias)
 
 
@@ -94,7 +94,7 @@ def _layer_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
 def _rms_norm(site: Site, x: Value, epsilon: float = 1e-6) -> Value:
     """The last axis normalized to root mean square 1, then a learned gain."""
     _check(site, epsilon)
-    gain = site.parameter("gain", x.type.axes[-1:], Initial("constant", 1.0))
+    gain = site.parameter("gain", (site.last(x),), Initial("constant", 1.0))
     return site.emit(RMSNorm(float(epsilon)), x, gain)
 
 

@@ -174,7 +174,7 @@ def _merge(site: Site, x: Value, axes: tuple[Axis, ...], to: Axis, positions: bo
 @primitive("join", by="value", to="axis")
 def _join(site: Site, x: Value, by: Value, to: Axis) -> Value:
     """`x` and `by`, concatenated along their last axes into the axis `to`."""
-    sizes = [value.type.axes[-1].size or 0 for value in (x, by)]
+    sizes = [site.last(value).size or 0 for value in (x, by)]
     if sum(sizes) != to.size:
         hint = f"set it to {' + '.join(value.type.names[-1] for value in (x, by))}"
         raise site.refuse(f"the last axes of {x.type} and {by.type} have a total size of {sum(sizes)}, not {to}", hint)

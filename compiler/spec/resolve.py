@@ -14,7 +14,7 @@ from xformc.compiler.spec.syntax import Block, Inline, Parser
 from xformc.compiler.spec.tasks import TASKS, idle_problems, input_problems
 from xformc.compiler.spec.tree import Entry, Tree
 
-RESERVED = ("batch", "x", "past", "seen", "beam", "step")
+RESERVED = ("batch", "x", "past", "seen", "beam", "room", "step")
 """Names of axes and values that every model has or the compiler adds."""
 
 

@@ -185,7 +185,7 @@ class Site:
 
     def make_keys(self, positions: str, window: int | None) -> Keys:
         """The axis of keys for these positions; the same window returns the same axis."""
-        name = f"{positions}_keys" if window is None else f"{positions}_keys_{window}"
+        name = f"{positions}_keys" if window is None else f"{positions}_keys.{window}"
         return self.writer.keys.setdefault(name, Keys(name, positions, window))
 
     def make_positions(self, axis: str) -> None:
@@ -195,10 +195,20 @@ class Site:
     def axis(self, value: Value, name: str) -> Axis:
         """The value's axis `name`; `positions` and `keys` refer to its axis of positions and of keys."""
         known = self.positions(value) if name == "positions" else self.keys(value).name if name == "keys" else name
+        if known == "batch":
+            raise self.refuse(
+                "the examples of a batch are not an axis of the model", "a result depends on one example only"
+            )
         if known not in value.type.names:
             hint = suggest(name, value.type.names) or f"it has {', '.join(value.type.names)}"
             raise self.refuse(f"{value.name}: {value.type} has no axis '{name}'", hint)
         return value.type.axis(known)
+
+    def last(self, value: Value) -> Axis:
+        """The value's last axis, which must not be that of the batch."""
+        if not value.type.axes:
+            raise self.refuse(f"needs a value with an axis, found {value.name}: {value.type}")
+        return self.axis(value, value.type.names[-1])
 
     def trace(
         self, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]
