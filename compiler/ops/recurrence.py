@@ -106,12 +106,15 @@ def _recurrence_torch(op: Recurrence, node: Node, torch: TorchNamespace) -> Call
     run = torch.function(op.body)
     axes = [value.type.names.index(op.positions) for value in node.inputs[: op.sequences]]
     result = op.body.outputs[0].type.names.index(op.positions)
-    batch = node.inputs[0].type.names.index("batch")
+    rows_of = next(
+        ((at, value.type.names.index("batch")) for at, value in enumerate(node.inputs) if "batch" in value.type.names),
+        None,
+    )
     sizes = [[axis.size for axis in type.axes] for type in op.state_types()]
 
     def apply(*inputs: Any) -> Any:
         sequences, rest = inputs[: op.sequences], inputs[op.sequences + op.started :]
-        first, rows = sequences[0], sequences[0].shape[batch]
+        first, rows = sequences[0], None if rows_of is None else inputs[rows_of[0]].shape[rows_of[1]]
         states: list[Any] = [first.new_zeros([rows if size is None else size for size in shape]) for shape in sizes]
         if op.started:
             states[0] = inputs[op.sequences]
@@ -174,10 +177,10 @@ def _recurrence(
     """The result of a cell at each position, in order. In the cell, `x` is the input at that position, and each state
     has a name; the step with a state's name computes its new value. States start at 0, the first one at `start`."""
     positions = site.positions(x)
-    batch = x.type.axes[:1]
-    held = {name: Type("float32", (*batch, Axis(positions, 1), *axes)) for name, axes in state.items()}
     mask = site.mask(positions) if reverse else None
     sequences = (x,) if mask is None else (x, mask)
+    batch = [axis for axis in sequences[-1].type.axes if axis.name == "batch"]
+    held = {name: Type("float32", (*batch, Axis(positions, 1), *axes)) for name, axes in state.items()}
     inputs = {f"{value.name}/now": _narrow(value.type, positions) for value in sequences}
 
     def trace(values: tuple[Value, ...]) -> tuple[Value, ...]:
