@@ -24,7 +24,7 @@ from xformc.compiler.graph.rules import (
 )
 from xformc.compiler.ops.elementwise import Add
 from xformc.compiler.ops.layout import aligner, emit_aligned
-from xformc.compiler.ops.masks import MASKED
+from xformc.compiler.ops.masks import MASKED, PaddingMask, Select
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,21 @@ def _reduce_hidden(op: Reduce, node: Node, inputs: tuple[Hidden, ...], keys: fro
     if op.axis in keys:
         return held if (op.function, held) in (("sum", "zero"), ("max", "masked")) else "open"
     return "open" if (op.function, held) == ("sum", "masked") else held
+
+
+@to_step.rule(Reduce)
+def _reduce_step(op: Reduce, node: Node, step: Stepper) -> tuple[Value, ...]:
+    """The state is the first value; every other function sees later positions."""
+    if op.function != "first":
+        hint = "cumulative_sum is the sum of the positions so far" if op.function in ("sum", "mean") else None
+        raise step.refuse(f"its {op.function} is over all positions of '{step.time}'", hint)
+    name = node.outputs[0].name
+    past = step.state(f"{name}/first", node.outputs[0].type)
+    later = step.emit(PaddingMask(0), (step.position(),), f"{name}/later")  # the first position is 0
+    now = step.emit(op, (step.value(node.inputs[0]),), f"{name}/now")
+    result = step.emit(Select(), (later, past, now), name)
+    step.carry(past, result)
+    return (result,)
 
 
 @to_step.rule(CumulativeSum)

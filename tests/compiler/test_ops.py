@@ -53,6 +53,7 @@ CASES = {
     "contract of vectors": Case(Contract("k"), (("a", "k"), ("a", "k"))),
     "contract with rows alone": Case(Contract("k"), (("b", "a", "k"), ("k",))),
     "contract with columns alone": Case(Contract("k"), (("k",), ("b", "a", "k"))),
+    "contract to one number": Case(Contract("k"), (("k",), ("k",))),
     "softmax": Case(Softmax("b"), (("a", "b", "c"),)),
     "local_mask of a window": Case(LocalMask("t", "u", causal=False, window=2), (("a", "t", "h", "u"),)),
     "local_mask of what came before": Case(LocalMask("t", "u", causal=True), (("a", "u", "t"),)),
@@ -185,7 +186,17 @@ def test_every_op_has_its_rules() -> None:
         assert table.kinds() == kinds - KERNELS, f"{table.name} lacks {kinds - KERNELS - table.kinds()}"
     assert to_onnx.kinds() == kinds - TRAINING_ONLY
     assert to_step.kinds() == {
-        *("as_keys", "attention", "convolution", "cumulative_sum", "distance", "local_mask", "positions", "recurrence")
+        *(
+            "as_keys",
+            "attention",
+            "convolution",
+            "cumulative_sum",
+            "distance",
+            "local_mask",
+            "positions",
+            "recurrence",
+            "reduce",
+        )
     }
 
 

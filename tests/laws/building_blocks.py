@@ -42,6 +42,12 @@ POINTWISE: list[Step] = [
         normal="layer_norm",
         turned={"merge": {"axes": HEADS[::-1], "to": "d_model"}},
     ),
+    body(
+        a={"weight": "d_model"},
+        b={"weight": {"from": "x", "axes": "d_model"}},
+        share={"contract": {"from": "a", "by": "b", "over": "d_model"}},
+        product={"times": {"from": "x", "by": "share"}},
+    ),
     body(other="tanh", wide={"join": {"by": "x", "to": "both"}}, narrow={"linear": "d_model"}),
     body(
         inner={"linear": ["experts", "d_ff"]},
@@ -57,6 +63,7 @@ POINTWISE: list[Step] = [
 
 CARRIED: list[Step] = [
     "cumulative_sum",
+    body(start="first", sum={"plus": {"from": "x", "by": "start"}}),
     "rnn",
     "gru",
     "lstm",
@@ -143,8 +150,7 @@ BACKWARD: list[Step] = [
 """What sees positions after its own."""
 
 UNMASKED: list[Step] = [
-    body(start="first", sum={"plus": {"from": "x", "by": "start"}}),
-    body(products={"contract": {"by": "x", "over": "positions"}}, sum={"plus": {"from": "x", "by": "products"}}),
+    body(products={"contract": {"by": "x", "over": "positions"}}, sum={"plus": {"from": "x", "by": "products"}})
 ]
 """What sees all positions, padding included."""
 

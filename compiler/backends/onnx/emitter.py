@@ -201,7 +201,7 @@ class Emitter:
         """The name of an input; a constant is added to the model once and gets a name."""
         if isinstance(value, str):
             return value
-        first = value if isinstance(value, int | float) else value[0]
+        first = value if isinstance(value, int | float) else next(iter(value), 0)
         array = np.array(value, _NUMPY[type(first)])
         key = array.dtype.str.encode() + repr(array.shape).encode() + array.tobytes()
         root = self._root
@@ -233,6 +233,8 @@ class Emitter:
 
     def _write_sizes(self, groups: Sequence[Sequence[Axis]]) -> str:
         parts = [self._product(group) for group in groups]
+        if not parts:
+            return self.operand(())
         return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=0)
 
     def _product(self, group: Sequence[Axis]) -> str:

@@ -99,7 +99,8 @@ def test_step_refuses_a_mean_of_what_is_not_known_yet(tmp_path: Path) -> None:
     with pytest.raises(RuleError) as error:
         derive_step(language_graph(tmp_path, steps), "text")
     assert "body/mean cannot be decoded step by step" in error.value.message
-    assert "mixes positions of 'text'" in error.value.message
+    assert "its mean is over all positions of 'text'" in error.value.message
+    assert error.value.hint == "cumulative_sum is the sum of the positions so far"
     assert str(error.value.place).endswith("model.yaml:6:34")
 
 
