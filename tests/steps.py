@@ -120,10 +120,10 @@ def _initial(state: State, known: dict[str, np.ndarray], shape: tuple[int, ...],
 
 
 def _size(axis: Axis) -> int:
-    if axis.name.startswith(PAST):
-        return 0
-    assert axis.size is not None, axis
-    return axis.size
+    if axis.size is not None:
+        return axis.size
+    assert axis.name.startswith(PAST), axis
+    return 0
 
 
 def torch_run(graph: Graph, module: TorchModule, folder: Path) -> Run:

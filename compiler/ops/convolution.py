@@ -78,9 +78,10 @@ def _convolution_step(op: Convolution, node: Node, step: Stepper) -> tuple[Value
         raise step.refuse("a convolution sees the positions after its own", "write causal: true")
     x, name = node.inputs[0], node.outputs[0].name
     count = op.reach(node.inputs[1].type) + 1
-    axes = tuple(Axis("recent", count) if axis.name == step.time else axis for axis in x.type.axes)
+    recent = f"recent.{count}"
+    axes = tuple(Axis(recent, count) if axis.name == step.time else axis for axis in x.type.axes)
     past = step.state(f"{name}/recent", Type(x.type.dtype, axes))
-    seen = step.emit(Append(step.time, "recent", step.time, count), (past, step.value(x)), f"{name}/seen")
+    seen = step.emit(Append(step.time, recent, step.time, count), (past, step.value(x)), f"{name}/seen")
     step.carry(past, seen)
     inputs = (seen, *(step.value(value) for value in node.inputs[1:]))
     return (step.emit(replace(op, before=0), inputs, name),)

@@ -81,7 +81,7 @@ def _as_keys_mixes(op: AsKeys, node: Node) -> frozenset[str]:
 @to_step.rule(AsKeys)
 def _as_keys_step(op: AsKeys, node: Node, step: Stepper) -> tuple[Value, ...]:
     (new,) = node.inputs
-    past = ROOM if step.fixed else PAST if op.window is None else f"{PAST}_{op.window}"
+    past = ROOM if step.fixed else PAST if op.window is None else f"{PAST}.{op.window}"
     axes = tuple(Axis(past) if axis.name == step.time else axis for axis in new.type.axes)
     name = node.outputs[0].name
     cache = step.state(f"{name}/cache", Type(new.type.dtype, axes))

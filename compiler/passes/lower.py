@@ -30,10 +30,10 @@ PrecisionOf = Callable[[str], Precision]
 LARGE_VOCABULARY = 16384
 """The vocabulary from which screening logits is faster than computing all in float32; at 10,000 both are equal."""
 
-SLOTS = "slots"
+SLOTS = "step/slots"
 """The axis of prepared values and caches, one entry per sentence; a row of the batch finds its entry by its slot."""
 
-ANCESTORS = Value("ancestors", Type("int64", (Axis("batch"), Axis("beam"), Axis("past"))))
+ANCESTORS = Value("step/ancestors", Type("int64", (Axis("batch"), Axis("beam"), Axis("past"))))
 """The beam index of each hypothesis at each earlier position."""
 
 

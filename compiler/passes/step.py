@@ -160,7 +160,8 @@ class _Derivation:
         self.builder = GraphBuilder(f"{graph.name} step")
         token = next(value for value in graph.inputs if value.name == time)
         self.token = self.builder.input(time, self._narrow(token.type))
-        self._position = self.builder.input("position", Type("int64"))
+        # No value of a spec is called step/..: the name is reserved.
+        self._position = self.builder.input("step/position", Type("int64"))
         self.values = {time: self.token, **self.builder.take_parameters(graph)}
         self.states: list[State] = []
         self._pending: dict[str, tuple[Value, Value | None]] = {}
@@ -223,7 +224,7 @@ class _Derivation:
 
     def places(self) -> Value:
         if self.used_places is None:
-            self.used_places = self.builder.input("places", Type("int64", (Axis(ROOM),)), renamed=True)
+            self.used_places = self.builder.input("step/places", Type("int64", (Axis(ROOM),)))
         return self.used_places
 
     def refuse(self, reason: str, hint: str | None = None) -> RuleError:

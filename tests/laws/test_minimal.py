@@ -6,14 +6,26 @@ import numpy as np
 import pytest
 import torch
 from one_op import run_onnx
-from steps import assert_padding_does_not_matter, assert_steps_are_the_training_form, language_graph, tagging_graph
+from steps import (
+    assert_padding_does_not_matter,
+    assert_steps_are_the_training_form,
+    language_graph,
+    onnx_run,
+    run_steps,
+    tagging_graph,
+    torch_run,
+)
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
 from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.graph.verify import verify
+from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.inference import inference
-from xformc.compiler.passes.step import derive_step
+from xformc.compiler.passes.lower import lower_decoder
+from xformc.compiler.passes.step import derive_step, with_beam
+from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.spec import SpecError, load_spec
 
 ALONG_EDGES = """{mine: {argmax: d_model}, other: {linear: {from: x, to: d_model}}, its: {argmax: d_model},
@@ -28,6 +40,14 @@ STEPS = {
   recurrence: {state: {sum: d_model}, cell: {do: {sum: {plus: {by: sum}}}}}]""",
     "dropout in a cell": """[recurrence: {state: {sum: d_model}, cell: {do: {part: {dropout: 0.5},
   sum: {plus: {by: sum}}}}}]""",
+    "one number for all": """{a: {weight: d_model}, b: {weight: {from: x, axes: d_model}},
+  share: {contract: {from: a, by: b, over: d_model}}, output: {times: {from: x, by: share}}}""",
+    "the first position": "{start: first, output: {plus: {by: x}}}",
+    "an axis called recent": """{inner: {linear: recent}, seen: {convolution: {width: 3, causal: true}},
+  output: {linear: d_model}}""",
+    "axes called past_3 and text_keys_3": """{query: {linear: [past_3, text_keys_3]}, keys: {as_keys: {window: 3}},
+  scores: {contract: {by: query, over: past_3}}, seen: {mask: {causal: true}}, weights: {softmax: keys},
+  mixed: {contract: {by: keys, over: keys}}, output: {linear: {over: [past_3, text_keys_3], to: d_model}}}""",
     "edges that may lead to nothing, fused": ALONG_EDGES.replace("BETWEEN", ""),
     "edges that may lead to nothing": ALONG_EDGES.replace("BETWEEN", "more: {shift: 1},"),
 }
@@ -48,13 +68,50 @@ model:
       output: {contract: {by: keys, over: keys}}
   result: {from: body, do: [linear: labels]}
 """
+STAGES = """\
+task: translation
+sizes: {d_model: 8, heads: 2, d_k: 4, d_v: 4, vocabulary: 20}
+inputs: {source: {tokens: vocabulary}, target: {tokens: vocabulary}}
+model:
+  encoder: {from: source, do: [embedding: d_model]}
+  NAME: {from: encoder, do: [mean]}
+  decoder:
+    from: target
+    do: {start: {embedding: d_model}, near: causal_self_attention, sum: {plus: NAME}, far: {cross_attention: encoder}}
+  logits: {from: decoder, do: [linear: vocabulary]}
+"""
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_the_training_form(tmp_path: Path, name: str) -> None:
     steps = " ".join(STEPS[name].split())
-    graph = language_graph(tmp_path, steps, "window: 3" if "window" in steps else "")
+    sizes = {"window": 3, "recent": 5, "past_3": 2, "text_keys_3": 4}
+    used = ", ".join(f"{name}: {size}" for name, size in sizes.items() if f" {name}" in steps or f"[{name}" in steps)
+    graph = language_graph(tmp_path, steps, used)
     assert_steps_are_the_training_form(graph, tmp_path)
+
+
+def test_a_recurrence_over_positions_alone_is_its_step(tmp_path: Path) -> None:
+    steps = "{places: {learned_positions: limit}, seen: gru, output: {plus: {from: x, by: seen}}}"
+    graph = verify(inference(language_graph(tmp_path, steps, "limit: 300")))
+    module, tokens = TorchModule(graph, seed=3).eval(), np.random.default_rng(0).integers(4, 20, (4, 7))
+    (expected,) = torch_run(graph, module, tmp_path)([tokens])
+    for run in (torch_run, onnx_run):
+        found = run_steps(derive_step(graph, "text"), run, module, tokens, tmp_path)
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["position", "places", "slots", "ancestors"])
+def test_a_stage_may_have_the_name_of_an_input_of_the_step(tmp_path: Path, name: str) -> None:
+    (tmp_path / "model.yaml").write_text(STAGES.replace("NAME", name))
+    graph = fuse_attention(inference(load_spec(tmp_path / "model.yaml").graph()), arranged=False)
+    for fixed in (False, True):
+        decoder = derive_step(graph, "target", fixed=fixed)
+        assert name in {value.name for value in decoder.constants}
+        verify(decoder.step)
+    lowered = lower_decoder(tabulate(with_beam(derive_step(graph, "target"))), lambda name: "float32")
+    verify(lowered.step)
+    assert lowered.resident is not None
 
 
 def test_a_state_that_would_grow_is_refused(tmp_path: Path) -> None:

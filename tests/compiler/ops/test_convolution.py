@@ -69,13 +69,13 @@ STEPS = {
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_the_training_form(tmp_path: Path, name: str) -> None:
     decoder = assert_steps_are_the_training_form(language_graph(tmp_path, *STEPS[name]), tmp_path)
-    assert all(state.past.type.names[1] == "recent" for state in decoder.states)
+    assert all(state.past.type.names[1].startswith("recent.") for state in decoder.states)
 
 
 def test_state_is_what_the_convolution_sees(tmp_path: Path) -> None:
     decoder = derive_step(language_graph(tmp_path, "[convolution: {width: 3, dilation: 2, causal: true}]"), "text")
     (state,) = decoder.states
-    assert str(state.past.type) == "float32[batch, recent=5, d_model=6]"
+    assert str(state.past.type) == "float32[batch, recent.5=5, d_model=6]"
 
 
 @pytest.mark.parametrize("arguments", ["width: 3", "width: 3, dilation: 2", "width: 5, depthwise: true"])
