@@ -8,8 +8,8 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Initial, Op, Value
 from xformc.errors import UserError
 
-Kind = Literal["block", "value", "flag", "number", "word", "axis", "axes", "name", "states"]
-"""The kinds of arguments of blocks and primitives; `name` is an existing axis of a value."""
+Kind = Literal["block", "value", "operand", "flag", "number", "numbers", "word", "axis", "axes", "name", "states"]
+"""The kinds of arguments. `name`: an existing axis of a value. `operand`: a value or a number."""
 
 
 @dataclass(frozen=True)

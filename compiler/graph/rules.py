@@ -60,6 +60,10 @@ class TorchNamespace(Protocol):
         """The linear map with this parameter, called with (rows, matrix, bias or None)."""
         ...
 
+    def constant(self, name: str, values: Any) -> Callable[[], Any]:
+        """A function that returns this tensor on the device of the module."""
+        ...
+
     def function(self, graph: Graph) -> Callable[..., Any]:
         """The graph as a function from its inputs, in order, to a tuple of its outputs."""
         ...

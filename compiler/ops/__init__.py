@@ -1,10 +1,13 @@
 """The ops: one file per family, with all rules of its ops and the primitives that write them."""
 
 from xformc.compiler.ops import (
+    comparison,
+    constants,
     contract,
     convolution,
     elementwise,
     embedding,
+    functions,
     fused_attention,
     keys,
     layout,
@@ -25,10 +28,13 @@ from xformc.compiler.ops import (
 )
 
 __all__ = [
+    "comparison",
+    "constants",
     "contract",
     "convolution",
     "elementwise",
     "embedding",
+    "functions",
     "fused_attention",
     "keys",
     "layout",

@@ -1,4 +1,4 @@
-"""Elementwise ops: activations, arithmetic on values matched by axis name, and dropout."""
+"""Elementwise ops of two values matched by axis name, or of a value and a number; and dropout."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,33 +22,7 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned, union
-
-
-@dataclass(frozen=True)
-class Unary(Op):
-    """`function(x)`; the functions are the keys of UNARY."""
-
-    kind: ClassVar[str] = "unary"
-    function: str
-
-
-UNARY: dict[str, tuple[str, str]] = {
-    "relu": ("relu", "Relu"),
-    "gelu": ("gelu", "Gelu"),
-    "tanh": ("tanh", "Tanh"),
-    "sigmoid": ("sigmoid", "Sigmoid"),
-    "silu": ("silu", ""),
-    "elu": ("elu", ""),
-    "exp": ("exp", "Exp"),
-}
-"""The name of each function in torch, and in ONNX if it has one; elu is x, or exp(x) - 1 for negative x."""
-
-FADES: dict[Hidden, frozenset[str]] = {
-    "zero": frozenset({"relu", "gelu", "tanh", "silu", "elu"}),
-    "masked": frozenset({"relu", "gelu", "silu", "sigmoid", "exp"}),
-    "open": frozenset(),
-}
-"""The functions that return exactly zero for zero, and for MASKED."""
+from xformc.compiler.ops.masks import fill_padding
 
 LARGEST_SHIFT = 1e6
 """The largest number that can be added to MASKED without changing its softmax from zero."""
@@ -92,6 +66,24 @@ class Shift(Op):
 
 
 @dataclass(frozen=True)
+class Binary(Op):
+    """`function(a, b)`, where `b` is the second input or the number `by`; the functions are the keys of BINARY."""
+
+    kind: ClassVar[str] = "binary"
+    function: str
+    by: float | None = None
+
+
+BINARY: dict[str, tuple[str, str]] = {
+    "minus": ("subtract", "Sub"),
+    "minimum": ("minimum", "Min"),
+    "maximum": ("maximum", "Max"),
+    "power": ("pow", "Pow"),
+}
+"""The name of each function in torch and in ONNX; axes are matched by name and broadcast."""
+
+
+@dataclass(frozen=True)
 class Dropout(Op):
     """During training, zero each element with this probability and scale the others to keep the mean."""
 
@@ -110,18 +102,18 @@ def _binary_types(op: Op, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (Type(first.dtype, union(first.axes, second.axes)),)
 
 
-for _op in (Unary, Scale, Shift, Dropout):
+for _op in (Scale, Shift, Dropout):
     types.rule(_op)(_same)
 for _op in (Add, Multiply, Divide):
     types.rule(_op)(_binary_types)
-for _op in (Unary, Add, Multiply, Divide, Scale, Shift, Dropout):
+for _op in (Add, Multiply, Divide, Binary, Scale, Shift, Dropout):
     mixes.rule(_op)(mixes_nothing)
     cost.rule(_op)(per_result(1))
 
 
-@hidden.rule(Unary)
-def _unary_hidden(op: Unary, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "zero" if op.function in FADES[inputs[0]] else "open"
+@types.rule(Binary)
+def _function_types(op: Binary, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    return inputs if op.by is not None else _binary_types(op, inputs)
 
 
 @hidden.rule(Scale)
@@ -154,20 +146,19 @@ def _divide_hidden(op: Divide, node: Node, inputs: tuple[Hidden, ...], keys: fro
     return "zero" if inputs[0] == "zero" else "open"
 
 
-@to_torch.rule(Unary)
-def _unary_torch(op: Unary, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
-    name = UNARY[op.function][0]
-    return getattr(torch.functional if hasattr(torch.functional, name) else torch.torch, name)
-
-
-@to_onnx.rule(Unary)
-def _unary_onnx(op: Unary, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    if op.function == "silu":
-        return (onnx.op("Mul", *inputs, onnx.op("Sigmoid", *inputs)),)
-    if op.function == "elu":  # ONNX's own is refused by TensorRT inside loops
-        below = onnx.op("Sub", onnx.op("Exp", onnx.op("Min", *inputs, 0.0)), 1.0)
-        return (onnx.op("Add", onnx.op("Relu", *inputs), below),)
-    return (onnx.op(UNARY[op.function][1], *inputs),)
+@hidden.rule(Binary)
+def _function_hidden(op: Binary, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    first, second = inputs[0], inputs[-1] if op.by is None else "zero" if op.by == 0 else "open"
+    if op.function == "minus":
+        return "masked" if first == "masked" != second else "zero" if first == second == "zero" else "open"
+    if op.function == "power":
+        return "zero" if first == "zero" and (op.by or 0) > 0 else "open"
+    if op.by is None:
+        both = first if first == second else "open"
+        return "masked" if op.function == "minimum" and "masked" in inputs else both
+    if op.function == "minimum":
+        return first if first == "masked" or (first == "zero" and op.by >= 0) else "open"
+    return "zero" if (first == "zero" and op.by <= 0) or (first == "masked" and op.by == 0) else "open"
 
 
 def matched_torch(function: Callable[[Any, Any], Any]) -> Callable[[Any, Node, TorchNamespace], Callable[..., Any]]:
@@ -202,6 +193,23 @@ _ARITHMETIC: dict[type[Op], tuple[str, Callable[[Any, Any], Any]]] = {
 for _op, (_kind, _function) in _ARITHMETIC.items():
     to_torch.rule(_op)(matched_torch(_function))
     to_onnx.rule(_op)(matched_onnx(_kind))
+
+
+@to_torch.rule(Binary)
+def _function_torch(op: Binary, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    function, by = getattr(torch.torch, BINARY[op.function][0]), op.by
+    if by is None:
+        return matched_torch(function)(op, node, torch)
+    clamps = {"minimum": {"max": by}, "maximum": {"min": by}}
+    if op.function in clamps:
+        return lambda x: x.clamp(**clamps[op.function])
+    return lambda x: function(x, by)
+
+
+@to_onnx.rule(Binary)
+def _function_onnx(op: Binary, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    kind = BINARY[op.function][1]
+    return matched_onnx(kind)(op, node, onnx, inputs) if op.by is None else (onnx.op(kind, *inputs, op.by),)
 
 
 @to_torch.rule(Scale)
@@ -241,22 +249,56 @@ def _shift(site: Site, x: Value, by: float) -> Value:
     return site.emit(Shift(float(by)), x)
 
 
-@primitive("plus", by="value")
-def _plus(site: Site, x: Value, by: Value) -> Value:
-    """`x + by`, matched by axis name. The result has the axes of both."""
-    return site.emit(Add(), x, _vectors(site, by))
+@primitive("plus", by="operand")
+def _plus(site: Site, x: Value, by: Value | float) -> Value:
+    """`x + by`, for a value matched by axis name or a number. The result has the axes of both."""
+    return site.emit(Add(), x, _vectors(site, by)) if isinstance(by, Value) else _shift(site, x, by)
 
 
-@primitive("times", by="value")
-def _times(site: Site, x: Value, by: Value) -> Value:
-    """`x * by`, matched by axis name. The result has the axes of both."""
-    return site.emit(Multiply(), x, _vectors(site, by))
+@primitive("minus", by="operand")
+def _minus(site: Site, x: Value, by: Value | float) -> Value:
+    """`x - by`, for a value matched by axis name or a number. The result has the axes of both."""
+    return site.emit(Binary("minus"), x, _vectors(site, by)) if isinstance(by, Value) else _shift(site, x, -by)
 
 
-@primitive("divide", by="value")
-def _divide(site: Site, x: Value, by: Value) -> Value:
-    """`x / by`, matched by axis name. The result has the axes of both."""
-    return site.emit(Divide(), x, _vectors(site, by))
+@primitive("times", by="operand")
+def _times(site: Site, x: Value, by: Value | float) -> Value:
+    """`x * by`, for a value matched by axis name or a number. The result has the axes of both."""
+    return site.emit(Multiply(), x, _vectors(site, by)) if isinstance(by, Value) else _scale(site, x, by)
+
+
+@primitive("divide", by="operand")
+def _divide(site: Site, x: Value, by: Value | float) -> Value:
+    """`x / by`, for a value matched by axis name or a number. The result has the axes of both."""
+    if isinstance(by, Value):
+        return site.emit(Divide(), x, fill_padding(site, _vectors(site, by), 1.0))
+    if by == 0:
+        raise site.refuse_number("by", by, "the number to divide by must not be 0")
+    return _scale(site, x, 1 / by)
+
+
+@primitive("minimum", by="operand")
+def _minimum(site: Site, x: Value, by: Value | float) -> Value:
+    """The smaller of `x` and `by`, a value matched by axis name or a number. The result has the axes of both."""
+    return _binary(site, "minimum", x, by)
+
+
+@primitive("maximum", by="operand")
+def _maximum(site: Site, x: Value, by: Value | float) -> Value:
+    """The larger of `x` and `by`, a value matched by axis name or a number. The result has the axes of both."""
+    return _binary(site, "maximum", x, by)
+
+
+@primitive("power", by="operand")
+def _power(site: Site, x: Value, by: Value | float) -> Value:
+    """`x` to the power of `by`, a value matched by axis name or a number. The result has the axes of both."""
+    return _binary(site, "power", fill_padding(site, x, 1.0), by)
+
+
+def _binary(site: Site, function: str, x: Value, by: Value | float) -> Value:
+    if isinstance(by, Value):
+        return site.emit(Binary(function), x, _vectors(site, by))
+    return site.emit(Binary(function, float(by)), x)
 
 
 def _vectors(site: Site, by: Value) -> Value:
@@ -285,15 +327,3 @@ def _residual(site: Site, x: Value, body: Applied) -> Value:
 def _add(site: Site, x: Value, step: Applied) -> Value:
     """`x + step(x)`: the same as `residual`, for parts of the input itself, such as its positions."""
     return _residual(site, x, step)
-
-
-def _activation(function: str) -> None:
-    def apply(site: Site, x: Value) -> Value:
-        return site.emit(Unary(function), x)
-
-    apply.__doc__ = f"The function {function}, elementwise."
-    primitive(function)(apply)
-
-
-for _function in UNARY:
-    _activation(_function)

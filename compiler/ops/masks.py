@@ -23,7 +23,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
-from xformc.compiler.ops.layout import aligner, emit_aligned
+from xformc.compiler.ops.layout import aligner, emit_aligned, union
 
 MASKED = -1e9
 """The score of a hidden key; its softmax is exactly zero in float32, unless all keys are hidden."""
@@ -50,7 +50,7 @@ class Fill(Op):
 
 @dataclass(frozen=True)
 class Select(Op):
-    """`a` where the mask is true, `b` elsewhere. Inputs: mask, a, b; the mask has some of the axes of `a`."""
+    """`a` where the mask is true, `b` elsewhere. Inputs: mask, a, b; axes are matched by name and broadcast."""
 
     kind: ClassVar[str] = "select"
 
@@ -101,8 +101,9 @@ def _fill_types(op: Fill, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 @types.rule(Select)
 def _select_types(op: Select, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     mask, a, b = inputs
-    require(a == b, f"needs two values of the same type, found {a} and {b}")
-    return _fill_types(Fill(0.0), (a, mask))
+    require(mask.dtype == "bool", f"the condition {mask} must be bool")
+    require(a.dtype == b.dtype, f"needs two values of the same dtype, found {a.dtype} and {b.dtype}")
+    return (Type(a.dtype, union(union(a.axes, b.axes), mask.axes)),)
 
 
 @types.rule(LocalMask)
@@ -136,6 +137,11 @@ def _local_mask_mixes(op: LocalMask, node: Node) -> frozenset[str]:
 def _fill_hidden(op: Fill, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
     """A later key must keep a lower score than keys hidden by edges."""
     return inputs[0] if (inputs[0], op.value) in (("zero", 0.0), ("masked", NEVER)) else "open"
+
+
+@hidden.rule(Select)
+def _select_hidden(op: Select, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return inputs[1] if inputs[1] == inputs[2] else "open"
 
 
 @hidden.rule(LocalMask)
@@ -183,15 +189,15 @@ def _fill_onnx(op: Fill, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...])
 
 @to_torch.rule(Select)
 def _select_torch(op: Select, node: Node, torch: TorchNamespace) -> Callable[[Any, Any, Any], Any]:
-    align = aligner(node.inputs[0].type, Type("bool", node.inputs[1].type.axes))
-    return lambda mask, a, b: torch.torch.where(align(mask), a, b)
+    mask, a, b = (aligner(value.type, node.outputs[0].type) for value in node.inputs)
+    return lambda x, y, z: torch.torch.where(mask(x), a(y), b(z))
 
 
 @to_onnx.rule(Select)
 def _select_onnx(op: Select, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    mask, a, b = inputs
-    aligned = emit_aligned(onnx, mask, node.inputs[0].type, node.inputs[1].type)
-    return (onnx.op("Where", aligned, a, b),)
+    result = node.outputs[0].type
+    aligned = (emit_aligned(onnx, name, value.type, result) for name, value in zip(inputs, node.inputs, strict=True))
+    return (onnx.op("Where", *aligned),)
 
 
 @to_torch.rule(Reached)
@@ -267,6 +273,15 @@ def zero_padding(site: Site, x: Value, name: str = "") -> Value:
     """`x` with zeros at padding positions."""
     mask = site.mask(site.positions(x))
     return x if mask is None else site.emit(Fill(0.0), x, mask, name=name)
+
+
+def fill_padding(site: Site, x: Value, value: float) -> Value:
+    """`x` with this number at padding, along each of its axes of positions or keys whose size is known at run time."""
+    for axis in x.type.axes:
+        mask = site.mask(axis.name) if axis.size is None else None
+        if mask is not None:
+            x = site.emit(Fill(value), x, mask, name="real")
+    return x
 
 
 @primitive("mask", causal=optional("flag"), edges=optional("value"))

@@ -13,7 +13,7 @@ from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.linear import Linear
 from xformc.format.operators import DOMAIN
 
-ACTIVATIONS = frozenset({"relu", "gelu", "silu", "tanh", "sigmoid"})
+ACTIVATIONS = frozenset({"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"})
 """The functions of `Unary` that a projection can absorb."""
 
 

@@ -1,27 +1,14 @@
-"""Selection by comparison: argmax, equality of indices, and keeping the largest elements."""
+"""Selection by comparison: argmax, and keeping the largest elements."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import eq
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
-from xformc.compiler.graph.rules import (
-    OnnxEmitter,
-    TorchNamespace,
-    cost,
-    mixes,
-    mixes_nothing,
-    require,
-    to_onnx,
-    to_torch,
-    types,
-)
-from xformc.compiler.ops.elementwise import matched_onnx, matched_torch
-from xformc.compiler.ops.layout import union
+from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
 from xformc.compiler.ops.masks import MASKED
 
 
@@ -31,13 +18,6 @@ class ArgMax(Op):
 
     kind: ClassVar[str] = "argmax"
     over: str
-
-
-@dataclass(frozen=True)
-class Equal(Op):
-    """Whether `a` equals `b`, for int64 values; axes are matched by name and broadcast."""
-
-    kind: ClassVar[str] = "equal"
 
 
 @dataclass(frozen=True)
@@ -56,13 +36,6 @@ def _argmax_types(op: ArgMax, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (Type("int64", x.without((op.over,))),)
 
 
-@types.rule(Equal)
-def _equal_types(op: Equal, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
-    a, b = inputs
-    require(a.dtype == b.dtype == "int64", f"needs int64 values, found {a} and {b}")
-    return (Type("bool", union(a.axes, b.axes)),)
-
-
 @types.rule(KeepTop)
 def _keep_top_types(op: KeepTop, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (x,) = inputs
@@ -70,9 +43,6 @@ def _keep_top_types(op: KeepTop, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     size = x.axis(op.over).size
     require(size is not None and 1 <= op.count <= size, f"the axis {op.over} of {x} has fewer than {op.count} elements")
     return (x,)
-
-
-mixes.rule(Equal)(mixes_nothing)
 
 
 @mixes.rule(ArgMax)
@@ -96,10 +66,6 @@ def _argmax_onnx(op: ArgMax, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     return (onnx.op("ArgMax", *inputs, axis=node.inputs[0].type.names.index(op.over), keepdims=0),)
 
 
-to_torch.rule(Equal)(matched_torch(eq))
-to_onnx.rule(Equal)(matched_onnx("Equal"))
-
-
 @to_torch.rule(KeepTop)
 def _keep_top_torch(op: KeepTop, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     index = node.inputs[0].type.names.index(op.over)
@@ -120,7 +86,7 @@ def _keep_top_onnx(op: KeepTop, node: Node, onnx: OnnxEmitter, inputs: tuple[str
     return (onnx.op("ScatterElements", nothing, places, best, axis=axis),)
 
 
-for _op in (ArgMax, Equal, KeepTop):
+for _op in (ArgMax, KeepTop):
     cost.rule(_op)(per_result(1))
 
 
@@ -128,12 +94,6 @@ for _op in (ArgMax, Equal, KeepTop):
 def _argmax(site: Site, x: Value, over: str) -> Value:
     """The index of the largest number along an axis."""
     return site.emit(ArgMax(site.axis(x, over).name), x)
-
-
-@primitive("equal", on="int64", by="value")
-def _equal(site: Site, x: Value, by: Value) -> Value:
-    """Whether two indices are equal. `mask` takes the result as `edges`."""
-    return site.emit(Equal(), x, by)
 
 
 @primitive("keep_top", count="number", over="name")

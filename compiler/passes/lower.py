@@ -13,8 +13,9 @@ from math import prod
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Node, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node
-from xformc.compiler.ops.elementwise import Add, Scale, Unary
+from xformc.compiler.ops.elementwise import Add, Scale
 from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.linear import Linear

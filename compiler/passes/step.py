@@ -156,6 +156,7 @@ class _Derivation:
         self.time = time
         self.fixed = fixed
         self.graph = graph
+        self.producers = graph.producers()
         self.timed = timed
         self.builder = GraphBuilder(f"{graph.name} step")
         token = next(value for value in graph.inputs if value.name == time)
@@ -197,7 +198,10 @@ class _Derivation:
         return pruned(self.builder.finish([*results, *(state.new for state in self.states)])), constants
 
     def value(self, value: Value) -> Value:
-        if value.name not in self.values:
+        made = self.producers.get(value.name)
+        if value.name not in self.values and made is not None and not made.inputs:
+            copy_node(self.builder, self.values, made)
+        elif value.name not in self.values:
             self.values[value.name] = self.builder.input(value.name, value.type)
         return self.values[value.name]
 

@@ -15,8 +15,10 @@ _TEXT: Schema = {"type": "string"}
 _KINDS: dict[Kind, Schema] = {
     "block": {"$ref": "#/$defs/argument"},
     "value": {"type": "string", "description": "the name of a value"},
+    "operand": {**_NUMBER, "description": "the name of a value, or a number, or arithmetic on sizes"},
     "flag": {"type": ["boolean", "string"]},
     "number": {**_NUMBER, "description": "a number, or arithmetic on sizes"},
+    "numbers": {"type": ["number", "string", "array"], "description": "a number, or a list of numbers"},
     "word": _TEXT,
     "states": {"type": ["object", "string"], "description": "names of states, each with its axis or axes"},
     "name": {"type": "string", "description": "an axis of the value, or positions, or keys"},

@@ -10,7 +10,7 @@ from xformc.compiler.spec.frames import Frame, FrameLog
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Span, SpecError, listed, suggest
-from xformc.compiler.spec.scope import Binder, Bound, Closure, Quantity, Scope
+from xformc.compiler.spec.scope import Binder, Bound, Closure, Numbers, Quantity, Scope
 from xformc.compiler.spec.syntax import Block, Body, Call, Inline, Step
 from xformc.compiler.spec.tasks import TASKS
 from xformc.compiler.spec.writer import Site, Writer
@@ -19,6 +19,12 @@ MAX_STEPS = 100_000
 MAX_DEPTH = 64
 OTHERWISE = "otherwise"
 """The branch of a choice for words without a branch of their own, and for a choice that is not set."""
+APPLIED = {
+    "float32": ("vectors", "embed the tokens first"),
+    "int64": ("tokens", None),
+    "bool": ("conditions", "compare two values first"),
+}
+"""The values that a primitive on this dtype applies to, and a hint that leads to them."""
 NOT_WORDS = (OTHERWISE, "doc", "takes", "choose")
 
 
@@ -182,9 +188,8 @@ class Elaborator:
             for name, written in call.arguments.items()
         }
         if primitive.on is not None and x.type.dtype != primitive.on:
-            applied = "vectors" if primitive.on == "float32" else "tokens"
-            message = f"{call.name} needs {applied}, found {x.name}: {x.type}"
-            raise site.refuse(message, "embed the tokens first" if applied == "vectors" else None)
+            applied, hint = APPLIED[primitive.on]
+            raise site.refuse(f"{call.name} needs {applied}, found {x.name}: {x.type}", hint)
         arguments = {name: self.plain(item, path) for name, item in bound.items()}
         return primitive.apply(site, x, **arguments)
 
@@ -192,6 +197,8 @@ class Elaborator:
         """The argument as a primitive's function takes it."""
         if isinstance(bound, Closure):
             return _Applied(self, bound, path)
+        if isinstance(bound, Numbers):
+            return bound.values
         return bound.value if isinstance(bound, Quantity) else bound
 
     def apply(self, closure: Closure, path: str, x: Value) -> Value:

@@ -31,7 +31,14 @@ class Closure:
     scope: "Scope"
 
 
-Bound = Closure | Value | bool | Quantity | str | Axis | tuple[Axis, ...] | Mapping[str, tuple[Axis, ...]]
+@dataclass(frozen=True)
+class Numbers:
+    """A list of numbers passed to a block."""
+
+    values: tuple[Number, ...]
+
+
+Bound = Closure | Value | bool | Quantity | Numbers | str | Axis | tuple[Axis, ...] | Mapping[str, tuple[Axis, ...]]
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,13 @@ class Binder:
             return Closure(argument, scope)
         if kind == "number":
             return self.quantity(name, argument, scope)
+        if kind == "operand":
+            return self.operand(name, argument, scope)
         return _KINDS[kind](self, argument, scope)
 
     def value(self, tree: Tree, scope: Scope) -> Value:
         """The value of this name: from the body, or an argument."""
-        arguments = {name: bound for name, bound in scope.arguments.items() if isinstance(bound, Value)}
-        known = {**arguments, **scope.values}
+        known = _values(scope)
         if not isinstance(tree.value, str):
             raise scope.problem(tree.span, f"must be the name of a value, found {tree.described()}")
         if tree.value not in known:
@@ -108,6 +116,27 @@ class Binder:
         if isinstance(bound, Axis):
             return Quantity(value, bound.name, tree)
         return Quantity(value, tree.word if tree.word in self.sizes else name, self.declared.get(tree.word, tree))
+
+    def operand(self, name: str, tree: Tree, scope: Scope) -> Value | Quantity:
+        """The value of this name, or else a number."""
+        known, bound = _values(scope), scope.arguments.get(tree.word)
+        if tree.word in known:
+            return known[tree.word]
+        if not is_name(tree.word) or tree.word in self.sizes or isinstance(bound, Quantity | Axis):
+            return self.quantity(name, tree, scope)
+        hint = suggest(tree.word, (*known, *self.sizes)) or f"the values here are {', '.join(known)}"
+        raise scope.problem(tree.span, f"unknown value '{tree.word[:40]}'", hint)
+
+    def numbers(self, tree: Tree, scope: Scope) -> Numbers:
+        """One number, or a list of them, which may be nested."""
+        bound = scope.arguments.get(tree.word)
+        if isinstance(bound, Numbers):
+            return bound
+        if not isinstance(tree.value, tuple):
+            return Numbers((self.number(tree, scope),))
+        if not tree.items:
+            raise scope.problem(tree.span, "must be a number or a list of numbers, found an empty list")
+        return Numbers(tuple(value for item in tree.items for value in self.numbers(item, scope).values))
 
     def axis(self, tree: Tree, scope: Scope) -> Axis:
         """The axis of this name: an argument, or a size that is a positive whole number."""
@@ -175,6 +204,12 @@ class Binder:
         return SpecError.at(size.span, f"{message}, found {written}{value:g}", hint or None, scope.user)
 
 
+def _values(scope: Scope) -> dict[str, Value]:
+    """The values by name: from the body, and the arguments."""
+    arguments = {name: bound for name, bound in scope.arguments.items() if isinstance(bound, Value)}
+    return {**arguments, **scope.values}
+
+
 _KINDS: dict[Kind, Callable[[Binder, Tree, Scope], Bound]] = {
     "name": Binder.name,
     "states": Binder.states,
@@ -183,4 +218,5 @@ _KINDS: dict[Kind, Callable[[Binder, Tree, Scope], Bound]] = {
     "axes": Binder.axes,
     "flag": Binder.flag,
     "word": Binder.word,
+    "numbers": Binder.numbers,
 }

@@ -24,7 +24,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Initial
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.elementwise import Unary
+from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.masks import PaddingMask, Select
 from xformc.compiler.passes.with_loss import with_loss

@@ -16,8 +16,9 @@ from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import RuleError, mixes, to_onnx, to_step, to_torch, types
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.contract import Contract
-from xformc.compiler.ops.elementwise import UNARY, Add, Dropout, Multiply, Scale, Unary
+from xformc.compiler.ops.elementwise import Add, Dropout, Multiply, Scale
 from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.functions import FUNCTIONS, Unary
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.keys import Append, AsKeys
 from xformc.compiler.ops.layout import Align, Expand
@@ -32,7 +33,7 @@ TRAINING_ONLY = {"dropout", "cross_entropy", "linear_cross_entropy"}
 
 
 CASES = {
-    **{name: Case(Unary(name), (("a", "b"),)) for name in UNARY},
+    **{name: Case(Unary(name), (("a", "b"),)) for name in FUNCTIONS},
     "scale": Case(Scale(2.5), (("a", "b"),)),
     "add": Case(Add(), (("a", "b", "c"), ("b", "c"))),
     "add needs a place": Case(Add(), (("a", "b", "c"), ("a", "c"))),

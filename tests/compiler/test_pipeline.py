@@ -15,7 +15,7 @@ from xformc.compiler import pipeline
 from xformc.compiler.graph import text
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.graph.verify import GraphError
-from xformc.compiler.ops.elementwise import Unary
+from xformc.compiler.ops.functions import Unary
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.pipeline import (
     CHECK,

@@ -12,7 +12,8 @@ from xformc.compiler.graph.graph import Graph, Op
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.text import format
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.elementwise import Add, Dropout, Scale, Unary
+from xformc.compiler.ops.elementwise import Add, Dropout, Scale
+from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.passes.share import share
 

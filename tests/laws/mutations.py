@@ -63,8 +63,10 @@ NAMES = st.sampled_from(["x"] * 8 + ["encoder", "target", "parts", "keys", "scor
 SIZES = st.sampled_from(["d_model", "heads", "d_k", "d_v", "vocabulary", "d_ff"])
 ARGUMENTS: dict[str, st.SearchStrategy[Document]] = {
     "value": NAMES,
+    "operand": NAMES | st.sampled_from([0, 0.5, "1 / heads"]),
     "flag": st.booleans(),
     "number": st.sampled_from([0, 0.5, 0.25, 1, 2, 3, "d_model", "1 / heads"]),
+    "numbers": st.sampled_from([0.5, [1, 2], [], [[1, "heads"], 2]]),
     "axis": SIZES,
     "axes": SIZES | st.lists(SIZES, min_size=1, max_size=3),
     "name": st.sampled_from(["positions", "keys", "d_model", "heads"]),

@@ -43,6 +43,13 @@ class Operators:
         """The linear map with this parameter."""
         return self._maps.get(weight, nn.functional.linear)
 
+    def constant(self, name: str, values: Tensor) -> Callable[[], Tensor | None]:
+        """A function that returns this tensor, a buffer of the module that no state_dict contains."""
+        attribute, buffers = f"constant {name.replace('.', ':')}", self._module._buffers
+        if attribute not in buffers:
+            self._module.register_buffer(attribute, values, persistent=False)
+        return lambda: buffers[attribute]
+
     def function(self, graph: Graph) -> Callable[..., tuple[Tensor, ...]]:
         """The graph, which has no parameters, as a function from its inputs, in order, to a tuple of its outputs."""
         steps = [self.step(node) for node in graph.nodes]

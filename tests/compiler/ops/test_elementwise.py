@@ -15,7 +15,8 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Op
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import Hidden, RuleError, hidden
-from xformc.compiler.ops.elementwise import Add, Divide, Multiply, Shift, Unary
+from xformc.compiler.ops.elementwise import Add, Divide, Multiply, Shift
+from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.layout import union
 from xformc.compiler.spec import SpecError
 

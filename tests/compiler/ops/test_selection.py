@@ -12,13 +12,12 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.masks import MASKED
 from xformc.compiler.ops.normalization import RMSNorm
-from xformc.compiler.ops.selection import ArgMax, Equal, KeepTop
+from xformc.compiler.ops.selection import ArgMax, KeepTop
 from xformc.compiler.spec import SpecError
 
 CASES = {
     "argmax": Case(ArgMax("d"), (("a", "d", "b"),)),
     "keep_top": Case(KeepTop(2, "d"), (("a", "d", "b"),)),
-    "equal": Case(Equal(), (("a", "b"), ("b", "c")), dtypes=("int64", "int64")),
     "rms_norm": Case(RMSNorm(1e-6), (("a", "d"),), (("d",),)),
 }
 
@@ -95,9 +94,9 @@ REFUSED = {
     "[keep_top: {count: 9, over: d_model}]": "keep_top: the axis d_model of "
     "float32[batch, text, d_model=6] has fewer than 9 elements",
     "[argmax: heads]": "start: float32[batch, text, d_model=6] has no axis 'heads'",
-    "{best: {argmax: d_model}, same: {equal: x}}": "equal: needs int64 values, found int64[batch, text] and "
-    "float32[batch, text, d_model=6]",
-    "[equal: text]": "equal needs tokens, found start: float32[batch, text, d_model=6]",
+    "{best: {argmax: d_model}, same: {equal: x}}": "compare: compares float32 with float32 or int64 with int64, "
+    "found int64[batch, text] and float32[batch, text, d_model=6]",
+    "[{argmax: d_model}, {equal: 0.5}]": "body/argmax has whole numbers, so 'by' must be one, found 0.5",
 }
 
 
