@@ -31,13 +31,18 @@ from xformc.compiler.spec import Spec, SpecError
 from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
 from xformc.files import atomic_directory
-from xformc.format.manifest import FORMAT, Calibration, manifest_checksum, record_file
+from xformc.format.manifest import FORMAT, TASK_FORMAT, Calibration, manifest_checksum, record_file
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
+from xformc.format.results import Result
 from xformc.format.targets import TRAITS, Target
+from xformc.format.tasks import NAMED
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
+
+Labels = Sequence[str] | Mapping[str, Sequence[str]]
+"""Label names by id: of all results, or of each by its name."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,14 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     out: Path,
     progress: Callable[[str], None] = lambda _: None,
     *,
-    labels: Sequence[str] | None = None,
+    labels: Labels | None = None,
     rounding: Rounding = Rounding(),
     plans: PlanOptions | None = None,
 ) -> Certificate:
     """Compile a spec with these weights (None: randomly initialized) into the engine folder `out`, atomically.
 
     `tokenizers` holds the SentencePiece model of each input of tokens; `progress` is called with the name of each
-    phase. `labels` are the label names by id, for tasks that predict labels; None names them by their ids. `rounding`
+    phase. `labels` are the label names by id, of the results that are labels; None names them by their ids. `rounding`
     sets the quantization. `plans` are the options for building TensorRT plans, for target tensorrt; without them, the
     folder holds only the models.
 
@@ -89,7 +94,7 @@ def build_program(
     out: Path,
     progress: Callable[[str], None] = lambda _: None,
     *,
-    labels: Sequence[str] | None = None,
+    labels: Labels | None = None,
     rounding: Rounding = Rounding(),
     plans: PlanOptions | None = None,
 ) -> Certificate:
@@ -102,7 +107,7 @@ def build_program(
     default = rounding.precision or spec.default_precision
     precision = spec.precisions(default)
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)
-    named = _name_labels(program, labels)
+    named = _named_results(program, labels)
     module = TorchModule(program.graph, seed=spec.train.seed).eval()
     if weights is not None:
         module.load_arrays(weights)
@@ -185,7 +190,7 @@ def plan_writer(
     Raises: UserError, immediately, if the builder is missing or the profile is invalid.
     """
     builder = open_builder(options.builder)
-    profile = derive_profile(program.task, program.inputs, program.options, program.spec.train.max_length)
+    profile = derive_profile(program.inputs, program.options, program.spec.train.max_length)
     if options.profile is not None:
         profile = parse_profile(options.profile, profile)
     return partial(
@@ -223,17 +228,23 @@ def _seal(folder: Path, certificate: Certificate | None, manifest: Mapping[str, 
     (folder / MANIFEST).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _name_labels(program: Program, labels: Sequence[str] | None) -> list[str] | None:
-    count = program.labels
-    if count is None:
-        return None
+def _named_results(program: Program, labels: Labels | None) -> dict[str, Result]:
+    """The program's results, with the names of their labels."""
+    found: dict[str, Result] = {}
+    for name, result in program.results.items():
+        given = labels.get(name) if isinstance(labels, Mapping) else labels
+        found[name] = replace(result, labels=_named(result, given)) if result.kind == "labels" else result
+    return found
+
+
+def _named(result: Result, labels: Sequence[str] | None) -> tuple[str, ...]:
+    count = result.width
     if labels is not None and (len(labels) != count or len(set(labels)) != count):
-        axis = program.graph.outputs[0].type.axes[-1].name
         raise UserError(
             f"the model has {count:,} labels, found {len(set(labels)):,} different names",
-            hint=f"set the size {axis} of the spec to the number of labels in labels.txt",
+            hint=f"set the size {list(result.axes)[-1]} of the spec to the number of labels in labels.txt",
         )
-    names = [str(label) for label in (range(count) if labels is None else labels)]
+    names = tuple(str(label) for label in (range(count) if labels is None else labels))
     for index, name in enumerate(names):
         if not name.isprintable():
             raise UserError(f"the label {index} has unprintable characters: {name!r}")
@@ -258,11 +269,11 @@ def _require(certificate: Certificate) -> None:
 
 
 def _manifest(
-    program: Program, tokenizers: Mapping[str, str], labels: list[str] | None, *, trained: bool
+    program: Program, tokenizers: Mapping[str, str], results: Mapping[str, Result], *, trained: bool
 ) -> dict[str, Any]:
     inputs = {name: replace(item, tokenizer=tokenizers.get(name)) for name, item in program.inputs.items()}
     return {
-        "format": FORMAT,
+        "format": TASK_FORMAT if program.task in NAMED else FORMAT,
         "xformc": __version__,
         "name": program.spec.name,
         "task": program.task,
@@ -271,9 +282,19 @@ def _manifest(
         "precision": "float32",
         "tokens": SPECIAL,
         "inputs": {name: asdict(item) for name, item in inputs.items()},
-        "labels": labels,
-        "positions": program.positions,
+        **(_of_task(results) if program.task in NAMED else {"results": _declared(results)}),
         "defaults": program.defaults,
         "parameters": program.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",
     }
+
+
+def _of_task(results: Mapping[str, Result]) -> dict[str, Any]:
+    """The only result as format 3 records it, so that older runtimes read engines of its four tasks."""
+    (result,) = results.values()
+    labelled = result.labels is not None
+    return {"labels": result.labels, "positions": result.positions if labelled else None}
+
+
+def _declared(results: Mapping[str, Result]) -> dict[str, Any]:
+    return {name: asdict(result) for name, result in results.items()}

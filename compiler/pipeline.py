@@ -25,7 +25,6 @@ from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.passes.with_loss import with_loss
 from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
-from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
 from xformc.format.precision import Precision
 from xformc.format.targets import TARGETS, Target
@@ -179,11 +178,11 @@ def _is_engine(program: Program) -> bool:
 
 
 def _decodes(program: Program) -> bool:
-    return _is_engine(program) and TASKS[program.task].time is not None
+    return _is_engine(program) and program.written is not None
 
 
 def _searches(program: Program) -> bool:
-    return program.steps is not None and "beam_size" in TASKS[program.task].decode
+    return program.steps is not None and program.decoding == "search"
 
 
 PASSES: tuple[Pass, ...] = (
@@ -207,7 +206,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "loss",
         "Add the labels and the loss, fused with the last projection.",
-        lambda p: replace(p, graph=with_loss(p.graph, p.spec.train.label_smoothing, TASKS[p.task].ignore)),
+        lambda p: replace(p, graph=with_loss(p.graph, p.spec.results, p.spec.train.label_smoothing)),
         ensures=("loss",),
         applies=lambda p: not _is_engine(p),
     ),
@@ -221,7 +220,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "step",
         "Split the graph into the part that runs once and the part that runs per token.",
-        lambda p: replace(p, steps=derive_step(p.graph, str(TASKS[p.task].time), fixed=p.traits.fixed)),
+        lambda p: replace(p, steps=derive_step(p.graph, str(p.written), fixed=p.traits.fixed)),
         requires=("no dropout",),
         ensures=("decoder",),
         applies=_decodes,

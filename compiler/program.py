@@ -3,14 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.passes.step import Decoder
+from xformc.compiler.results.kind import KINDS, Declared, positions_of
 from xformc.compiler.spec import Spec
-from xformc.compiler.spec.tasks import TASKS
-from xformc.format.manifest import Input, SampleOptions, SearchOptions
+from xformc.format.inputs import Input
+from xformc.format.interfaces import PROBABILITIES, RESULTS
+from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.precision import Precision
+from xformc.format.results import Result
 from xformc.format.targets import TRAITS, Target, Traits
+from xformc.format.tasks import NAMED, TASKS, Decoding
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,11 @@ class Program:
         return self.spec.task
 
     @property
+    def decoding(self) -> Decoding:
+        """How the engine computes its results."""
+        return TASKS[self.task].decoding
+
+    @property
     def traits(self) -> Traits:
         """The features that models of the target may use; none for training."""
         return Traits() if self.target is None else TRAITS[self.target]
@@ -42,7 +51,7 @@ class Program:
     @property
     def decoder(self) -> Decoder:
         """The decoder that the pass `step` derived from the graph."""
-        assert self.steps is not None, f"{self.task} predicts labels"
+        assert self.steps is not None, f"a model of {self.task} is not decoded"
         return self.steps
 
     @property
@@ -84,15 +93,47 @@ class Program:
         }
 
     @property
-    def labels(self) -> int | None:
-        """The number of labels, or None for a task that decodes."""
-        return self.graph.outputs[0].type.axes[-1].size if TASKS[self.task].time is None else None
+    def written(self) -> str | None:
+        """The input that is decoded token by token, or None."""
+        return self.spec.written
 
     @property
-    def positions(self) -> str | None:
-        """The input that gets one label per position, or None."""
-        labelled = TASKS[self.task].time is None and TASKS[self.task].positions
-        return self.graph.outputs[0].type.names[1] if labelled else None
+    def given(self) -> dict[str, Input]:
+        """The inputs that a call of the engine gives: all but the written text, unless it is continued."""
+        inputs = self.inputs
+        return {name: item for name, item in inputs.items() if name != self.written} or inputs
+
+    @property
+    def results(self) -> dict[str, Result]:
+        """The results, as an engine records them, without the names of labels."""
+        return {
+            declared.name: Result(
+                declared.kind,
+                {axis.name: axis.size for axis in value.type.axes[1:] if axis.size is not None},
+                self.along(value),
+                settings=declared.settings,
+                outputs=self._outputs(declared),
+            )
+            for declared, value in zip(self.spec.results, self.graph.outputs, strict=True)
+        }
+
+    def _outputs(self, declared: Declared) -> tuple[str, ...]:
+        if declared.kind == "text":
+            return RESULTS
+        if self.task in NAMED:
+            return (PROBABILITIES,)
+        return tuple("_".join(filter(None, (declared.name, end))) for end in KINDS[declared.kind].outputs)
+
+    @property
+    def longest(self) -> int | None:
+        """The maximum number of tokens of the written text, or None for no limit."""
+        assert self.written is not None
+        return self.inputs[self.written].longest
+
+    def along(self, value: Value) -> str | None:
+        """The input whose positions a value has, or None."""
+        sequences = [name for name, item in self.spec.inputs.items() if item.is_sequence]
+        return positions_of(value.type, sequences)
 
     @property
     def places(self) -> dict[str, str | None]:
@@ -119,7 +160,7 @@ class Program:
     @property
     def options(self) -> SearchOptions | SampleOptions | None:
         """The decoding defaults of the task, or None for a task that predicts labels."""
-        return {"translation": self.search, "language_model": self.sampling}.get(self.task)
+        return {"search": self.search, "sample": self.sampling}.get(self.decoding)
 
     @property
     def defaults(self) -> dict[str, float] | None:

@@ -11,8 +11,8 @@ from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Continuation
+from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.options import SearchArguments
-from xformc.runtime.predict import Prediction
 from xformc.runtime.sampling import SampleArguments
 from xformc.runtime.search import SearchResult
 from xformc.runtime.translate import Hypothesis

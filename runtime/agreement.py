@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from xformc import __version__
 from xformc.format.certificate import Certificate, Stage
-from xformc.format.manifest import Input
+from xformc.format.inputs import Input
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Prompt
+from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.libxformc import CppEngine
 from xformc.runtime.onnx_runtime import onnx_runtime
-from xformc.runtime.predict import Prediction
 from xformc.runtime.rows import Row, pad, stack
 from xformc.runtime.workload import random_workload
 
@@ -73,9 +73,10 @@ def _comparisons(engine: Engine, other: CppEngine, progress: Callable[[str], Non
     manifest, items = engine.manifest, random_workload(engine, {}, COUNT).items
     progress("verify: ids and arrays")
     compared: list[_Comparison] = []
-    if manifest.task == "translation":
+    if manifest.decoding == "search":
+        items = [item["source"] for item in items]
         compared += [_searched(engine, other, items, options) for options in _searches(engine)]
-    elif manifest.task != "language_model":
+    elif manifest.decoding == "forward":
         arrays = _arrays(manifest.inputs, items)
         compared.append(_Comparison("arrays", _plain(other.predict(arrays)), _plain(engine.predict(arrays))))
     progress("verify: texts")
@@ -102,10 +103,10 @@ def _translated(engine: Engine, other: CppEngine, texts: Sequence[str], options:
 
 
 def _of_texts(engine: Engine, other: CppEngine, texts: Sequence[str]) -> list[_Comparison]:
-    task = engine.manifest.task
-    if task == "translation":
+    decoding = engine.manifest.decoding
+    if decoding == "search":
         return [_translated(engine, other, texts, options) for options in _searches(engine)]
-    if task == "language_model":
+    if decoding == "sample":
         options = {"max_new_tokens": NEW_TOKENS, "seed": 1}
         return [_Comparison("prompts", other.generate(texts, **options), engine.generate(texts, **cast(Any, options)))]
     examples = [(text,) * len(engine.manifest.inputs) for text in texts]

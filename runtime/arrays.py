@@ -1,7 +1,7 @@
 """Reads examples given as arrays: one array for each input, with all rows padded to one length."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -9,7 +9,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from xformc.errors import UserError
-from xformc.format.manifest import Input
+from xformc.format.inputs import Input
 from xformc.runtime.rows import Array, Row
 
 MOST_BYTES = 1 << 37
@@ -34,12 +34,16 @@ def read_npz(path: Path) -> dict[str, Array]:
         raise UserError(f"not an .npz file of plain arrays: {reason}", place=str(path), hint=_NPZ) from error
 
 
-def read_rows(inputs: Mapping[str, Input], arrays: Mapping[str, Any]) -> list[Row]:
+def read_rows(
+    inputs: Mapping[str, Input], arrays: Mapping[str, Any], targets: Collection[str] = ("labels",)
+) -> list[Row]:
     """Return the examples in `arrays`, whose layout is described in docs/runtime.md.
+
+    `targets` are names that the file may have besides, for training.
 
     Raises: UserError for an array that is missing, unknown, or has the wrong type, shape or values.
     """
-    found = {name: np.asarray(array) for name, array in arrays.items() if name != "labels"}
+    found = {name: np.asarray(array) for name, array in arrays.items() if name not in targets}
     wanted = [*inputs, *(f"{name}_lengths" for name, item in inputs.items() if item.kind == "vectors")]
     missing = [name for name in wanted if name not in found]
     strange = [name for name in found if name not in wanted]

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, check_files
 from xformc.format.reader import read_manifest
-from xformc.format.task_names import METHODS
+from xformc.format.tasks import TASKS, tasks_with
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.generate import (
@@ -24,9 +25,10 @@ from xformc.runtime.generate import (
     encode_prompt,
 )
 from xformc.runtime.job import Job, as_it_is
+from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import check_operators
 from xformc.runtime.options import SearchArguments, resolve_options
-from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction, encode_example, positions_needed, predict_rows
+from xformc.runtime.predict import MAX_BATCH_POSITIONS, encode_example, positions_needed, predict_rows
 from xformc.runtime.rows import Row
 from xformc.runtime.sampling import SampleArguments, resolve_sample_options
 from xformc.runtime.search import SearchResult, check_source, search
@@ -35,7 +37,7 @@ from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.texts import encode_line, prompt_limit, whole_limit
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
-from xformc.runtime.translate import Hypothesis, tokens_needed, translate_ids
+from xformc.runtime.translate import Hypothesis, tokens_needed, write_rows
 
 Item = TypeVar("Item")
 
@@ -44,8 +46,9 @@ Item = TypeVar("Item")
 class Engine:
     """A loaded engine, made by `load`. It keeps no state between calls and may be shared between threads.
 
-    Its task decides what it can do: `translate` for translation, `generate` for language_model, `predict` for
-    tagging and classification. Use it as a context manager, or call `close`, to free the model's memory.
+    Its task decides what it can do: `translate` for translation, `generate` for language_model, `predict` for tagging
+    and classification. An engine of a spec that declares its results has `transcribe` if it writes text, otherwise
+    `predict`. Use it as a context manager, or call `close`, to free the model's memory.
     """
 
     manifest: Manifest
@@ -117,12 +120,57 @@ class Engine:
 
         Raises: UserError for an option out of range, or for ids of another form.
         """
-        self._check_task("search", "translation")
+        self._check_method("search", "translate")
         resolved, declared = resolve_options(self.manifest, options), self.manifest.inputs["source"]
         array = check_source(source, declared.pieces)
         if declared.longest is not None and array.shape[1] > declared.longest:
             raise UserError(f"the source has {array.shape[1]} tokens, and this engine takes at most {declared.longest}")
-        return search(self.session, array, resolved, vocabulary=self.manifest.inputs["target"].pieces)
+        return search(self.session, {"source": array}, resolved, vocabulary=self.manifest.inputs["target"].pieces)
+
+    def transcribe(
+        self,
+        examples: Sequence[str | Sequence[str]] | Mapping[str, Any],
+        *,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[SearchArguments],
+    ) -> list[list[Hypothesis]]:
+        """Write text for arrays by the name of their input (docs/runtime.md), or for texts.
+
+        Returns: for each example, in order, up to `n_best` hypotheses, best first.
+
+        examples: a mapping from each input's name to an array with one row for each example; or texts, if all inputs
+            are text; for several inputs, sequences of texts in the order of the inputs.
+
+        The other arguments are those of `translate`.
+
+        Raises: UserError for an example that does not fit the engine's inputs, or an option out of range.
+        """
+        batching = Batching(workers, max_batch_tokens)
+        if isinstance(examples, Mapping):
+            rows = read_rows(self.manifest.given, examples, self.manifest.targets)
+            return self._writing(as_it_is, options).all(self.session, "transcribe", rows, batching)
+        reader = self._reader(batching, truncate)
+        return self._writing(reader, options).all(self.session, "transcribe", examples, batching)
+
+    def transcribe_stream(
+        self,
+        texts: Iterable[str | Sequence[str]],
+        *,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[SearchArguments],
+    ) -> Generator[list[Hypothesis]]:
+        """Write text for any number of texts in constant memory, and yield the results in order.
+
+        The arguments are those of `transcribe` and the `window` of `translate_stream`.
+        """
+        batching = Batching(workers, max_batch_tokens, window)
+        reader = self._reader(batching, truncate)
+        return self._writing(reader, options).stream(self.session, texts, batching)
 
     def generate(
         self,
@@ -177,7 +225,7 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_POSITIONS,
         truncate: bool = False,
     ) -> list[Prediction]:
-        """Label texts, or arrays by the name of their input (docs/runtime.md).
+        """Compute the results for texts, or for arrays by the name of their input (docs/runtime.md).
 
         Returns: the prediction of each example, in order.
 
@@ -190,10 +238,10 @@ class Engine:
 
         Raises: UserError for an example that does not fit the engine's inputs.
         """
-        self._check_task("predict", "tagging", "classification")
+        self._check_method("predict", "predict")
         batching = Batching(workers, max_batch_tokens)
         if isinstance(examples, Mapping):
-            rows = read_rows(self.manifest.inputs, examples)
+            rows = read_rows(self.manifest.inputs, examples, self.manifest.targets)
             return self._labelling(as_it_is).all(self.session, "predict", rows, batching)
         return self._labelling(self._reader(batching, truncate)).all(self.session, "predict", examples, batching)
 
@@ -206,32 +254,51 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_POSITIONS,
         truncate: bool = False,
     ) -> Generator[Prediction]:
-        """Label any number of texts in constant memory, and yield the predictions in order.
+        """Compute the results for any number of texts in constant memory, and yield them in order.
 
         The arguments are those of `predict` and the `window` of `translate_stream`.
         """
-        self._check_task("predict", "tagging", "classification")
+        self._check_method("predict", "predict")
         batching = Batching(workers, max_batch_tokens, window)
         return self._labelling(self._reader(batching, truncate)).stream(self.session, texts, batching)
 
     def _translation(
         self, batching: Batching, truncate: bool, options: SearchArguments
-    ) -> Job[str, list[int], list[Hypothesis]]:
-        self._check_task("translate", "translation")
-        resolved, tokenizer = resolve_options(self.manifest, options), self._tokenizer()
-        source, target = self.manifest.inputs["source"], self.manifest.inputs["target"]
+    ) -> Job[str, Row, list[Hypothesis]]:
+        self._check_method("translate", "translate")
+        tokenizer = self._tokenizer(self.manifest.inputs)
+        source = self.manifest.inputs["source"]
         reads, limit = partial(tokenizer.encode, "source"), whole_limit(source.longest, batching.max_batch_tokens)
+
+        def encode(line: int, text: str) -> Row:
+            ids = encode_line(line, text, encode=reads, limit=limit, truncate=truncate)
+            return {"source": np.array(ids, np.int64)}
+
+        return self._search_of(encode, options)
+
+    def _writing(
+        self, encode: Callable[[int, Item], Row], options: SearchArguments
+    ) -> Job[Item, Row, list[Hypothesis]]:
+        self._check_method("transcribe", "transcribe")
+        return self._search_of(encode, options)
+
+    def _search_of(
+        self, encode: Callable[[int, Item], Row], options: SearchArguments
+    ) -> Job[Item, Row, list[Hypothesis]]:
+        manifest, resolved = self.manifest, resolve_options(self.manifest, options)
+        longest = manifest.inputs[manifest.written].longest
         return Job(
-            partial(encode_line, encode=reads, limit=limit, truncate=truncate),
-            partial(tokens_needed, options=resolved, longest=target.longest),
-            partial(translate_ids, tokenizer=tokenizer, options=resolved, vocabulary=target.pieces),
+            encode,
+            partial(tokens_needed, inputs=manifest.given, options=resolved, longest=longest),
+            partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved),
         )
 
     def _generation(
         self, batching: Batching, seed: int, truncate: bool, options: SampleArguments
     ) -> Job[str, Prompt, Continuation]:
-        self._check_task("generate", "language_model")
-        resolved, tokenizer = resolve_sample_options(self.manifest.sampling, options), self._tokenizer()
+        self._check_method("generate", "generate")
+        resolved = resolve_sample_options(self.manifest.sampling, options)
+        tokenizer = self._tokenizer(self.manifest.inputs)
         text = self.manifest.inputs["text"]
         limit = prompt_limit(text.longest, batching.max_batch_tokens)
         return Job(
@@ -241,33 +308,36 @@ class Engine:
         )
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
-        return Job(
-            encode, partial(positions_needed, manifest=self.manifest), partial(predict_rows, manifest=self.manifest)
-        )
+        needed = partial(positions_needed, inputs=self.manifest.inputs)
+        return Job(encode, needed, partial(predict_rows, manifest=self.manifest))
 
     def _reader(self, batching: Batching, truncate: bool) -> Callable[[int, str | Sequence[str]], Row]:
+        inputs = self.manifest.given
         return partial(
             encode_example,
-            manifest=self.manifest,
-            tokenizer=self._tokenizer(),
+            inputs=inputs,
+            words=self.manifest.labels_words,
+            tokenizer=self._tokenizer(inputs),
             truncate=truncate,
             max_batch_tokens=batching.max_batch_tokens,
         )
 
-    def _check_task(self, method: str, *tasks: str) -> None:
-        if self.manifest.task not in tasks:
-            right = METHODS[self.manifest.task]
+    def _check_method(self, called: str, method: str) -> None:
+        right = TASKS[self.manifest.task].method
+        if right != method:
+            tasks = " or ".join(tasks_with(method))
             raise UserError(
-                f"{self.manifest.name} is a {self.manifest.task} engine; {method} needs a {' or '.join(tasks)} engine",
+                f"{self.manifest.name} is a {self.manifest.task} engine; {called} needs a {tasks} engine",
                 hint=f"use engine.{right}(...) in Python, or xformc {right} on the command line",
             )
 
-    def _tokenizer(self) -> Tokenizer:
-        others = [name for name, item in self.manifest.inputs.items() if item.kind != "tokens"]
+    def _tokenizer(self, inputs: Mapping[str, Input]) -> Tokenizer:
+        others = [name for name, item in inputs.items() if item.kind != "tokens"]
         if others:
+            method = TASKS[self.manifest.task].method
             raise UserError(
                 f"the engine {self.manifest.name} takes more than text: it needs {', '.join(others)}",
-                hint="give it arrays: engine.predict({name: array, ...}), or xformc predict ENGINE --input FILE.npz",
+                hint=f"give it arrays: engine.{method}({{name: array, ...}}), or xformc {method} ENGINE -i FILE.npz",
             )
         if self.tokenizer is None:
             raise UserError(
@@ -303,8 +373,8 @@ def load(
     check_files(folder, manifest, verify_hashes=verify_hashes)
     session = open_session(
         folder,
-        manifest.task,
         manifest.inputs,
+        manifest.results,
         target=manifest.target,
         threads=threads,
         workers=workers,

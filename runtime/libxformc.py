@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.runtime.generate import Continuation
+from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import find_library
 from xformc.runtime.onnx_runtime import onnx_runtime
-from xformc.runtime.predict import Prediction
 from xformc.runtime.translate import Hypothesis
 
 

@@ -36,7 +36,7 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
     if unknown:
         known = ", ".join(SearchArguments.__annotations__)
         raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}; there are {known}")
-    widest = max(1, manifest.inputs["target"].pieces // 2)
+    widest = max(1, manifest.inputs[manifest.written].pieces // 2)
     beam_size = checked_integer("beam_size", arguments.get("beam_size"), defaults.beam_size, 1, widest)
     n_best_default = min(defaults.n_best, beam_size)
     n_best = checked_integer("n_best", arguments.get("n_best"), n_best_default, 1, widest)

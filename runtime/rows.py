@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.format.manifest import Input
+from xformc.format.inputs import Input
 
 Array = NDArray[Any]
 Row = Mapping[str, Array]

@@ -1,7 +1,9 @@
-"""Runs the search of a translation engine on token ids."""
+"""Runs the search of an engine that writes text."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +24,36 @@ class SearchResult:
     lengths: [batch, n_best] int64, the number of tokens of each, the end token included.
     scores: [batch, n_best] float32, log probability / ((5 + length) / 6)^length_penalty; -inf for missing
         hypotheses if the search found fewer than n_best.
+    others: the outputs of the engine's other results, by name.
     """
 
     tokens: NDArray[np.int64]
     lengths: NDArray[np.int64]
     scores: NDArray[np.float32]
+    others: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
 
 def search(
-    session: Session, source: NDArray[np.int64], options: SearchOptions, end: int = END, vocabulary: int | None = None
+    session: Session,
+    given: Mapping[str, NDArray[Any]],
+    options: SearchOptions,
+    end: int = END,
+    vocabulary: int | None = None,
+    others: Mapping[str, Expected] = MappingProxyType({}),
 ) -> SearchResult:
-    """Translate `source` [batch, source], whose rows are padded with 0 at the end.
+    """Write text for the inputs `given` by name, batch first, padded at the end.
 
-    `end` is the token that ends a translation; `vocabulary`, if known, is the number of tokens.
+    `end` is the token that ends a text; `vocabulary`, if known, is the number of tokens. `others` are further outputs
+    of the model.
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are none of such a search.
     """
-    if not len(source):
+    first = next(iter(given.values()))
+    if not len(first):
         none = (0, options.n_best)
         return SearchResult(np.zeros((*none, 0), np.int64), np.zeros(none, np.int64), np.zeros(none, np.float32))
     feeds = {
-        "source": source,
+        **given,
         "beam_size": np.array(options.beam_size, np.int64),
         "n_best": np.array(options.n_best, np.int64),
         "length_penalty": np.array(options.length_penalty, np.float32),
@@ -50,11 +61,21 @@ def search(
         "max_length_offset": np.array(options.max_length_offset, np.int64),
         **({} if end == END else {"end_token": np.array(end, np.int64)}),
     }
-    limit, found = length_limit(options, int((source != PAD).sum(1).max())), (len(source), options.n_best)
+    limit, found = length_limit(options, most_positions(given)), (len(first), options.n_best)
     tokens = Expected(np.int64, (*found, up_to(limit)), vocabulary)
-    return SearchResult(
-        *session.run(feeds, (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found)))
-    )
+    expected = (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found))
+    results = session.run(feeds, (*expected, *others.values()))
+    return SearchResult(*results[:3], dict(zip(others, results[3:], strict=True)))
+
+
+def most_positions(given: Mapping[str, NDArray[Any]]) -> int:
+    """Return the most positions of the first input of tokens or vectors, without padding; 0 if there is none."""
+    for name, array in given.items():
+        if array.ndim == 2 and array.dtype.kind == "i":
+            return int((array != PAD).sum(1).max())
+        if name.endswith("_mask"):
+            return int(array.sum(1).max())
+    return 0
 
 
 def length_limit(options: SearchOptions, source: int) -> int:

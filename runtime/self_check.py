@@ -13,14 +13,15 @@ from xformc import __version__
 from xformc.errors import UserError
 from xformc.format.certificate import CERTIFICATE_BYTES, Certificate, Stage, read_certificate
 from xformc.format.document import read_document
+from xformc.format.manifest import Manifest
 from xformc.format.names import CERTIFICATE
 from xformc.format.tokens import PAD
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import sample
 from xformc.runtime.onnx_runtime import onnx_runtime
-from xformc.runtime.predict import predict_rows
-from xformc.runtime.rows import pad
-from xformc.runtime.search import search
+from xformc.runtime.predict import expected_outputs
+from xformc.runtime.rows import Row, stack
+from xformc.runtime.translate import search_rows
 from xformc.runtime.workload import random_workload
 
 BATCH_BOUND = 1e-4
@@ -70,17 +71,32 @@ def _batch(engine: Engine) -> float:
 
 def _run(engine: Engine, items: Sequence[Any]) -> list[Found]:
     manifest, session = engine.manifest, engine.session
-    if manifest.task == "translation":
+    if manifest.decoding == "search":
         options = manifest.search
-        found = search(session, pad(items), replace(options, n_best=options.beam_size, max_length_factor=0.5))
+        short = replace(options, n_best=options.beam_size, max_length_factor=0.5)
+        found = search_rows(session, items, manifest, short)
         tokens = [row[row != PAD] for row in found.tokens.reshape(len(items), -1)]
         return list(zip(tokens, found.scores, strict=True))
-    if manifest.task == "language_model":
+    if manifest.decoding == "sample":
         written = sample(session, items, replace(manifest.sampling, max_new_tokens=16))
         tokens = [row[row != PAD] for row in written.tokens]
         return list(zip(tokens, written.scores, strict=True))
     nothing = np.zeros(0, np.int64)
-    return [(nothing, one.probabilities) for one in predict_rows(session, items, manifest=manifest)]
+    feeds = stack(manifest.inputs, items)
+    outputs = session.run(feeds, expected_outputs(manifest.results, feeds))
+    return [(nothing, _joined(manifest, outputs, items, index)) for index in range(len(items))]
+
+
+def _joined(
+    manifest: Manifest, outputs: Sequence[NDArray[Any]], items: Sequence[Row], index: int
+) -> NDArray[np.float32]:
+    """Return all results of one example, without padding, as one vector."""
+    along = [result.positions for result in manifest.results.values() for _ in result.outputs]
+    parts = [
+        array[index] if name is None else array[index, : len(items[index][name])]
+        for array, name in zip(outputs, along, strict=True)
+    ]
+    return np.concatenate([part.reshape(-1) for part in parts])
 
 
 def _between(first: Found, second: Found) -> float:

@@ -1,12 +1,16 @@
-"""Translates token ids into text."""
+"""Writes text for examples: the search of an engine, from rows to hypotheses."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from xformc.format.manifest import SearchOptions
-from xformc.runtime.rows import pad
+from xformc.format.inputs import Input
+from xformc.format.manifest import Manifest, SearchOptions
+from xformc.runtime.kinds.kind import kind_of
+from xformc.runtime.predict import expected_outputs
+from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.search import SearchResult, length_limit, search
 from xformc.runtime.session import Session
 from xformc.runtime.tokenizer import Tokenizer
@@ -14,43 +18,67 @@ from xformc.runtime.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation: its text, its score (higher is better), and its token ids, with the end token."""
+    """One written text: its text, its score (higher is better), and its token ids, with the end token.
+
+    results: the engine's other results for the example, by name; the same for all its hypotheses.
+    """
 
     text: str
     score: float
     tokens: tuple[int, ...]
+    results: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def tokens_needed(ids: Sequence[int], *, options: SearchOptions, longest: int | None) -> int:
-    """Return the maximum tokens that a search of these source ids holds: the source, and a full beam of hypotheses.
+def tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SearchOptions, longest: int | None) -> int:
+    """Return the maximum tokens that a search for this row holds: its positions, and a full beam of hypotheses.
 
     `longest` is the maximum number of tokens that the model can decode, or None.
     """
-    limit = length_limit(options, len(ids))
-    return len(ids) + options.beam_size * (limit if longest is None else min(limit, longest))
+    lengths = list(row_lengths(inputs, row).values())
+    limit = length_limit(options, lengths[0] if lengths else 0)
+    return max(lengths, default=1) + options.beam_size * (limit if longest is None else min(limit, longest))
 
 
-def translate_ids(
-    session: Session, ids: Sequence[Sequence[int]], *, tokenizer: Tokenizer, options: SearchOptions, vocabulary: int
+def write_rows(
+    session: Session, rows: Sequence[Row], *, manifest: Manifest, tokenizer: Tokenizer | None, options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each row of source ids, best first; a row of only the end token gets an empty text.
-
-    `vocabulary` is the number of target tokens.
-    """
-    results = [[Hypothesis("", 0.0, ())] for _ in ids]
-    filled = [index for index, row in enumerate(ids) if len(row) > 1]
+    """Return the hypotheses of each row, best first; a row with a text of only the end token gets an empty text."""
+    given, written = manifest.given, manifest.written
+    others = {name: result for name, result in manifest.results.items() if name != written}
+    nothing = {name: kind_of(result).nothing(result) for name, result in others.items()}
+    results = [[Hypothesis("", 0.0, (), nothing)] for _ in rows]
+    least = {name: 1 + (item.kind == "tokens") for name, item in given.items()}
+    filled = [
+        index for index, row in enumerate(rows) if all(n >= least[name] for name, n in row_lengths(given, row).items())
+    ]
     if filled:
-        found = search(session, pad([ids[index] for index in filled]), options, vocabulary=vocabulary)
+        found = search_rows(session, [rows[index] for index in filled], manifest, options)
         for row, index in enumerate(filled):
-            results[index] = _hypotheses(tokenizer, found, row)
+            heads = {
+                name: kind_of(result).value(result, [found.others[output][row] for output in result.outputs])
+                for name, result in others.items()
+            }
+            results[index] = _hypotheses(tokenizer, written, found, row, heads)
     return results
 
 
-def _hypotheses(tokenizer: Tokenizer, found: SearchResult, row: int) -> list[Hypothesis]:
+def search_rows(session: Session, rows: Sequence[Row], manifest: Manifest, options: SearchOptions) -> SearchResult:
+    """Search for rows of the engine's inputs, as one batch."""
+    feeds = stack(manifest.given, rows)
+    others = {name: result for name, result in manifest.results.items() if name != manifest.written}
+    names = [name for result in others.values() for name in result.outputs]
+    expected = dict(zip(names, expected_outputs(others, feeds), strict=True))
+    return search(session, feeds, options, vocabulary=manifest.inputs[manifest.written].pieces, others=expected)
+
+
+def _hypotheses(
+    tokenizer: Tokenizer | None, written: str, found: SearchResult, row: int, heads: Mapping[str, Any]
+) -> list[Hypothesis]:
     hypotheses: list[Hypothesis] = []
     for tokens, length, score in zip(found.tokens[row], found.lengths[row], found.scores[row], strict=True):
         if score == -np.inf and hypotheses:
             break
         ids = tuple(int(identifier) for identifier in tokens[:length])
-        hypotheses.append(Hypothesis(tokenizer.decode("target", ids), float(score), ids))
+        text = "" if tokenizer is None else tokenizer.decode(written, ids)
+        hypotheses.append(Hypothesis(text, float(score), ids, heads))
     return hypotheses

@@ -9,19 +9,21 @@ from typing import Any
 import numpy as np
 
 from xformc.errors import UserError
-from xformc.format.manifest import Input
+from xformc.format.inputs import Input
+from xformc.format.manifest import Manifest
 from xformc.format.tokens import END
 from xformc.runtime.engine import Engine
 from xformc.runtime.generate import Prompt, continuation_needs, sample
 from xformc.runtime.job import Job, as_it_is
+from xformc.runtime.kinds.kind import kind_of
+from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.lines import read_text_file
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import positions_needed, predict_rows
-from xformc.runtime.rows import Row, pad, row_lengths
-from xformc.runtime.search import search
+from xformc.runtime.rows import Row, row_lengths
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching
-from xformc.runtime.translate import tokens_needed
+from xformc.runtime.translate import search_rows, tokens_needed
 
 COUNT = 1000
 """The number of random examples."""
@@ -64,8 +66,8 @@ def text_workload(engine: Engine, texts: Sequence[str], options: SearchArguments
     items = [text for text in texts if text.strip()]
     if not items:
         raise UserError("holds no text")
-    task = engine.manifest.task
-    unit, tokens = NAMES[task]
+    decoding = engine.manifest.decoding
+    unit, tokens = NAMES[decoding]
 
     def run(items: Sequence[Any], batching: Batching) -> Generator[int]:
         common: Any = {
@@ -74,13 +76,15 @@ def text_workload(engine: Engine, texts: Sequence[str], options: SearchArguments
             "max_batch_tokens": batching.max_batch_tokens,
             "truncate": True,
         }
-        if task == "translation":
+        if engine.manifest.task == "translation":
             return (len(best.tokens) for best, *_ in engine.translate_stream(items, **common, **options))
-        if task == "language_model":
+        if decoding == "sample":
             return (len(one.tokens) for one in engine.generate_stream(items, **common))
-        several = len(engine.manifest.inputs) > 1
+        several = len(engine.manifest.given) > 1
         examples = (item.split("\t") if several else item for item in items)
-        return (len(one.labels) for one in engine.predict_stream(examples, **common))
+        if decoding == "search":
+            return (len(best.tokens) for best, *_ in engine.transcribe_stream(examples, **common, **options))
+        return (count_results(engine.manifest, one) for one in engine.predict_stream(examples, **common))
 
     return Workload(items, unit, tokens, run)
 
@@ -88,16 +92,14 @@ def text_workload(engine: Engine, texts: Sequence[str], options: SearchArguments
 def random_workload(engine: Engine, options: SearchArguments, count: int = COUNT) -> Workload:
     """Return seeded random examples as ids or arrays; no tokenizer is needed or timed."""
     manifest, random = engine.manifest, np.random.default_rng(0)
-    unit, tokens = NAMES[manifest.task]
+    unit, tokens = NAMES[manifest.decoding]
     lengths = [int(length) for length in random.integers(SHORTEST, LONGEST + 1, count)]
-    if manifest.task == "translation":
+    if manifest.decoding == "search":
         job = _searches(engine, options)
-        items: list[Any] = [_ids(random, manifest.inputs["source"], length) for length in lengths]
-    elif manifest.task == "language_model":
-        job = _continuations(engine)
-        items = [
-            Prompt(_ids(random, manifest.inputs["text"], length)[:-1], index) for index, length in enumerate(lengths)
-        ]
+        items: list[Any] = [_row(random, manifest.given, length) for length in lengths]
+    elif manifest.decoding == "sample":
+        job, text = _continuations(engine), manifest.inputs[manifest.written]
+        items = [Prompt(_ids(random, text, length)[:-1], index) for index, length in enumerate(lengths)]
     else:
         job = _predictions(engine)
         items = [_row(random, manifest.inputs, length) for length in lengths]
@@ -105,22 +107,22 @@ def random_workload(engine: Engine, options: SearchArguments, count: int = COUNT
 
 
 NAMES = {
-    "translation": ("sentence", "tokens written"),
-    "language_model": ("prompt", "tokens written"),
-    "tagging": ("example", "labels"),
-    "classification": ("example", "labels"),
+    "search": ("sentence", "tokens written"),
+    "sample": ("prompt", "tokens written"),
+    "forward": ("example", "results"),
 }
-"""The name of an example of each task, and of the units counted in its result."""
+"""The name of an example, and of the units counted in its result, by how the engine computes."""
 
 
-def _searches(engine: Engine, options: SearchArguments) -> Job[list[int], list[int], int]:
-    resolved = resolve_options(engine.manifest, options)
+def _searches(engine: Engine, options: SearchArguments) -> Job[Row, Row, int]:
+    manifest, resolved = engine.manifest, resolve_options(engine.manifest, options)
 
-    def run(session: Session, rows: Sequence[list[int]]) -> list[int]:
-        return [int(length) for length in search(session, pad(rows), resolved).lengths[:, 0]]
+    def run(session: Session, rows: Sequence[Row]) -> list[int]:
+        return [int(length) for length in search_rows(session, rows, manifest, resolved).lengths[:, 0]]
 
-    longest = engine.manifest.inputs["target"].longest
-    return Job(as_it_is, partial(tokens_needed, options=resolved, longest=longest), run)
+    longest = manifest.inputs[manifest.written].longest
+    needed = partial(tokens_needed, inputs=manifest.given, options=resolved, longest=longest)
+    return Job(as_it_is, needed, run)
 
 
 def _continuations(engine: Engine) -> Job[Prompt, Prompt, int]:
@@ -136,9 +138,15 @@ def _predictions(engine: Engine) -> Job[Row, Row, int]:
     manifest = engine.manifest
 
     def run(session: Session, rows: Sequence[Row]) -> list[int]:
-        return [len(found.labels) for found in predict_rows(session, rows, manifest=manifest)]
+        return [count_results(manifest, found) for found in predict_rows(session, rows, manifest=manifest)]
 
-    return Job(as_it_is, partial(positions_needed, manifest=manifest), run)
+    return Job(as_it_is, partial(positions_needed, inputs=manifest.inputs), run)
+
+
+def count_results(manifest: Manifest, found: Prediction) -> int:
+    """Return the number of results of an example: its labels, for example."""
+    named = found.results or {next(iter(manifest.results)): found}
+    return sum(kind_of(result).count(named[name]) for name, result in manifest.results.items())
 
 
 def _ids(random: np.random.Generator, item: Input, length: int) -> list[int]:

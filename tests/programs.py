@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from xformc.compiler.program import Program
-from xformc.format.manifest import Input
+from xformc.format.inputs import Input
 
 
 def with_inputs(program: Program, inputs: Mapping[str, Input]) -> Program:

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xformc"
 BASE = {"errors", "extras", "files", "format", "terminal", "version"}
-GRAPHS = {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.passes"}
+GRAPHS = {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.results", "compiler.passes"}
 PROGRAMS = GRAPHS | {"compiler.spec", "compiler.program", "compiler.pipeline"}
 COMPILER = PROGRAMS | {"compiler", "compiler.search", "compiler.backends", "compiler.certify", "compiler.weight_files"}
 
@@ -30,8 +30,9 @@ MAY_USE = {
     "compiler.graph": set[str](),
     "compiler.quantize": {"compiler.graph"},
     "compiler.ops": {"compiler.graph", "compiler.quantize"},
-    "compiler.spec": {"compiler.graph", "compiler.ops", "specs"},
-    "compiler.passes": {"compiler.graph", "compiler.quantize", "compiler.ops"},
+    "compiler.results": {"compiler.graph", "compiler.ops"},
+    "compiler.spec": {"compiler.graph", "compiler.ops", "compiler.results", "specs"},
+    "compiler.passes": {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.results"},
     "compiler.program": GRAPHS | {"compiler.spec"},
     "compiler.pipeline": PROGRAMS,
     "compiler": {"compiler.pipeline"},

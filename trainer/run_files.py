@@ -7,7 +7,7 @@ from pathlib import Path
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.format.names import LABELS, SPEC
-from xformc.format.task_names import WRITTEN
+from xformc.format.tasks import TASKS
 from xformc.runtime.lines import read_text_file
 from xformc.trainer.data.vocabulary import tokenizer_files
 
@@ -43,7 +43,7 @@ def find_run_files(weights: Path, spec: Spec) -> RunFiles:
     Raises: UserError if they are neither beside the weights nor in one of the three folders above.
     """
     folders = _folders(weights)
-    if spec.task in WRITTEN:
+    if TASKS[spec.task].writes:
         return RunFiles(_find_tokenizers(folders, spec) or _no_tokenizers(weights, spec))
     return RunFiles(_find_tokenizers(folders, spec) or {}, _find_labels(folders, weights))
 

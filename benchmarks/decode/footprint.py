@@ -29,9 +29,9 @@ def engine(folder: str, target: Any, threads: int, beam: int, length: int, sourc
     session = whole_session(Path(folder), SEARCH, threads=threads, target=target)
     loaded = time.perf_counter()
     options = SearchOptions(beam, 1, 0.6, 0.0, length)
-    search(session, np.array(source[:1]), options)
+    search(session, {"source": np.array(source[:1])}, options)
     first = time.perf_counter()
-    search(session, np.array(source), options)
+    search(session, {"source": np.array(source)}, options)
     return {"before": before, "peak": peak(), "load": loaded - began, "first": first - began}
 
 

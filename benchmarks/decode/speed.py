@@ -140,7 +140,7 @@ class Contest:
         source, _ = sentences(case.batch)
         options = limited(self._options, case.row.beam, length)
         began = time.perf_counter()
-        found = search(self._session, source, options)
+        found = search(self._session, {"source": source}, options)
         seconds = time.perf_counter() - began
         rows = [tokens[:count] for tokens, count in zip(found.tokens[:, 0], found.lengths[:, 0], strict=True)]
         return seconds, [[f"t{token}" for token in row if token != END] for row in rows]

@@ -31,7 +31,7 @@ class Written:
         program = self.program
         assert program.target is not None
         return open_session(
-            self.folder, program.task, program.inputs, target=program.target, device=device, plans=self.plans
+            self.folder, program.inputs, program.results, target=program.target, device=device, plans=self.plans
         )
 
 

@@ -30,6 +30,7 @@ from xformc.format.manifest import Manifest, check_files
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.precision import Precision
 from xformc.format.reader import read_manifest
+from xformc.format.results import Result
 from xformc.runtime.library import check_operators
 from xformc.runtime.onnx_runtime import onnx_runtime
 
@@ -58,7 +59,7 @@ def certify(subject: Subject, progress: Callable[[str], None], original: TorchMo
 
 def _stages(subject: Subject, runnable: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """The stages of the task. With quantized inputs, an engine with the same weights in float32 is checked first."""
-    stages = STAGES[subject.program.task]
+    stages = STAGES[subject.program.decoding]
     if not subject.approximate:
         yield from stages(subject, progress)
         return
@@ -97,21 +98,25 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
     claims = {
         "task": manifest.task,
         "inputs": {name: replace(item, tokenizer=None) for name, item in manifest.inputs.items()},
-        "labels": None if manifest.labels is None else len(manifest.labels),
-        "positions": manifest.positions,
+        **_claims(manifest.results),
         "defaults": None if manifest.defaults is None else asdict(manifest.defaults),
     }
     facts = {
         "task": program.task,
         "inputs": dict(program.inputs),
-        "labels": program.labels,
-        "positions": program.positions,
+        **_claims(program.results),
         "defaults": program.defaults,
     }
-    wrong = [key for key in facts if claims[key] != facts[key]]
+    wrong = [key for key in facts if claims.get(key) != facts[key]]
     if wrong:
-        listed = "; ".join(f"{key} is {claims[key]} in engine.json, {facts[key]} by the spec" for key in wrong)
+        listed = "; ".join(f"{key} is {claims.get(key)} in engine.json, {facts[key]} by the spec" for key in wrong)
         raise UserError(listed, place=str(folder), hint=_REBUILD)
+
+
+def _claims(results: Mapping[str, Result]) -> dict[str, object]:
+    """What an engine says of its results, except for the names of axes and labels: the size of each, and the rest."""
+    rest = {name: (item.kind, item.positions, dict(item.settings), item.outputs) for name, item in results.items()}
+    return {**{name: item.width for name, item in results.items()}, "results": rest}
 
 
 def _check_precisions(model: Path, precision: Mapping[str, Precision]) -> None:

@@ -17,7 +17,7 @@ def first_different_forward(subject: Subject, feeds: Feeds, bound: float) -> Nod
     expected = subject.training_values(feeds)
     for start in range(0, len(nodes), CHUNK):
         part = nodes[start : start + CHUNK]
-        _, *found = subject.forward(feeds, [node.outputs[0] for node in part])
+        found = subject.forward(feeds, [node.outputs[0] for node in part])[len(subject.program.graph.outputs) :]
         for node, array in zip(part, found, strict=True):
             if difference(array, expected[node.outputs[0].name]) > bound:
                 return node

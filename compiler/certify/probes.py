@@ -1,6 +1,6 @@
 """Random examples for certificates, of different lengths, for all kinds of inputs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,9 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.convolution import Convolution
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.program import Program
-from xformc.compiler.spec.tasks import TASKS
-from xformc.format.manifest import Input
+from xformc.format.inputs import Input
 from xformc.format.tokens import BEGIN, END
-from xformc.runtime.rows import Row, stack
+from xformc.runtime.rows import Row, row_lengths, stack
 
 LENGTHS = ((1, 4, 9, 17), (5, 2, 11, 7), (3, 12, 1, 6))
 """The numbers of tokens (without the end token) or vectors of the examples, for the first input, the second, ..."""
@@ -27,17 +26,22 @@ FARTHEST = 64
 
 @dataclass(frozen=True)
 class Probes:
-    """The examples, separately and as a batch. `real` is true at results that are not padding."""
+    """The examples, separately and as a batch. `reals` are true where the results are not padding, in their order."""
 
     rows: tuple[Row, ...]
     feeds: Feeds
-    real: NDArray[np.bool_]
+    reals: tuple[NDArray[np.bool_], ...]
+
+    @property
+    def real(self) -> NDArray[np.bool_]:
+        """Where the first result is not padding."""
+        return self.reals[0]
 
 
 def make_probes(program: Program, seed: int = 0) -> Probes:
     """Random examples; the decoded input starts with the begin token, other token inputs end with the end token."""
     random = np.random.default_rng(seed)
-    time = TASKS[program.task].time
+    time = program.written
     sequences = [name for name, item in program.inputs.items() if item.kind in ("tokens", "vectors")]
     beyond = min(_reach(program.graph), FARTHEST) + 2
     lengths = {name: _stretched(LENGTHS[index % len(LENGTHS)], beyond) for index, name in enumerate(sequences)}
@@ -48,7 +52,26 @@ def make_probes(program: Program, seed: int = 0) -> Probes:
             row[name] = _VALUES[item.kind](random, item, _length(lengths, name, index, program), name == time)
         rows.append(row)
     feeds = stack(program.inputs, rows)
-    return Probes(tuple(rows), feeds, _real(program, rows))
+    reals = (_real(program.along(value), rows) for value in program.graph.outputs)
+    return Probes(tuple(rows), feeds, tuple(reals))
+
+
+def make_sources(program: Program, lengths: Sequence[int]) -> tuple[Row, ...]:
+    """Random sources with these numbers of tokens, without the end token, or vectors."""
+    random = np.random.default_rng(1)
+    each = {name: tuple(lengths) for name, item in program.given.items() if item.kind in ("tokens", "vectors")}
+    return tuple(
+        {
+            name: _VALUES[item.kind](random, item, _length(each, name, index, program), False)
+            for name, item in program.given.items()
+        }
+        for index in range(len(lengths))
+    )
+
+
+def source_positions(program: Program, source: Row) -> int:
+    """The number of positions of a source by which a search limits its texts; 0 without positions."""
+    return next(iter(row_lengths(program.given, source).values()), 0)
 
 
 def sentence(random: np.random.Generator, length: int, declared: Input) -> NDArray[np.int64]:
@@ -98,8 +121,7 @@ def _edges(random: np.random.Generator, declared: Input, length: int, decoded: b
 _VALUES = {"tokens": _tokens, "vectors": _vectors, "values": _values, "edges": _edges}
 
 
-def _real(program: Program, rows: list[Row]) -> NDArray[np.bool_]:
-    along = TASKS[program.task].time or program.positions
+def _real(along: str | None, rows: list[Row]) -> NDArray[np.bool_]:
     if along is None:
         return np.ones(len(rows), np.bool_)
     real = np.zeros((len(rows), max(len(row[along]) for row in rows)), np.bool_)

@@ -59,7 +59,7 @@ def product_stages(subject: Subject) -> Iterator[Stage]:
 def agreement(subject: Subject, original: Any) -> Measured:
     """How often the engine's best token or label is the same as with the weights before quantization."""
     probes = make_probes(subject.program)
-    (found,) = subject.forward(probes.feeds)
+    found, *_ = subject.forward(probes.feeds)
     with torch.inference_mode():
         wanted = original(*(torch.tensor(probes.feeds[value.name]) for value in original.graph.inputs)).numpy()
     same = found[probes.real].argmax(-1) == wanted[probes.real].argmax(-1)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import BEGIN, END
 
-Scorer = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
-"""(source [batch, source], target [batch, target]) -> logits [batch, target, vocabulary]."""
+Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""Texts of one source, [batch, positions] -> their logits [batch, positions, vocabulary]."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,20 @@ class _Candidate:
     log_probability: np.float32
 
 
-def search(
-    scorer: Scorer, source: NDArray[np.int64], options: SearchOptions, longest: int | None = None, end: int = END
-) -> Found:
-    """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source [source], unpadded.
+def search(scorer: Scorer, positions: int, options: SearchOptions, longest: int | None = None, end: int = END) -> Found:
+    """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
     `end` is the token that ends a hypothesis.
     """
     width = options.beam_size
-    scaled = np.float32(options.max_length_factor) * np.float32(len(source))
+    scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset)
     limit = limit if longest is None else min(limit, longest)
     beam = [_Open((), np.float32(0))]
     pool: list[Hypothesis] = []
     finished, margin = 0, float("inf")
     for length in range(1, limit + 1):
-        candidates = _expand(scorer, source, beam, width)
+        candidates = _expand(scorer, beam, width)
         margin = min(margin, _closest([candidate.log_probability for candidate in candidates]))
         candidates = candidates[: 2 * width]
         for candidate in candidates[:width]:
@@ -89,10 +87,10 @@ def score(log_probability: np.float32, length: int, options: SearchOptions) -> f
     return float(log_probability) / ((5.0 + length) / 6.0) ** options.length_penalty
 
 
-def rescore(scorer: Scorer, source: NDArray[np.int64], tokens: tuple[int, ...], options: SearchOptions) -> float:
-    """The score of these tokens for this source [source], with all positions computed at once."""
+def rescore(scorer: Scorer, tokens: tuple[int, ...], options: SearchOptions) -> float:
+    """The score of these tokens, with all positions computed at once."""
     target = np.array([(BEGIN, *tokens[:-1])], np.int64)
-    scores = log_probabilities(scorer(source[None], target))[0]
+    scores = log_probabilities(scorer(target))[0]
     total = scores[np.arange(len(tokens)), np.array(tokens)].sum()
     return score(total, len(tokens), options)
 
@@ -103,13 +101,13 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     return logits - (highest + np.log(np.exp(logits - highest).sum(-1, keepdims=True)))
 
 
-def _expand(scorer: Scorer, source: NDArray[np.int64], beam: list[_Open], width: int) -> list[_Candidate]:
+def _expand(scorer: Scorer, beam: list[_Open], width: int) -> list[_Candidate]:
     """The 2 * width best continuations, best first, and the next best one.
 
     Ties go to the earlier hypothesis, then to the smaller token.
     """
     targets = np.array([(BEGIN, *hypothesis.tokens) for hypothesis in beam], np.int64)
-    logits = scorer(np.repeat(source[None], len(beam), 0), targets)[:, -1]
+    logits = scorer(targets)[:, -1]
     scores = log_probabilities(logits)
     candidates: list[_Candidate] = []
     for parent, hypothesis in enumerate(beam):

@@ -5,8 +5,15 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.label_stages import expected_probabilities, probabilities
-from xformc.compiler.certify.probes import make_probes, sentence
+from xformc.compiler.certify.forward_stages import (
+    alone_and_together,
+    expected_at,
+    flat,
+    found_results,
+    real_results,
+    word_of,
+)
+from xformc.compiler.certify.probes import make_probes, make_sources
 from xformc.compiler.certify.product_stages import noise_bound
 from xformc.compiler.certify.reference_sampling import follow
 from xformc.compiler.certify.reference_search import rescore
@@ -15,7 +22,6 @@ from xformc.compiler.certify.subject import Subject
 from xformc.compiler.certify.translation_stages import LENGTHS, short
 from xformc.format.certificate import Stage
 from xformc.runtime.generate import SampleResult, sample
-from xformc.runtime.rows import pad, stack
 from xformc.runtime.search import SearchResult
 
 Scores = NDArray[np.float32]
@@ -24,25 +30,24 @@ Texts = list[list[int]]
 
 def result_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """`results`: scores of the engine against the training form; `alone`: the same examples alone and in a batch."""
-    yield from _RESULTS[subject.program.task](subject, progress)
+    yield from _RESULTS[subject.program.decoding](subject, progress)
 
 
 def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    random, declared = np.random.default_rng(1), subject.program.inputs["source"]
-    sources = [sentence(random, length, declared) for length in LENGTHS]
+    sources = make_sources(subject.program, LENGTHS)
     options = short(subject.program.search, subject.program.search.beam_size)
     progress("certify: results")
-    together = subject.search(pad(sources), options)
+    together = subject.search_rows(sources, options)
     rounded, exact = list[float](), list[float]()
     for row, source in enumerate(sources):
         for tokens in _tokens(together, row):
             for form, scores in ((subject.rounding, rounded), (subject, exact)):
-                scores.append(rescore(form.translation_logits, source, tuple(tokens), options))
+                scores.append(rescore(form.scorer(source), tuple(tokens), options))
     bound = noise_bound(np.array(rounded), np.array(exact))
     what = "scores of the engine's hypotheses and of the training form"
     yield Stage("results", what, _worst(together.scores.reshape(-1), np.array(rounded)), bound, _counted(rounded))
     progress("certify: alone")
-    alone = [subject.search(source[None], options) for source in sources]
+    alone = [subject.search_rows([source], options) for source in sources]
     pairs = [
         ((_tokens(together, row), together.scores[row]), (_tokens(found, 0), found.scores[0]))
         for row, found in enumerate(alone)
@@ -58,7 +63,7 @@ def _tokens(found: SearchResult, row: int) -> Texts:
 
 
 def _continuations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    prompts, longest = make_prompts(subject, 0), subject.program.inputs["text"].longest
+    prompts, longest = make_prompts(subject, 0), subject.program.longest
     progress("certify: results")
     together = sample(subject.session, prompts, GREEDY)
 
@@ -86,27 +91,24 @@ def _texts(found: SampleResult) -> Texts:
     ]
 
 
-def _labels(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    probes = make_probes(subject.program)
+def _forward(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
+    program = subject.program
+    probes, labels = make_probes(program), word_of(program) == "labels"
     progress("certify: results")
-    together = probabilities(subject, probes.feeds)
-    rounded, exact = (expected_probabilities(form, probes) for form in (subject.rounding, subject))
-    bound, what = noise_bound(rounded, exact), "probabilities of the engine and of the training form"
-    yield Stage("results", what, _worst(together[probes.real], rounded), bound)
+    together = flat(real_results(program, probes, found_results(subject, probes.feeds)))
+    rounded, exact = (flat(expected_at(form, probes)) for form in (subject.rounding, subject))
+    bound = noise_bound(rounded, exact)
+    what = f"{'probabilities' if labels else 'results'} of the engine and of the training form"
+    yield Stage("results", what, _worst(together, rounded), bound)
     progress("certify: alone")
-    worst = 0.0
-    for row, found in zip(probes.rows, together, strict=True):
-        alone = probabilities(subject, stack(subject.program.inputs, [row]))[0]
-        part = found if subject.program.positions is None else found[: len(alone)]
-        worst = max(worst, _worst(part, alone))
+    worst = max(alone_and_together(subject, probes))
     yield Stage("alone", "the same examples alone and among longer ones", worst, bound)
 
 
 _RESULTS: dict[str, Callable[[Subject, Callable[[str], None]], Iterator[Stage]]] = {
-    "translation": _translations,
-    "language_model": _continuations,
-    "tagging": _labels,
-    "classification": _labels,
+    "search": _translations,
+    "sample": _continuations,
+    "forward": _forward,
 }
 
 _Result = tuple[Texts, NDArray[np.float32]]

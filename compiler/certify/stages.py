@@ -1,8 +1,8 @@
-"""The stages of the certificate of each task."""
+"""The stages of the certificate, by how an engine computes."""
 
 from collections.abc import Callable, Iterator
 
-from xformc.compiler.certify.label_stages import label_stages
+from xformc.compiler.certify.forward_stages import forward_stages
 from xformc.compiler.certify.language_model_stages import language_model_stages
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.certify.translation_stages import translation_stages
@@ -12,9 +12,8 @@ Progress = Callable[[str], None]
 """Called with each stage before it runs."""
 
 STAGES: dict[str, Callable[[Subject, Progress], Iterator[Stage]]] = {
-    "translation": translation_stages,
-    "language_model": language_model_stages,
-    "tagging": label_stages,
-    "classification": label_stages,
+    "search": translation_stages,
+    "sample": language_model_stages,
+    "forward": forward_stages,
 }
-"""The stages of each task, in order."""
+"""The stages in order, by how the engine computes."""

@@ -1,7 +1,7 @@
 """The subject of a certificate: the training form in PyTorch, and the ONNX models of the same graph."""
 
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +28,8 @@ from xformc.format.precision import Precision
 from xformc.format.targets import Target
 from xformc.format.tokens import END
 from xformc.runtime.devices.fixed_shapes import fixed_shapes
+from xformc.runtime.predict import expected_outputs
+from xformc.runtime.rows import Row, stack
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session, open_model
 from xformc.runtime.sessions import open_session
@@ -113,32 +115,51 @@ class Subject:
     @cached_property
     def session(self) -> Session:
         """The session of the engine, as the runtime opens it."""
-        return open_session(self.engine, self.program.task, self.program.inputs, target=self.target, device="cpu")
+        return open_session(self.engine, self.program.inputs, self.program.results, target=self.target, device="cpu")
 
     @cached_property
     def whole(self) -> Session | None:
         """The engine's search as one model, if the session drives it step by step."""
         if self.program.steps is None or not self.program.traits.fixed:
             return None
-        shapes = fixed_shapes(self.program.task, self.program.inputs)
+        shapes = fixed_shapes(self.program.decoding, self.program.longest)
         return Session(lambda _: WholeSearch(self.engine, shapes), shapes.results, str(self.engine / MODEL))
 
-    def search(self, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
-        """The translations of padded sources [batch, source]; `end` is the end token."""
-        return search(self.session, source, options, end)
+    def search(self, given: Feeds, options: SearchOptions, end: int = END) -> SearchResult:
+        """The texts of these inputs, padded; `end` is the end token."""
+        return search(self.session, given, options, end)
+
+    def search_rows(self, sources: Sequence[Row], options: SearchOptions, end: int = END) -> SearchResult:
+        """The texts of these sources, with the other results of the engine."""
+        program = self.program
+        others = {name: result for name, result in program.results.items() if name != program.written}
+        given = stack(program.given, sources)
+        names = [name for result in others.values() for name in result.outputs]
+        expected = dict(zip(names, expected_outputs(others, given), strict=True))
+        return search(self.session, given, options, end, others=expected)
+
+    def results(self, feeds: Feeds) -> tuple[NDArray[np.float32], ...]:
+        """The results of the training form for the graph's inputs by name."""
+        with torch.inference_mode():
+            found = self.module(*self._tensors(feeds))
+        return tuple(one.numpy() for one in (found if isinstance(found, tuple) else (found,)))
 
     def logits(self, feeds: Feeds) -> NDArray[np.float32]:
-        """The result of the training form for the graph's inputs by name."""
-        with torch.inference_mode():
-            return self.module(*self._tensors(feeds)).numpy()
+        """The first result of the training form: of a model that writes text, the logits of the next token."""
+        return self.results(feeds)[0]
 
-    def translation_logits(self, source: Ids, target: Ids) -> NDArray[np.float32]:
-        """The logits of a translation model's training form: [batch, target, vocabulary]."""
-        return self.logits({"source": source, "target": target})
+    def scorer(self, source: Row) -> Callable[[Ids], NDArray[np.float32]]:
+        """A function from texts [batch, positions] to the logits of the training form, for this one source."""
+
+        def score(written: Ids) -> NDArray[np.float32]:
+            given = stack(self.program.given, [source] * len(written))
+            return self.logits({**given, str(self.program.written): written})
+
+        return score
 
     def text_logits(self, text: Ids) -> NDArray[np.float32]:
         """The logits of a language model's training form: [batch, text, vocabulary]."""
-        return self.logits({"text": text})
+        return self.logits({str(self.program.written): text})
 
     def training_values(self, feeds: Feeds) -> dict[str, Any]:
         """Every value of the training form by name, as numpy arrays."""

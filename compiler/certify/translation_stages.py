@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xformc.compiler.certify.forward import forward_stage, step_stage
-from xformc.compiler.certify.probes import make_probes, sentence
+from xformc.compiler.certify.forward_stages import BOUND as RESULT_BOUND
+from xformc.compiler.certify.forward_stages import expected_results
+from xformc.compiler.certify.locate import difference
+from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_search import Found, rescore, search
-from xformc.compiler.certify.subject import Ids, Subject
+from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.manifest import SearchOptions
-from xformc.format.tokens import END
-from xformc.runtime.rows import pad
+from xformc.format.tokens import BEGIN, END
+from xformc.runtime.rows import Row, stack
 from xformc.runtime.search import SearchResult
 from xformc.runtime.search import search as search_engine
 from xformc.runtime.session import Session
@@ -33,8 +36,7 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch, given the target")
     progress("certify: step")
     yield step_stage(subject, probes)
-    random, declared = np.random.default_rng(1), subject.program.inputs["source"]
-    sources = tuple(sentence(random, length, declared) for length in LENGTHS)
+    sources = make_sources(subject.program, LENGTHS)
     progress("certify: greedy")
     yield _search(subject, "greedy", [_expect(subject, sources, 1)])
     progress("certify: beam")
@@ -43,6 +45,9 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     yield _search(subject, "beam", [expected, _expect(subject, sources, width, _likely(expected))])
     progress("certify: batch")
     yield _batch(subject, expected)
+    if len(probes.reals) > 1:
+        progress("certify: results")
+        yield _heads(subject, sources)
     if subject.whole is not None:
         progress("certify: whole")
         yield _whole(subject, subject.whole, expected)
@@ -52,15 +57,19 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
 class _Expected:
     """The results of the reference search for each source with these options; `end` is the end token."""
 
-    sources: tuple[Ids, ...]
+    sources: tuple[Row, ...]
     options: SearchOptions
     end: int
     found: tuple[Found, ...]
 
 
-def _expect(subject: Subject, sources: tuple[Ids, ...], width: int, end: int = END) -> _Expected:
-    options, longest = short(subject.program.search, width), subject.program.inputs["target"].longest
-    found = (search(subject.translation_logits, source, options, longest, end) for source in sources)
+def _expect(subject: Subject, sources: tuple[Row, ...], width: int, end: int = END) -> _Expected:
+    program = subject.program
+    options = short(program.search, width)
+    found = (
+        search(subject.scorer(source), source_positions(program, source), options, program.longest, end)
+        for source in sources
+    )
     return _Expected(sources, options, end, tuple(found))
 
 
@@ -80,7 +89,7 @@ def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
     """Compare searches with the reference. If there are several, some hypotheses must end by themselves."""
     worst, decided, ended = 0.0, 0, 0
     for expected in searches:
-        result = subject.search(pad(expected.sources), expected.options, expected.end)
+        result = subject.search_rows(expected.sources, expected.options, expected.end)
         for row, (found, source) in enumerate(zip(expected.found, expected.sources, strict=True)):
             worst = max(worst, _against(subject, result, row, found, source))
         decided += sum(found.margin >= SCORE_BOUND for found in expected.found)
@@ -94,27 +103,39 @@ def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
 
 def _batch(subject: Subject, expected: _Expected) -> Stage:
     sources = expected.sources
-    together = subject.search(pad(sources), expected.options)
+    together = subject.search_rows(sources, expected.options)
     differences: list[float] = []
     for row, (source, found) in enumerate(zip(sources, expected.found, strict=True)):
-        alone = subject.search(source[None], expected.options)
+        alone = subject.search_rows([source], expected.options)
         differences.append(_between(together, row, alone, 0, found.margin))
     count = len(sources)
-    backwards = subject.search(pad(sources[:0:-1]), expected.options)
+    backwards = subject.search_rows(sources[:0:-1], expected.options)
     for row in range(count - 1):
         other = count - 1 - row
         differences.append(_between(together, other, backwards, row, expected.found[other].margin))
     return Stage("batch", "the same sentences alone and among other neighbours", max(differences), BATCH_BOUND)
 
 
+def _heads(subject: Subject, sources: tuple[Row, ...]) -> Stage:
+    """Compare the engine's other results with those of the training form."""
+    program = subject.program
+    given = stack(program.given, sources)
+    begun = {str(program.written): np.full((len(sources), 1), BEGIN, np.int64)}
+    _, *values = subject.results({**given, **begun})
+    found = subject.search_rows(sources, short(program.search, 1)).others
+    expected = expected_results(program, values)
+    worst = max(difference(found[name], array) for name, array in expected.items())
+    return Stage("results", "the other results of the engine and of PyTorch", worst, RESULT_BOUND)
+
+
 def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:
-    driven = subject.search(pad(expected.sources), expected.options)
-    found = search_engine(whole, pad(expected.sources), expected.options)
+    driven = subject.search_rows(expected.sources, expected.options)
+    found = search_engine(whole, stack(subject.program.given, expected.sources), expected.options)
     differences = [_between(driven, row, found, row, item.margin) for row, item in enumerate(expected.found)]
     return Stage("whole", "the search as one model, and step by step", max(differences), BATCH_BOUND)
 
 
-def _against(subject: Subject, result: SearchResult, row: int, found: Found, source: Ids) -> float:
+def _against(subject: Subject, result: SearchResult, row: int, found: Found, source: Row) -> float:
     """The largest difference of scores; infinite if the tokens differ.
 
     If rounding may decide, other tokens are accepted, and their score is compared with the training form's.
@@ -126,7 +147,7 @@ def _against(subject: Subject, result: SearchResult, row: int, found: Found, sou
         if tokens != hypothesis.tokens:
             if found.margin >= SCORE_BOUND or not tokens:
                 return float("inf")
-            expected = rescore(subject.translation_logits, source, tokens, subject.program.search)
+            expected = rescore(subject.scorer(source), tokens, subject.program.search)
         differences.append(_finite(abs(float(result.scores[row, rank]) - expected)))
     return max(differences)
 

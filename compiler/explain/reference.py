@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from xformc.compiler.graph import rules
 from xformc.compiler.graph.graph import Op
 from xformc.compiler.graph.primitives import PRIMITIVES
+from xformc.compiler.results.kind import KINDS, Allowed
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.schema import Document
 from xformc.compiler.spec.sections import Decode, Train
@@ -51,6 +52,17 @@ def _sections() -> Iterator[str]:
         yield _first(section.__doc__)
         yield "\n| key | default | bounds |\n|---|---|---|"
         yield from _settings(section, "")
+    yield "\n### `results`\n"
+    yield "The kinds of results, with their settings. `train.losses` sets those of their losses, and `weight`."
+    yield "\n| kind | settings | loss | meaning |\n|---|---|---|---|"
+    for name, kind in KINDS.items():
+        yield f"| `{name}` | {_allowed(kind.settings)} | {_allowed(kind.losses)} | {_first(kind.__doc__)} |"
+
+
+def _allowed(settings: Allowed) -> str:
+    """Settings with their defaults, of words all."""
+    words = {key: "/".join(value) if isinstance(value, tuple) else str(value) for key, value in settings.items()}
+    return ", ".join(f"`{key}: {word}`" for key, word in words.items())
 
 
 _SECTIONS = {
@@ -60,6 +72,7 @@ _SECTIONS = {
     "sizes": "named numbers, or arithmetic on other sizes; axes are named after sizes",
     "choices": "words; blocks define what each word means",
     "inputs": "the inputs of the model: tokens, vectors, values or edges",
+    "results": "the results of the model, instead of a task: a kind and a stage for each name",
     "blocks": "named bodies, which add to the shipped blocks or replace them",
     "model": "the stages of the model; the last one computes the result",
     "tie": "groups of parameters that share one weight",
@@ -77,7 +90,7 @@ def _settings(section: type[BaseModel], before: str) -> Iterator[str]:
         if inner is not None:
             yield from _settings(inner, f"{before}{name}.")
             continue
-        default = "" if field.default is None else f"`{field.default}`"
+        default = "" if field.default is None or field.default_factory is not None else f"`{field.default}`"
         yield f"| `{before}{name}` | {default} | {_bounds(properties.get(name, {}))} |"
 
 

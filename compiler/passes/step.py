@@ -50,7 +50,8 @@ class Decoder:
     any. Its outputs are the logits and then the new states. With a `projection`, its first output is the input of that
     node instead, which computes the logits.
 
-    The outputs of `prepare` are the constants and then the initial states that are not zero (`prepared`). Its input
+    The outputs of `prepare` are the constants, the initial states that are not zero, and the `heads`, which are results
+    of the model that do not depend on the time axis; together they are `prepared`. Its input
     `positions`, if any, is 0, 1, 2, .. up to the last position to decode; with fixed caches it is also a constant.
     """
 
@@ -64,6 +65,7 @@ class Decoder:
     resident: Resident | None = None
     positions: Value | None = None
     projection: Node | None = None
+    heads: tuple[Value, ...] = ()
 
     @property
     def given(self) -> tuple[Value, ...]:
@@ -77,8 +79,8 @@ class Decoder:
 
     @property
     def prepared(self) -> tuple[Value, ...]:
-        """The outputs of `prepare`: the constants, then the initial states."""
-        return (*self.constants, *self.initial)
+        """The outputs of `prepare`: the constants, the initial states, and the heads."""
+        return (*self.constants, *self.initial, *self.heads)
 
     @property
     def logits(self) -> Value:
@@ -87,12 +89,19 @@ class Decoder:
 
 
 def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> Decoder:
-    """Split the training graph along its input and axis `time`.
+    """Split the training graph along its input and axis `time`. Its first output are the logits of the next token.
 
     Caches grow by one position in each step. `fixed` caches have an axis `room` from the start: a step writes its own
-    position, and later positions are masked as in training. Raises: RuleError at a node that is not causal.
+    position, and later positions are masked as in training. Raises: RuleError at a node that is not causal, and at
+    another output that depends on `time`.
     """
     timed = _timed_values(graph, time)
+    _, *heads = graph.outputs
+    for value in heads:
+        if value.name in timed:
+            place = graph.producers()[value.name].place
+            reason = f"{value.name} is a result that depends on '{time}', which the engine writes"
+            raise RuleError(reason, hint="compute it from the other inputs", place=place)
     once = [node for node in graph.nodes if node.outputs[0].name not in timed]
     steps = [node for node in graph.nodes if node.outputs[0].name in timed]
     derivation = _Derivation(graph, time, timed, fixed)
@@ -115,6 +124,7 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
         constants=constants,
         states=tuple(derivation.states),
         positions=places,
+        heads=tuple(heads),
     )
     return replace(decoder, prepare=pruned(prepare.finish(values[value.name] for value in decoder.prepared)))
 
@@ -191,7 +201,7 @@ class _Derivation:
 
     def finish(self) -> tuple[Graph, tuple[Value, ...]]:
         """The step graph, and which of its inputs are constants."""
-        results = [self.values[value.name] for value in self.graph.outputs]
+        results = [self.values[self.graph.outputs[0].name]]
         changing, states = (self.token, self._position), [state.past for state in self.states]
         constants = tuple(value for value in self.builder.inputs if value not in (*changing, *states))
         self.builder.inputs = [*changing, *constants, *states]

@@ -56,8 +56,8 @@ def _tables(decoder: Decoder, alone: list[Node], made: list[Value]) -> tuple[Gra
         else:
             copy_node(builder, values, node)
     tables = [values[value.name] for value in made]
-    constants, initial = ([known[value] for value in group] for group in (decoder.constants, decoder.initial))
-    return pruned(builder.finish([*constants, *tables, *initial])), positions, tables
+    constants, others = ([known[value] for value in group] for group in (decoder.constants, decoder.prepared))
+    return pruned(builder.finish([*constants, *tables, *others[len(constants) :]])), positions, tables
 
 
 def _looked_up(

@@ -1,31 +1,74 @@
-"""Adds the loss to the training graph, with the last projection fused into it."""
+"""Adds the losses to the training graph, with the last projection fused into a cross entropy."""
 
-from xformc.compiler.graph.axes import Type
-from xformc.compiler.graph.graph import Graph
-from xformc.compiler.graph.graph_builder import copy_node, rebuild
+from collections.abc import Sequence
+
+from xformc.compiler.graph.graph import Graph, Node, Value
+from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.ops.linear import Linear
-from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
-from xformc.format.tokens import PAD
+from xformc.compiler.ops.loss import AuxiliaryLoss, CrossEntropy, LinearCrossEntropy, MeanLoss
+from xformc.compiler.results.kind import KINDS, Declared
+
+LABELS = "labels"
+"""The input that a loss compares with, and the ending of its name in a model with several results."""
 
 
-def with_loss(graph: Graph, label_smoothing: float, ignore: int = PAD) -> Graph:
-    """The graph with an additional input `labels` and the results loss, nll and count.
+def target_of(result: Declared, results: Sequence[Declared]) -> str:
+    """The name of the input that the loss of a result compares with."""
+    return LABELS if len(results) == 1 else f"{result.name}_{LABELS}"
 
-    `labels` has the axes of the graph's result, [batch, .., classes], without the last. loss: mean label-smoothed cross
-    entropy over the labels that are not `ignore`; nll: sum of their unsmoothed cross entropies, in nats; count: their
-    number.
+
+def with_loss(graph: Graph, results: Sequence[Declared], label_smoothing: float = 0.0) -> Graph:
+    """The graph with the losses of its results, which are its outputs in this order, and its auxiliary losses.
+
+    Each loss gives three outputs: the mean over what counts; the sum, for a cross entropy without label smoothing, in
+    nats; and the count. The targets are additional inputs (see `target_of`).
     """
     builder, values = rebuild(graph, f"{graph.name} loss", {})
-    (logits,) = graph.outputs
-    labels = builder.input("labels", Type("int64", logits.type.axes[:-1]))
-    last = graph.producers()[logits.name]
-    fused = isinstance(last.op, Linear) and graph.nodes[-1] == last and last.inputs[0].type.names[-1:] == last.op.over
-    for node in graph.nodes[:-1] if fused else graph.nodes:
-        copy_node(builder, values, node)
-    if fused:
-        x, *weights = (values[value.name] for value in last.inputs)
-        op = LinearCrossEntropy(label_smoothing, ignore)
-        return builder.finish(builder.emit_all(op, (x, labels, *weights), "loss", last.place))
-    return builder.finish(
-        builder.emit_all(CrossEntropy(label_smoothing, ignore), (values[logits.name], labels), "loss", last.place)
-    )
+    targets = [
+        builder.input(target_of(result, results), KINDS[result.kind].target(value.type, result.settings))
+        for result, value in zip(results, graph.outputs, strict=True)
+    ]
+    fused = _fused(graph, results)
+    for node in graph.nodes:
+        if node not in fused:
+            copy_node(builder, values, node)
+    outputs: list[Value] = []
+    for result, value, target in zip(results, graph.outputs, targets, strict=True):
+        op, name = KINDS[result.kind].loss(result, label_smoothing), f"loss/{result.name}" if outputs else "loss"
+        last = graph.producers().get(value.name)
+        if last in fused and isinstance(op, CrossEntropy):
+            x, *weights = (values[item.name] for item in last.inputs)
+            linear = LinearCrossEntropy(op.smoothing, op.ignore)
+            outputs += builder.emit_all(linear, (x, target, *weights), name, last.place)
+        else:
+            place = None if last is None else last.place
+            outputs += builder.emit_all(op, (values[value.name], target), name, place)
+    return builder.finish([*outputs, *_auxiliary(graph, builder, values)])
+
+
+def _fused(graph: Graph, results: Sequence[Declared]) -> list[Node]:
+    """The projections to logits that nothing but the loss of a result needs."""
+    used = [value.name for node in graph.nodes for value in node.inputs] + [value.name for value in graph.outputs]
+    producers = graph.producers()
+    last = [
+        producers.get(value.name)
+        for result, value in zip(results, graph.outputs, strict=True)
+        if isinstance(KINDS[result.kind].loss(result, 0.0), CrossEntropy)
+    ]
+    return [
+        node
+        for node in last
+        if node is not None
+        and isinstance(node.op, Linear)
+        and node.inputs[0].type.names[-1:] == node.op.over
+        and used.count(node.outputs[0].name) == 1
+    ]
+
+
+def _auxiliary(graph: Graph, builder: GraphBuilder, values: dict[str, Value]) -> list[Value]:
+    found: list[Value] = []
+    for node in graph.nodes:
+        if isinstance(node.op, AuxiliaryLoss):
+            (value,) = node.outputs
+            found += builder.emit_all(MeanLoss(node.op.weight), (values[value.name],), f"{value.name}/loss", node.place)
+    return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.candidates import BeamOptions, Pool, emit_limit
+from xformc.compiler.search.candidates import BeamOptions, Pool, emit_count, emit_limit
 from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
@@ -24,7 +24,6 @@ _KEPT = frozenset({"batch", "beam", "source"})
 class SearchInputs:
     """The ONNX names of the search's inputs, as defined in docs/search.md."""
 
-    source: str
     beam_size: str
     n_best: str
     length_penalty: str
@@ -40,6 +39,10 @@ class SearchResult:
     tokens: str
     lengths: str
     scores: str
+
+
+Written = tuple[SearchResult, Names]
+"""The n-best lists, and the names of the decoder's heads."""
 
 
 @dataclass(frozen=True)
@@ -102,17 +105,23 @@ Step = Callable[[OnnxEmitter, Live, Decoding], tuple[str, Decoding]]
 
 
 def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Begun:
-    """Write the part before the loops.
+    """Write the part before the loops. The model's inputs have the names that they have in the decoder.
 
     `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
     """
     width = onnx.op("Unsqueeze", inputs.beam_size, [0])
     options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, inputs.length_penalty)
-    limit = emit_limit(onnx, inputs.source, inputs.max_length_factor, inputs.max_length_offset, longest)
+    count = emit_count(onnx, decoder.given)
+    limit = emit_limit(onnx, count, inputs.max_length_factor, inputs.max_length_offset, longest)
     longest_limit = onnx.op("ReduceMax", limit, keepdims=0)
-    given = {value.name: inputs.source for value in decoder.given}
+    given = {value.name: value.name for value in decoder.given}
     prepared = emit_prepare(onnx, decoder, given | emit_positions(onnx, decoder, longest_limit))
-    return Begun(options, limit, longest_limit, prepared, onnx.op("Shape", inputs.source, start=0, end=1))
+    return Begun(options, limit, longest_limit, prepared, onnx.op("Shape", count, start=0, end=1))
+
+
+def heads_of(decoder: Decoder, begun: Begun) -> Names:
+    """The names of the decoder's heads, which `prepare` computed."""
+    return {value.name: begun.prepared[value.name] for value in decoder.heads}
 
 
 def decode_batch(

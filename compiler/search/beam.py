@@ -7,10 +7,11 @@ from xformc.compiler.search.batch_loop import (
     Decoding,
     Live,
     SearchInputs,
-    SearchResult,
+    Written,
     begin,
     best,
     decode_batch,
+    heads_of,
     newest,
 )
 from xformc.compiler.search.candidates import BeamOptions, Candidates, Pool, Standing, reorder, select, settle
@@ -21,8 +22,8 @@ FINISHED_SHARE = 8
 """The inner loop ends when 1/8 of its sentences are finished."""
 
 
-def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
-    """Write prepare, the search and the selection of the n best.
+def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Written:
+    """Write prepare, the search and the selection of the n best; return the n-best lists and the heads.
 
     `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
     """
@@ -35,7 +36,8 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         candidates = select(scope, logits, now.beam.scores, begun.options)
         return advance(scope, begun.options, live.limit, now, candidates, state)
 
-    return best(onnx, decode_batch(onnx, decoder, begun, states, state_types(decoder), step), inputs.n_best)
+    found = decode_batch(onnx, decoder, begun, states, state_types(decoder), step)
+    return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
 
 
 def advance(

@@ -1,8 +1,9 @@
 """The choices of a step of beam search, as functions; docs/search.md defines them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.search.carried import NEVER, BeamIntegers, BeamScores, BeamTokens
 from xformc.compiler.search.loops import Record
@@ -73,10 +74,20 @@ class Settled:
     tokens: str
 
 
-def emit_limit(onnx: OnnxEmitter, source: str, factor: str, offset: str, longest: Operand | None) -> str:
-    """The maximum number of tokens of each sentence, [batch]; at most `longest`, unless it is None."""
-    real = onnx.op("Not", onnx.op("Equal", source, PAD))
-    count = onnx.op("ReduceSum", onnx.op("Cast", real, to=1), [1], keepdims=0)
+def emit_count(onnx: OnnxEmitter, inputs: Sequence[Value]) -> str:
+    """The number of positions in the first of these inputs of tokens or masks, float32 [batch]; 0 without one."""
+    for value in inputs:
+        if value.type.names[:1] == ("batch",) and len(value.type.axes) == 2 and value.type.axes[1].size is None:
+            real = onnx.op("Not", onnx.op("Equal", value.name, PAD)) if value.type.dtype == "int64" else value.name
+            return onnx.op("ReduceSum", onnx.op("Cast", real, to=1), [1], keepdims=0)
+    return onnx.op("Expand", 0.0, onnx.op("Shape", inputs[0].name, start=0, end=1))
+
+
+def emit_limit(onnx: OnnxEmitter, count: str, factor: str, offset: str, longest: Operand | None) -> str:
+    """The maximum number of tokens of each sentence, [batch], for sources of `count` positions.
+
+    It is at most `longest`, unless that is None.
+    """
     scaled = onnx.op("Floor", onnx.op("Mul", count, factor))
     limit = onnx.op("Max", onnx.op("Add", onnx.op("Cast", scaled, to=7), offset), 1)
     return limit if longest is None else onnx.op("Min", limit, longest)

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.keys import ROOM
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.candidates import BeamOptions, Pool, Standing, emit_limit, reorder, select, settle
+from xformc.compiler.search.candidates import (
+    BeamOptions,
+    Pool,
+    Standing,
+    emit_count,
+    emit_limit,
+    reorder,
+    select,
+    settle,
+)
 from xformc.compiler.search.carried import (
     NEVER,
     BeamIntegers,
@@ -86,7 +95,9 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder, source: str) -> Names:
     given = inputs_of(_Inputs)
     batch = onnx.op("Shape", source, start=0, end=1)
     width, room = onnx.op("Shape", given.ranks), onnx.op("Shape", given.places)
-    limit = emit_limit(onnx, source, given.max_length_factor, given.max_length_offset, room)
+    limit = emit_limit(
+        onnx, emit_count(onnx, fixed.decoder.given), given.max_length_factor, given.max_length_offset, room
+    )
     constants, state = fixed.prepare(onnx, given.places, {"batch": batch, "beam": width, ROOM: room})
     shape = onnx.op("Concat", batch, width, axis=0)
     empty = onnx.op("Expand", PAD, onnx.op("Concat", shape, room, axis=0))

@@ -16,10 +16,11 @@ from xformc.compiler.search.batch_loop import (
     Decoding,
     Live,
     SearchInputs,
-    SearchResult,
+    Written,
     begin,
     best,
     decode_batch,
+    heads_of,
     newest,
 )
 from xformc.compiler.search.candidates import BeamOptions, Pool, reorder, rows_of
@@ -33,7 +34,7 @@ Offered = tuple[str, ...]
 """The results of the operators that compute candidates: scores, tokens and parents, [batch, 2 * width]."""
 
 
-def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
+def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Written:
     """Like `emit_beam_search`, for a lowered decoder with caches that are updated in place.
 
     The first step has one hypothesis, as no other can be continued.
@@ -55,7 +56,8 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
 
     types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
     states = {ANCESTORS.name: ancestors, **states}
-    return best(onnx, decode_batch(onnx, decoder, begun, states, types, step, opened=_OPENED), inputs.n_best)
+    found = decode_batch(onnx, decoder, begun, states, types, step, opened=_OPENED)
+    return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
 
 
 def _emit_caches(onnx: OnnxEmitter, resident: Resident | None, begun: Begun) -> dict[str, str]:

@@ -45,7 +45,7 @@ def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Input]) -> 
     return [Problem(span, f"a shared tokenizer needs one vocabulary, found {found}", "set 'shared: false'")]
 
 
-def word_pieces(tree: Tree, task: str, train: Train, inputs: Mapping[str, Input]) -> list[Problem]:
+def word_pieces(tree: Tree, task: str | None, train: Train, inputs: Mapping[str, Input]) -> list[Problem]:
     """Check that a tagging model of text has a word tokenizer: it predicts one label per word."""
     if task != "tagging" or not _all_text(inputs) or train.tokenizer.kind == "word":
         return []
@@ -54,9 +54,9 @@ def word_pieces(tree: Tree, task: str, train: Train, inputs: Mapping[str, Input]
     return [Problem(place.span, message, "write train: {tokenizer: {kind: word}}")]
 
 
-def wide_beam(tree: Tree, task: str, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
+def wide_beam(tree: Tree, written: str | None, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
     """Check that the vocabulary has at least 2 W tokens: beam search of width W looks at the 2 W best."""
-    most = inputs["target"].vocabulary // 2 if task == "translation" else decode.beam_size
+    most = decode.beam_size if written is None or len(inputs) == 1 else inputs[written].vocabulary // 2
     if decode.beam_size <= most:
         return []
     place = tree.get("decode", "beam_size") or tree.get("decode") or tree

@@ -6,13 +6,14 @@ from functools import cached_property
 
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.primitives import PRIMITIVES
+from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec.frames import Frame, FrameLog
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Span, SpecError, listed, suggest
 from xformc.compiler.spec.scope import Binder, Bound, Closure, Numbers, Quantity, Scope
 from xformc.compiler.spec.syntax import Block, Body, Call, Inline, Step
-from xformc.compiler.spec.tasks import TASKS
+from xformc.compiler.spec.tasks import unfit
 from xformc.compiler.spec.writer import Site, Writer
 
 MAX_STEPS = 100_000
@@ -70,17 +71,20 @@ class Elaborator:
             x = self.binder.value(stage.source, scope)
             self.log.enter("stage", name, name, x)
             values[name] = self.log.leave(self.inline(stage, scope, x, name))
-        name, stage = list(self.model.stages.items())[-1]
-        self.check_result(task, values[name], stage)
-        graph = self.writer.finish(values[name])
+        last = list(self.model.stages)[-1]
+        for result in self.model.results:
+            self.check_result(task, result, values[result.stage or last])
+        graph = self.writer.finish([values[result.stage or last] for result in self.model.results])
         return Elaborated(graph, frozenset(self.binder.used), frozenset(self.choices), self.log)
 
-    def check_result(self, task: str, result: Value, stage: Inline) -> None:
-        """Check that the last stage returns what the task needs. Raises: SpecError."""
-        if not TASKS[task].fits(result.type, self.model.inputs):
-            wanted = TASKS[task].wanted(self.model.inputs)
-            message = f"the last stage of a {task} model must return {wanted}, found {result.type}"
-            raise SpecError.at(stage.span, message)
+    def check_result(self, task: str, result: Declared, value: Value) -> None:
+        """Check that the stage of a result returns what the task or the kind needs. Raises: SpecError."""
+        wanted = unfit(task, result, value.type, self.model.inputs)
+        if wanted is None:
+            return
+        name = result.stage or list(self.model.stages)[-1]
+        what = f"the last stage of a {task} model" if result.stage is None else f"the stage of {result.kind}"
+        raise SpecError.at(self.model.stages[name].span, f"{what} must return {wanted}, found {value.type}")
 
     def body(self, body: Body, scope: Scope, x: Value, path: str) -> Value:
         """The result of a body applied to `x`."""

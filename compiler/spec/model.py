@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.problems import Span
 from xformc.compiler.spec.syntax import Block, Inline
@@ -63,6 +64,7 @@ class Model:
     declared: Mapping[str, Tree]
     choices: Mapping[str, Tree]
     inputs: Mapping[str, Input]
+    results: tuple[Declared, ...]
     blocks: Mapping[str, Block]
     stages: Mapping[str, Inline]
     ties: Ties

@@ -1,17 +1,16 @@
 """Turns the tree of a spec into its model: evaluates sizes, parses bodies into steps, looks up names."""
 
-from collections.abc import Mapping
-
 from xformc.compiler.graph.primitives import PRIMITIVES
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.inputs import read_inputs
 from xformc.compiler.spec.load import shipped_blocks
-from xformc.compiler.spec.model import Input, Model, Ties
+from xformc.compiler.spec.model import Model, Ties
 from xformc.compiler.spec.problems import Problem, SpecError
+from xformc.compiler.spec.results import read_results
 from xformc.compiler.spec.signature import signature_of, signature_of_primitive
 from xformc.compiler.spec.sizes import evaluate_sizes
 from xformc.compiler.spec.syntax import Block, Inline, Parser
-from xformc.compiler.spec.tasks import TASKS, idle_problems, input_problems
+from xformc.compiler.spec.tasks import task_problems
 from xformc.compiler.spec.tree import Entry, Tree
 
 RESERVED = ("batch", "x", "past", "seen", "beam", "room", "step")
@@ -24,11 +23,12 @@ def read_model(tree: Tree, problems: list[Problem]) -> Model:
     blocks, stages = _bodies(tree, problems)
     inputs = read_inputs(tree, sizes, problems)
     _check_names(tree, problems)
-    _check_task(tree, inputs, problems)
+    results = read_results(tree, inputs, problems)
+    problems.extend(task_problems(tree, inputs, results))
     declared, choices = (
         {name: entry.tree for name, entry in _section(tree, section).items()} for section in ("sizes", "choices")
     )
-    return Model(sizes, declared, choices, inputs, blocks, stages, _ties(tree, problems))
+    return Model(sizes, declared, choices, inputs, results, blocks, stages, _ties(tree, problems))
 
 
 def reachable_blocks(tree: Tree) -> dict[str, Entry]:
@@ -80,13 +80,6 @@ def _check_names(tree: Tree, problems: list[Problem]) -> None:
                 problems.append(Problem(entry.key, f"the name '{name}' {taken[name]}", "choose another name"))
             else:
                 taken[name] = f"is already taken by {'an' if kind == 'input' else 'a'} {kind}"
-
-
-def _check_task(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem]) -> None:
-    task, declared = tree.get("task"), tree.get("inputs")
-    if task is not None and declared is not None and task.word in TASKS:
-        problems.extend(input_problems(task.word, declared, inputs))
-        problems.extend(idle_problems(task.word, tree, inputs))
 
 
 def _ties(tree: Tree, problems: list[Problem]) -> Ties:

@@ -1,16 +1,17 @@
 """The pydantic model of a whole spec file; reports mistakes at their places."""
 
 import re
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import ErrorDetails
 
+from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.sections import Decode, Section, Train
 from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.precision import PrecisionWord
-from xformc.format.task_names import TaskName
+from xformc.format.tasks import TaskName
 
 NAME = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME)]
@@ -54,6 +55,18 @@ class Stage(Section):
     repeat: Size = None
 
 
+def _result_schema() -> dict[str, Any]:
+    """The JSON schema of an entry of `results`."""
+    settings = {key: value for kind in KINDS.values() for key, value in kind.settings.items()}
+    types = {bool: "boolean", int: "integer", float: "number", str: "string"}
+    kinds = {name: {"type": "string", "description": str(kind.__doc__).splitlines()[0]} for name, kind in KINDS.items()}
+    others = {
+        key: {"enum": list(value)} if isinstance(value, tuple) else {"type": types[type(value)]}
+        for key, value in settings.items()
+    }
+    return {"type": "object", "properties": kinds | others, "additionalProperties": False, "minProperties": 1}
+
+
 class Document(Section):
     """A spec of xformc."""
 
@@ -61,10 +74,13 @@ class Document(Section):
 
     extends: str | None = None
     name: Word | None = None
-    task: TaskName
+    task: TaskName | None = None
     sizes: dict[Name, Size] = Field(default_factory=dict)
     choices: dict[Name, Word] = Field(default_factory=dict)
     inputs: dict[Name, Input]
+    results: Annotated[dict[Name, object], Field(json_schema_extra={"additionalProperties": _result_schema()})] = Field(
+        default_factory=dict
+    )
     blocks: dict[Name, object] = Field(default_factory=dict)
     model: Annotated[dict[Name, Stage], Field(min_length=1)]
     tie: list[Group] = Field(default_factory=list[Group])

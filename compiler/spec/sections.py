@@ -85,12 +85,14 @@ class Checkpoint(Section):
 class Train(Section):
     """The training recipe.
 
-    `batch_tokens` limits the source tokens and the target tokens of a batch. `accumulate` batches make a step.
-    Training ends after `steps` steps or `minutes` minutes, whichever comes first. Pairs with more than `max_length`
-    tokens on a side are skipped. The result is the mean of the last `average` checkpoints.
+    `losses` sets the weight of each result's loss, and its settings. `batch_tokens` limits the source tokens and the
+    target tokens of a batch. `accumulate` batches make a step. Training ends after `steps` steps or `minutes` minutes,
+    whichever comes first. Pairs with more than `max_length` tokens on a side are skipped. The result is the mean of the
+    last `average` checkpoints.
     """
 
     tokenizer: Tokenizer = Tokenizer()
+    losses: dict[str, object] = Field(default_factory=dict[str, object])
     label_smoothing: Fraction = 0.1
     optimizer: Optimizer = Optimizer()
     schedule: Schedule = Schedule()

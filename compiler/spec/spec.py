@@ -8,6 +8,7 @@ from pathlib import Path
 
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.roundable import roundable
+from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec.consistency import (
     learned_limits,
     schedule_rate,
@@ -24,11 +25,12 @@ from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Span, raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
+from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.schema import validate
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.settings import apply_settings, parse_settings
 from xformc.compiler.spec.sizes import with_dependencies
-from xformc.compiler.spec.tasks import idle_settings
+from xformc.compiler.spec.tasks import idle_settings, written_in
 from xformc.compiler.spec.tree import Entry, Plain, Tree, write_yaml
 from xformc.compiler.spec.weight_precision import DEFAULT, assign, idle_patterns
 from xformc.format.precision import WORDS, Precision
@@ -42,6 +44,7 @@ class Spec:
     task: str
     sizes: Mapping[str, Number]
     inputs: Mapping[str, Input]
+    results: tuple[Declared, ...]
     train: Train
     decode: Decode
     precision: Mapping[str, Precision]
@@ -55,6 +58,11 @@ class Spec:
     def frames(self) -> tuple[Frame, ...]:
         """The frame of each stage: how the steps that wrote the graph nest. Raises: SpecError, as `graph` does."""
         return self._elaborated.frames
+
+    @property
+    def written(self) -> str | None:
+        """The input of tokens that is written token by token, or None."""
+        return written_in(self.results)
 
     @property
     def default_precision(self) -> Precision:
@@ -81,11 +89,15 @@ class Spec:
         """
         used, document = self._elaborated, self.tree.plain()
         assert isinstance(document, dict)
-        resolved: dict[str, Plain] = {"name": self.name, "task": self.task}
+        resolved: dict[str, Plain] = {"name": self.name}
+        declared = document.get("results")
+        resolved |= {"results": declared} if declared else {"task": self.task}
         for section, names in (("sizes", used.sizes), ("choices", used.choices)):
             resolved[section] = {name: entry.tree.plain() for name, entry in self._section(section) if name in names}
         resolved |= {"inputs": document["inputs"], "model": document["model"], "tie": document.get("tie", [])}
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
+        if not self.train.losses:
+            _remove(resolved, ("train", "losses"))
         if self.precision:
             resolved["precision"] = dict(self.precision)
         for path in idle_settings(self.task, self.inputs):
@@ -134,10 +146,21 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
     if document is not None and not problems:
         problems += shared_vocabulary(tree, document.train, model.inputs)
         problems += schedule_rate(tree, document.train, model.sizes)
-        problems += wide_beam(tree, document.task, document.decode, model.inputs)
+        problems += wide_beam(tree, written_in(model.results), document.decode, model.inputs)
         problems += word_pieces(tree, document.task, document.train, model.inputs)
     raise_problems(problems)
     assert document is not None
     name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]
     precision: dict[str, Precision] = {pattern: WORDS[word] for pattern, word in document.precision.items()}
-    return Spec(name, document.task, model.sizes, model.inputs, document.train, document.decode, precision, model, tree)
+    return Spec(
+        name,
+        document.task or task_of(model.results, model.inputs),
+        model.sizes,
+        model.inputs,
+        model.results,
+        document.train,
+        document.decode,
+        precision,
+        model,
+        tree,
+    )

@@ -1,72 +1,57 @@
-"""The tasks of a model: the inputs, the result and the settings of each."""
+"""What the task of a spec asks of its inputs and results, and which settings have an effect for it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.results.kind import KINDS, Declared, positions_of
 from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.problems import Problem, Span, listed, suggest
+from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.tree import Tree
-from xformc.format.task_names import WRITTEN
-from xformc.format.tokens import IGNORE, PAD
+from xformc.format.tasks import NAMED, TASKS, Decoding
 
-
-@dataclass(frozen=True)
-class Task:
-    """The task of a model.
-
-    `inputs`: its token inputs, or None for any inputs. `time`: the input that is decoded token by token, or None for
-    tasks that predict labels. `positions`: whether the result has one row per position. `decode`: the keys of the
-    section `decode` that apply to it.
-    """
-
-    inputs: tuple[str, ...] | None
-    time: str | None
-    positions: bool
-    decode: tuple[str, ...]
-
-    @property
-    def ignore(self) -> int:
-        """The label that the loss ignores."""
-        return IGNORE if self.time is None else PAD
-
-    def fits(self, result: Type, inputs: Mapping[str, Input]) -> bool:
-        """Whether the last stage may return this type."""
-        if self.time is not None:
-            return result == _logits(self.time, inputs)
-        head, last = result.axes[:-1], result.axes[-1:]
-        names = [axis.name for axis in head]
-        sequences = [name for name in names[1:] if name in inputs]
-        sized = len(last) == 1 and last[0].size is not None
-        return (
-            result.dtype == "float32" and sized and names == ["batch", *sequences] and len(sequences) == self.positions
-        )
-
-    def wanted(self, inputs: Mapping[str, Input]) -> str:
-        """What the last stage must return, in words."""
-        if self.time is not None:
-            return str(_logits(self.time, inputs))
-        if not self.positions:
-            return "float32[batch, LABELS], where LABELS is a size"
-        sequences = [name for name, item in inputs.items() if item.is_sequence]
-        return f"float32[batch, {' or '.join(sequences) or 'POSITIONS'}, LABELS], where LABELS is a size"
-
-
-TASKS: dict[str, Task] = {
-    "translation": Task(
-        WRITTEN["translation"], "target", True, ("beam_size", "n_best", "length_penalty", "max_length")
-    ),
-    "language_model": Task(WRITTEN["language_model"], "text", True, ("sample",)),
-    "tagging": Task(None, None, True, ()),
-    "classification": Task(None, None, False, ()),
+DECODE: Mapping[Decoding, tuple[str, ...]] = {
+    "search": ("beam_size", "n_best", "length_penalty", "max_length"),
+    "sample": ("sample",),
+    "forward": (),
 }
-"""Every task by its name in a spec."""
+"""The keys of the section `decode` that have an effect."""
 
-DECODE = tuple(key for task in TASKS.values() for key in task.decode)
+PER_POSITION: Mapping[str, bool] = {"tagging": True, "classification": False}
+"""Whether the labels of these tasks are those of positions."""
 
 
-def input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list[Problem]:
-    """Check the inputs declared at `inputs` for the task `name`."""
+def written_in(results: tuple[Declared, ...]) -> str | None:
+    """The input of tokens that is written token by token, or None."""
+    return next((result.name for result in results if result.kind == "text"), None)
+
+
+def unfit(task: str, declared: Declared, type: Type, inputs: Mapping[str, Input]) -> str | None:
+    """What a result must be, in words, unless it has a type that fits."""
+    sequences = [name for name, item in inputs.items() if item.is_sequence]
+    if declared.kind == "text":
+        wanted = Type("float32", (Axis("batch"), Axis(declared.name), inputs[declared.name].axes[0]))
+        return None if type == wanted else str(wanted)
+    kind = KINDS[declared.kind]
+    each = PER_POSITION.get(task)
+    if each is None:
+        return None if kind.fits(type, sequences, declared.settings) else kind.wanted(sequences, declared.settings)
+    if kind.fits(type, sequences, declared.settings) and (positions_of(type, sequences) is not None) == each:
+        return None
+    positions = f"{' or '.join(sequences) or 'POSITIONS'}, " if each else ""
+    return f"float32[batch, {positions}LABELS], where LABELS is a size"
+
+
+def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
+    """Check the declared inputs for the task, and report settings without effect."""
+    word, declared = tree.get("task"), tree.get("inputs")
+    task = task_of(results, inputs) if tree.get("results") is not None else "" if word is None else word.word
+    if declared is None or task not in TASKS:
+        return []
+    return [*_input_problems(task, declared, inputs), *_idle_problems(task, tree, inputs)]
+
+
+def _input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list[Problem]:
     wanted = TASKS[name].inputs
     if wanted is None:
         return [] if inputs.entries else [Problem(inputs.span, f"{name} needs an input")]
@@ -87,24 +72,26 @@ def input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list[
 
 def idle_settings(name: str, inputs: Mapping[str, Input]) -> dict[tuple[str, ...], str]:
     """The settings without effect for this task and these inputs: the path of each, and the reason."""
-    task, arrays = TASKS[name], [other for other, item in inputs.items() if item.kind != "tokens"]
+    used, arrays = DECODE[TASKS[name].decoding], [other for other, item in inputs.items() if item.kind != "tokens"]
+    texts = len(inputs) - len(arrays)
     idle: dict[tuple[str, ...], str] = {}
-    if not task.decode:
-        others = listed(other for other, item in TASKS.items() if item.decode)
+    if not used:
+        others = listed(other for other in NAMED if DECODE[TASKS[other].decoding])
         idle["decode",] = f"{name} predicts labels; only {others} has decoding settings"
-    for key in DECODE if task.decode else ():
-        if key not in task.decode:
-            idle["decode", key] = f"the decoding settings of {name} are {', '.join(task.decode)}"
-    if arrays:
+    for keys in DECODE.values() if used else ():
+        for key in keys:
+            if key not in used:
+                idle["decode", key] = f"the decoding settings of {name} are {', '.join(used)}"
+    if arrays and not TASKS[name].writes:
         idle["train", "tokenizer"] = f"the input {arrays[0]} is not text, so examples are arrays"
-    elif len(inputs) == 1:
-        idle["train", "tokenizer", "shared"] = "the model has only one input"
+    elif texts == 1:
+        idle["train", "tokenizer", "shared"] = "the model has only one input of text" if arrays else _ONE
     if not any(item.is_sequence for item in inputs.values()):
         idle["train", "max_length"] = "no input has positions"
     return idle
 
 
-def idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input]) -> list[Problem]:
+def _idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input]) -> list[Problem]:
     """Report settings without effect, unless the inputs are already wrong."""
     declared = tree.get("inputs")
     if not inputs or declared is None or declared.entries.keys() != inputs.keys():
@@ -122,5 +109,4 @@ def _key(tree: Tree, path: tuple[str, ...]) -> Span | None:
     return None if entry is None else entry.key
 
 
-def _logits(time: str, inputs: Mapping[str, Input]) -> Type:
-    return Type("float32", (Axis("batch"), Axis(time), inputs[time].axes[0]))
+_ONE = "the model has only one input"

@@ -1,6 +1,6 @@
 """Writes the graph of a spec: nodes with their places, parameters with their ties, masks of inputs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
@@ -9,6 +9,7 @@ from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.primitives import Keys
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.keys import AsKeys
+from xformc.compiler.ops.loss import AuxiliaryLoss
 from xformc.compiler.ops.masks import PaddingMask
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems, suggest
@@ -111,7 +112,7 @@ class Writer:
             raise site.refuse(f"the model has more than {MAX_PARAMETERS:,} parameters")
         return self._root.parameter(name, declared.type, initial, trained=trained)
 
-    def finish(self, result: Value) -> Graph:
+    def finish(self, results: Sequence[Value]) -> Graph:
         """The graph. Raises: SpecError for ties to unknown parameters, and for unused results and inputs."""
         problems = [
             Problem(span, f"no parameter '{path[:100]}'", suggest(path, self._declared))
@@ -122,12 +123,13 @@ class Writer:
         for (first, _), *_ in self._ties:
             known = self._root.parameters[first]
             self._root.parameters[first] = replace(known, initial=self._declared[first].initial)
-        graph = self._root.finish((result,))
+        graph = self._root.finish(results)
         raise_problems(self._unused(graph))
         return graph
 
     def _unused(self, graph: Graph) -> list[Problem]:
-        used = {value.name for node in graph.nodes for value in node.inputs} | {graph.outputs[0].name}
+        used = {value.name for node in graph.nodes for value in node.inputs} | {value.name for value in graph.outputs}
+        used |= {node.outputs[0].name for node in graph.nodes if isinstance(node.op, AuxiliaryLoss)}
         spans = [self._spans[node.outputs[0].name] for node in graph.nodes if node.outputs[0].name not in used]
         problems = [Problem(span, "the result of this step is never used") for span in dict.fromkeys(spans)]
         inputs = [value.name for value in graph.inputs if value.name in self.inputs and value.name not in used]

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.interfaces import SAMPLING, SEARCH
-from xformc.format.manifest import Input, SearchOptions
+from xformc.format.manifest import SearchOptions
 from xformc.format.plans import Profile, Range
+from xformc.format.tasks import Decoding
 from xformc.format.tokens import END, PAD
 from xformc.runtime.devices.uniform import uniform_numbers
 from xformc.runtime.search import length_limit
@@ -106,11 +107,9 @@ class SampleShapes:
         return [tokens[:, : lengths.max()], lengths, scores]
 
 
-def fixed_shapes(task: str, inputs: Mapping[str, Input]) -> FixedShapes:
-    """Return the shapes of an engine with these inputs; the task must generate text."""
-    if task == "translation":
-        return BeamShapes(inputs["target"].longest)
-    return SampleShapes(inputs["text"].longest)
+def fixed_shapes(decoding: Decoding, longest: int | None) -> FixedShapes:
+    """Return the shapes of an engine that writes text of at most `longest` tokens."""
+    return BeamShapes(longest) if decoding == "search" else SampleShapes(longest)
 
 
 def sizes_of(needed: Mapping[str, int], profile: Profile, longest: int | None) -> dict[str, int]:

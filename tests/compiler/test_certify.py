@@ -166,10 +166,10 @@ def test_reference_search_of_width_1_takes_the_best_token() -> None:
     table = np.full((6, 6), -9.0, np.float32)
     table[2, 4], table[4, 5], table[5, 3] = 1.0, 1.0, 1.0
 
-    def scorer(source, target):
+    def scorer(target):
         return table[target]
 
-    found = search(scorer, np.array([4, 3]), SearchOptions(1, 1, 0.6, 1.0, 50))
+    found = search(scorer, 2, SearchOptions(1, 1, 0.6, 1.0, 50))
     assert [hypothesis.tokens for hypothesis in found.hypotheses] == [(4, 5, 3)]
     expected = sum(float(log_probabilities(table[row])[column]) for row, column in ((2, 4), (4, 5), (5, 3)))
     assert found.hypotheses[0].score == pytest.approx(expected / (8 / 6) ** 0.6)

@@ -12,7 +12,10 @@ from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
 from xformc.compiler.passes.with_loss import with_loss
+from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec import Spec
+
+LABELS = Declared("labels", "labels", settings={"several": False})
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -50,14 +53,14 @@ def test_linear_cross_entropy_of_nothing_but_padding_is_zero() -> None:
 
 
 def test_with_loss_fuses_the_projection(tiny_spec: Spec) -> None:
-    graph = with_loss(compile_spec(tiny_spec), 0.1)
+    graph = with_loss(compile_spec(tiny_spec), tiny_spec.results, 0.1)
     assert isinstance(graph.nodes[-1].op, LinearCrossEntropy)
     assert not any(isinstance(node.op, CrossEntropy) for node in graph.nodes)
 
 
 def test_with_loss_has_the_parameters_of_the_graph(tiny_spec: Spec) -> None:
     graph = compile_spec(tiny_spec)
-    module, with_labels = TorchModule(graph, seed=5), TorchModule(with_loss(graph, 0.1), seed=5)
+    module, with_labels = TorchModule(graph, seed=5), TorchModule(with_loss(graph, tiny_spec.results, 0.1), seed=5)
     for (name, first), (other, second) in zip(
         module.state_dict().items(), with_labels.state_dict().items(), strict=True
     ):
@@ -75,7 +78,7 @@ def test_with_loss_is_torchs_for_labels_of_any_axes(over: str, smoothing: float)
     x = builder.input("x", Type("float32", (Axis("batch"), Axis("positions", 3), Axis("d", 4))))
     shape = Type("float32", (Axis("classes", 5), Axis(over, sizes[over])))
     weight = builder.parameter("weight", shape, Initial("normal", 1.0))
-    graph = with_loss(builder.finish([builder.emit(Linear((over,)), (x, weight), "y")]), smoothing, -100)
+    graph = with_loss(builder.finish([builder.emit(Linear((over,)), (x, weight), "y")]), (LABELS,), smoothing)
     assert isinstance(graph.nodes[-1].op, LinearCrossEntropy if over == "d" else CrossEntropy)
     module = TorchModule(graph, seed=1)
     values, labels = torch.randn(2, 3, 4), torch.randint(0, 5, (2, sizes[kept]))
@@ -94,7 +97,7 @@ def test_with_loss_takes_one_label_for_a_whole() -> None:
     builder = GraphBuilder("classifier")
     x = builder.input("x", Type("float32", (Axis("batch"), Axis("d", 4))))
     weight = builder.parameter("weight", Type("float32", (Axis("classes", 5), Axis("d", 4))), Initial("normal", 1.0))
-    module = TorchModule(with_loss(builder.finish([builder.emit(Linear(("d",)), (x, weight), "y")]), 0.1, -100))
+    module = TorchModule(with_loss(builder.finish([builder.emit(Linear(("d",)), (x, weight), "y")]), (LABELS,), 0.1))
     loss, _, count = module(values := torch.randn(3, 4), labels := torch.tensor([0, 4, 2]))
     logits = values @ module.get_parameter("weight").T
     torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(logits, labels, label_smoothing=0.1))

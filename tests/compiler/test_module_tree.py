@@ -81,7 +81,7 @@ def assert_same(first: Gradients, second: Gradients) -> None:
 
 @pytest.fixture
 def loss_graph(tiny_spec: Spec) -> Graph:
-    return with_loss(compile_spec(tiny_spec), 0.1)
+    return with_loss(compile_spec(tiny_spec), tiny_spec.results, 0.1)
 
 
 def seeded_loss(module: nn.Module, inputs: list[Tensor]) -> Tensor:
@@ -91,7 +91,8 @@ def seeded_loss(module: nn.Module, inputs: list[Tensor]) -> Tensor:
 
 @pytest.mark.parametrize("name", names())
 def test_tree_gives_the_bits_of_the_flat_graph(name: str, tmp_path: Path) -> None:
-    graph = with_loss(compile_spec(small(name, tmp_path)), 0.1)
+    spec = small(name, tmp_path)
+    graph = with_loss(compile_spec(spec), spec.results, 0.1)
     module, inputs = TorchModule(graph, seed=1).train(), inputs_of(graph)
     torch.manual_seed(5)
     expected = flat_loss(graph, module, inputs)

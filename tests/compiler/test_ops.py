@@ -29,7 +29,8 @@ from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Positions, Sinusoid
 from xformc.compiler.ops.softmax import Softmax
 
-TRAINING_ONLY = {"dropout", "cross_entropy", "linear_cross_entropy"}
+LOSSES = {"cross_entropy", "linear_cross_entropy", "binary_cross_entropy", "deviation", "contrastive", "mean_loss"}
+TRAINING_ONLY = {"dropout", "auxiliary_loss", *LOSSES}
 
 
 CASES = {

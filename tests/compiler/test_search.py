@@ -13,11 +13,12 @@ from tests.programs import with_inputs
 from xformc.compiler.backends.onnx.initializers import save_models
 from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.certify.reference_search import search
-from xformc.compiler.certify.subject import Subject
+from xformc.compiler.certify.subject import Ids, Subject
 from xformc.compiler.passes import lower as kernels
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
+from xformc.format.tokens import END
 from xformc.runtime.rows import pad
 from xformc.runtime.search import SearchResult
 from xformc.runtime.session import open_model
@@ -25,6 +26,10 @@ from xformc.runtime.session import open_model
 pytestmark = pytest.mark.processor
 
 MakeSubject = Callable[..., Subject]
+
+
+def find(subject: Subject, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
+    return subject.search({"source": source}, options, end)
 
 
 def write_engine(subject: Subject, longest: int | None = None) -> Subject:
@@ -59,10 +64,10 @@ def test_search_finds_what_the_reference_finds(make_subject: MakeSubject, seed: 
     subject = write_engine(make_subject(seed, target=target))
     options = random_options(seed)
     sources = random_sources(seed, 8, 9)
-    result = subject.search(pad(sources), options)
+    result = find(subject, pad(sources), options)
     ended = 0
     for row, source in enumerate(sources):
-        found = search(subject.translation_logits, source, options)
+        found = search(subject.scorer({"source": source}), len(source), options)
         if found.margin < 1e-5:
             continue
         assert len(found.hypotheses) == options.beam_size
@@ -77,28 +82,28 @@ def test_search_gives_the_n_best_of_the_beam(make_subject: MakeSubject) -> None:
     subject = write_engine(make_subject(1))
     source = pad(random_sources(1, 3, 6))
     options = SearchOptions(4, 4, 0.6, 1.0, 5)
-    all_four, best_two = subject.search(source, options), subject.search(source, replace(options, n_best=2))
+    all_four, best_two = find(subject, source, options), find(subject, source, replace(options, n_best=2))
     assert best_two.tokens.shape[1] == 2
     np.testing.assert_array_equal(best_two.scores, all_four.scores[:, :2])
 
 
 def test_search_scores_fall_from_best_to_worst(make_subject: MakeSubject) -> None:
     subject = write_engine(make_subject(2))
-    result = subject.search(pad(random_sources(2, 5, 6)), SearchOptions(5, 5, 1.0, 1.0, 5))
+    result = find(subject, pad(random_sources(2, 5, 6)), SearchOptions(5, 5, 1.0, 1.0, 5))
     assert (np.diff(result.scores, axis=1) <= 0).all()
 
 
 def test_search_keeps_to_the_limit_of_each_sentence(make_subject: MakeSubject) -> None:
     subject = write_engine(make_subject(3))
     sources = random_sources(3, 6, 12)
-    result = subject.search(pad(sources), SearchOptions(3, 3, 0.0, 0.5, 1))
+    result = find(subject, pad(sources), SearchOptions(3, 3, 0.0, 0.5, 1))
     for row, source in enumerate(sources):
         assert result.lengths[row].max() <= len(source) // 2 + 1
 
 
 def test_search_pads_with_zero_after_a_hypothesis(make_subject: MakeSubject) -> None:
     subject = write_engine(make_subject(0))
-    result = subject.search(pad(random_sources(0, 6, 8)), SearchOptions(3, 3, 0.6, 1.0, 4))
+    result = find(subject, pad(random_sources(0, 6, 8)), SearchOptions(3, 3, 0.6, 1.0, 4))
     after = np.arange(result.tokens.shape[2]) >= result.lengths[..., None]
     assert (result.tokens[after] == 0).all()
     assert result.tokens.shape[2] == result.lengths.max()
@@ -109,9 +114,9 @@ def test_search_does_not_depend_on_the_neighbours(make_subject: MakeSubject, see
     subject = write_engine(make_subject(seed))
     sources = random_sources(seed, 12, 10)
     options = SearchOptions(4, 4, 0.6, 1.0, 6)
-    together = subject.search(pad(sources), options)
+    together = find(subject, pad(sources), options)
     for row, source in enumerate(sources):
-        alone = subject.search(source[None], options)
+        alone = find(subject, source[None], options)
         for rank in range(4):
             assert tokens_of(together, row, rank) == tokens_of(alone, 0, rank)
         np.testing.assert_allclose(together.scores[row], alone.scores[0], atol=1e-4)
@@ -126,9 +131,9 @@ def test_a_sentence_is_the_same_to_the_bit_in_every_batch(native_subject: Subjec
     rows = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=24), label="rows")
     padding = data.draw(st.integers(0, 5), label="padding")
     batch = np.pad(pad([sources[row] for row in rows]), ((0, 0), (0, padding)))
-    together = native_subject.search(batch, options)
+    together = find(native_subject, batch, options)
     place = data.draw(st.integers(0, len(rows) - 1), label="place")
-    alone = native_subject.search(sources[rows[place]][None], options)
+    alone = find(native_subject, sources[rows[place]][None], options)
     for rank in range(options.n_best):
         assert tokens_of(together, place, rank) == tokens_of(alone, 0, rank)
     assert together.scores[place].tobytes() == alone.scores[0].tobytes()
@@ -136,7 +141,7 @@ def test_a_sentence_is_the_same_to_the_bit_in_every_batch(native_subject: Subjec
 
 def test_search_stops_at_what_the_model_can_decode(make_subject: MakeSubject) -> None:
     subject = write_engine(make_subject(4), longest=3)
-    result = subject.search(pad(random_sources(4, 3, 8)), SearchOptions(2, 2, 0.6, 1.0, 50))
+    result = find(subject, pad(random_sources(4, 3, 8)), SearchOptions(2, 2, 0.6, 1.0, 50))
     assert result.lengths.max() <= 3
 
 
@@ -145,6 +150,6 @@ def test_engine_has_the_defaults_of_the_spec(make_subject: MakeSubject) -> None:
     source = pad(random_sources(5, 2, 5))
     session = open_model(subject.engine / MODEL)
     tokens, _, scores = session.run(None, {"source": source})
-    explicit = subject.search(source, SearchOptions(4, 1, 0.6, 1.0, 50))
+    explicit = find(subject, source, SearchOptions(4, 1, 0.6, 1.0, 50))
     np.testing.assert_array_equal(tokens, explicit.tokens)
     np.testing.assert_array_equal(scores, explicit.scores)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tests.compiler.conftest import random_sources
 from tests.compiler.test_search import tokens_of, write_engine
 from xformc.compiler.backends.onnx import models
-from xformc.compiler.certify.reference_search import search
+from xformc.compiler.certify.reference_search import Scorer, search
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.passes.step import Decoder
@@ -17,10 +17,11 @@ from xformc.compiler.search.batch_loop import (
     Decoding,
     Live,
     SearchInputs,
-    SearchResult,
+    Written,
     begin,
     best,
     decode_batch,
+    heads_of,
     newest,
 )
 from xformc.compiler.search.beam import advance
@@ -41,7 +42,7 @@ def select_later(onnx: OnnxEmitter, logits: str, now: Decoding, options: BeamOpt
     return select(onnx, onnx.op("Where", forbidden, NEVER, logits), now.beam.scores, options)
 
 
-def emit_long_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> SearchResult:
+def emit_long_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Written:
     begun = begin(onnx, decoder, inputs, longest)
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
 
@@ -51,7 +52,8 @@ def emit_long_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         candidates = select_later(scope, logits, now, begun.options)
         return advance(scope, begun.options, live.limit, now, candidates, state)
 
-    return best(onnx, decode_batch(onnx, decoder, begun, states, state_types(decoder), step), inputs.n_best)
+    found = decode_batch(onnx, decoder, begun, states, state_types(decoder), step)
+    return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
 
 
 def test_a_search_with_a_minimum_length_finds_what_the_reference_finds(
@@ -59,20 +61,25 @@ def test_a_search_with_a_minimum_length_finds_what_the_reference_finds(
 ) -> None:
     plain = write_engine(make_subject(1))
     sources, options = random_sources(1, 8, 9), SearchOptions(4, 4, 0.6, 1.0, 6)
-    assert (plain.search(pad(sources), options).lengths <= MINIMUM).any()
+    assert (plain.search({"source": pad(sources)}, options).lengths <= MINIMUM).any()
 
     monkeypatch.setattr(models, "emit_beam_search", emit_long_search)
     subject = write_engine(make_subject(1))
 
-    def scorer(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float32]:
-        logits = subject.translation_logits(source, target).copy()
-        logits[:, :MINIMUM, END] = NEVER
-        return logits
+    def scorer(source: NDArray[np.int64]) -> Scorer:
+        given = subject.scorer({"source": source})
 
-    result, ended = subject.search(pad(sources), options), 0
+        def score(target: NDArray[np.int64]) -> NDArray[np.float32]:
+            logits = given(target).copy()
+            logits[:, :MINIMUM, END] = NEVER
+            return logits
+
+        return score
+
+    result, ended = subject.search({"source": pad(sources)}, options), 0
     assert (result.lengths > MINIMUM).all()
     for row, source in enumerate(sources):
-        found = search(scorer, source, options)
+        found = search(scorer(source), len(source), options)
         if found.margin < 1e-5:
             continue
         for rank, hypothesis in enumerate(found.hypotheses):

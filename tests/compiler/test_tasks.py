@@ -56,7 +56,8 @@ def test_engine_records_its_task(tmp_path: Path, name: str) -> None:
     build_engine(spec, None, None, "portable", tmp_path / "engine")
     manifest, program = read_manifest(tmp_path / "engine"), compile_engine(spec)
     assert (manifest.format, manifest.task, manifest.inputs) == (3, spec.task, dict(program.inputs))
-    assert manifest.labels == (None if program.labels is None else tuple(map(str, range(program.labels))))
+    count = next(iter(program.results.values())).width
+    assert manifest.labels == (tuple(map(str, range(count))) if manifest.decoding == "forward" else None)
     assert manifest.positions == {"tagging": "words", "frames": "frames", "graph": "nodes"}.get(name)
 
 

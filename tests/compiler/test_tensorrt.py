@@ -23,7 +23,8 @@ from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.quantize.calibration import calibrate, calibrated_weights
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
-from xformc.format.manifest import Input, SampleOptions, SearchOptions
+from xformc.format.inputs import Input
+from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.names import MODEL, PREPARE, STEP
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
@@ -218,26 +219,26 @@ SEARCH = SearchOptions(4, 1, 0.6, 1.5, 20)
 
 
 def test_the_profile_of_a_translation_follows_from_its_spec() -> None:
-    profile = derive_profile("translation", {"source": TEXT, "target": TEXT}, SEARCH, 256)
+    profile = derive_profile({"source": TEXT, "target": TEXT}, SEARCH, 256)
     assert profile == {"batch": (1, 32, 128), "source": (1, 32, 256), "beam": (1, 4, 4), "room": (1, 68, 404)}
 
 
 def test_declared_lengths_bound_the_profile() -> None:
     inputs = {"source": replace(TEXT, longest=20), "target": replace(TEXT, longest=30)}
-    profile = derive_profile("translation", inputs, SEARCH, 256)
+    profile = derive_profile(inputs, SEARCH, 256)
     assert profile["source"] == (1, 20, 20) and profile["room"] == (1, 30, 30)
 
 
 def test_the_profiles_of_other_tasks_have_their_own_axes() -> None:
-    sampling = derive_profile("language_model", {"text": TEXT}, SampleOptions(1.0, 0, 1.0, 50), 200)
+    sampling = derive_profile({"text": TEXT}, SampleOptions(1.0, 0, 1.0, 50), 200)
     assert sampling == {"batch": (1, 32, 128), "room": (1, 82, 250)}
     inputs = {"words": TEXT, "links": Input("edges", of="words"), "image": Input("values", axes={"height": 3})}
     profile = {"batch": (1, 32, 128), "words": (1, 32, 64), "words_keys": (1, 32, 64)}
-    assert derive_profile("tagging", inputs, None, 64) == profile
+    assert derive_profile(inputs, None, 64) == profile
 
 
 def test_the_keys_of_a_profile_are_as_many_as_the_positions() -> None:
-    profile = derive_profile("tagging", {"words": TEXT, "links": Input("edges", of="words")}, None, 64)
+    profile = derive_profile({"words": TEXT, "links": Input("edges", of="words")}, None, 64)
     changed = parse_profile("words=1:2:8", profile)
     assert changed["words"] == changed["words_keys"] == (1, 2, 8)
     with pytest.raises(UserError, match="no axis 'words_keys'\nhint: the axes are batch, words"):

@@ -9,7 +9,8 @@ import pytest
 from tiny_engine import DEFAULTS, write_manifest
 
 from tests.runtime.kernel_session import kernel_library
-from xformc.format.manifest import FileRecord, Input, SampleOptions, SearchOptions
+from xformc.format.inputs import Input
+from xformc.format.manifest import FileRecord, SampleOptions, SearchOptions
 from xformc.runtime import load, read_manifest
 
 OLD_DEFAULTS = {"beam_width" if name == "beam_size" else name: value for name, value in DEFAULTS.items()}

@@ -37,12 +37,12 @@ class Engines:
 
     def whole(self) -> Session:
         """The search as one model whose shapes grow."""
-        face = interface(self.program.task, self.program.inputs)
+        face = interface(self.program.inputs, self.program.results)
         return whole_session(self.folder / "portable", face, threads=1)
 
     def driven(self, device: OnnxDevice | None = None) -> Session:
         """The search in fixed shapes, driven on this device, or on the processor."""
-        shapes = fixed_shapes(self.program.task, self.program.inputs)
+        shapes = fixed_shapes(self.program.decoding, self.program.longest)
         search = DrivenSearch(device or OnnxDevice(self.cuda, "cpu", 1), shapes)
         return Session(lambda _: search, shapes.results, str(self.cuda))
 

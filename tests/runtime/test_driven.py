@@ -65,7 +65,7 @@ def test_driven_beam_search_is_that_of_the_whole_model(name: str, engines: Write
     for seed in range(6):
         requests = Requests(seed)
         source, options, end = requests.sources(), requests.search(), requests.end()
-        assert_alike(search(driven, source, options, end), search(whole, source, options, end))
+        assert_alike(search(driven, {"source": source}, options, end), search(whole, {"source": source}, options, end))
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
@@ -83,12 +83,12 @@ def test_driven_search_is_kept_for_sizes_that_recur(engines: WriteEngines) -> No
     device = Recorded(made.cuda)
     driven = made.driven(device)
     for length in (3, 7, 12):
-        search(driven, np.full((2, length), 5, np.int64), OPTIONS)
+        search(driven, {"source": np.full((2, length), 5, np.int64)}, OPTIONS)
     assert device.asked == [{"batch": 2, "source": 16, "beam": 3, "room": 32}]
     for rows in range(3, 3 + KEPT):
-        search(driven, np.full((rows, 3), 5, np.int64), OPTIONS)
+        search(driven, {"source": np.full((rows, 3), 5, np.int64)}, OPTIONS)
     again = len(device.asked)
-    search(driven, np.full((2, 3), 5, np.int64), OPTIONS)
+    search(driven, {"source": np.full((2, 3), 5, np.int64)}, OPTIONS)
     assert len(device.asked) == again + (len({tuple(sizes.items()) for sizes in device.asked}) > KEPT)
 
 
@@ -96,7 +96,10 @@ def test_driven_search_runs_as_many_rows_at_once_as_its_plans_have(engines: Writ
     made, requests = engines("transformer_base"), Requests(1)
     device = Recorded(made.cuda, {"batch": (1, 2, 2), "source": (4, 24, 24), "beam": (1, 4, 4), "room": (8, 40, 40)})
     source = pad([requests.ids(1, 15) for _ in range(5)])
-    found, expected = search(made.driven(device), source, OPTIONS), search(made.whole(), source, OPTIONS)
+    found, expected = (
+        search(made.driven(device), {"source": source}, OPTIONS),
+        search(made.whole(), {"source": source}, OPTIONS),
+    )
     np.testing.assert_array_equal(found.tokens, expected.tokens)
     assert [sizes["batch"] for sizes in device.asked] == [2, 1]
 
@@ -118,16 +121,16 @@ def test_driven_search_refuses_what_its_plans_were_not_built_for(
     made = engines("transformer_base")
     device = Recorded(made.cuda, {"beam": (4, 4, 4), "room": (1, 40, 40)})
     with pytest.raises(UserError, match="built for") as raised:
-        search(made.driven(device), np.full((1, 5), 5, np.int64), options)
+        search(made.driven(device), {"source": np.full((1, 5), 5, np.int64)}, options)
     assert raised.value.message == message
     assert "--profile" in (raised.value.hint or "")
 
 
 def test_results_stay_when_the_next_search_of_their_sizes_is_run(engines: WriteEngines) -> None:
     driven = engines("transformer_base").driven()
-    first = search(driven, np.array([[5, 6, 7, 3]]), OPTIONS)
+    first = search(driven, {"source": np.array([[5, 6, 7, 3]])}, OPTIONS)
     before = first.tokens.copy()
-    other = search(driven, np.array([[12, 9, 3, 0]]), OPTIONS)
+    other = search(driven, {"source": np.array([[12, 9, 3, 0]])}, OPTIONS)
     assert not np.array_equal(other.scores, first.scores)
     np.testing.assert_array_equal(first.tokens, before)
 
@@ -136,7 +139,7 @@ def test_driven_search_ends_when_it_is_stopped(engines: WriteEngines) -> None:
     session = engines("transformer_base").driven().stoppable()
     session.stop()
     with pytest.raises(UserError, match="the search was stopped"):
-        search(session, np.full((1, 5), 5, np.int64), OPTIONS)
+        search(session, {"source": np.full((1, 5), 5, np.int64)}, OPTIONS)
 
 
 def test_driven_search_stops_at_the_positions_of_the_model(engines: WriteEngines) -> None:

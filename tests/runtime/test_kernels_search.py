@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -331,12 +332,12 @@ def test_a_search_of_both_kernels_is_the_plain_search(advance_kernel: Run, width
         results = advance_kernel(astuple(replace(state, scores=scores, next_tokens=tokens, parents=parents)))
         state = replace(state, **dict(zip(CARRIED, results[1:], strict=True)))
 
-    def scorer(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float32]:
-        rows = [logits_of(int(a[0]), b, vocabulary) for a, b in zip(source, target, strict=True)]
+    def scorer(i: int, target: NDArray[np.int64]) -> NDArray[np.float32]:
+        rows = [logits_of(i, row, vocabulary) for row in target]
         return np.repeat(np.array(rows)[:, None], target.shape[1], 1)
 
     for i in sources:
-        expected = reference.search(scorer, np.array([i]), options).hypotheses
+        expected = reference.search(partial(scorer, i), 1, options).hypotheses
         ends = state.pool_lengths[i] + 1
         found = [tuple(row[1:end].tolist()) for row, end in zip(state.pool_tokens[i], ends, strict=True)]
         assert found[: len(expected)] == [hypothesis.tokens for hypothesis in expected]

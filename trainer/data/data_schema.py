@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
-from xformc.compiler.spec.tasks import TASKS
+from xformc.format.tasks import TASKS
 from xformc.trainer.data.label_names import COLUMN
 
 
@@ -31,7 +31,7 @@ class DataSchema:
     @property
     def labelled(self) -> bool:
         """Whether the data has labels; otherwise the model learns to predict the next token."""
-        return TASKS[self.task].time is None
+        return not TASKS[self.task].writes
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -49,11 +49,11 @@ class DataSchema:
 
 def data_schema(spec: Spec) -> DataSchema:
     """Return the schema of a spec's data. Raises: SpecError."""
-    axes, task = spec.graph().outputs[0].type.axes, TASKS[spec.task]
+    axes, labelled = spec.graph().outputs[0].type.axes, spec.written is None
     return DataSchema(
         task=spec.task,
         inputs=spec.inputs,
         classes=axes[-1].size or 0,
-        positions=axes[1].name if task.positions and task.time is None else None,
+        positions=axes[1].name if labelled and len(axes) == 3 else None,
         longest=min(spec.train.max_length, spec.train.batch_tokens),
     )

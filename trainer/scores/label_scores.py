@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.tokens import IGNORE
 from xformc.runtime import Engine
-from xformc.runtime.predict import Prediction
+from xformc.runtime.kinds.labels import Prediction
 from xformc.trainer.data.label_names import COLUMN, label_ids, require_one_each
 from xformc.trainer.data.npz import Arrays, label_ids_of
 from xformc.trainer.data.text_files import Texts

@@ -13,6 +13,7 @@ from xformc.compiler.ops.keys import ROOM
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.pipeline import run_passes
 from xformc.compiler.program import Program
+from xformc.compiler.results.kind import KINDS
 from xformc.compiler.search.batch_loop import SearchInputs
 from xformc.compiler.search.beam import emit_beam_search
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, emit_resident, emit_states, step_inputs
@@ -22,7 +23,7 @@ from xformc.compiler.search.fixed_search import FixedSearch, emit_whole
 from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
-from xformc.format.interfaces import SAMPLING, SEARCH
+from xformc.format.interfaces import RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.names import GO_ON, MODEL, NEXT, PREPARE, STEP
 from xformc.format.targets import Target
@@ -38,25 +39,25 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
     program = run_passes(program)
     if program.steps is not None and program.traits.fixed:
         return fixed_models(program, weights)
-    return {MODEL: _MODELS[program.task](program, weights)}
+    return {MODEL: _MODELS[program.decoding](program, weights)}
 
 
 def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     """From source tokens to n-best targets; the search options are inputs with default values."""
     emitter, decoder = _emitter(program, weights), program.decoder
-    (source,) = decoder.given
-    emitter.bind(source, source.name)
+    for value in decoder.given:
+        emitter.bind(value, value.name)
     options = _options(emitter, program.search)
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
-    given = SearchInputs(source.name, **{name: name for name in options})
-    result = emit_search(emitter, decoder, given, program.inputs["target"].longest)
+    given = SearchInputs(**{name: name for name in options})
+    result, heads = emit_search(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
-    n_best, length = Axis("n_best"), Axis("length")
-    batch = source.type.axes[0]
+    n_best, length, batch = Axis("n_best"), Axis("length"), Axis("batch")
     types = [Type("int64", (batch, n_best, length)), Type("int64", (batch, n_best)), Type("float32", (batch, n_best))]
-    inputs = [(source.name, source.type), *options.items()]
-    return model(emitter, "engine", inputs, list(zip(SEARCH.outputs, types, strict=True)))
+    outputs = [*zip(RESULTS, types, strict=True), *_emit_results(emitter, program, heads)]
+    inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]
+    return model(emitter, "engine", inputs, outputs)
 
 
 def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
@@ -64,19 +65,19 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     emitter = _emitter(program, weights)
     options = _options(emitter, program.sampling)
     given = SampleInputs("prompt", "seed", **{name: name for name in options})
-    result = emit_sampling(emitter, program.decoder, given, program.inputs["text"].longest)
+    result = emit_sampling(emitter, program.decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
     batch = Axis("batch")
     rows = Type("int64", (batch,))
     inputs = [("prompt", Type("int64", (batch, Axis("prompt")))), ("seed", rows), *options.items()]
     types = [Type("int64", (batch, Axis("length"))), rows, Type("float32", (batch,))]
-    return model(emitter, "engine", inputs, list(zip(SAMPLING.outputs, types, strict=True)))
+    return model(emitter, "engine", inputs, list(zip(RESULTS, types, strict=True)))
 
 
 def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
     """A search with fixed shapes as one model, and as the two parts that a runtime drives, by file name."""
-    search = _FIXED[program.task](program.decoder)
+    search = _FIXED[program.decoding](program.decoder)
     whole = _emitter(program, weights)
     for name, result in emit_whole(whole, search).items():
         whole.op("Identity", result, name=name)
@@ -123,13 +124,25 @@ def forward_model(
     return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
 
 
-def label_model(program: Program, weights: Initializers) -> onnx.ModelProto:
-    """From the graph's inputs to the probabilities of the labels: a softmax over the last axis of its result."""
+def forward_results(program: Program, weights: Initializers) -> onnx.ModelProto:
+    """From the graph's inputs to the outputs of all results."""
     emitter, graph = _emitter(program, weights), program.graph
-    (logits,) = emitter.graph(graph, {value.name: value.name for value in graph.inputs})
-    name = emitter.op("Softmax", logits, name="probabilities", axis=-1)
+    values = emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     inputs = [(value.name, value.type) for value in graph.inputs]
-    return model(emitter, "engine", inputs, [(name, graph.outputs[0].type)])
+    named = {value.name: name for value, name in zip(graph.outputs, values, strict=True)}
+    return model(emitter, "engine", inputs, _emit_results(emitter, program, named))
+
+
+def _emit_results(emitter: Emitter, program: Program, values: Mapping[str, str]) -> list[tuple[str, Type]]:
+    """Write the outputs of the results that are not written text; `values` are the names of the graph's outputs."""
+    outputs: list[tuple[str, Type]] = []
+    for declared, value in zip(program.spec.results, program.graph.outputs, strict=True):
+        if declared.kind == "text":
+            continue
+        made = KINDS[declared.kind].emit(emitter, values[value.name], value.type, declared.settings)
+        for name, (output, type) in zip(program.results[declared.name].outputs, made, strict=True):
+            outputs.append((emitter.op("Identity", output, name=name), type))
+    return outputs
 
 
 def stepwise_model(program: Program, weights: Initializers, *, show: Sequence[Value] = ()) -> onnx.ModelProto:
@@ -194,15 +207,11 @@ def _emitter(program: Program, weights: Initializers) -> Emitter:
 
 
 _MODELS: Mapping[str, Callable[[Program, Initializers], onnx.ModelProto]] = {
-    "translation": search_model,
-    "language_model": sampling_model,
-    "tagging": label_model,
-    "classification": label_model,
+    "search": search_model,
+    "sample": sampling_model,
+    "forward": forward_results,
 }
-"""The engine's model for each task."""
+"""The engine's model, by how it computes."""
 
-_FIXED: Mapping[str, Callable[[Decoder], FixedSearch]] = {
-    "translation": fixed_beam_search,
-    "language_model": fixed_sampling,
-}
-"""The search with fixed shapes for each task that decodes."""
+_FIXED: Mapping[str, Callable[[Decoder], FixedSearch]] = {"search": fixed_beam_search, "sample": fixed_sampling}
+"""The search with fixed shapes, by how it decodes."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import floor, prod
 
 from xformc.errors import UserError
-from xformc.format.manifest import Input, SampleOptions, SearchOptions
+from xformc.format.inputs import Input
+from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.plans import Profile, Range
 
 BATCH = (1, 32, 128)
@@ -35,9 +36,9 @@ class Tensor:
 
 
 def derive_profile(
-    task: str, inputs: Mapping[str, Input], defaults: SearchOptions | SampleOptions | None, longest: int
+    inputs: Mapping[str, Input], defaults: SearchOptions | SampleOptions | None, longest: int
 ) -> dict[str, Range]:
-    """The profile of an engine of this task, by the names of its axes.
+    """The profile of an engine, by the names of its axes.
 
     The maximum length of an input is the one that it declares, otherwise `longest`, the maximum length in training.
     `defaults` limit the length of outputs and the beam size.

@@ -13,8 +13,8 @@ from xformc.compiler.certify.certify import engine_parameters
 from xformc.compiler.explain.attention.attention_maps import AttentionMap, attention_maps
 from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import load_spec
-from xformc.compiler.spec.tasks import TASKS
 from xformc.errors import UserError
+from xformc.format.manifest import Manifest
 from xformc.format.names import MODEL, SPEC
 from xformc.format.tokens import BEGIN
 from xformc.runtime import Engine, load
@@ -48,19 +48,22 @@ def look(folder: Path, texts: Sequence[str], target: str | None) -> Looked:
     other inputs than text, or has no tokenizer or no attention weights, and for texts that do not fit its inputs.
     """
     engine = load(folder)
-    tokenizer, task = _tokenizer(engine), engine.manifest.task
+    tokenizer, manifest = _tokenizer(engine), engine.manifest
+    task = manifest.task
     if target is not None and task != "translation":
         raise UserError(f"{engine.manifest.name} is a {task} engine, which has no target", hint="remove --translation")
-    writer = TASKS[task].time
+    writer = writer_of(manifest)
     if writer is not None and len(texts) != 1:
         raise UserError(f"{task} takes one text, found {len(texts)}", hint="quote the text")
     if writer is None:
-        row = encode_example(1, list(texts), manifest=engine.manifest, tokenizer=tokenizer, truncate=False)
+        row = encode_example(
+            1, list(texts), inputs=manifest.inputs, words=manifest.labels_words, tokenizer=tokenizer, truncate=False
+        )
         return _look(engine, folder, tuple(texts), row, ())
     first, *_ = engine.manifest.inputs
     ids, shown = _ids(engine, tokenizer, first, texts[0]), list(texts)
     row = {first: ids}
-    if task == "translation":
+    if manifest.task == "translation":
         best = engine.translate(shown)[0][0] if target is None else None
         shown.append(best.text if best else str(target))
         ids = list(best.tokens) if best else _ids(engine, tokenizer, writer, str(target))
@@ -74,12 +77,17 @@ def look_at_arrays(folder: Path, arrays: Mapping[str, Any], number: int) -> Look
     Raises: UserError for arrays that do not fit its inputs or a missing example; as `look`.
     """
     engine = load(folder)
-    if TASKS[engine.manifest.task].time is not None:
+    if writer_of(engine.manifest) is not None:
         raise UserError(f"{engine.manifest.name} is a {engine.manifest.task} engine, which needs text")
-    rows = read_rows(engine.manifest.inputs, arrays)
+    rows = read_rows(engine.manifest.inputs, arrays, engine.manifest.targets)
     if not 1 <= number <= len(rows):
         raise UserError(f"there is no example {number}, only {len(rows)}")
     return _look(engine, folder, (f"example {number}",), rows[number - 1], ())
+
+
+def writer_of(manifest: Manifest) -> str | None:
+    """The input that the engine writes, or None."""
+    return None if manifest.decoding == "forward" else manifest.written
 
 
 def _tokenizer(engine: Engine) -> Tokenizer:
@@ -114,7 +122,7 @@ def _look(
     maps = attention_maps(graph, engine_parameters(graph, folder / MODEL), tensors)
     readable = [name for name, item in inputs.items() if item.kind == "tokens" and tokenizer is not None]
     pieces = {name: _pieces(tokenizer, name, row[name]) for name in readable}
-    writer = TASKS[engine.manifest.task].time
+    writer = writer_of(engine.manifest)
     return Looked(
         engine.manifest.name, texts, tuple(maps), pieces, writer, _pieces(tokenizer, writer, written) if writer else ()
     )

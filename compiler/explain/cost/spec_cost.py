@@ -14,8 +14,8 @@ from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.graph.rules import cost_of
 from xformc.compiler.ops.keys import PAST
 from xformc.compiler.passes.step import Decoder
+from xformc.compiler.results.kind import positions_of
 from xformc.compiler.spec import Spec
-from xformc.compiler.spec.tasks import TASKS, Task
 
 BACKWARD = 2
 """The cost of the backward pass in forward passes: each product has a gradient for each of its two operands."""
@@ -100,12 +100,12 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
 
     Raises: SpecError; UserError for a length that the model does not support; RuleError for an op without a cost.
     """
-    graph, task = compile_spec(spec), TASKS[spec.task]
+    graph = compile_spec(spec)
     length = checked_length(spec, graph, length)
     program, refusal = find_program(spec)
     decoder = None if program is None else program.decoder
     examples = max(1, spec.train.batch_tokens // (length or 1))
-    units = examples * ((length or 1) if task.positions else 1)
+    units = examples * ((length or 1) if _unit(spec, graph) != _WHOLE else 1)
     names = Blocks(spec.model.stages, depth)
     groups = _groups(graph, decoder, names)
     batch = run_sizes(graph, length) | {"batch": examples}
@@ -120,7 +120,7 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
     return Report(
         spec.name,
         spec.task,
-        _unit(task),
+        _unit(spec, graph),
         length,
         tuple(blocks),
         whole,
@@ -131,10 +131,15 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
     )
 
 
-def _unit(task: Task) -> str:
-    if not task.positions:
-        return "example"
-    return "position" if task.time is None else f"token of {task.time}"
+_WHOLE = "example"
+
+
+def _unit(spec: Spec, graph: Graph) -> str:
+    """What a spec has a result for: the first of its results."""
+    if spec.written is not None:
+        return f"token of {spec.written}"
+    sequences = [name for name, item in spec.inputs.items() if item.is_sequence]
+    return _WHOLE if positions_of(graph.outputs[0].type, sequences) is None else "position"
 
 
 @dataclass

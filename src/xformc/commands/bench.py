@@ -60,9 +60,8 @@ def bench(
     """
     before = peak_memory()
     loaded, loading = timed_load(engine, threads, device)
-    task = loaded.manifest.task
-    if beam_size is not None and task != "translation":
-        raise UserError(f"--beam-size: a {task} engine has no beam")
+    if beam_size is not None and loaded.manifest.decoding != "search":
+        raise UserError(f"--beam-size: a {loaded.manifest.task} engine has no beam")
     work = make_workload(loaded, text, {"beam_size": beam_size})
     plans = make_plans(loaded.manifest, workers, max_batch_tokens, threads)
     latency = measure_latency(work, seconds)

@@ -1,10 +1,13 @@
 """An engine as lines of text: what it is, what it takes and gives, and its certificate."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from xformc.format.certificate import Certificate
-from xformc.format.manifest import Input, Manifest
+from xformc.format.inputs import Input
+from xformc.format.manifest import Manifest
 from xformc.format.plans import Plan
+from xformc.format.results import Result
 
 
 def engine_lines(manifest: Manifest, certificate: Certificate) -> list[str]:
@@ -16,7 +19,7 @@ def engine_lines(manifest: Manifest, certificate: Certificate) -> list[str]:
         *_titled("inputs", [f"{name}: {_described(item)}" for name, item in manifest.inputs.items()]),
         *_titled("defaults", _defaults(manifest)),
         *_titled("labels", _labels(manifest)),
-        *_titled("outputs", OUTPUTS[manifest.task]),
+        *_titled("outputs", output_lines(manifest)),
         *_titled("calibration", _calibration(manifest)),
         *_titled("plans", [f"{name}: {_sizes(plan)}" for name, plan in manifest.plans.items()] + refusals(manifest)),
         f"built by     xformc {manifest.xformc}, {certificate.date}, with {_versions(certificate)}",
@@ -34,15 +37,24 @@ def _target(manifest: Manifest) -> str:
     return manifest.target if manifest.operators is None else f"{manifest.target}, operators {manifest.operators}"
 
 
-OUTPUTS = {
-    "translation": [
-        "tokens [batch, n_best, length] int64, lengths [batch, n_best] int64, scores [batch, n_best] float32"
-    ],
-    "language_model": ["tokens [batch, length] int64, lengths [batch] int64, scores [batch] float32"],
-    "tagging": ["probabilities [batch, positions, labels] float32"],
-    "classification": ["probabilities [batch, labels] float32"],
+_WRITTEN: Mapping[str, str] = {
+    "search": "tokens [batch, n_best, length] int64, lengths [batch, n_best] int64, scores [batch, n_best] float32",
+    "sample": "tokens [batch, length] int64, lengths [batch] int64, scores [batch] float32",
 }
-"""What the model of each task gives."""
+"""The outputs of a model that writes text, by how it decodes."""
+
+
+def output_lines(manifest: Manifest) -> list[str]:
+    """The outputs of the engine's model."""
+    results = manifest.results.values()
+    lines = [_WRITTEN[manifest.decoding] for result in results if result.kind == "text"]
+    return lines + [_output(name, result) for result in results if result.kind != "text" for name in result.outputs]
+
+
+def _output(name: str, result: Result) -> str:
+    each = ["batch", *(["positions"] if result.positions else []), *result.axes]
+    return f"{name} [{', '.join(each)}] float32"
+
 
 SHOWN_LABELS = 20
 
@@ -71,10 +83,15 @@ def _defaults(manifest: Manifest) -> list[str]:
 
 
 def _labels(manifest: Manifest) -> list[str]:
-    labels = manifest.labels or ()
-    more = f" and {len(labels) - SHOWN_LABELS:,} more" if len(labels) > SHOWN_LABELS else ""
-    of = f" for each position of {manifest.positions}" if manifest.positions else ""
-    return [f"{len(labels):,}{of}: {', '.join(labels[:SHOWN_LABELS])}{more}"] if labels else []
+    lines: list[str] = []
+    for name, result in manifest.results.items():
+        labels = result.labels or ()
+        more = f" and {len(labels) - SHOWN_LABELS:,} more" if len(labels) > SHOWN_LABELS else ""
+        of = f" for each position of {result.positions}" if result.positions else ""
+        which = f"{name}: " if len(manifest.results) > 1 else ""
+        if labels:
+            lines.append(f"{which}{len(labels):,}{of}: {', '.join(labels[:SHOWN_LABELS])}{more}")
+    return lines
 
 
 def _calibration(manifest: Manifest) -> list[str]:

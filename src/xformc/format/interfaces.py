@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xformc.format.manifest import Input
+from xformc.format.inputs import Input
+from xformc.format.results import Result
+from xformc.format.tasks import TASKS, Decoding
 
 
 @dataclass(frozen=True)
@@ -17,26 +19,43 @@ class Interface:
 RESULTS = ("tokens", "lengths", "scores")
 """The outputs of a model that generates text."""
 
-SEARCH = Interface(
-    ("source", "beam_size", "n_best", "length_penalty", "max_length_factor", "max_length_offset"), RESULTS
-)
-"""The interface of a translation model."""
+SEARCH_OPTIONS = ("beam_size", "n_best", "length_penalty", "max_length_factor", "max_length_offset")
+"""The options of a beam search, which are inputs of the model."""
 
-OLD_NAMES: Mapping[str, str] = {"beam_size": "beam_width"}
-"""Current input names, and the names of the same inputs in the models of older engines."""
+SEARCH = Interface(("source", *SEARCH_OPTIONS), RESULTS)
+"""The interface of a translation model."""
 
 SAMPLING = Interface(("prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"), RESULTS)
 """The interface of a language model."""
 
-_FIXED = {"translation": SEARCH, "language_model": SAMPLING}
+PROBABILITIES = "probabilities"
+"""The output of a model of tagging or classification."""
+
+OLD_NAMES: Mapping[str, str] = {"beam_size": "beam_width"}
+"""Current input names, and the names of the same inputs in the models of older engines."""
 
 
-def interface(task: str, inputs: Mapping[str, Input]) -> Interface:
-    """Return the interface of an engine of this task; `inputs` are those of its spec.
+def interface(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> Interface:
+    """Return the interface of an engine with the inputs and the results of its spec."""
+    outputs = tuple(name for result in results.values() for name in result.outputs)
+    decoding = decoding_of(inputs, results)
+    if decoding == "sample":
+        return Interface(SAMPLING.inputs, outputs)
+    if decoding == "search":
+        return Interface((*model_inputs(given_inputs(inputs, results)), *SEARCH_OPTIONS), outputs)
+    return Interface(model_inputs(inputs), outputs)
 
-    An engine that predicts labels takes the inputs of its spec.
-    """
-    return _FIXED.get(task) or Interface(model_inputs(inputs), ("probabilities",))
+
+def decoding_of(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> Decoding:
+    """Return how an engine computes: text that has other inputs is searched for, text alone is continued."""
+    given = given_inputs(inputs, results)
+    return "forward" if len(given) == len(inputs) else "search" if given else "sample"
+
+
+def given_inputs(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> dict[str, Input]:
+    """Return the inputs that a call gives: all but those that the engine writes."""
+    written = {name for name, result in results.items() if result.kind == "text"}
+    return {name: item for name, item in inputs.items() if name not in written}
 
 
 def model_inputs(inputs: Mapping[str, Input]) -> tuple[str, ...]:
@@ -45,3 +64,14 @@ def model_inputs(inputs: Mapping[str, Input]) -> tuple[str, ...]:
     for name, item in inputs.items():
         names += [name, f"{name}_mask"] if item.kind == "vectors" else [name]
     return tuple(names)
+
+
+def results_of_task(
+    task: str, inputs: Mapping[str, Input], labels: tuple[str, ...] | None, positions: str | None
+) -> dict[str, Result]:
+    """Return the results of a task; `labels` and `positions` are those of tasks that label."""
+    if labels is not None:
+        settings = {"several": False}
+        return {"labels": Result("labels", {"labels": len(labels)}, positions, labels, settings, (PROBABILITIES,))}
+    (*_, written) = TASKS[task].inputs or tuple(inputs)
+    return {written: Result("text", {"vocabulary": inputs[written].pieces}, written, outputs=RESULTS)}

@@ -8,11 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xformc.errors import UserError
+from xformc.format.inputs import Input
+from xformc.format.interfaces import given_inputs
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
+from xformc.format.results import Result
 from xformc.format.targets import Target
+from xformc.format.tasks import TASKS, Decoding
 
-FORMAT = 3
+FORMAT, TASK_FORMAT = 4, 3
+"""The newest format, and the one of engines that have no more than one of its four tasks."""
 MANIFEST_BYTES = 1 << 20
 FILE_BYTES = 1 << 40
 TOKENIZER_BYTES = 1 << 28
@@ -41,32 +46,6 @@ class SampleOptions:
 
 
 @dataclass(frozen=True)
-class Input:
-    """An input of the model.
-
-    kind: tokens, vectors, values or edges.
-    vocabulary: the size of the vocabulary; None unless the kind is tokens.
-    axes: the sizes of vectors (one) and values, by name.
-    of: the input whose positions the edges join; None unless the kind is edges.
-    longest: the maximum number of positions, or None for no limit.
-    tokenizer: the file of the SentencePiece model, or None for an input that takes ids only.
-    """
-
-    kind: str
-    vocabulary: int | None = None
-    axes: Mapping[str, int] = field(default_factory=dict[str, int])
-    of: str | None = None
-    longest: int | None = None
-    tokenizer: str | None = None
-
-    @property
-    def pieces(self) -> int:
-        """The size of the vocabulary; tokens only."""
-        assert self.vocabulary is not None, f"an input of {self.kind} has no vocabulary"
-        return self.vocabulary
-
-
-@dataclass(frozen=True)
 class FileRecord:
     """The size and hash of a file as it was written."""
 
@@ -86,7 +65,7 @@ class Calibration:
 class Manifest:
     """The checked content of engine.json.
 
-    labels: the label names by id. positions: the input whose positions are labelled. Both are None for tasks without.
+    results: the results by name, the written text first.
     files: every file but engine.json. plans: those of the files that are TensorRT plans.
     refused: the plans that TensorRT did not build, with its reason.
     calibration: None unless activations are quantized with calibrated scales.
@@ -100,8 +79,7 @@ class Manifest:
     target: Target
     precision: Precision
     inputs: Mapping[str, Input]
-    labels: tuple[str, ...] | None
-    positions: str | None
+    results: Mapping[str, Result]
     defaults: SearchOptions | SampleOptions | None
     parameters: int
     weights: str
@@ -112,14 +90,49 @@ class Manifest:
     operators: int | None = None
 
     @property
+    def decoding(self) -> Decoding:
+        """How the engine computes its results."""
+        return TASKS[self.task].decoding
+
+    @property
+    def written(self) -> str:
+        """The input that the engine writes; only for engines that write text."""
+        return next(name for name, result in self.results.items() if result.kind == "text")
+
+    @property
+    def given(self) -> Mapping[str, Input]:
+        """The inputs that a call gives: all but the written text."""
+        return given_inputs(self.inputs, self.results)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of arrays and columns that only training needs."""
+        return ("labels", *self.results)
+
+    @property
+    def labels_words(self) -> bool:
+        """Whether each word of a text has a result, so that texts are encoded word by word."""
+        return any(item.positions is not None and item.kind != "text" for item in self.results.values())
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The label names by id of an engine with a single result; None if that is not labels."""
+        return next(iter(self.results.values())).labels if len(self.results) == 1 else None
+
+    @property
+    def positions(self) -> str | None:
+        """The input whose positions are labelled, or None; for an engine with a single result."""
+        return next(iter(self.results.values())).positions if self.labels else None
+
+    @property
     def search(self) -> SearchOptions:
-        """The defaults of the search; translation only."""
+        """The defaults of the search; only for engines that search."""
         assert isinstance(self.defaults, SearchOptions), f"{self.task} has no search"
         return self.defaults
 
     @property
     def sampling(self) -> SampleOptions:
-        """The defaults of sampling; language_model only."""
+        """The defaults of sampling; only for engines that sample."""
         assert isinstance(self.defaults, SampleOptions), f"{self.task} has no sampling"
         return self.defaults
 

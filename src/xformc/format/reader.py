@@ -7,6 +7,8 @@ from typing import cast, get_args
 
 from xformc.errors import UserError
 from xformc.format.document import Document, read_document
+from xformc.format.inputs import Input
+from xformc.format.interfaces import results_of_task
 from xformc.format.manifest import (
     CHANGED,
     COPY,
@@ -18,7 +20,6 @@ from xformc.format.manifest import (
     MAX_PENALTY,
     Calibration,
     FileRecord,
-    Input,
     Manifest,
     SampleOptions,
     SearchOptions,
@@ -27,8 +28,9 @@ from xformc.format.manifest import (
 from xformc.format.names import MANIFEST, MODEL
 from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
+from xformc.format.results import Result, Setting
 from xformc.format.targets import Target
-from xformc.format.task_names import TASK_NAMES, WRITTEN
+from xformc.format.tasks import NAMED, TASKS
 from xformc.format.tokens import SPECIAL
 
 DefaultsReader = Callable[[Document], SearchOptions | SampleOptions]
@@ -85,8 +87,7 @@ def _read_format_1(document: Document) -> Manifest:
         target=cast(Target, document.text("target", get_args(Target))),
         precision=_read_precision(document),
         inputs=inputs,
-        labels=None,
-        positions=None,
+        results=results_of_task("translation", inputs, None, None),
         defaults=_read_old_search(document.section("defaults")),
         parameters=document.integer("parameters", 0),
         weights=document.text("weights"),
@@ -96,21 +97,65 @@ def _read_format_1(document: Document) -> Manifest:
 
 def _read_format_2(document: Document) -> Manifest:
     """Read format 2: format 3 with `beam_size` called `beam_width`, also in the model (see `runtime.whole`)."""
-    return _read_described(document, _OLD_DEFAULTS)
+    return _read_task(document, _OLD_SEARCH)
 
 
 def _read_format_3(document: Document) -> Manifest:
-    return _read_described(document, _DEFAULTS)
+    """Read format 3: the results are those of one of four tasks."""
+    return _read_task(document, _DEFAULTS)
 
 
-def _read_described(document: Document, defaults: Mapping[str, DefaultsReader]) -> Manifest:
-    task, inputs = document.text("task", TASK_NAMES), _read_inputs(document.section("inputs"))
-    reader = defaults.get(task)
+def _read_task(document: Document, defaults: Mapping[str, DefaultsReader]) -> Manifest:
+    task, inputs = document.text("task", NAMED), _read_inputs(document.section("inputs"))
     labels = document.optional_texts("labels")
     positions = document.optional_text("positions", tuple(inputs))
-    if (labels is None) != (task in WRITTEN) or (positions is None) != (task != "tagging"):
+    if (labels is None) != TASKS[task].writes or (positions is None) != (task != "tagging"):
         raise UserError(f"the labels and positions do not fit the task {task}", place=document.place, hint=COPY)
     _check_names(task, inputs, document.place)
+    return _read_rest(document, task, inputs, results_of_task(task, inputs, labels, positions), defaults)
+
+
+def _read_format_4(document: Document) -> Manifest:
+    """Read format 4: format 3 with any results."""
+    task, inputs = document.text("task", tuple(TASKS)), _read_inputs(document.section("inputs"))
+    _check_names(task, inputs, document.place)
+    section = document.section("results")
+    results = {name: _read_result(section.section(name), tuple(inputs)) for name in section.fields}
+    written = [name for name, result in results.items() if result.kind == "text"]
+    tokens = [name for name, item in inputs.items() if item.kind == "tokens"]
+    if not results or len(written) != TASKS[task].writes or not {*written} <= {*tokens}:
+        found = ", ".join(f"{name}: {result.kind}" for name, result in results.items())
+        raise UserError(f"the results do not fit the task {task}: {found}", place=document.place, hint=COPY)
+    return _read_rest(document, task, inputs, results, _DEFAULTS)
+
+
+def _read_result(document: Document, inputs: tuple[str, ...]) -> Result:
+    axes, outputs, settings = document.section("axes"), document.optional_texts("outputs"), document.section("settings")
+    return Result(
+        document.text("kind"),
+        axes={name: axes.integer(name, 1, MAX_SIZE) for name in axes.fields},
+        positions=document.optional_text("positions", inputs),
+        labels=document.optional_texts("labels"),
+        settings={name: _read_setting(document, name, value) for name, value in settings.fields.items()},
+        outputs=outputs or (),
+        tokenizer=document.optional_text("tokenizer"),
+    )
+
+
+def _read_setting(document: Document, name: str, value: object) -> Setting:
+    if isinstance(value, bool | int | float) or (isinstance(value, str) and value.isprintable()):
+        return value
+    raise UserError(f"the setting {name} must be a number or a word", place=document.place, hint=COPY)
+
+
+def _read_rest(
+    document: Document,
+    task: str,
+    inputs: dict[str, Input],
+    results: Mapping[str, Result],
+    defaults: Mapping[str, DefaultsReader],
+) -> Manifest:
+    reader = defaults.get(TASKS[task].decoding)
     return Manifest(
         format=document.integer("format", 1),
         xformc=document.text("xformc"),
@@ -119,8 +164,7 @@ def _read_described(document: Document, defaults: Mapping[str, DefaultsReader]) 
         target=cast(Target, document.text("target", get_args(Target))),
         precision=_read_precision(document),
         inputs=inputs,
-        labels=labels,
-        positions=positions,
+        results=results,
         defaults=None if reader is None else reader(document.section("defaults")),
         parameters=document.integer("parameters", 0),
         weights=document.text("weights"),
@@ -132,7 +176,12 @@ def _read_described(document: Document, defaults: Mapping[str, DefaultsReader]) 
     )
 
 
-_READERS: dict[int, Callable[[Document], Manifest]] = {1: _read_format_1, 2: _read_format_2, 3: _read_format_3}
+_READERS: dict[int, Callable[[Document], Manifest]] = {
+    1: _read_format_1,
+    2: _read_format_2,
+    3: _read_format_3,
+    4: _read_format_4,
+}
 
 
 def _read_inputs(document: Document) -> dict[str, Input]:
@@ -154,7 +203,7 @@ def _read_input(document: Document, inputs: tuple[str, ...]) -> Input:
 
 def _check_names(task: str, inputs: dict[str, Input], place: str) -> None:
     """Check that the runtime can feed these inputs to a model of this task. Raises: UserError if not."""
-    wanted = WRITTEN.get(task)
+    wanted = TASKS[task].inputs
     tokens = all(item.kind == "tokens" for item in inputs.values())
     if not inputs or (wanted is not None and (inputs.keys() != set(wanted) or not tokens)):
         raise UserError(f"the inputs do not fit the task {task}: {', '.join(inputs)}", place=place, hint=COPY)
@@ -190,10 +239,10 @@ def _read_sampling(document: Document) -> SampleOptions:
     )
 
 
-_DEFAULTS: Mapping[str, DefaultsReader] = {"translation": _read_search, "language_model": _read_sampling}
-"""The readers of search and sampling defaults; the other tasks predict labels and have none."""
+_DEFAULTS: Mapping[str, DefaultsReader] = {"search": _read_search, "sample": _read_sampling}
+"""The readers of the defaults, by how the engine computes; a forward pass has none."""
 
-_OLD_DEFAULTS: Mapping[str, DefaultsReader] = {**_DEFAULTS, "translation": _read_old_search}
+_OLD_SEARCH: Mapping[str, DefaultsReader] = {**_DEFAULTS, "search": _read_old_search}
 
 
 def _read_precision(document: Document) -> Precision:

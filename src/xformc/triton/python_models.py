@@ -29,7 +29,7 @@ from xformc.runtime.search import check_source, search
 from xformc.runtime.session import Session
 from xformc.runtime.texts import encode_line, prompt_limit, whole_limit
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
-from xformc.runtime.translate import Hypothesis, translate_ids
+from xformc.runtime.translate import Hypothesis, write_rows
 
 ENGINE = "engine"
 """The folder, in a model's version folder, with the engine or only its manifest and tokenizers."""
@@ -68,16 +68,15 @@ class Tokens:
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Return the responses to these requests, whose rows are run as one batch."""
-        names = ("source",) if self._engine.manifest.task == "translation" else ("prompt", "seed")
+        names = ("source",) if self._engine.manifest.decoding == "search" else ("prompt", "seed")
         return _respond(requests, names, self._run)
 
     def _run(self, requests: list[Arrays]) -> list[Arrays]:
         session, counts = self._engine.session, [len(next(iter(one.values()))) for one in requests]
         if isinstance(self._options, SearchOptions):
             pieces = self._engine.manifest.inputs["source"].pieces
-            found: Any = search(
-                session, check_source(_padded([one["source"] for one in requests]), pieces), self._options
-            )
+            source = check_source(_padded([one["source"] for one in requests]), pieces)
+            found: Any = search(session, {"source": source}, self._options)
             return _split(counts, {"tokens": found.tokens, "lengths": found.lengths, "scores": found.scores})
         rows = [row[row != PAD] for one in requests for row in one["prompt"]]
         seeds = [check_seed(int(seed)) for one in requests for seed in one["seed"].reshape(-1)]
@@ -101,20 +100,20 @@ class Texts:
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Return the responses to these requests, whose texts are run as one batch."""
-        task = self._manifest.task
-        decodes = {"translation": ("text",), "language_model": ("text", "seed")}
-        run = {"translation": self._translate, "language_model": self._continue}.get(task, self._label)
-        return _respond(requests, decodes.get(task, tuple(self._manifest.inputs)), run)
+        decoding = self._manifest.decoding
+        names = {"search": ("text",), "sample": ("text", "seed"), "forward": tuple(self._manifest.inputs)}[decoding]
+        run = {"search": self._translate, "sample": self._continue, "forward": self._label}[decoding]
+        return _respond(requests, names, run)
 
     def _translate(self, requests: list[Arrays]) -> list[Arrays]:
         counts, texts = [len(one["text"]) for one in requests], _texts(requests, "text")
         limit = whole_limit(self._manifest.inputs["source"].longest)
         encode = partial(self._tokenizer.encode, "source")
-        rows = [encode_line(line, text, encode=encode, limit=limit, truncate=False) for line, text in texts]
+        ids = [encode_line(line, text, encode=encode, limit=limit, truncate=False) for line, text in texts]
+        rows = [{"source": np.array(row, np.int64)} for row in ids]
         options = self._options
         assert isinstance(options, SearchOptions)
-        vocabulary = self._manifest.inputs["target"].pieces
-        found = translate_ids(self._session, rows, tokenizer=self._tokenizer, options=options, vocabulary=vocabulary)
+        found = write_rows(self._session, rows, manifest=self._manifest, tokenizer=self._tokenizer, options=options)
         none = Hypothesis("", -np.inf, ())
         found = [[*row, *[none] * (options.n_best - len(row))] for row in found]
         return _split(
@@ -147,7 +146,10 @@ class Texts:
         names = tuple(self._manifest.inputs)
         counts = [len(one[names[0]]) for one in requests]
         columns = [[text for _, text in _texts(requests, name)] for name in names]
-        encode = partial(encode_example, manifest=self._manifest, tokenizer=self._tokenizer, truncate=False)
+        words = self._manifest.labels_words
+        encode = partial(
+            encode_example, inputs=self._manifest.inputs, words=words, tokenizer=self._tokenizer, truncate=False
+        )
         rows = [encode(line, texts) for line, texts in enumerate(zip(*columns, strict=True), start=1)]
         found = predict_rows(self._session, rows, manifest=self._manifest)
         if self._manifest.positions is not None:
@@ -161,10 +163,10 @@ class _Model:
     """The model of token ids with the interface of a session; its options are constants, so they are not sent."""
 
     def __init__(self, name: str, manifest: Manifest) -> None:
-        self._name, self._flat = name, manifest.task == "language_model"
-        own = interface(manifest.task, manifest.inputs)
+        self._name, self._flat = name, manifest.decoding == "sample"
+        own = interface(manifest.inputs, manifest.results)
         self._outputs = own.outputs
-        self._inputs = {"translation": ("source",), "language_model": ("prompt", "seed")}.get(manifest.task, own.inputs)
+        self._inputs = {"search": ("source",), "sample": ("prompt", "seed")}.get(manifest.decoding, own.inputs)
 
     def run(self, feeds: Arrays, expected: Sequence[Expected] = ()) -> list[Array]:
         """Return the outputs in order. Raises: UserError with Triton's message if the model fails, and as a session."""
@@ -267,8 +269,8 @@ def _parameter(args: Mapping[str, str], name: str) -> str:
 def _options(args: Mapping[str, str], manifest: Manifest) -> SearchOptions | SampleOptions | None:
     """Return the options chosen at export."""
     options = json.loads(_parameter(args, OPTIONS))
-    kinds: Mapping[str, Any] = {"translation": SearchOptions, "language_model": SampleOptions}
-    return None if options is None else kinds[manifest.task](**options)
+    kinds: Mapping[str, Any] = {"search": SearchOptions, "sample": SampleOptions}
+    return None if options is None else kinds[manifest.decoding](**options)
 
 
 def _triton() -> Any:

@@ -95,14 +95,14 @@ def choose_backend(manifest: Manifest, *, runtime: bool) -> str:
 
     Raises: UserError for an engine that predicts labels and would need the runtime.
     """
-    if manifest.labels is not None:
+    if manifest.decoding == "forward":
         if runtime or TRAITS[manifest.target].kernels:
             raise UserError(
                 "an engine that predicts labels cannot be served with xformc's runtime or kernels",
                 hint="build it with --target cpu, cuda or tensorrt, and leave out --runtime",
             )
         return "tensorrt" if _has_plan(manifest) else "onnxruntime"
-    driven = TRAITS[manifest.target].fixed if manifest.task == "language_model" else TRAITS[manifest.target].plans
+    driven = TRAITS[manifest.target].fixed if manifest.decoding == "sample" else TRAITS[manifest.target].plans
     return "python" if runtime or driven or TRAITS[manifest.target].kernels else "onnxruntime"
 
 
@@ -123,7 +123,7 @@ def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
     if isinstance(serving.options, SearchOptions):
         options["ranks"] = np.arange(serving.options.beam_size)
         room = length_limit(serving.options, serving.longest)
-        options["places"] = np.arange(min(room, manifest.inputs["target"].longest or room))
+        options["places"] = np.arange(min(room, manifest.inputs[manifest.written].longest or room))
     return serve(model, options)
 
 
@@ -145,8 +145,7 @@ def _parameters(backend: str, serving: Serving) -> dict[str, str]:
 
 
 def _reads_text(manifest: Manifest) -> bool:
-    texts = manifest.inputs.values() if manifest.task != "translation" else (manifest.inputs["source"],)
-    return all(item.tokenizer is not None for item in texts)
+    return all(item.tokenizer is not None for item in (manifest.given or manifest.inputs).values())
 
 
 def _text_config(manifest: Manifest, tokens: ModelConfig, serving: Serving) -> ModelConfig:
@@ -158,7 +157,7 @@ def _text_config(manifest: Manifest, tokens: ModelConfig, serving: Serving) -> M
         f"{tokens.name}{TEXT_SUFFIX}",
         "python",
         tokens.max_batch_size,
-        (*inputs, seed) if manifest.task == "language_model" else tuple(inputs),
+        (*inputs, seed) if manifest.decoding == "sample" else tuple(inputs),
         tuple(Tensor(name, data_type, count) for name, data_type in TEXT_OUTPUTS[manifest.task].items()),
         "KIND_CPU",
         tokens.instances,

@@ -1,0 +1,5 @@
+"""Kinds of results: what each means for the spec, the loss, the engine's model and its certificate."""
+
+from xformc.compiler.results import labels, numbers, text, vectors
+
+__all__ = ["labels", "numbers", "text", "vectors"]

@@ -1,0 +1,109 @@
+"""The interface of a kind of result, and the registry of kinds."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.graph import Op
+from xformc.compiler.graph.rules import OnnxEmitter
+from xformc.format.results import Setting
+
+Allowed = Mapping[str, Setting | tuple[str, ...]]
+"""Settings by name: the default of each, or the words to choose from, of which the first is the default."""
+
+
+Outputs = list[tuple[str, Type]]
+"""Values in an ONNX model: the name and the type of each."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A result that a spec declares.
+
+    stage: the stage of the model whose value it is; None: the last one. settings: those of its kind, complete.
+    loss: the settings of its loss, complete; weight: the weight of its loss.
+    """
+
+    name: str
+    kind: str
+    stage: str | None = None
+    settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    loss: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    weight: float = 1.0
+
+
+class Kind(ABC):
+    """A kind of result. A new kind is a subclass that `register` adds to KINDS.
+
+    name: its word in specs and in engine.json. settings, losses: the settings of results and of their losses.
+    outputs: the endings of the names of its outputs of an engine's model.
+    """
+
+    name: ClassVar[str]
+    settings: ClassVar[Allowed] = {}
+    losses: ClassVar[Allowed] = {}
+    outputs: ClassVar[tuple[str, ...]] = ("",)
+
+    @abstractmethod
+    def wanted(self, sequences: Collection[str], settings: Mapping[str, Setting]) -> str:
+        """The types that a result may have, in words; `sequences` are the axes of positions."""
+
+    @abstractmethod
+    def fits(self, type: Type, sequences: Collection[str], settings: Mapping[str, Setting]) -> bool:
+        """Whether a stage of this type can be such a result."""
+
+    @abstractmethod
+    def target(self, type: Type, settings: Mapping[str, Setting]) -> Type:
+        """The type of what the loss compares a value of this type with."""
+
+    @abstractmethod
+    def loss(self, result: Declared, smoothing: float) -> Op:
+        """The loss: an op on the value and its target that returns the mean loss, the sum and the count.
+
+        `smoothing` is the label smoothing of the recipe.
+        """
+
+    @abstractmethod
+    def emit(self, onnx: OnnxEmitter, value: str, type: Type, settings: Mapping[str, Setting]) -> Outputs:
+        """Write the outputs of the engine's model from the value of the graph."""
+
+    @abstractmethod
+    def expected(self, value: NDArray[Any], settings: Mapping[str, Setting]) -> tuple[NDArray[np.float32], ...]:
+        """What the engine must return, for values of the training form."""
+
+
+KINDS: dict[str, Kind] = {}
+"""Every kind by its name; filled at import."""
+
+
+def register(kind: Kind) -> None:
+    """Add a kind."""
+    assert kind.name not in KINDS, f"there is already a kind of result called {kind.name}"
+    KINDS[kind.name] = kind
+
+
+def defaults(allowed: Allowed) -> dict[str, Setting]:
+    """The default of each setting."""
+    return {name: value[0] if isinstance(value, tuple) else value for name, value in allowed.items()}
+
+
+def positions_of(type: Type, sequences: Collection[str]) -> str | None:
+    """The axis of positions that follows the batch, if there is one."""
+    return next((name for name in type.names[1:2] if name in sequences), None)
+
+
+def is_result(type: Type, sequences: Collection[str], axes: range) -> bool:
+    """Whether a type is float32 [batch], then positions or not, then as many sized axes as `axes` allows."""
+    inner = type.axes[2:] if positions_of(type, sequences) else type.axes[1:]
+    sized = all(axis.size is not None for axis in inner)
+    return type.dtype == "float32" and type.names[:1] == ("batch",) and sized and len(inner) in axes
+
+
+def any_positions(sequences: Collection[str]) -> str:
+    """The axes of positions that a result may have, in words."""
+    return " or ".join(sequences) or "POSITIONS"

@@ -1,0 +1,71 @@
+"""The interface of a kind of result at run time, and the registry of kinds."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.format.results import Result
+from xformc.runtime.results import Expected
+
+Arrays = Sequence[NDArray[Any]]
+
+
+class ResultKind(ABC):
+    """A kind of result; a new one is a subclass that `register` adds. `name` is its word in engine.json."""
+
+    name: ClassVar[str]
+
+    def expected(self, result: Result, examples: int, positions: int | None) -> tuple[Expected, ...]:
+        """What the outputs of a batch must be; `positions` is its length if each position has a result."""
+        each = () if positions is None else (positions,)
+        return (Expected(np.float32, (examples, *each, *result.axes.values())),)
+
+    @abstractmethod
+    def value(self, result: Result, arrays: Arrays) -> Any:
+        """The result of one example from its outputs, without padding."""
+
+    @abstractmethod
+    def nothing(self, result: Result) -> Any:
+        """The result of an example without positions."""
+
+    @abstractmethod
+    def line(self, value: Any) -> str:
+        """The result as text, on one line and without tabs."""
+
+    @abstractmethod
+    def fields(self, result: Result, value: Any) -> dict[str, object]:
+        """The result as JSON."""
+
+    def count(self, value: Any) -> int:
+        """The number of results in a value, for rates."""
+        return 1
+
+
+KINDS: dict[str, ResultKind] = {}
+"""Every kind by its name; filled at import."""
+
+
+def register(kind: ResultKind) -> None:
+    """Add a kind."""
+    assert kind.name not in KINDS, f"there is already a kind of result called {kind.name}"
+    KINDS[kind.name] = kind
+
+
+def kind_of(result: Result) -> ResultKind:
+    """The kind of a result. Raises: UserError if this runtime does not know it."""
+    if result.kind not in KINDS:
+        known = ", ".join(KINDS)
+        raise UserError(
+            f"this engine has a result of kind {result.kind}; this runtime knows {known}",
+            hint="upgrade: pip install --upgrade xformc",
+        )
+    return KINDS[result.kind]
+
+
+def rounded(array: NDArray[Any]) -> object:
+    """Numbers as JSON, with 6 digits after the point."""
+    return np.round(array.astype(np.float64), 6).tolist()

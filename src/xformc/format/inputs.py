@@ -1,0 +1,30 @@
+"""The inputs of an engine, as engine.json records them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of the model.
+
+    kind: tokens, vectors, values or edges.
+    vocabulary: the size of the vocabulary; None unless the kind is tokens.
+    axes: the sizes of vectors (one) and values, by name.
+    of: the input whose positions the edges join; None unless the kind is edges.
+    longest: the maximum number of positions, or None for no limit.
+    tokenizer: the file of the SentencePiece model, or None for an input that takes ids only.
+    """
+
+    kind: str
+    vocabulary: int | None = None
+    axes: Mapping[str, int] = field(default_factory=dict[str, int])
+    of: str | None = None
+    longest: int | None = None
+    tokenizer: str | None = None
+
+    @property
+    def pieces(self) -> int:
+        """The size of the vocabulary; tokens only."""
+        assert self.vocabulary is not None, f"an input of {self.kind} has no vocabulary"
+        return self.vocabulary
