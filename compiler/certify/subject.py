@@ -141,8 +141,9 @@ class Subject:
     def results(self, feeds: Feeds) -> tuple[NDArray[np.float32], ...]:
         """The results of the training form for the graph's inputs by name."""
         with torch.inference_mode():
-            found = self.module(*self._tensors(feeds))
-        return tuple(one.numpy() for one in (found if isinstance(found, tuple) else (found,)))
+            found: Any = self.module(*self._tensors(feeds))
+        tensors: tuple[torch.Tensor, ...] = found if isinstance(found, tuple) else (found,)
+        return tuple(tensor.numpy() for tensor in tensors)
 
     def logits(self, feeds: Feeds) -> NDArray[np.float32]:
         """The first result of the training form: of a model that writes text, the logits of the next token."""

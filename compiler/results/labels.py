@@ -47,7 +47,7 @@ class Labels(Kind):
     def expected(self, value: NDArray[Any], settings: Mapping[str, Setting]) -> tuple[NDArray[np.float32], ...]:
         """See `Kind`."""
         if settings["several"]:
-            return (0.5 * (1 + np.tanh(0.5 * value)),)
+            return (np.float32(0.5) * (1 + np.tanh(np.float32(0.5) * value)),)
         powers = np.exp(value - value.max(-1, keepdims=True))
         return (powers / powers.sum(-1, keepdims=True),)
 

@@ -34,14 +34,14 @@ def read_results(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem
 def task_of(results: tuple[Declared, ...], inputs: Mapping[str, Input]) -> str:
     """The task of a spec that declares these results."""
     written = [item.name for item in results if item.kind == "text"]
-    if written and inputs.keys() == {*written}:
+    if written and list(inputs) == written:
         return "language_model"
     return WRITING if written else RESULTS
 
 
 def _of_task(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem]) -> tuple[Declared, ...]:
     task = tree.get("task")
-    if task is None:
+    if task is None and isinstance(tree.value, dict):
         problems.append(Problem(tree.span, "the key 'task' is missing", "a spec has a task, or declares its results"))
     written = {"translation": "target", "language_model": "text"}.get("" if task is None else task.word)
     kind = "labels" if written is None else "text"

@@ -41,12 +41,12 @@ def engines(made: Sample, folder: Path, interface: Interface) -> list[Session]:
 def test_translation_is_the_same_on_both_targets_and_in_any_batch(tmp_path: Path, made: Sample) -> None:
     portable, cpu = engines(made, tmp_path, SEARCH)
     sources = np.array([[5, 6, 7, 8, 9, 3], [10, 11, 3, 0, 0, 0], [12, 13, 14, 3, 0, 0]])
-    expected = search(portable, sources, SHORT)
-    found = search(cpu, sources, SHORT)
+    expected = search(portable, {"source": sources}, SHORT)
+    found = search(cpu, {"source": sources}, SHORT)
     np.testing.assert_array_equal(found.tokens, expected.tokens)
     np.testing.assert_allclose(found.scores, expected.scores, atol=TOLERANCE)
     for row, source in enumerate(sources):
-        alone = search(cpu, source[None, source != 0], SHORT)
+        alone = search(cpu, {"source": source[None, source != 0]}, SHORT)
         length = alone.tokens.shape[-1]
         np.testing.assert_array_equal(alone.tokens[0], expected.tokens[row, :, :length])
         assert not expected.tokens[row, :, length:].any()
