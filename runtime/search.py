@@ -64,8 +64,8 @@ def search(
     limit, found = length_limit(options, most_positions(given)), (len(first), options.n_best)
     tokens = Expected(np.int64, (*found, up_to(limit)), vocabulary)
     expected = (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found))
-    results = session.run(feeds, (*expected, *others.values()))
-    return SearchResult(*results[:3], dict(zip(others, results[3:], strict=True)))
+    tokens_found, lengths, scores, *rest = session.run(feeds, (*expected, *others.values()))
+    return SearchResult(tokens_found, lengths, scores, dict(zip(others, rest, strict=True)))
 
 
 def most_positions(given: Mapping[str, NDArray[Any]]) -> int:
