@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.ops.positions import Positions
+from xformc.compiler.ops.positions import longest
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.results.kind import KINDS, Declared, positions_of
 from xformc.compiler.spec import Spec
@@ -87,7 +87,7 @@ class Program:
                 vocabulary=item.vocabulary if item.kind == "tokens" else None,
                 axes={axis.name: axis.size or 0 for axis in item.axes if item.kind != "tokens"},
                 of=item.of,
-                longest=_limit(self.graph, name),
+                longest=longest(self.graph, name),
             )
             for name, item in self.spec.inputs.items()
         }
@@ -166,13 +166,3 @@ class Program:
     def defaults(self) -> dict[str, float] | None:
         """The decoding defaults as an engine records them."""
         return None if self.options is None else asdict(self.options)
-
-
-def _limit(graph: Graph, axis: str) -> int | None:
-    """The number of positions that the graph has encodings for, or None if unlimited."""
-    limits = [
-        node.op.limit
-        for node in graph.nodes
-        if isinstance(node.op, Positions) and node.op.axis == axis and node.op.limit is not None
-    ]
-    return min(limits, default=None)

@@ -21,7 +21,7 @@ from xformc.runtime.session import open_model
 SAME = {"u": "t"}
 """Axes that are as long as another."""
 
-KNOWN = {"d", "k", "v", "h", "o"}
+KNOWN = {"d", "k", "k2", "v", "h", "o"}
 """Axes whose sizes stand in the graph; the others are known only at run time."""
 
 

@@ -83,7 +83,9 @@ def sentence(random: np.random.Generator, length: int, declared: Input) -> NDArr
 def _reach(graph: Graph) -> int:
     """The number of positions that the widest window or convolution sees, or 0."""
     windows = [node.op.window or 0 for node in graph.nodes if isinstance(node.op, AsKeys)]
-    convolutions = [node.op.reach(node.inputs[1].type) + 1 for node in graph.nodes if isinstance(node.op, Convolution)]
+    convolutions = [
+        max(node.op.reach(node.inputs[1].type)) + 1 for node in graph.nodes if isinstance(node.op, Convolution)
+    ]
     return max([*windows, *convolutions], default=0)
 
 

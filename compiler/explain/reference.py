@@ -32,6 +32,7 @@ TABLES: dict[str, rules.Table[Any]] = {
     "to_onnx": rules.to_onnx,
     "to_step": rules.to_step,
     "cost": rules.cost,
+    "lengths": rules.lengths,
 }
 
 

@@ -8,7 +8,9 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Initial, Op, Value
 from xformc.errors import UserError
 
-Kind = Literal["block", "value", "operand", "flag", "number", "numbers", "word", "axis", "axes", "name", "states"]
+Kind = Literal[
+    "block", "value", "operand", "flag", "number", "numbers", "word", "axis", "axes", "name", "names", "states"
+]
 """The kinds of arguments. `name`: an existing axis of a value. `operand`: a value or a number."""
 
 
@@ -85,6 +87,10 @@ class Site(Protocol):
         """The value's axis of positions: of an input, or of a step that made positions."""
         ...
 
+    def holds_positions(self, axis: str) -> bool:
+        """Whether this is an axis of positions."""
+        ...
+
     def keys(self, value: Value) -> "Keys":
         """The value's axis of keys."""
         ...
@@ -95,6 +101,14 @@ class Site(Protocol):
 
     def make_positions(self, axis: str) -> None:
         """Declare that this axis holds positions, none of which is padding."""
+        ...
+
+    def fewer(self, of: Axis, stride: int, lost: int = 0, name: str | None = None) -> Axis:
+        """The axis for every `stride`-th element of the axis `of` but its last `lost`: (size - lost) / stride elements,
+        rounded up, and for positions at least one. If `of` holds positions, then so does it, the others are padding.
+
+        The same numbers return the same axis. The default for `name` says what they are.
+        """
         ...
 
     def axis(self, value: Value, name: str) -> Axis:

@@ -1,11 +1,12 @@
 """Rule tables: one rule per op and transformation. A missing rule is an error that names both."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import Cost
 from xformc.compiler.graph.graph import Graph, Node, Op, Value
+from xformc.compiler.graph.lengths import Length
 from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.errors import UserError
 
@@ -215,6 +216,7 @@ TorchRule = Callable[[Any, Node, TorchNamespace], Callable[..., Any]]
 OnnxRule = Callable[[Any, Node, OnnxEmitter, tuple[str, ...]], tuple[str, ...]]
 StepRule = Callable[[Any, Node, Stepper], tuple[Value, ...]]
 CostRule = Callable[[Any, Node], Cost]
+LengthsRule = Callable[[Any, Node], Mapping[str, Length]]
 
 HiddenRule = Callable[[Any, Node, tuple[Hidden, ...], frozenset[str]], Hidden]
 
@@ -224,6 +226,8 @@ to_torch: Table[TorchRule] = Table("to_torch")
 to_onnx: Table[OnnxRule] = Table("to_onnx")
 to_step: Table[StepRule] = Table("to_step")
 cost: Table[CostRule] = Table("cost")
+lengths: Table[LengthsRule] = Table("lengths")
+"""The axes that an op makes whose sizes are known only at run time, each with its size. Without a rule: none."""
 hidden: Table[HiddenRule] = Table("hidden")
 """The content of the result at later keys, given that of the inputs and the axes of keys. Without a rule: "open"."""
 
@@ -249,6 +253,13 @@ def require(condition: bool, message: str) -> None:
 def cost_of(node: Node) -> Cost:
     """The cost of this node. Raises: RuleError if its op has no cost rule."""
     return cost.of(node.op, node.place)(node.op, node)
+
+
+def made_lengths(nodes: Iterable[Node]) -> Iterator[tuple[str, Length]]:
+    """The axes whose sizes are known only at run time that the nodes make, in order."""
+    for node in nodes:
+        if lengths.has(node.op):
+            yield from lengths.of(node.op)(node.op, node).items()
 
 
 def mixes_nothing(op: Op, node: Node) -> frozenset[str]:

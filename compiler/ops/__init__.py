@@ -23,6 +23,7 @@ from xformc.compiler.ops import (
     reshape,
     rotary,
     selection,
+    slicing,
     softmax,
     weights,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "reshape",
     "rotary",
     "selection",
+    "slicing",
     "softmax",
     "weights",
 ]

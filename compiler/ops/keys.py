@@ -1,18 +1,20 @@
 """Positions as keys, the axis that attention sums over. In a step, they become a cache of earlier positions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import FREE, Cost, Reach, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.lengths import Length
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
     TorchNamespace,
     cost,
+    lengths,
     mixes,
     require,
     to_onnx,
@@ -76,6 +78,12 @@ def _as_keys_types(op: AsKeys, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 @mixes.rule(AsKeys)
 def _as_keys_mixes(op: AsKeys, node: Node) -> frozenset[str]:
     return frozenset({op.positions})
+
+
+@lengths.rule(AsKeys)
+def _as_keys_lengths(op: AsKeys, node: Node) -> Mapping[str, Length]:
+    known = node.inputs[0].type.axis(op.positions).size is not None
+    return {} if known else {op.keys: Length((op.positions,))}
 
 
 @to_step.rule(AsKeys)

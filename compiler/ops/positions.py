@@ -1,18 +1,20 @@
 """Absolute positions: indices, sinusoidal encodings, and rows of position tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import Cost, per_result, size_in_bytes
-from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.graph import Graph, Node, Op, Value
+from xformc.compiler.graph.lengths import Length
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
     OnnxEmitter,
     Stepper,
     TorchNamespace,
     cost,
+    made_lengths,
     mixes,
     mixes_nothing,
     require,
@@ -173,6 +175,29 @@ def _at_onnx(op: At, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> 
 
 
 cost.rule(At)(per_result(0))
+
+
+def longest(graph: Graph, axis: str) -> int | None:
+    """The largest size of an input's axis of positions that the graph has encodings for, or None if unlimited."""
+    made = dict(made_lengths(graph.nodes))
+    limits = [
+        limit
+        for node in graph.nodes
+        if isinstance(node.op, Positions) and node.op.limit is not None
+        if (limit := limit_of(axis, node.op.axis, node.op.limit, made)) is not None
+    ]
+    return min(limits, default=None)
+
+
+def limit_of(axis: str, limited: str, limit: int, made: Mapping[str, Length]) -> int | None:
+    """The largest size of `axis` for which the axis `limited`, made of it, has a size of at most `limit`."""
+    if limited == axis:
+        return limit
+    length = made.get(limited)
+    if length is None:
+        return None
+    limits = (limit_of(axis, each, (limit - length.more) * length.stride, made) for each in length.of)
+    return next((found for found in limits if found is not None), None)
 
 
 @primitive("learned_positions", limit="axis", to=optional("axis"))

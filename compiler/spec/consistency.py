@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.rules import made_lengths
 from xformc.compiler.ops.embedding import Embedding
-from xformc.compiler.ops.positions import Positions
+from xformc.compiler.ops.positions import Positions, limit_of
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, suggest
@@ -94,20 +95,27 @@ def learned_limits(model: Model, train: Train, graph: Graph) -> list[Problem]:
     return [
         Problem(
             model.declared[axis.name].span,
-            f"{axis.size} positions are fewer than train.max_length, which is {train.max_length}",
+            f"{_counted(axis, limit)} are fewer than train.max_length, which is {train.max_length}",
             "raise the size, or lower train.max_length",
         )
-        for axis in _position_tables(graph, model)
-        if axis.size is not None and axis.size < train.max_length and axis.name in model.declared
+        for axis, limit in _position_tables(graph, model)
+        if limit < train.max_length and axis.name in model.declared
     ]
 
 
-def _position_tables(graph: Graph, model: Model) -> Iterator[Axis]:
-    producers = graph.producers()
+def _counted(axis: Axis, limit: int) -> str:
+    return f"{axis.size} positions" + (f", which are {limit} of the input," if axis.size != limit else "")
+
+
+def _position_tables(graph: Graph, model: Model) -> Iterator[tuple[Axis, int]]:
+    """The axis of each table of positions, and for how many positions of an input it suffices."""
+    producers, made = graph.producers(), dict(made_lengths(graph.nodes))
     for node in graph.nodes:
         index = producers.get(node.inputs[0].name) if isinstance(node.op, Embedding) else None
-        if index is not None and isinstance(index.op, Positions) and index.op.axis in model.inputs:
-            yield node.inputs[1].type.axes[0]
+        if index is not None and isinstance(index.op, Positions):
+            axis = node.inputs[1].type.axes[0]
+            limits = (limit_of(name, index.op.axis, axis.size or 0, made) for name in model.inputs)
+            yield from ((axis, limit) for limit in limits if limit is not None)
 
 
 def _all_text(inputs: Mapping[str, Input]) -> bool:

@@ -22,6 +22,7 @@ _KINDS: dict[Kind, Schema] = {
     "word": _TEXT,
     "states": {"type": ["object", "string"], "description": "names of states, each with its axis or axes"},
     "name": {"type": "string", "description": "an axis of the value, or positions, or keys"},
+    "names": {"type": ["string", "array"], "items": _TEXT, "description": "an axis of the value, or several"},
     "axis": {"type": "string", "description": "the name of a size"},
     "axes": {"type": ["string", "array"], "items": _TEXT, "description": "the name of a size, or several"},
 }

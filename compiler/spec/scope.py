@@ -38,7 +38,8 @@ class Numbers:
     values: tuple[Number, ...]
 
 
-Bound = Closure | Value | bool | Quantity | Numbers | str | Axis | tuple[Axis, ...] | Mapping[str, tuple[Axis, ...]]
+Several = tuple[Axis, ...] | tuple[str, ...]
+Bound = Closure | Value | bool | Quantity | Numbers | str | Axis | Several | Mapping[str, tuple[Axis, ...]]
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,8 @@ class Binder:
     def axes(self, tree: Tree, scope: Scope) -> tuple[Axis, ...]:
         """One axis, or a list of different ones."""
         bound = scope.arguments.get(tree.word)
-        if isinstance(bound, tuple):
-            return bound
+        if isinstance(bound, tuple) and isinstance(bound[0], Axis):
+            return tuple(item for item in bound if isinstance(item, Axis))
         axes = tuple(self.axis(item, scope) for item in (tree.items if isinstance(tree.value, tuple) else (tree,)))
         names = [axis.name for axis in axes]
         if not axes or len(set(names)) != len(names):
@@ -180,6 +181,16 @@ class Binder:
         """The name of an axis of the value, or of the axis bound to the argument of this name."""
         bound = scope.arguments.get(tree.word)
         return bound.name if isinstance(bound, Axis | Quantity) else self.word(tree, scope)
+
+    def names(self, tree: Tree, scope: Scope) -> tuple[str, ...]:
+        """One name of an axis, or several different ones."""
+        bound = scope.arguments.get(tree.word)
+        if isinstance(bound, tuple):
+            return tuple(item if isinstance(item, str) else item.name for item in bound)
+        names = tuple(self.name(item, scope) for item in (tree.items if isinstance(tree.value, tuple) else (tree,)))
+        if not names or len(set(names)) != len(names):
+            raise scope.problem(tree.span, "must be the name of one axis or of several different ones")
+        return names
 
     def states(self, tree: Tree, scope: Scope) -> Mapping[str, tuple[Axis, ...]]:
         """The axes of each state, by name."""
@@ -212,6 +223,7 @@ def _values(scope: Scope) -> dict[str, Value]:
 
 _KINDS: dict[Kind, Callable[[Binder, Tree, Scope], Bound]] = {
     "name": Binder.name,
+    "names": Binder.names,
     "states": Binder.states,
     "value": Binder.value,
     "axis": Binder.axis,

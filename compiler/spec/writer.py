@@ -11,7 +11,9 @@ from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.loss import AuxiliaryLoss
 from xformc.compiler.ops.masks import PaddingMask
+from xformc.compiler.ops.slicing import Slice
 from xformc.compiler.spec.model import Model
+from xformc.compiler.spec.position_axes import NameTaken, PositionAxes
 from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems, suggest
 from xformc.compiler.spec.scope import Binder, Scope
 from xformc.compiler.spec.syntax import Call
@@ -36,8 +38,7 @@ class Writer:
         self._declared: dict[str, Parameter] = {}
         self._spans: dict[str, Span] = {}
         self._masks: dict[str, Value] = {}
-        self.made_positions: set[str] = set()
-        self.keys: dict[str, Keys] = {}
+        self.axes = PositionAxes(model.inputs, model.sizes)
         self._count = 0
         self._made = made
 
@@ -73,20 +74,22 @@ class Writer:
 
     def mask(self, axis: str, span: Span) -> Value | None:
         """The mask of an axis of positions or keys, false at padding, as one node. None if there is no padding."""
-        declared = self.inputs.get(axis)
-        if axis not in self.keys and (declared is None or not declared.is_sequence):
-            return None
-        if axis not in self._masks and axis in self.keys:
-            keys = self.keys[axis]
-            real = self.mask(keys.positions, span)
-            if real is None:
-                return None
-            op = AsKeys(keys.positions, keys.name, keys.window)
-            self._masks[axis] = self._at_root(op, (real,), f"{axis}/mask", span)
-        elif axis not in self._masks:
+        if axis not in self._masks and axis in self.axes.keys:
+            keys = self.axes.keys[axis]
+            self._mask_from(axis, keys.positions, AsKeys(keys.positions, keys.name, keys.window), span)
+        elif axis not in self._masks and axis in self.axes.fewer:
+            part = self.axes.fewer[axis]
+            self._mask_from(axis, part.of, Slice(part.of, axis, part.lost, part.stride, part.lost > 0), span)
+        elif axis not in self._masks and axis in self.inputs and self.inputs[axis].is_sequence:
             tokens = next(value for value in self._root.inputs if value.name == axis)
             self._masks[axis] = self._at_root(PaddingMask(PAD), (tokens,), f"{axis}/mask", span)
-        return self._masks[axis]
+        return self._masks.get(axis)
+
+    def _mask_from(self, axis: str, other: str, op: Op, span: Span) -> None:
+        """Make the mask of an axis from that of another."""
+        real = self.mask(other, span)
+        if real is not None:
+            self._masks[axis] = self._at_root(op, (real,), f"{axis}/mask", span)
 
     def _at_root(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
         value = self._root.emit(op, inputs, name, span.place)
@@ -171,15 +174,19 @@ class Site:
 
     def positions(self, value: Value) -> str:
         """The value's axis of positions: of an input, or of a step that made positions."""
-        known = (*self.writer.inputs, *self.writer.made_positions)
-        found = [name for name in value.type.names if name in known]
+        found = [name for name in value.type.names if self.holds_positions(name)]
         if len(found) != 1:
             raise self.refuse(f"needs a value with one axis of positions, found {value.name}: {value.type}")
         return found[0]
 
+    def holds_positions(self, axis: str) -> bool:
+        """Whether this is an axis of positions."""
+        return self.writer.axes.holds(axis)
+
     def keys(self, value: Value) -> Keys:
         """The value's axis of keys."""
-        found = [self.writer.keys[name] for name in value.type.names if name in self.writer.keys]
+        keys = self.writer.axes.keys
+        found = [keys[name] for name in value.type.names if name in keys]
         if len(found) != 1:
             hint = "as_keys turns positions into keys"
             raise self.refuse(f"needs a value with one axis of keys, found {value.name}: {value.type}", hint)
@@ -187,12 +194,20 @@ class Site:
 
     def make_keys(self, positions: str, window: int | None) -> Keys:
         """The axis of keys for these positions; the same window returns the same axis."""
-        name = f"{positions}_keys" if window is None else f"{positions}_keys.{window}"
-        return self.writer.keys.setdefault(name, Keys(name, positions, window))
+        return self.writer.axes.make_keys(positions, window)
 
     def make_positions(self, axis: str) -> None:
         """Declare that this axis holds positions, none of which is padding."""
-        self.writer.made_positions.add(axis)
+        self.writer.axes.whole.add(axis)
+
+    def fewer(self, of: Axis, stride: int, lost: int = 0, name: str | None = None) -> Axis:
+        """The axis for every `stride`-th element of `of` but its last `lost`; see `graph.primitives.Site`."""
+        try:
+            axis = self.writer.axes.make_fewer(of, stride, lost, name)
+        except NameTaken as error:
+            raise self.refuse(str(error), "name the new axis with to_positions") from None
+        self.binder.used.update({axis.name} & self.binder.sizes.keys())
+        return axis
 
     def axis(self, value: Value, name: str) -> Axis:
         """The value's axis `name`; `positions` and `keys` refer to its axis of positions and of keys."""
@@ -224,7 +239,7 @@ class Site:
 
     def padding(self, axis: str) -> Value | None:
         """The mask for an axis of positions; None for an axis of keys, whose scores `mask` hides."""
-        return self.mask(axis) if axis in self.writer.inputs else None
+        return self.mask(axis) if self.holds_positions(axis) else None
 
     def vocabulary(self, tokens: Value) -> Axis:
         """The vocabulary axis of an input of tokens."""
@@ -241,4 +256,6 @@ class Site:
         """The error for an invalid number for this argument; the caller raises it."""
         given = self.call.arguments[argument]
         assert isinstance(given, Tree)
-        return self.binder.unfit(given, self.scope, value, message)
+        flat = (item for item in given.items if not item.items)
+        wrong = (item for item in flat if self.binder.number(item, self.scope) == value)
+        return self.binder.unfit(next(wrong, given), self.scope, value, message)

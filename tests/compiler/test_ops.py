@@ -198,6 +198,7 @@ def test_every_op_has_its_rules() -> None:
             "positions",
             "recurrence",
             "reduce",
+            "slice",
         )
     }
 

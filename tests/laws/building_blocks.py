@@ -177,6 +177,22 @@ BACKWARD: list[Step] = [
     {"lstm": {"reverse": True}},
     {"convolution": {"width": 3}},
     {"convolution": {"width": 3, "dilation": 2, "depthwise": True}},
+    {"convolution": {"width": 3, "groups": 2, "padding": "same"}},
+    body(
+        short={"convolution": {"width": 3, "stride": 2, "padding": "none"}},
+        active="relu",
+        again={"convolution": {"width": 2, "stride": 2, "causal": True}},
+        mean="mean",
+        sum={"plus": {"by": "x"}},
+    ),
+    body(
+        short={"convolution": {"width": 3, "stride": 3, "depthwise": True}},
+        attended={"cross_attention": {"from": "x", "memory": "short"}},
+    ),
+    body(
+        plane={"convolution": {"width": [3, 3], "stride": [1, 2], "over": ["positions", "d_model"], "to": "heads"}},
+        flat={"linear": {"over": ["d_model_by_2", "heads"], "to": "d_model"}},
+    ),
     body(mean="mean", sum={"plus": {"from": "x", "by": "mean"}}),
     body(most="max", sum={"times": {"from": "x", "by": "most"}}),
     body(end="last", sum={"plus": {"from": "x", "by": "end"}}),

@@ -14,6 +14,7 @@ Steps = st.SearchStrategy[list[Step]]
 
 SIZES = {
     "d_model": 8,
+    "d_model_by_2": "d_model / 2",
     "heads": 2,
     "d_k": "d_model / heads",
     "d_v": 3,

@@ -19,9 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from xformc.compiler.graph import text
 from xformc.compiler.graph.cost import total
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.graph.rules import RuleError, cost_of
+from xformc.compiler.graph.rules import RuleError, cost_of, made_lengths
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
@@ -132,5 +131,6 @@ def test_products_are_counted_as_they_are_executed(tmp_path: Path, sample: Sampl
         for value, array in zip(model.graph.inputs, inputs, strict=True)
         for axis, size in zip(value.type.axes, array.shape, strict=True)
     }
-    sizes |= {node.op.keys: sizes[node.op.positions] for node in model.graph.nodes if isinstance(node.op, AsKeys)}
+    for name, made in made_lengths(model.graph.nodes):
+        sizes[name] = made.at(sizes)
     assert total(map(cost_of, model.graph.nodes)).products.at(sizes) == counter.get_total_flops()

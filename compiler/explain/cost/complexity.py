@@ -8,7 +8,7 @@ from functools import cached_property
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.cost import Cost, Polynomial
 from xformc.compiler.graph.graph import Graph, Node
-from xformc.compiler.graph.rules import cost_of
+from xformc.compiler.graph.rules import cost_of, made_lengths
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.linear import Linear
@@ -101,9 +101,11 @@ def symbols(graph: Graph, positions: frozenset[str]) -> Symbols:
 
 
 def position_axes(graph: Graph, costs: CostOf) -> frozenset[str]:
-    """The axes of positions: input axes with a run-time size, and axes that an op mixes as positions."""
+    """The axes of positions: axes with a run-time size but keys, and axes that an op mixes as positions."""
     found = {axis.name for value in graph.inputs for axis in value.type.axes if axis.size is None}
     for node in all_nodes(graph.nodes):
+        if not isinstance(node.op, AsKeys):
+            found |= {name for name, _ in made_lengths((node,))}
         reach = costs(node).reach
         if reach is not None and (reach.kind != "all" or isinstance(node.op, AsKeys)):
             found.add(reach.axis)

@@ -1,7 +1,7 @@
 """Path lengths: the number of operations on the shortest path of information between two positions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +11,7 @@ from xformc.compiler.explain.cost.complexity import CostOf
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import Reach
 from xformc.compiler.graph.graph import Graph, Node, Value
+from xformc.compiler.graph.rules import made_lengths
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.reshape import Merge
@@ -43,7 +44,7 @@ def longest_paths(graph: Graph, length: int, positions: frozenset[str], costs: C
     `positions` are the axes of positions.
     """
     reaches = {id(node): reach for node in graph.nodes if (reach := costs(node).reach) and reach.axis in positions}
-    walk = _Walk(graph, length, positions, reaches)
+    walk = _Walk(graph, length, positions, reaches, _strides(graph))
     inputs = [value for value in graph.inputs if value.type.dtype != "bool"]
     found = [(value.name, walk.run(value)) for value in inputs]
     return [_path(name, ways) for name, ways in found if len(ways) > 1]
@@ -63,12 +64,16 @@ def _worst(ways: Ways) -> float:
 
 @dataclass(frozen=True)
 class _Walk:
-    """Propagates path lengths from one input through a graph. `reaches` is keyed by the ids of nodes."""
+    """Propagates path lengths from one input through a graph. `reaches` is keyed by the ids of nodes.
+
+    `strides`: how many positions of an input lie between two of an axis that is made from it.
+    """
 
     graph: Graph
     length: int
     axes: frozenset[str]
     reaches: Mapping[int, Reach]
+    strides: Mapping[str, int]
 
     def run(self, source: Value) -> Ways:
         start = np.full(2 * self.size(source.type) - 1, np.inf, np.float32)
@@ -82,7 +87,7 @@ class _Walk:
         return ways.get(self.graph.outputs[0].name, start)
 
     def node(self, node: Node, given: Sequence[tuple[Value, Ways]]) -> Ways:
-        reach, result = self.reaches.get(id(node)), node.outputs[0].type
+        reach, result = self.reach(node), node.outputs[0].type
         count = 2 * self.size(result) - 1 if self.positions(result) else None
         starts = node.inputs[node.op.sequences :][:1] if isinstance(node.op, Recurrence) and node.op.started else ()
         found: list[Ways] = []
@@ -96,6 +101,14 @@ class _Walk:
                 )
         return _shortest(found)
 
+    def reach(self, node: Node) -> Reach | None:
+        """How the node mixes positions, in positions of the input."""
+        found = self.reaches.get(id(node))
+        if found is None or (stride := self.strides.get(found.axis, 1)) == 1:
+            return found
+        before, after = found.before * stride, found.after * stride
+        return replace(found, before=before, after=after, dilation=found.dilation * stride)
+
     def positions(self, type: Type) -> str | None:
         """The axis of positions of a value, or None."""
         return next((name for name in type.names if name in self.axes), None)
@@ -104,6 +117,14 @@ class _Walk:
         """The number of positions of a value; 1 without such an axis."""
         name = self.positions(type)
         return 1 if name is None else type.axis(name).size or self.length
+
+
+def _strides(graph: Graph) -> dict[str, int]:
+    """The stride of each axis of positions that is made from one other axis."""
+    strides: dict[str, int] = {}
+    for name, length in made_lengths(graph.nodes):
+        strides[name] = length.stride * strides.get(length.of[0], 1)
+    return strides
 
 
 def _spread(ways: Ways, count: int | None) -> Ways:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from xformc.compiler.explain.cost.complexity import all_nodes
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.graph.rules import RuleError, made_lengths
 from xformc.compiler.ops.keys import Append
-from xformc.compiler.ops.positions import Positions
+from xformc.compiler.ops.positions import longest
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.program import Program
@@ -37,11 +37,7 @@ def checked_length(spec: Spec, graph: Graph, length: int | None) -> int | None:
 
 def _limits(graph: Graph) -> list[int]:
     """The numbers of input positions that the graph has encodings for."""
-    return [
-        node.op.limit
-        for node in graph.nodes
-        if isinstance(node.op, Positions) and node.op.limit and node.inputs[0].type.axis(node.op.axis).size is None
-    ]
+    return [limit for name in {value.name for value in graph.inputs} if (limit := longest(graph, name)) is not None]
 
 
 def find_program(spec: Spec, target: Target = "portable") -> tuple[Program | None, str | None]:
@@ -57,13 +53,16 @@ def run_sizes(graph: Graph, length: int | None) -> dict[str, int]:
     """The run-time sizes of all axes for one example with `length` positions (None if no input has positions)."""
     values = (*graph.inputs, *(value for node in all_nodes(graph.nodes) for value in node.outputs))
     names = {axis.name for value in values for axis in value.type.axes if axis.size is None}
-    return {name: 1 if name == "batch" else length or 1 for name in names}
+    sizes = {name: 1 if name == "batch" else length or 1 for name in names}
+    for name, made in made_lengths(all_nodes(graph.nodes)):
+        sizes[name] = made.at(sizes)
+    return sizes
 
 
 def step_sizes(decoder: Decoder, length: int | None) -> dict[str, int]:
     """The run-time sizes of the step that decodes token `length`; its caches hold the tokens before it."""
     length = length or 1
-    sizes = run_sizes(decoder.prepare, length) | run_sizes(decoder.step, length)
+    sizes = run_sizes(decoder.step, length) | run_sizes(decoder.prepare, length)
     for node in decoder.step.nodes:
         if isinstance(node.op, Append):
             seen = min(length, node.op.window or length)
