@@ -97,6 +97,18 @@ def test_check_takes_the_name_of_a_shipped_spec(xformc: CommandLine, spec: str, 
     assert json.loads(xformc("check", spec, "--json").out)["name"] == name
 
 
+def test_check_lists_parameters(xformc: CommandLine) -> None:
+    lines = xformc("check", "memory_network", "--parameters").out.splitlines()
+    assert lines[0].split() == ["keys/embedding/weight", "[vocabulary=200,", "d_model=64]", "12,800"]
+    assert lines[9].endswith("4,096  tied to answer/1/kept/weight and 1 more")
+    found = json.loads(xformc("check", "memory_network", "--parameters", "--json").out)["paths"][10]
+    tied = ["answer/1/kept/bias", "answer/2/kept/bias"]
+    assert found == {"path": "answer/0/kept/bias", "axes": ["d_model"], "shape": [64], "count": 64} | {
+        "trained": True,
+        "tied": tied,
+    }
+
+
 def test_a_shell_completes_the_names_of_shipped_specs() -> None:
     environment = {"_XFORMC_COMPLETE": "complete_bash", "COMP_WORDS": "xformc check tying/", "COMP_CWORD": "2"}
     command = [sys.executable, "-c", "from xformc.cli import app; app(prog_name='xformc')"]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
-from xformc.compiler.graph.primitives import Applied, Site, checked_probability, primitive
+from xformc.compiler.graph.primitives import Applied, Site, checked_probability, optional, primitive
 from xformc.compiler.graph.rules import (
     Hidden,
     OnnxEmitter,
@@ -85,10 +85,14 @@ BINARY: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Dropout(Op):
-    """During training, zero each element with this probability and scale the others to keep the mean."""
+    """During training, zero each element with this probability and scale the others to keep the mean.
+
+    With `each`, what lies at one entry of this axis is zeroed together.
+    """
 
     kind: ClassVar[str] = "dropout"
     probability: float
+    each: str | None = None
 
 
 def _same(op: Op, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
@@ -234,7 +238,16 @@ def _shift_onnx(op: Shift, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
 
 @to_torch.rule(Dropout)
 def _dropout_torch(op: Dropout, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
-    return lambda x: torch.dropout(x, op.probability, torch.training)
+    if op.each is None:
+        return lambda x: torch.dropout(x, op.probability, torch.training)
+    shape = [-1 if name == op.each else 1 for name in node.inputs[0].type.names]
+    index = shape.index(-1)
+
+    def apply(x: Any) -> Any:
+        kept = torch.dropout(x.new_ones(x.shape[index]), op.probability, torch.training)
+        return x * kept.reshape(shape) if torch.training else x
+
+    return apply
 
 
 @primitive("scale", factor="number")
@@ -307,11 +320,16 @@ def _vectors(site: Site, by: Value) -> Value:
     return by
 
 
-@primitive("dropout", probability="number")
-def _dropout(site: Site, x: Value, probability: float) -> Value:
-    """`x` in inference. Training zeroes each number with this probability and scales the others to keep the mean."""
+@primitive("dropout", probability="number", each=optional("name"))
+def _dropout(site: Site, x: Value, probability: float, each: str | None = None) -> Value:
+    """`x` in inference. Training zeroes each number with this probability and scales the others to keep the mean.
+
+    `each`: an axis; what lies at one entry of it is zeroed together. `each: batch` at the end of a residual branch is
+    stochastic depth (Huang et al., 2016).
+    """
     rate = checked_probability(site, "probability", probability)
-    return site.emit(Dropout(rate), x) if rate else x
+    axis = each if each is None or (each == "batch" and "batch" in x.type.names) else site.axis(x, each).name
+    return site.emit(Dropout(rate, axis), x) if rate else x
 
 
 @primitive("residual", transparent=True, body="block")

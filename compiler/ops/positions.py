@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.cost import Cost, per_result, size_in_bytes
+from xformc.compiler.graph.cost import FREE, Cost, per_result, size_in_bytes
 from xformc.compiler.graph.graph import Graph, Node, Op, Value
 from xformc.compiler.graph.lengths import Length
 from xformc.compiler.graph.primitives import Site, optional, primitive
@@ -38,6 +38,17 @@ class Positions(Op):
     axis: str
     limit: int | None = None
 
+
+@dataclass(frozen=True)
+class Index(Op):
+    """The number `value`, int64 without axes. It has no inputs."""
+
+    kind: ClassVar[str] = "index"
+    value: int
+
+
+MAX_POSITION = 2**24
+"""Positions below this number are exact in float32."""
 
 FUNCTIONS = {"both": ("Sin", "Cos"), "sin": ("Sin",), "cos": ("Cos",)}
 """The functions of the angle that are interleaved in an encoding of positions."""
@@ -95,6 +106,27 @@ def _positions_onnx(op: Positions, node: Node, onnx: OnnxEmitter, inputs: tuple[
 @to_step.rule(Positions)
 def _positions_step(op: Positions, node: Node, step: Stepper) -> tuple[Value, ...]:
     return (step.emit(Expand(op.axis), (step.position(),), node.outputs[0].name),)
+
+
+@types.rule(Index)
+def _index_types(op: Index, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    return (Type("int64"),)
+
+
+mixes.rule(Index)(mixes_nothing)
+
+
+@to_torch.rule(Index)
+def _index_torch(op: Index, node: Node, torch: TorchNamespace) -> Callable[[], Any]:
+    return torch.constant(node.outputs[0].name, torch.torch.tensor(op.value))
+
+
+@to_onnx.rule(Index)
+def _index_onnx(op: Index, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.outermost(f"index {op.value}", lambda root: root.operand(op.value)),)
+
+
+cost.rule(Index)(lambda op, node: FREE)
 
 
 @types.rule(Sinusoid)
@@ -200,21 +232,34 @@ def limit_of(axis: str, limited: str, limit: int, made: Mapping[str, Length]) ->
     return next((found for found in limits if found is not None), None)
 
 
-@primitive("learned_positions", limit="axis", to=optional("axis"))
-def _learned_positions(site: Site, x: Value, limit: Axis, to: Axis | None = None) -> Value:
-    """A learned vector for each position of `x`, as wide as its last axis or as `to`, for at most `limit` positions."""
-    index = site.emit(Positions(site.positions(x), limit.size), x, name="index")
+@primitive("learned_positions", limit="axis", to=optional("axis"), at=optional("number"))
+def _learned_positions(site: Site, x: Value, limit: Axis, to: Axis | None = None, at: float | None = None) -> Value:
+    """A learned vector for each position of `x`, as wide as its last axis or as `to`, for at most `limit` positions.
+
+    `at`: the vector of this one position instead, such as the index of a turn.
+    """
+    index = _index(site, x, at, limit.size)
     return site.emit(Embedding(), index, table(site, limit, to or x.type.axes[-1]))
 
 
-@primitive("sinusoid", functions=optional("word"))
-def _sinusoid(site: Site, x: Value, functions: str = "both") -> Value:
+@primitive("sinusoid", functions=optional("word"), at=optional("number"))
+def _sinusoid(site: Site, x: Value, functions: str = "both", at: float | None = None) -> Value:
     """Sines and cosines of each position of `x`, interleaved, as wide as its last axis.
 
-    `functions`: `both`, or `sin` or `cos` for one of them alone.
+    `functions`: `both`, or `sin` or `cos` for one of them alone. `at`: the vector of this one position instead, such as
+    the index of a turn.
     """
     if functions not in FUNCTIONS:
         raise site.refuse(f"'functions' must be both, sin or cos, found '{functions}'")
     width = x.type.axes[-1]
-    index = site.emit(Positions(site.positions(x)), x, name="index")
-    return site.emit(Sinusoid(width.name, width.size or 0, functions), index)
+    return site.emit(Sinusoid(width.name, width.size or 0, functions), _index(site, x, at, None))
+
+
+def _index(site: Site, x: Value, at: float | None, limit: int | None) -> Value:
+    """The positions of `x`, or the one position `at`, which must be below `limit`."""
+    if at is None:
+        return site.emit(Positions(site.positions(x), limit), x, name="index")
+    if at != int(at) or not 0 <= at < (limit or MAX_POSITION):
+        message = f"a position must be a whole number from 0 to {(limit or MAX_POSITION) - 1}"
+        raise site.refuse_number("at", at, message)
+    return site.emit(Index(int(at)), name="index")

@@ -96,7 +96,7 @@ class _Reader:
 
     def _weights(self, found: _Found, value: Value) -> _Found | None:
         node = self.own(value)
-        if node is not None and isinstance(node.op, Dropout):
+        if node is not None and isinstance(node.op, Dropout) and node.op.each is None:
             found.dropout = node.op.probability
             found.inner.append(node)
             node = self.own(node.inputs[0])

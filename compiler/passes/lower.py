@@ -243,7 +243,7 @@ def _rounded(value: Value, producers: Mapping[str, Node], precision_of: Precisio
     """Whether it comes from a matrix product whose number format is much coarser than float16."""
     node = producers.get(value.name)
     while node is not None and not isinstance(node.op, Linear):
-        node = producers.get(node.inputs[0].name)
+        node = producers.get(node.inputs[0].name) if node.inputs else None
     return node is not None and FORMATS[precision_of(node.inputs[1].name)].coarse
 
 

@@ -8,6 +8,7 @@ from xformc.compiler.graph.rules import made_lengths
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.positions import Positions, limit_of
 from xformc.compiler.spec.expressions import Number
+from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
@@ -24,11 +25,6 @@ def unused(tree: Tree, kind: str, section: str, used: frozenset[str]) -> list[Pr
         for name, entry in entries.items()
         if name not in used and is_own(entry, tree)
     ]
-
-
-def is_own(entry: Entry, tree: Tree) -> bool:
-    """Whether the entry comes from the file itself or from a setting, not from a spec that it extends."""
-    return entry.key.source.setting or entry.key.source == tree.span.source
 
 
 def unused_blocks(tree: Tree) -> list[Problem]:

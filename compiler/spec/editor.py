@@ -12,6 +12,12 @@ Schema = dict[str, Plain]
 
 _NUMBER: Schema = {"type": ["number", "string"]}
 _TEXT: Schema = {"type": "string"}
+_NAME: Schema = {"type": "string", "description": "the name of this step of a list"}
+_CHOICE: Schema = {
+    "type": "string",
+    "description": "a choice, or arithmetic; each of its words or numbers is another key with a body",
+}
+_SIZE: Schema = {"type": ["string", "object"], "description": "the name of a size; {name: number} is another size"}
 _KINDS: dict[Kind, Schema] = {
     "block": {"$ref": "#/$defs/argument"},
     "value": {"type": "string", "description": "the name of a value"},
@@ -23,9 +29,12 @@ _KINDS: dict[Kind, Schema] = {
     "states": {"type": ["object", "string"], "description": "names of states, each with its axis or axes"},
     "name": {"type": "string", "description": "an axis of the value, or positions, or keys"},
     "names": {"type": ["string", "array"], "items": _TEXT, "description": "an axis of the value, or several"},
-    "axis": {"type": "string", "description": "the name of a size"},
-    "axes": {"type": ["string", "array"], "items": _TEXT, "description": "the name of a size, or several"},
+    "axis": _SIZE,
+    "axes": {"type": ["string", "object", "array"], "items": _SIZE, "description": "the name of a size, or several"},
 }
+
+_ALONE: dict[Kind, Schema] = {"axis": _TEXT, "axes": {"type": ["string", "array"], "items": _SIZE}}
+"""The kinds that may be no mapping where they are the only argument."""
 
 
 def json_schema() -> Schema:
@@ -55,24 +64,48 @@ def _bodies() -> Schema:
     calls: Schema = {
         "type": "object",
         "minProperties": 1,
-        "maxProperties": 1,
-        "not": {"anyOf": [{"required": ["do"]}, {"required": ["repeat"]}]},
-        "properties": {name: _call(signature, doc) for name, (signature, doc) in signatures.items()},
+        "maxProperties": 2,
+        "not": {"anyOf": [{"required": [key]} for key in ("do", "repeat", "choose")]},
+        "properties": {"name": _NAME, **{name: _call(item, doc) for name, (item, doc) in signatures.items()}},
     }
-    inline = _object({"from": _KINDS["value"], "repeat": _KINDS["number"], "do": {"$ref": "#/$defs/body"}}, ["do"])
     steps: Schema = {"type": "array", "items": step}
     return {
-        "step": {"anyOf": [names, inline, calls]},
+        "step": {"anyOf": [names, _inline(), _choose(), calls]},
         "argument": {"anyOf": [step, steps]},
         "body": {"anyOf": [names, steps, {"type": "object", "additionalProperties": step}]},
         "block": _block(),
     }
 
 
+def _inline() -> Schema:
+    return _object(
+        {
+            "name": _NAME,
+            "from": _KINDS["value"],
+            "repeat": _KINDS["number"],
+            "index": {"type": "string", "description": "the name of the turn's number, from 0"},
+            "shared": {"type": "boolean", "description": "the turns have the same weights"},
+            "carry": {"type": "object", "additionalProperties": _KINDS["value"]},
+            "do": {"$ref": "#/$defs/body"},
+        },
+        ["do"],
+    )
+
+
+def _choose() -> Schema:
+    return {
+        "type": "object",
+        "required": ["choose"],
+        "properties": {"name": _NAME, "from": _KINDS["value"], "choose": _CHOICE},
+        "additionalProperties": {"$ref": "#/$defs/body"},
+    }
+
+
 def _call(signature: Signature, doc: str) -> Schema:
     kinds = {name: _KINDS[parameter.kind] for name, parameter in signature.parameters.items()}
     named = _object({"from": _KINDS["value"], **kinds}, [])
-    return {"description": doc, "anyOf": [*list(kinds.values())[:1], named]}
+    alone = [_ALONE.get(item.kind, _KINDS[item.kind]) for item in list(signature.parameters.values())[:1]]
+    return {"description": doc, "anyOf": [*alone, named]}
 
 
 def _block() -> Schema:
@@ -82,7 +115,7 @@ def _block() -> Schema:
     properties: Schema = {
         "doc": _TEXT,
         "takes": {"type": "object", "additionalProperties": takes},
-        "choose": {"type": "string", "description": "the choice; each of its words is another key with a body"},
+        "choose": _CHOICE,
         "do": {"$ref": "#/$defs/body"},
     }
     either: Plain = [{"required": ["do"]}, {"required": ["choose"]}]

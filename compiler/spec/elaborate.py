@@ -12,14 +12,14 @@ from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Span, SpecError, listed, suggest
 from xformc.compiler.spec.scope import Binder, Bound, Closure, Numbers, Quantity, Scope
-from xformc.compiler.spec.syntax import Block, Body, Call, Inline, Step
+from xformc.compiler.spec.signature import is_name
+from xformc.compiler.spec.syntax import OTHERWISE, Block, Body, Call, Choose, Inline, Repeat, Step
 from xformc.compiler.spec.tasks import unfit
+from xformc.compiler.spec.tree import Tree
 from xformc.compiler.spec.writer import Site, Writer
 
 MAX_STEPS = 100_000
 MAX_DEPTH = 64
-OTHERWISE = "otherwise"
-"""The branch of a choice for words without a branch of their own, and for a choice that is not set."""
 APPLIED = {
     "float32": ("vectors", "embed the tokens first"),
     "int64": ("tokens", None),
@@ -31,9 +31,10 @@ NOT_WORDS = (OTHERWISE, "doc", "takes", "choose")
 
 @dataclass(frozen=True)
 class Elaborated:
-    """The graph, the sizes and choices of the spec that it uses, and the log of its steps."""
+    """The graph, all paths of each parameter, the sizes and choices that are used, and the log of its steps."""
 
     graph: Graph
+    paths: Mapping[str, tuple[str, ...]]
     sizes: frozenset[str]
     choices: frozenset[str]
     log: FrameLog = field(repr=False, compare=False)
@@ -65,17 +66,20 @@ class Elaborator:
     def run(self, task: str) -> Elaborated:
         """Elaborate all stages in order."""
         values = {name: self.writer.input(name) for name in self.model.inputs}
+        turns: dict[str, list[Mapping[str, Value]]] = {}
         for name, stage in self.model.stages.items():
-            scope = Scope(values, {}, (), stage.span)
+            scope = Scope(values, {}, (), stage.span, turns)
             assert stage.source is not None
             x = self.binder.value(stage.source, scope)
+            turns[name] = []
             self.log.enter("stage", name, name, x)
-            values[name] = self.log.leave(self.inline(stage, scope, x, name))
+            values[name] = self.log.leave(self.inline(stage, scope, x, name, turns[name]))
         last = list(self.model.stages)[-1]
         for result in self.model.results:
             self.check_result(task, result, values[result.stage or last])
         graph = self.writer.finish([values[result.stage or last] for result in self.model.results])
-        return Elaborated(graph, frozenset(self.binder.used), frozenset(self.choices), self.log)
+        paths = self.writer.paths()
+        return Elaborated(graph, paths, frozenset(self.binder.used), frozenset(self.choices), self.log)
 
     def check_result(self, task: str, result: Declared, value: Value) -> None:
         """Check that the stage of a result returns what the task or the kind needs. Raises: SpecError."""
@@ -97,20 +101,27 @@ class Elaborator:
         self.depth += 1
         scope = replace(scope, values={**scope.values, "x": x})
         for name, step in body.steps:
-            x = self.step(step, scope, x, f"{path}/{step.level}" if step.level else path)
+            turns: list[Mapping[str, Value]] = []
+            if name is not None and isinstance(step, Inline) and step.repeat is not None:
+                scope = replace(scope, turns={**scope.turns, name: turns})
+            x = self.step(step, scope, x, f"{path}/{step.level}" if step.level else path, turns)
             if name is not None:
                 scope = replace(scope, values={**scope.values, name: x})
         self.depth -= 1
         return x, scope
 
-    def step(self, step: Step, scope: Scope, x: Value, path: str) -> Value:
-        """The result of one step."""
+    def step(
+        self, step: Step, scope: Scope, x: Value, path: str, turns: list[Mapping[str, Value]] | None = None
+    ) -> Value:
+        """The result of one step; a repetition appends the values of each of its turns to `turns`."""
         scope = scope.at(step.span)
         self.count(step.span, scope)
         if step.source is not None:
             x = self.binder.value(step.source, scope)
         if isinstance(step, Inline):
-            return self.inline(step, scope, x, path)
+            return self.inline(step, scope, x, path, [] if turns is None else turns)
+        if isinstance(step, Choose):
+            return self.body(self.chosen(step.choice, step.bodies, scope), scope, x, path)
         assert isinstance(step, Call)
         given = scope.arguments.get(step.name)
         if isinstance(given, Closure):
@@ -122,19 +133,40 @@ class Elaborator:
         self.log.enter("primitive", step, path, x)
         return self.log.leave(self.primitive(step, scope, x, path))
 
-    def inline(self, step: Inline, scope: Scope, x: Value, path: str) -> Value:
+    def inline(self, step: Inline, scope: Scope, x: Value, path: str, turns: list[Mapping[str, Value]]) -> Value:
         """The result of `do`, repeated if `repeat` is set."""
         if step.repeat is None:
             return self.body(step.body, scope, x, path)
-        times = self.binder.number(step.repeat, scope)
-        if times != int(times) or times < 0:
-            raise self.binder.unfit(step.repeat, scope, times, "repeat needs a whole number")
+        repeat, names = step.repeat, [name for name, _ in step.body.steps if name is not None]
+        carried = {name: self.binder.value(first, scope) for name, first in repeat.carry.items()}
         self.log.enter("repeat", "", path, x)
-        for index in range(int(times)):
-            self.count(step.repeat.span, scope)
-            self.log.enter("iteration", "", f"{path}/{index}", x)
-            x = self.log.leave(self.body(step.body, scope, x, f"{path}/{index}"))
+        for index in range(self.times(repeat, scope)):
+            self.count(repeat.times.span, scope)
+            turn = f"{path}/{index}"
+            if repeat.shared:
+                self.writer.share(turn)
+            self.log.enter("iteration", "", turn, x)
+            inner = replace(scope, values={**scope.values, **carried}, arguments=self.counted(repeat, index, scope))
+            x, after = self.named_body(step.body, inner, x, turn)
+            self.log.leave(x)
+            carried = {name: after.values[name] for name in carried}
+            turns.append({name: after.values[name] for name in names})
         return self.log.leave(x)
+
+    def times(self, repeat: Repeat, scope: Scope) -> int:
+        """How often a body is repeated."""
+        times = self.binder.number(repeat.times, scope)
+        if times != int(times) or times < 0:
+            raise self.binder.unfit(repeat.times, scope, times, "repeat needs a whole number")
+        return int(times)
+
+    def counted(self, repeat: Repeat, index: int, scope: Scope) -> Mapping[str, Bound]:
+        """The arguments in scope in a turn, with its index."""
+        if repeat.index is None:
+            return scope.arguments
+        if repeat.index in self.model.sizes:
+            raise scope.problem(repeat.times.span, f"the index '{repeat.index}' is already a size", "rename it")
+        return {**scope.arguments, repeat.index: Quantity(index, repeat.index, Tree(repeat.index, repeat.times.span))}
 
     def block(self, block: Block, call: Call, scope: Scope, x: Value, path: str) -> Value:
         """The result of a block with its arguments bound."""
@@ -148,40 +180,48 @@ class Elaborator:
             argument, owner = (block.defaults[name], inner) if given is None else (given, scope)
             bound[name] = self.binder.bind(name, parameter.kind, argument, owner)
         inner = replace(inner, arguments=bound)
-        return self.body(self.chosen(block, inner), inner, x, path)
+        body = block.bodies["do"] if block.choice is None else self.chosen(block.choice, block.bodies, inner)
+        return self.body(body, inner, x, path)
 
-    def chosen(self, block: Block, scope: Scope) -> Body:
-        """The body of a block, as picked by its choice."""
-        if block.choice is None:
-            return block.bodies["do"]
-        name = str(block.choice.value)
-        given = scope.arguments.get(name)
-        choice = self.model.choices.get(name)
+    def chosen(self, choice: Tree, bodies: Mapping[str, Body], scope: Scope) -> Body:
+        """The body that a choice picks."""
+        name = choice.word
+        given, said = scope.arguments.get(name), self.model.choices.get(name)
+        if isinstance(given, Quantity) or not is_name(name) or (said is None and name in self.model.sizes):
+            return self.numbered(choice, bodies, scope)
         if isinstance(given, str):
             word, span = given, scope.user
-        elif choice is None and OTHERWISE in block.bodies:
-            return block.bodies[OTHERWISE]
-        elif choice is None:
-            hint = suggest(name, self.model.choices) or f"set '{name}' under choices to {listed(block.bodies)}"
-            raise scope.problem(block.choice.span, f"the choice '{name}' is not set", hint)
+        elif said is None and OTHERWISE in bodies:
+            return bodies[OTHERWISE]
+        elif said is None:
+            hint = suggest(name, self.model.choices) or f"set '{name}' under choices to {listed(bodies)}"
+            raise scope.problem(choice.span, f"the choice '{name}' is not set", hint)
         else:
-            word, span = str(choice.value), choice.span
-        known = {*self.words(name), OTHERWISE} if OTHERWISE in block.bodies else set(block.bodies)
+            word, span = str(said.value), said.span
+        known = {*self.words(name), OTHERWISE} if OTHERWISE in bodies else set(bodies)
         if word not in known:
             message = f"{name} must be {listed(sorted(known))}, found '{word}'"
             raise scope.problem(span, message, suggest(word, known))
-        if word not in block.bodies:
-            return block.bodies[OTHERWISE]
+        if word not in bodies:
+            return bodies[OTHERWISE]
         self.choices.add(name)
-        return block.bodies[word]
+        return bodies[word]
+
+    def numbered(self, choice: Tree, bodies: Mapping[str, Body], scope: Scope) -> Body:
+        """The body for the number that a choice by arithmetic has."""
+        value = self.binder.number(choice, scope)
+        word = str(int(value)) if value == int(value) else str(value)
+        body = bodies.get(word, bodies.get(OTHERWISE))
+        if body is None:
+            message = f"'{choice.word}' is {word}, and no body is for {word}"
+            raise scope.problem(choice.span, message, f"write a body for {word}, or one for {OTHERWISE}")
+        return body
 
     def words(self, name: str) -> set[str]:
-        """The words that a choice accepts: those of all blocks that choose by it, shipped or in the spec."""
+        """The words that a choice accepts: those of all blocks and steps that choose by it."""
         trees = [entry.tree for entry in shipped_blocks().values()]
         words = {word for tree in trees if (tree.get("choose") or tree).word == name for word in tree.entries}
-        for block in self.model.blocks.values():
-            words.update(block.bodies if block.choice and block.choice.word == name else ())
-        return words.difference(NOT_WORDS)
+        return words.union(self.model.words.get(name, ())).difference(NOT_WORDS)
 
     def primitive(self, call: Call, scope: Scope, x: Value, path: str) -> Value:
         """The result of the nodes that a primitive writes."""

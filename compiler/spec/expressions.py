@@ -1,4 +1,4 @@
-"""Arithmetic on named sizes, such as `d_model / heads`: numbers, names, + - * / ( ) and sqrt."""
+"""Arithmetic on named sizes, such as `d_model / heads`: numbers, names, + - * / // % ^ ( ) and sqrt."""
 
 import math
 import operator
@@ -13,9 +13,9 @@ Lookup = Callable[[str, "Term"], Number]
 LARGEST = 10**15
 MAX_LENGTH = 100
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>[-+*/()]))"
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>\*\*|//|[-+*/%^()]))"
 )
-_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2}
 
 
 class ExpressionError(Exception):
@@ -56,8 +56,11 @@ class Term:
             return _OPERATORS[self.head](*(part.value(lookup) for part in self.parts))
         except ZeroDivisionError:
             raise ExpressionError("division by zero", self.start, self.end) from None
+        except OverflowError:
+            raise ExpressionError(f"larger than {LARGEST:.0e}", self.start, self.end) from None
         except ValueError:
-            raise ExpressionError("square root of a negative number", self.start, self.end) from None
+            message = "square root of a negative number" if self.head == "sqrt" else "a power that is no real number"
+            raise ExpressionError(message, self.start, self.end) from None
 
 
 def _divide(a: Number, b: Number) -> Number:
@@ -69,11 +72,20 @@ def _negate(a: Number) -> Number:
     return -a
 
 
+def _power(a: Number, b: Number) -> Number:
+    value = math.pow(a, b)
+    whole = isinstance(a, int) and isinstance(b, int) and b >= 0 and abs(value) <= LARGEST
+    return int(a**b) if whole else value
+
+
 _OPERATORS: dict[str, Callable[..., Number]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
     "/": _divide,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "^": _power,
     "neg": _negate,
     "sqrt": math.sqrt,
 }
@@ -103,6 +115,8 @@ class _Parser:
                 start = position + len(text[position:]) - len(text[position:].lstrip())
                 raise ExpressionError(f"'{text[start]}' is not allowed in arithmetic", start, start + 1)
             kind = match.lastgroup
+            if match[kind] == "**":
+                raise ExpressionError("write ^ for a power", match.start(kind), match.end(kind))
             self.tokens.append((kind, match[kind], match.start(kind), match.end(kind)))
             position = match.end()
         self.tokens.append(("end", "", len(text), len(text)))
@@ -117,6 +131,18 @@ class _Parser:
         return left
 
     def operand(self) -> Term:
+        if self.tokens[self.at][1] == "-":
+            start = self.next()[2]
+            inside = self.operand()
+            return Term("neg", (inside,), start, inside.end)
+        base = self.atom()
+        if self.tokens[self.at][1] != "^":
+            return base
+        self.next()
+        exponent = self.operand()
+        return Term("^", (base, exponent), base.start, exponent.end)
+
+    def atom(self) -> Term:
         kind, text, start, end = self.next()
         if kind == "number":
             return Term((int if text.isdecimal() else float)(text), (), start, end)
@@ -126,9 +152,6 @@ class _Parser:
             return Term("sqrt", (inside,), start, self.expect(")"))
         if kind == "name":
             return Term(text, (), start, end)
-        if text == "-":
-            inside = self.operand()
-            return Term("neg", (inside,), start, inside.end)
         if text == "(":
             inside = self.sum(0)
             return Term(inside.head, inside.parts, start, self.expect(")"))

@@ -42,6 +42,11 @@ def merge(base: Tree, over: Tree, keys: tuple[str, ...] = ()) -> Tree:
     return Tree(entries, over.span)
 
 
+def is_own(entry: Entry, tree: Tree) -> bool:
+    """Whether the entry comes from the file itself or from a setting, not from a spec that it extends."""
+    return entry.key.source.setting or entry.key.source == tree.span.source
+
+
 def _is_whole(keys: tuple[str, ...]) -> bool:
     return len(keys) > 1 and (keys[0], *keys[2:]) in _WHOLE
 

@@ -1,6 +1,6 @@
 """The parsed parts of a spec's model, with their names checked; a graph is built from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,13 +9,11 @@ from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.problems import Span
 from xformc.compiler.spec.syntax import Block, Inline
+from xformc.compiler.spec.ties import Ties
 from xformc.compiler.spec.tree import Tree
 
 MAX_AXIS = 2**31 - 1
 """The largest size of an axis."""
-
-Ties = tuple[tuple[tuple[str, Span], ...], ...]
-
 
 InputKind = Literal["tokens", "vectors", "values", "edges"]
 
@@ -58,7 +56,11 @@ class Input:
 
 @dataclass(frozen=True)
 class Model:
-    """The model that a graph is built from. `declared` holds each size as written, `ties` the place of each path."""
+    """The model that a graph is built from.
+
+    `declared` holds each size as written, `words` the words of each choice that the model's bodies choose by. The last
+    stage makes the result, and each stage uses stages before it.
+    """
 
     sizes: Mapping[str, Number]
     declared: Mapping[str, Tree]
@@ -68,3 +70,4 @@ class Model:
     blocks: Mapping[str, Block]
     stages: Mapping[str, Inline]
     ties: Ties
+    words: Mapping[str, Set[str]]

@@ -1,16 +1,20 @@
 """Turns the tree of a spec into its model: evaluates sizes, parses bodies into steps, looks up names."""
 
+from collections.abc import Iterable
+
 from xformc.compiler.graph.primitives import PRIMITIVES
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.inputs import read_inputs
-from xformc.compiler.spec.load import shipped_blocks
-from xformc.compiler.spec.model import Model, Ties
+from xformc.compiler.spec.load import is_own, shipped_blocks
+from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Problem, SpecError
 from xformc.compiler.spec.results import read_results
 from xformc.compiler.spec.signature import signature_of, signature_of_primitive
 from xformc.compiler.spec.sizes import evaluate_sizes
+from xformc.compiler.spec.stage_order import in_order
 from xformc.compiler.spec.syntax import Block, Inline, Parser
 from xformc.compiler.spec.tasks import task_problems
+from xformc.compiler.spec.ties import read_ties
 from xformc.compiler.spec.tree import Entry, Tree
 
 RESERVED = ("batch", "x", "past", "seen", "beam", "room", "step")
@@ -20,7 +24,8 @@ RESERVED = ("batch", "x", "past", "seen", "beam", "room", "step")
 def read_model(tree: Tree, problems: list[Problem]) -> Model:
     """The model of a spec's tree; mistakes are appended to `problems`."""
     sizes = _sizes(tree, problems)
-    blocks, stages = _bodies(tree, problems)
+    parser = _parser(tree, problems)
+    blocks, stages = _bodies(tree, parser)
     inputs = read_inputs(tree, sizes, problems)
     _check_names(tree, problems)
     results = read_results(tree, inputs, problems)
@@ -28,15 +33,19 @@ def read_model(tree: Tree, problems: list[Problem]) -> Model:
     declared, choices = (
         {name: entry.tree for name, entry in _section(tree, section).items()} for section in ("sizes", "choices")
     )
-    return Model(sizes, declared, choices, inputs, results, blocks, stages, _ties(tree, problems))
+    ties = read_ties(tree.get("tie"), problems)
+    inherited = {name for name, entry in _section(tree, "model").items() if not is_own(entry, tree)}
+    ends = [result.stage for result in results]
+    stages = in_order(stages, parser.signatures, {*inputs, *sizes}, inherited, ends, problems)
+    return Model(sizes, declared, choices, inputs, results, blocks, stages, ties, parser.words)
 
 
-def reachable_blocks(tree: Tree) -> dict[str, Entry]:
-    """The blocks, own and shipped, that the model refers to in any branch, directly or through other blocks."""
+def reachable_blocks(tree: Tree, stages: Iterable[str] | None = None) -> dict[str, Entry]:
+    """The blocks, own and shipped, that the stages refer to in any branch, directly or through other blocks."""
     known = {**shipped_blocks(), **_section(tree, "blocks")}
-    model = tree.get("model")
+    model = _section(tree, "model")
     found: dict[str, Entry] = {}
-    todo = [] if model is None else [model]
+    todo = [model[name].tree for name in (model if stages is None else stages)]
     while todo:
         for word in todo.pop().words():
             if word in known and word not in found:
@@ -58,16 +67,23 @@ def _sizes(tree: Tree, problems: list[Problem]) -> dict[str, Number]:
         return {}
 
 
-def _bodies(tree: Tree, problems: list[Problem]) -> tuple[dict[str, Block], dict[str, Inline]]:
-    own = _section(tree, "blocks")
-    for name, entry in own.items():
+def _parser(tree: Tree, problems: list[Problem]) -> Parser:
+    for name, entry in _section(tree, "blocks").items():
         if name in PRIMITIVES:
             problems.append(Problem(entry.key, f"'{name}' is a primitive and cannot be defined again"))
-    trees = {name: entry for name, entry in {**reachable_blocks(tree), **own}.items() if name not in PRIMITIVES}
     signatures = {name: signature_of_primitive(primitive) for name, primitive in PRIMITIVES.items()}
-    signatures |= {name: signature_of(entry.tree, problems) for name, entry in trees.items()}
-    parser = Parser(signatures, problems, frozenset(shipped_blocks()))
-    blocks = {name: parser.block(name, entry.tree, signatures[name]) for name, entry in trees.items()}
+    signatures |= {name: signature_of(entry.tree, problems) for name, entry in _blocks(tree).items()}
+    return Parser(signatures, problems, frozenset(shipped_blocks()))
+
+
+def _blocks(tree: Tree) -> dict[str, Entry]:
+    """The blocks that the model may use, and all of the spec's own."""
+    blocks = {**reachable_blocks(tree), **_section(tree, "blocks")}
+    return {name: entry for name, entry in blocks.items() if name not in PRIMITIVES}
+
+
+def _bodies(tree: Tree, parser: Parser) -> tuple[dict[str, Block], dict[str, Inline]]:
+    blocks = {name: parser.block(name, entry.tree, parser.signatures[name]) for name, entry in _blocks(tree).items()}
     stages = {name: parser.stage(entry.tree) for name, entry in _section(tree, "model").items()}
     return blocks, stages
 
@@ -80,14 +96,3 @@ def _check_names(tree: Tree, problems: list[Problem]) -> None:
                 problems.append(Problem(entry.key, f"the name '{name}' {taken[name]}", "choose another name"))
             else:
                 taken[name] = f"is already taken by {'an' if kind == 'input' else 'a'} {kind}"
-
-
-def _ties(tree: Tree, problems: list[Problem]) -> Ties:
-    section = tree.get("tie")
-    groups = [] if section is None else [group.items for group in section.items]
-    seen: set[str] = set()
-    for item in (item for group in groups for item in group):
-        if str(item.value) in seen:
-            problems.append(Problem(item.span, f"'{item.value}' is tied twice", "merge the two groups"))
-        seen.add(str(item.value))
-    return tuple(tuple((str(item.value), item.span) for item in group) for group in groups)

@@ -21,7 +21,7 @@ Size = Annotated[
     object, WithJsonSchema({"type": ["number", "string"], "description": "a number, or arithmetic on sizes"})
 ]
 
-Group = Annotated[list[str], Field(min_length=2)]
+Group = Annotated[list[str], Field(min_length=1)]
 
 
 class Input(Section):
@@ -53,6 +53,9 @@ class Stage(Section):
     from_: Annotated[str, Field(alias="from")]
     do: object
     repeat: Size = None
+    index: Name | None = None
+    shared: bool = False
+    carry: dict[Name, str] = Field(default_factory=dict[str, str])
 
 
 def _result_schema() -> dict[str, Any]:

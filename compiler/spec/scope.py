@@ -1,6 +1,6 @@
 """Names inside a block, and the binding of a step's arguments to values."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xformc.compiler.graph.axes import Axis
@@ -11,7 +11,7 @@ from xformc.compiler.spec.problems import Span, SpecError, suggest
 from xformc.compiler.spec.signature import Kind, is_name
 from xformc.compiler.spec.sizes import evaluate, parse_number, unknown_size
 from xformc.compiler.spec.syntax import Body
-from xformc.compiler.spec.tree import Tree
+from xformc.compiler.spec.tree import Entry, Tree
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,16 @@ Bound = Closure | Value | bool | Quantity | Numbers | str | Axis | Several | Map
 
 @dataclass(frozen=True)
 class Scope:
-    """The names that a body may use. `blocks` are the enclosing blocks, `user` the last step in the user's spec."""
+    """The names that a body may use. `blocks` are the enclosing blocks, `user` the last step in the user's spec.
+
+    `turns`: of each named repetition, the values of its turns so far, by name.
+    """
 
     values: Mapping[str, Value]
     arguments: Mapping[str, Bound]
     blocks: tuple[str, ...]
     user: Span
+    turns: Mapping[str, Sequence[Mapping[str, Value]]] = field(default_factory=dict[str, Sequence[Mapping[str, Value]]])
 
     def at(self, span: Span) -> "Scope":
         """The scope inside the step at this span."""
@@ -87,10 +91,32 @@ class Binder:
         known = _values(scope)
         if not isinstance(tree.value, str):
             raise scope.problem(tree.span, f"must be the name of a value, found {tree.described()}")
+        if "/" in tree.value:
+            return self.value_of_turn(tree, scope)
         if tree.value not in known:
             hint = suggest(tree.value, known) or f"the values here are {', '.join(known)}"
             raise scope.problem(tree.span, f"unknown value '{tree.value[:40]}'", hint)
         return known[tree.value]
+
+    def value_of_turn(self, tree: Tree, scope: Scope) -> Value:
+        """The value that a turn of a repetition named: `down/0/skip`, or `down/(layers - 1 - layer)/skip`."""
+        repetition, _, rest = tree.word.partition("/")
+        written, _, name = rest.rpartition("/")
+        if repetition not in scope.turns:
+            hint = suggest(repetition, scope.turns) or "write the repetition's name, the turn and the step's name"
+            raise scope.problem(tree.span, f"no repetition is named '{repetition[:40]}' here", hint)
+        turns = scope.turns[repetition]
+        start = len(repetition) + 1
+        span = tree.span.part(start, start + len(written)) if tree.span.text == tree.word else tree.span
+        turn = self.number(Tree(written, span), scope)
+        if turn not in range(len(turns)):
+            found = f"{written} = {turn:g}" if written != f"{turn:g}" else written
+            raise scope.problem(tree.span, f"'{repetition}' has no turn {found}: it has {len(turns)} here")
+        values = turns[int(turn)]
+        if name not in values:
+            hint = suggest(name, values) or f"its names are {', '.join(values)}"
+            raise scope.problem(tree.span, f"no step of '{repetition}' is named '{name[:40]}'", hint)
+        return values[name]
 
     def number(self, tree: Tree, scope: Scope) -> Number:
         """The number of a literal, or of arithmetic on arguments and sizes."""
@@ -123,6 +149,8 @@ class Binder:
         known, bound = _values(scope), scope.arguments.get(tree.word)
         if tree.word in known:
             return known[tree.word]
+        if tree.word.partition("/")[0] in scope.turns:
+            return self.value_of_turn(tree, scope)
         if not is_name(tree.word) or tree.word in self.sizes or isinstance(bound, Quantity | Axis):
             return self.quantity(name, tree, scope)
         hint = suggest(tree.word, (*known, *self.sizes)) or f"the values here are {', '.join(known)}"
@@ -140,7 +168,12 @@ class Binder:
         return Numbers(tuple(value for item in tree.items for value in self.numbers(item, scope).values))
 
     def axis(self, tree: Tree, scope: Scope) -> Axis:
-        """The axis of this name: an argument, or a size that is a positive whole number."""
+        """The axis of this name: an argument, or a size, which must be a positive whole number.
+
+        `{name: number}` is the axis with another size here.
+        """
+        if len(tree.entries) == 1:
+            return self.resized(*next(iter(tree.entries.items())), scope)
         bound = scope.arguments.get(tree.word)
         if isinstance(bound, Axis):
             return bound
@@ -150,6 +183,16 @@ class Binder:
         name = bound.name if isinstance(bound, Quantity) else tree.word
         if value != int(value) or not 1 <= value <= MAX_AXIS:
             raise self.unfit(tree, scope, value, f"the axis {name} needs a positive whole number")
+        return Axis(name, int(value))
+
+    def resized(self, name: str, entry: Entry, scope: Scope) -> Axis:
+        """The axis of a size, with another number."""
+        if name not in self.sizes:
+            raise scope.unknown_size(name, entry.key, self.sizes)
+        self.used.add(name)
+        value = self.number(entry.tree, scope)
+        if value != int(value) or not 1 <= value <= MAX_AXIS:
+            raise self.unfit(entry.tree, scope, value, f"the axis {name} needs a positive whole number")
         return Axis(name, int(value))
 
     def axes(self, tree: Tree, scope: Scope) -> tuple[Axis, ...]:
@@ -211,7 +254,8 @@ class Binder:
         size = bound.written if isinstance(bound, Quantity) else self.declared.get(tree.word, tree)
         parts = parse_number(size).names()
         written = f"{size.value} = " if isinstance(size.value, str) else ""
-        hint = ", ".join(f"{part} is {self.sizes[part]:g}" for part in dict.fromkeys(parts) if part in self.sizes)
+        known = {**self.sizes, **{n: item.value for n, item in scope.arguments.items() if isinstance(item, Quantity)}}
+        hint = ", ".join(f"{part} is {known[part]:g}" for part in dict.fromkeys(parts) if part in known)
         return SpecError.at(size.span, f"{message}, found {written}{value:g}", hint or None, scope.user)
 
 

@@ -9,8 +9,9 @@ from xformc.compiler.spec.problems import Problem, listed, suggest
 from xformc.compiler.spec.tree import Tree
 
 TAKEN_KINDS: tuple[Kind, ...] = get_args(Kind)
-STEP_KEYS = ("from", "repeat", "do")
-"""The keys of a step that is not a call."""
+STEP_KEYS = ("from", "repeat", "index", "shared", "carry", "do")
+"""The keys of a step with a body."""
+NOT_A_CHOICE = "'choose' must name a choice or a word argument, or be arithmetic on numbers"
 _BLOCK_KEYS = ("doc", "takes", "choose", "do")
 
 
@@ -58,7 +59,7 @@ def _form_problems(tree: Tree) -> Iterator[Problem]:
     elif ("do" in entries) == ("choose" in entries):
         yield Problem(tree.span, "a block needs exactly one of 'do' and 'choose'")
     elif choose is not None and not choose.word:
-        yield Problem(choose.span, "'choose' must name a choice or a word argument")
+        yield Problem(choose.span, NOT_A_CHOICE)
     elif choose is None:
         for key in entries.keys() - set(_BLOCK_KEYS):
             hint = suggest(key, _BLOCK_KEYS) or "the keys of a block are doc, takes and do"
@@ -68,7 +69,7 @@ def _form_problems(tree: Tree) -> Iterator[Problem]:
 def _parameters(takes: Tree, problems: list[Problem]) -> Iterator[tuple[str, Parameter]]:
     for name, entry in takes.entries.items():
         tree = entry.tree
-        if not is_name(name) or name in ("x", *STEP_KEYS):
+        if not is_name(name) or name in ("x", "from", "repeat", "do"):
             problems.append(Problem(entry.key, f"'{name[:40]}' cannot be the name of an argument"))
         if isinstance(tree.value, str) and tree.value in TAKEN_KINDS:
             yield name, Parameter(_kind(tree.value))

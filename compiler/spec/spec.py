@@ -59,6 +59,10 @@ class Spec:
         """The frame of each stage: how the steps that wrote the graph nest. Raises: SpecError, as `graph` does."""
         return self._elaborated.frames
 
+    def paths(self) -> Mapping[str, tuple[str, ...]]:
+        """All paths of each parameter, by its name: several if it is tied. Raises: SpecError, as `graph` does."""
+        return self._elaborated.paths
+
     @property
     def written(self) -> str | None:
         """The input of tokens that is written token by token, or None."""
@@ -75,7 +79,7 @@ class Spec:
         Raises: SpecError, as `graph` does.
         """
         weights = roundable(self.graph())
-        return assign(self.precision, default or self.default_precision, weights, self.model.ties)
+        return assign(self.precision, default or self.default_precision, weights, self._elaborated.paths)
 
     def place_of_precision(self, precision: Precision, *, default: bool) -> Span | None:
         """Where the spec first sets this precision, or None. `default`: its default counts as well."""
@@ -94,7 +98,10 @@ class Spec:
         resolved |= {"results": declared} if declared else {"task": self.task}
         for section, names in (("sizes", used.sizes), ("choices", used.choices)):
             resolved[section] = {name: entry.tree.plain() for name, entry in self._section(section) if name in names}
-        resolved |= {"inputs": document["inputs"], "model": document["model"], "tie": document.get("tie", [])}
+        stages = dict(self._section("model"))
+        resolved["inputs"] = document["inputs"]
+        resolved["model"] = {name: stages[name].tree.plain() for name in self.model.stages}
+        resolved["tie"] = document.get("tie", [])
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
         if not self.train.losses:
             _remove(resolved, ("train", "losses"))
@@ -102,7 +109,8 @@ class Spec:
             resolved["precision"] = dict(self.precision)
         for path in idle_settings(self.task, self.inputs):
             _remove(resolved, path)
-        resolved["blocks"] = {name: entry.tree.plain() for name, entry in reachable_blocks(self.tree).items()}
+        blocks = reachable_blocks(self.tree, self.model.stages)
+        resolved["blocks"] = {name: entry.tree.plain() for name, entry in blocks.items()}
         return write_yaml(resolved)
 
     @cached_property
@@ -116,7 +124,7 @@ class Spec:
                 *unused(self.tree, "size", "sizes", done.sizes),
                 *unused(self.tree, "choice", "choices", done.choices),
                 *learned_limits(self.model, self.train, done.graph),
-                *idle_patterns(self.tree, roundable(done.graph), self.model.ties),
+                *idle_patterns(self.tree, roundable(done.graph), done.paths),
             ]
         )
         return done

@@ -1,13 +1,18 @@
 """Parses bodies, steps and blocks; checks their form and names, and collects all mistakes."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from xformc.compiler.spec.problems import Problem, Span, suggest
-from xformc.compiler.spec.signature import STEP_KEYS, Kind, Parameter, Signature, is_name
-from xformc.compiler.spec.tree import Tree
+from xformc.compiler.spec.signature import NOT_A_CHOICE, STEP_KEYS, Kind, Parameter, Signature, is_name
+from xformc.compiler.spec.tree import Entry, Tree
+
+OTHERWISE = "otherwise"
+"""The branch of a choice for words without a branch of their own, and for a choice that is not set."""
 
 _NAMES_STEPS = "a mapping under 'do' names its steps; write a list for unnamed steps"
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -28,16 +33,38 @@ class Call(Step):
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """How often a body is applied.
+
+    `index`: the name of the turn's number, from 0. `shared`: the turns have the same weights. `carry`: values that a
+    turn passes to the next one, each with the name of its first value.
+    """
+
+    times: Tree
+    index: str | None = None
+    shared: bool = False
+    carry: Mapping[str, Tree] = field(default_factory=dict[str, Tree])
+
+
+@dataclass(frozen=True)
 class Inline(Step):
     """`do: body`, perhaps repeated."""
 
     body: "Body"
-    repeat: Tree | None
+    repeat: Repeat | None
 
     @property
     def plain(self) -> bool:
         """Whether it only wraps its body."""
         return self.repeat is None and self.source is None
+
+
+@dataclass(frozen=True)
+class Choose(Step):
+    """One of several bodies, as `choice` says: the name of a choice or argument, or arithmetic."""
+
+    choice: Tree
+    bodies: "Mapping[str, Body]"
 
 
 @dataclass(frozen=True)
@@ -72,6 +99,8 @@ class Parser:
     problems: list[Problem]
     shipped: frozenset[str] = frozenset()
     takes: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
+    words: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """The words of each choice, in all bodies that were parsed."""
 
     def block(self, name: str, tree: Tree, signature: Signature) -> Block:
         """The block of this definition."""
@@ -82,8 +111,10 @@ class Parser:
         }
         self.takes = signature.parameters
         choice = tree.get("choose")
-        branches = {key: entry.tree for key, entry in tree.entries.items() if key not in ("doc", "takes", "choose")}
-        bodies = {key: self.body(branch) for key, branch in branches.items()}
+        branches = {key: entry for key, entry in tree.entries.items() if key not in ("doc", "takes", "choose")}
+        bodies = {key: self.body(entry.tree) for key, entry in branches.items()}
+        if choice is not None:
+            self._check_choice(choice, branches)
         self.takes = {}
         return Block(name, tree.span, signature, bodies, defaults, choice)
 
@@ -99,9 +130,7 @@ class Parser:
 
     def stage(self, tree: Tree) -> Inline:
         """A stage of the model; the schema has checked its keys."""
-        do = tree.get("do")
-        body = Body((), tree.span) if do is None else self.body(do)
-        return Inline(tree.span, None, tree.get("from"), body, tree.get("repeat"))
+        return self._repeated(tree, None)
 
     def _named(self, name: str, key: Span, tree: Tree) -> tuple[str | None, Step]:
         if not is_name(name):
@@ -112,10 +141,21 @@ class Parser:
         return name, self._step(tree, name)
 
     def _list(self, tree: Tree) -> Body:
-        steps = [self._step(item) for item in tree.items]
-        if len(steps) == 1:
-            steps = [replace(steps[0], level=None)]
-        return Body(tuple((None, step) for step in steps), tree.span)
+        steps = [self._item(item) for item in tree.items]
+        if len(steps) == 1 and steps[0][0] is None:
+            steps = [(None, replace(steps[0][1], level=None))]
+        return Body(tuple(steps), tree.span)
+
+    def _item(self, tree: Tree) -> tuple[str | None, Step]:
+        """A step of a list, with the name that its key `name` gives it."""
+        name = tree.entries.get("name")
+        if name is None or len(tree.entries) == 1:
+            return None, self._step(tree)
+        rest = {key: entry for key, entry in tree.entries.items() if key != "name"}
+        if not name.tree.word:
+            self._problem(name.tree.span, f"a name must be a word, found {name.tree.described()}", None)
+            return None, self._step(Tree(rest, tree.span))
+        return self._named(name.tree.word, name.tree.span, Tree(rest, tree.span))
 
     def _single(self, tree: Tree) -> Body:
         step = self._step(tree)
@@ -127,6 +167,8 @@ class Parser:
             return self._call(tree.value, tree.span, None, level)
         if any(key in tree.entries for key in ("repeat", "do")):
             return self._inline(tree, level)
+        if "choose" in tree.entries:
+            return self._choose(tree, level)
         if len(tree.entries) != 1:
             found = f"{len(tree.entries)} keys" if tree.entries else tree.described()
             message = f"a step must be a block's name, or one key with its arguments; found {found}"
@@ -139,13 +181,68 @@ class Parser:
     def _inline(self, tree: Tree, level: str | None) -> Inline:
         unknown = [(key, entry) for key, entry in tree.entries.items() if key not in STEP_KEYS]
         for key, entry in unknown:
-            hint = suggest(key, STEP_KEYS) or "the keys are from, repeat and do"
+            hint = suggest(key, STEP_KEYS) or f"the keys are {', '.join(STEP_KEYS)}"
             self._problem(entry.key, f"unknown key '{key[:40]}'", hint)
-        do = tree.get("do")
-        if do is None and not unknown:
+        if tree.get("do") is None and not unknown:
             self._problem(tree.span, "the key 'do' is missing", "write the steps under 'do'")
+        return self._repeated(tree, level)
+
+    def _repeated(self, tree: Tree, level: str | None) -> Inline:
+        """The body under `do`, with what `repeat` and the keys beside it say."""
+        repeat, do, takes = self._repeat(tree), tree.get("do"), self.takes
+        if repeat is not None and repeat.index is not None:
+            self.takes = {**takes, repeat.index: Parameter("number")}
         body = Body((), tree.span) if do is None else self.body(do)
-        return Inline(tree.span, level, tree.get("from"), body, tree.get("repeat"))
+        self.takes = takes
+        if repeat is not None:
+            self._check_carried(tree, repeat, body)
+        return Inline(tree.span, level, tree.get("from"), body, repeat)
+
+    def _repeat(self, tree: Tree) -> Repeat | None:
+        times, index, shared, carry = (tree.get(key) for key in ("repeat", "index", "shared", "carry"))
+        if times is None:
+            for key in ("index", "shared", "carry"):
+                if key in tree.entries:
+                    self._problem(tree.entries[key].key, f"'{key}' needs 'repeat' beside it", None)
+            return None
+        if index is not None and (not is_name(index.word) or index.word == "x" or index.word in self.takes):
+            self._problem(index.span, f"the index needs a name of its own, found {index.described()}", None)
+            index = None
+        if shared is not None and not isinstance(shared.value, bool):
+            self._problem(shared.span, f"must be true or false, found {shared.described()}", None)
+        if carry is not None and not isinstance(carry.value, dict):
+            message = f"must name values and what each is at first, found {carry.described()}"
+            self._problem(carry.span, message, "such as {memory: x}")
+        carried = {} if carry is None else {key: entry.tree for key, entry in carry.entries.items()}
+        return Repeat(times, index and index.word, shared is not None and shared.value is True, carried)
+
+    def _check_carried(self, tree: Tree, repeat: Repeat, body: Body) -> None:
+        named, carry = {name for name, _ in body.steps}, tree.get("carry")
+        for key, entry in ({} if carry is None else carry.entries).items():
+            if key not in named:
+                message = f"no step of the body is named '{key[:40]}', so there is nothing to carry to the next turn"
+                self._problem(entry.key, message, suggest(key, filter(None, named)))
+
+    def _choose(self, tree: Tree, level: str | None) -> Choose:
+        choice = tree.entries["choose"].tree
+        branches = {key: entry for key, entry in tree.entries.items() if key not in ("choose", "from")}
+        if not choice.word:
+            self._problem(choice.span, NOT_A_CHOICE, None)
+        if not branches:
+            self._problem(tree.span, "needs a body for each word of the choice", "write the words beside 'choose'")
+        self._check_choice(choice, branches)
+        bodies = {key: self.body(entry.tree) for key, entry in branches.items()}
+        return Choose(tree.span, level, tree.get("from"), choice, bodies)
+
+    def _check_choice(self, choice: Tree, branches: Mapping[str, Entry]) -> None:
+        """Check the branches of a choice by arithmetic; record the words of others."""
+        taken = self.takes.get(choice.word)
+        if is_name(choice.word) and (taken is None or taken.kind != "number"):
+            self.words.setdefault(choice.word, set()).update(branches)
+            return
+        for key, entry in branches.items():
+            if key != OTHERWISE and not _NUMBER.fullmatch(key):
+                self._problem(entry.key, f"'{choice.word}' is a number, so '{key[:40]}' must be one", None)
 
     def _call(self, name: str, span: Span, given: Tree | None, level: str | None) -> Step:
         signature = self._signature(name, span, given)

@@ -17,6 +17,7 @@ from xformc.compiler.spec.position_axes import NameTaken, PositionAxes
 from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems, suggest
 from xformc.compiler.spec.scope import Binder, Scope
 from xformc.compiler.spec.syntax import Call
+from xformc.compiler.spec.ties import TiedPaths
 from xformc.compiler.spec.tree import Tree
 from xformc.format.tokens import PAD
 
@@ -33,8 +34,10 @@ class Writer:
         self.inputs = model.inputs
         self._root = GraphBuilder(name)
         self._builder = self._root
-        self._ties = model.ties
-        self._tied = {path: (group[0][0], span) for group in model.ties for path, span in group}
+        self._tied = TiedPaths(model.ties)
+        self._turns: set[str] = set()
+        self._written: set[str] = set()
+        self._patterns: dict[str, str] = {}
         self._declared: dict[str, Parameter] = {}
         self._spans: dict[str, Span] = {}
         self._masks: dict[str, Value] = {}
@@ -100,32 +103,55 @@ class Writer:
         self, path: str, axes: tuple[Axis, ...], initial: Initial, site: "Site", *, trained: bool = True
     ) -> Value:
         """Declare the parameter of this path, or return the one that it is tied to."""
-        declared = Parameter(Value(path, Type("float32", axes)), initial, trained)
-        name, tie = self._tied.get(path, (path, None))
+        own, pattern = self._own(path)
+        declared = Parameter(Value(own, Type("float32", axes)), initial, trained)
+        name, tie, again = self._tied.weight(own)
+        if again is not None:
+            raise SpecError.at(again, f"'{own}' is tied twice", "merge the two groups")
         known = self._root.parameters.get(name)
-        if path in self._declared or (known is None and name in self._root.names):
+        taken = path in self._written or self._patterns.setdefault(own, pattern) != pattern
+        if taken or (known is None and name in self._root.names):
             hint = "write the body as a mapping, so that each step has its own name"
-            raise site.refuse(f"two parameters would be called '{path}'", hint)
-        if known is not None and tie is not None and known.type != declared.type:
-            message = f"{path} {_axes(declared)} cannot be tied to {name} {_axes(known)}: their axes differ"
+            raise site.refuse(f"two parameters would be called '{own}'", hint)
+        if known is not None and known.type != declared.type:
+            if tie is None:
+                message = f"{own} {_axes(known)} cannot be shared with the next turn: its axes are {_axes(declared)}"
+                raise site.refuse(message)
+            message = f"{own} {_axes(declared)} cannot be tied to {name} {_axes(known)}: their axes differ"
             raise SpecError.at(tie, message)
-        self._declared[path] = declared
+        self._written.add(path)
+        self._declared.setdefault(own, declared)
         self._count += declared.count if known is None else 0
         if self._count > MAX_PARAMETERS:
             raise site.refuse(f"the model has more than {MAX_PARAMETERS:,} parameters")
         return self._root.parameter(name, declared.type, initial, trained=trained)
 
+    def share(self, turn: str) -> None:
+        """Leave this turn's index out of the paths of parameters, so that all turns have the same ones."""
+        self._turns.add(turn)
+
+    def paths(self) -> dict[str, tuple[str, ...]]:
+        """All paths of each parameter, by its name: several if it is tied."""
+        return {name: tuple(self._tied.members.get(name, (name,))) for name in self._root.parameters}
+
+    def _own(self, path: str) -> tuple[str, str]:
+        """A parameter's path without the indices of shared turns, and the same with * for each."""
+        own: list[str] = []
+        pattern: list[str] = []
+        around = ""
+        for part in path.split("/"):
+            around = f"{around}/{part}" if around else part
+            if around not in self._turns:
+                own.append(part)
+            pattern.append("*" if around in self._turns else part)
+        return "/".join(own), "/".join(pattern)
+
     def finish(self, results: Sequence[Value]) -> Graph:
         """The graph. Raises: SpecError for ties to unknown parameters, and for unused results and inputs."""
-        problems = [
-            Problem(span, f"no parameter '{path[:100]}'", suggest(path, self._declared))
-            for path, (_, span) in self._tied.items()
-            if path not in self._declared
-        ]
-        raise_problems(problems)
-        for (first, _), *_ in self._ties:
-            known = self._root.parameters[first]
-            self._root.parameters[first] = replace(known, initial=self._declared[first].initial)
+        raise_problems(self._tied.problems(self._declared))
+        for name in self._tied.members:
+            known = self._root.parameters[name]
+            self._root.parameters[name] = replace(known, initial=self._declared[name].initial)
         graph = self._root.finish(results)
         raise_problems(self._unused(graph))
         return graph

@@ -101,6 +101,33 @@ POINTWISE: list[Step] = [
         weighted={"times": {"from": "active", "by": "share"}},
         output={"linear": {"over": ["experts", "d_ff"], "to": "d_model"}},
     ),
+    {"dropout": {"probability": 0.5, "each": "batch"}},
+    {"add": {"sinusoid": {"at": 3}}},
+    {"add": {"learned_positions": {"limit": "heads", "at": "heads - 1"}}},
+    {
+        "repeat": 3,
+        "index": "turn",
+        "shared": True,
+        "do": [
+            {"add": {"sinusoid": {"at": "turn"}}},
+            {"residual": {"linear": {"to": "d_model"}}},
+            {"choose": "turn % 2", "0": ["tanh"], "otherwise": [{"scale": "1 / (turn + 1)"}]},
+        ],
+    },
+    body(
+        layers={
+            "repeat": 2,
+            "index": "turn",
+            "carry": {"before": "x"},
+            "do": body(
+                wide={"linear": {"to": {"d_ff": "d_ff + turn"}}},
+                narrow={"linear": "d_model"},
+                sum={"plus": {"by": "before"}},
+                before="tanh",
+            )["do"],
+        },
+        skipped={"plus": {"by": "layers/0/sum"}},
+    ),
 ]
 """What works on each position alone."""
 
@@ -264,6 +291,7 @@ def _nested(inner: Strategy) -> Strategy:
         several.map(lambda steps: {"residual": {"do": named(steps)}}),
         several.map(lambda steps: {"sublayer": {"do": named(steps)}}),
         several.map(lambda steps: {"repeat": 2, "do": named(steps)}),
+        several.map(lambda steps: {"repeat": 2, "shared": True, "do": named(steps)}),
         several.map(lambda steps: {"do": {**named(steps), "sum": {"plus": {"by": "x"}}}}),
     )
 

@@ -1,6 +1,7 @@
 """Arithmetic on sizes agrees with Python's; anything else is an error."""
 
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,30 @@ def test_any_text_is_an_expression_or_an_error_within_it(text: str) -> None:
         parse_expression(text)
     except ExpressionError as error:
         assert 0 <= error.start < error.end <= len(text) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("2^3^2", 512), ("-2^2", -4), ("2^-1", 0.5), ("7 // 2 * 2", 6), ("-7 % 3", 2), ("2 * 3^2 % 5", 3), ("4^0.5", 2.0)],
+)
+def test_powers_bind_before_signs_and_products(text: str, value: float) -> None:
+    assert parse_expression(text).value(lambda name, part: SIZES[name]) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("9^9^9^9", "larger than 1e+15"),
+        ("99^99^99", "larger than 1e+15"),
+        ("(-2)^0.5", "a power that is no real number"),
+        ("0^-1", "a power that is no real number"),
+        ("1 % 0", "division by zero"),
+        ("2 ** 3", "write ^ for a power"),
+    ],
+)
+def test_what_has_no_value_says_why(text: str, message: str) -> None:
+    with pytest.raises(ExpressionError, match=re.escape(message)):
+        parse_expression(text).value(lambda name, part: SIZES[name])
 
 
 def test_whole_quotients_are_integers() -> None:

@@ -74,7 +74,7 @@ def test_edges_join_positions_and_keys(tmp_path: Path) -> None:
 def test_each_kind_of_input_has_its_type() -> None:
     declared = {"a": Input("values", (Axis("height", 3),), None, SPAN), "b": Input("edges", (), "c", SPAN)}
     declared["c"] = Input("vectors", (Axis("features", 2),), None, SPAN)
-    writer = Writer("model", Model({}, {}, {}, declared, (), {}, {}, ()), [])
+    writer = Writer("model", Model({}, {}, {}, declared, (), {}, {}, (), {}), [])
     types = [str(writer.input(name).type) for name in declared]
     assert types == ["float32[batch, height=3]", "bool[batch, c, c_keys]", "float32[batch, c, features=2]"]
 

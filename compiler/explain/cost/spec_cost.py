@@ -164,8 +164,11 @@ def _groups(graph: Graph, decoder: Decoder | None, names: Blocks) -> dict[str, _
     groups: defaultdict[str, _Group] = defaultdict(_Group)
     for node in graph.nodes:
         groups[names.of(node.outputs[0].name)].nodes.append(node)
+    users = {value.name: node.outputs[0].name for node in reversed(graph.nodes) for value in node.inputs}
     for parameter in graph.parameters:
-        groups[names.of(parameter.name.rpartition("/")[0])].parameters += parameter.count if parameter.trained else 0
+        key = names.of(parameter.name.rpartition("/")[0])
+        key = key if key in groups else names.of(users[parameter.name])  # shared turns have no block of that name
+        groups[key].parameters += parameter.count if parameter.trained else 0
     for node in () if decoder is None else decoder.step.nodes:
         groups[names.of(node.outputs[0].name)].steps.append(node)
     for state in () if decoder is None else decoder.states:

@@ -2,7 +2,9 @@
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
 
 from xformc.commands.options import Json, Settings, SpecName, TextOutput
 from xformc.commands.text_lines import output_text
@@ -12,17 +14,27 @@ if TYPE_CHECKING:
     from xformc.compiler.graph.graph import Graph
 
 
-def check(spec: SpecName, *, settings: Settings = None, as_json: Json = False) -> None:
+def check(
+    spec: SpecName,
+    *,
+    settings: Settings = None,
+    parameters: Annotated[bool, Option("--parameters", help="Print the path and axes of each parameter.")] = False,
+    as_json: Json = False,
+) -> None:
     """Check a spec, and print its sizes and parameters.
 
     \b
     xformc check specs/transformer_base.yaml
     xformc check transformer_big --set sizes.layers=12 --json
+    xformc check t5 --parameters
 
     Mistakes are shown together, each with its line, and the exit code is 2. A model that writes text must be able
     to do so step by step.
     """
     path = find_spec(spec)
+    from dataclasses import asdict
+
+    from xformc.compiler.explain.parameters import parameter_rows, parameters_text
     from xformc.compiler.pipeline import compile_engine
     from xformc.compiler.spec import load_spec
 
@@ -30,8 +42,13 @@ def check(spec: SpecName, *, settings: Settings = None, as_json: Json = False) -
     graph = compile_engine(checked).graph
     counts = _parameters_by_stage(graph)
     total = sum(counts.values())
+    rows = parameter_rows(checked) if parameters else []
     if as_json:
-        print(json.dumps(_as_json(checked.name, checked.task, dict(checked.sizes), counts)))
+        found = _as_json(checked.name, checked.task, dict(checked.sizes), counts)
+        print(json.dumps(found | ({"paths": [asdict(row) for row in rows]} if parameters else {})))
+        return
+    if parameters:
+        print(parameters_text(rows))
         return
     print(f"{checked.name}: {checked.task}, no mistakes")
     print("sizes")
