@@ -54,7 +54,7 @@ class Attend(Op):
     """`Attention` with keys and values [slots, keys, shared.., d].
 
     Inputs: query [batch, rows.., shared.., repeated.., d_k] with `rank` axes before `shared`; key; value; if `masked`,
-    the mask [slots, keys]; if `biased`, the bias with the axes of the heads, `queries` and `keys`; if `slotted`, the
+    the mask [slots, keys]; if `biased`, the bias with `keys` and any axes of the heads and `queries`; if `slotted`, the
     slot of each row [batch].
     """
 
@@ -74,8 +74,8 @@ class AttendCached(Op):
     """One step of causal self-attention; updates its caches in place.
 
     Inputs: query [batch, beam.., shared.., repeated.., d_k]; key and value [batch, beam.., shared.., d] of the newest
-    position; the two caches; position; slots; with a beam, ancestors; if `biased`, the bias with the axes of the
-    heads, `queries` (of size 1) and keys.
+    position; the two caches; position; slots; with a beam, ancestors; if `biased`, the bias with keys and any axes of
+    the heads and `queries` (of size 1).
     """
 
     kind: ClassVar[str] = "attend_cached"
@@ -235,10 +235,15 @@ def _groups(op: Attend | AttendCached, query: Type) -> tuple[int, int]:
 
 
 def _bias(op: Attend | AttendCached, onnx: OnnxEmitter, name: str, bias: Type, query: Type) -> str:
-    """Write the bias in the axis order [heads.., queries, keys]."""
+    """Write the bias as [heads, queries, keys], repeated along axes that it lacks."""
     heads = query.axes[op.rank : -1]
     (keys,) = bias.without((*(axis.name for axis in heads), op.queries))
-    return emit_aligned(onnx, name, bias, Type(bias.dtype, (*heads, bias.axis(op.queries), keys)))
+    whole = Type(bias.dtype, (*heads, query.axis(op.queries), keys))
+    result = emit_aligned(onnx, name, bias, whole)
+    if len(bias.axes) < len(whole.axes):
+        result = onnx.op("Expand", result, onnx.shape(whole.axes))
+    groups = (heads, whole.axes[-2:-1], whole.axes[-1:])
+    return result if len(heads) == 1 else onnx.op("Reshape", result, onnx.merged(*groups))
 
 
 @to_onnx.rule(AttendCached)

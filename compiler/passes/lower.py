@@ -188,10 +188,10 @@ def _read_cached(op: Attention, node: Node, keys: Node, values: Node, window: in
 
 
 def _plain(op: Attention, node: Node, heads: tuple[str, ...]) -> bool:
-    """Whether its scores get at most one bias, with the axes of heads, queries and keys."""
+    """Whether the sum of its biases has the axis of keys, and otherwise only those of heads and queries."""
     biases = [value.type.names for value in node.inputs[3 + op.masks :]]
-    fits = all(sorted(names) == sorted((*heads, op.queries, op.keys)) for names in biases)
-    return op.edges == 0 and len(biases) <= 1 and fits
+    names = {name for bias in biases for name in bias}
+    return op.edges == 0 and (not biases or op.keys in names) and names <= {*heads, op.queries, op.keys}
 
 
 def _reads(query: Type, rows: tuple[str, ...], shared: tuple[str, ...]) -> bool:
@@ -425,10 +425,19 @@ class _Lowering:
         name = like.outputs[0].name
         self.values[name] = self.builder.emit(op, arguments, name, like.place)
 
+    def _bias(self, attention: Node) -> list[Value]:
+        """The sum of its biases, or nothing."""
+        assert isinstance(attention.op, Attention)
+        parts = [self.values[value.name] for value in attention.inputs[3 + attention.op.masks :]]
+        for part in parts[1:]:
+            name = f"{attention.outputs[0].name}/bias"
+            parts[0] = self.builder.emit(Add(), (parts[0], part), name, attention.place)
+        return parts[:1]
+
     def _attend_cached(self, item: _Cached) -> None:
         op, query = item.node.op, item.node.inputs[0]
         assert isinstance(op, Attention) and self.position is not None and self.slots is not None
-        biases = item.node.inputs[3:]
+        biases = self._bias(item.node)
         inputs = (
             query,
             item.keys.inputs[1],
@@ -447,10 +456,10 @@ class _Lowering:
         if isinstance(op, Attention) and (found := _attends(op, node)) is not None:
             rows, shared = found
             slotted = all(value.name in self.slotted for value in node.inputs[1 : 3 + op.masks])
-            biased = len(node.inputs) > 3 + op.masks
-            attend = Attend(op.scale, shared, len(rows), op.queries, op.causal, bool(op.masks), biased, slotted)
+            bias = self._bias(node)
+            attend = Attend(op.scale, shared, len(rows), op.queries, op.causal, bool(op.masks), bool(bias), slotted)
             extra = [self.slots] if slotted and self.slots is not None else []
-            self._emit(attend, (*node.inputs, *extra), node)
+            self._emit(attend, (*node.inputs[: 3 + op.masks], *bias, *extra), node)
         elif isinstance(op, Embedding) and node.inputs[1].name in self.packable | self.screened:
             packed = node.inputs[1].name in self.packable
             users = self.users[node.outputs[0].name]
