@@ -276,8 +276,11 @@ def zero_padding(site: Site, x: Value, name: str = "") -> Value:
 
 
 def fill_padding(site: Site, x: Value, value: float) -> Value:
-    """`x` with this number at padding, along each of its axes of positions or keys whose size is known at run time."""
-    for axis in x.type.axes:
+    """`x` with this number at padding, along each of its axes of positions or keys whose size is known at run time.
+
+    A value that all examples share has no padding: each of its positions is real in one of them.
+    """
+    for axis in x.type.axes if "batch" in x.type.names else ():
         mask = site.mask(axis.name) if axis.size is None else None
         if mask is not None:
             x = site.emit(Fill(value), x, mask, name="real")
