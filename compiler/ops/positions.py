@@ -24,6 +24,7 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.embedding import Embedding, table
+from xformc.compiler.ops.frequencies import BASE, MAX_BASE, frequency
 from xformc.compiler.ops.layout import Expand
 
 
@@ -56,26 +57,28 @@ FUNCTIONS = {"both": ("Sin", "Cos"), "sin": ("Sin",), "cos": ("Cos",)}
 
 @dataclass(frozen=True)
 class Sinusoid(Op):
-    """`PE(pos, 2i) = sin(pos / 10000^(2i/width))`, `PE(pos, 2i+1) = cos(..)` (Vaswani et al. 2017, section 3.5).
+    """`PE(pos, 2i) = sin(pos / base^(2i/width))`, `PE(pos, 2i+1) = cos(..)` (Vaswani et al. 2017, section 3.5).
 
-    With `functions` sin or cos, both elements of a pair are that function of the angle. Input: int64 positions. The
-    result has a new last axis `axis` of size `width`.
+    With `functions` sin or cos, both elements of a pair are that function of the angle. Input: int64 positions, to
+    which `offset` is added. The result has a new last axis `axis` of size `width`. With `halves`, all sines come before
+    all cosines. With `endpoint`, the exponent of pair i of n is i/(n-1), so that the last frequency is 1/base.
     """
 
     kind: ClassVar[str] = "sinusoid"
     axis: str
     width: int
     functions: str = "both"
+    base: float = BASE
+    offset: int = 0
+    halves: bool = False
+    endpoint: bool = False
 
     def frequencies(self) -> list[float]:
         """The angles per position, in radians: one per pair with both functions, otherwise one per element."""
-        step = len(FUNCTIONS[self.functions])
-        return [frequency(index, self.width) for index in range(0, self.width, step)]
-
-
-def frequency(index: int, width: int) -> float:
-    """The angle per position of element `index` of `width`: 10000^(-2 floor(index / 2) / width)."""
-    return pow(10000.0, -2 * (index // 2) / width)
+        step, pairs = len(FUNCTIONS[self.functions]), (self.width + 1) // 2
+        if self.endpoint:
+            return [pow(self.base, -(index // 2) / max(pairs - 1, 1)) for index in range(0, self.width, step)]
+        return [frequency(index, self.width, self.base) for index in range(0, self.width, step)]
 
 
 @types.rule(Positions)
@@ -147,18 +150,22 @@ def _sinusoid_torch(op: Sinusoid, node: Node, torch: TorchNamespace) -> Callable
 
     def apply(positions: Any) -> Any:
         frequencies = namespace.tensor(values, device=positions.device)
-        angles = positions.to(namespace.float32).unsqueeze(-1) * frequencies
-        return namespace.stack([function(angles) for function in functions], -1).flatten(-2)
+        angles = (positions + op.offset).to(namespace.float32).unsqueeze(-1) * frequencies
+        parts = [function(angles) for function in functions]
+        return namespace.cat(parts, -1) if op.halves else namespace.stack(parts, -1).flatten(-2)
 
     return apply
 
 
 @to_onnx.rule(Sinusoid)
 def _sinusoid_onnx(op: Sinusoid, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    positions = onnx.op("Unsqueeze", onnx.op("Cast", *inputs, to=1), [-1])
+    index = onnx.op("Add", *inputs, op.offset) if op.offset else inputs[0]
+    positions = onnx.op("Unsqueeze", onnx.op("Cast", index, to=1), [-1])
     angles = onnx.op("Mul", positions, op.frequencies())
     if op.functions != "both":
         return (onnx.op(*FUNCTIONS[op.functions], angles),)
+    if op.halves:
+        return (onnx.op("Concat", *(onnx.op(kind, angles) for kind in FUNCTIONS[op.functions]), axis=-1),)
     pairs = [onnx.op("Unsqueeze", onnx.op(kind, angles), [-1]) for kind in FUNCTIONS[op.functions]]
     rank = len(node.inputs[0].type.axes)
     shape = [*([0] * rank), op.width]
@@ -242,17 +249,49 @@ def _learned_positions(site: Site, x: Value, limit: Axis, to: Axis | None = None
     return site.emit(Embedding(), index, table(site, limit, to or x.type.axes[-1]))
 
 
-@primitive("sinusoid", functions=optional("word"), at=optional("number"))
-def _sinusoid(site: Site, x: Value, functions: str = "both", at: float | None = None) -> Value:
+@primitive(
+    "sinusoid",
+    functions=optional("word"),
+    at=optional("number"),
+    base=optional("number"),
+    offset=optional("number"),
+    halves=optional("flag"),
+    endpoint=optional("flag"),
+)
+def _sinusoid(  # noqa: PLR0917 (called by name)
+    site: Site,
+    x: Value,
+    functions: str = "both",
+    at: float | None = None,
+    base: float = BASE,
+    offset: float = 0,
+    halves: bool = False,
+    endpoint: bool = False,
+) -> Value:
     """Sines and cosines of each position of `x`, interleaved, as wide as its last axis.
 
     `functions`: `both`, or `sin` or `cos` for one of them alone. `at`: the vector of this one position instead, such as
-    the index of a turn.
+    the index of a turn. The first position is `offset` (default: 0). `halves`: all sines, then all cosines. `endpoint`:
+    the lowest frequency is 1 / base; without it, it is one step higher. tensor2tensor and Whisper have `halves` and
+    `endpoint`, fairseq also `offset: 2`.
     """
     if functions not in FUNCTIONS:
         raise site.refuse(f"'functions' must be both, sin or cos, found '{functions}'")
-    width = x.type.axes[-1]
-    return site.emit(Sinusoid(width.name, width.size or 0, functions), _index(site, x, at, None))
+    if halves and functions != "both":
+        raise site.refuse(f"halves has no effect on {functions} alone", "remove halves or functions")
+    check_base(site, base)
+    if offset != int(offset) or not 0 <= offset < MAX_POSITION:
+        message = f"the offset must be a whole number from 0 to {MAX_POSITION - 1}"
+        raise site.refuse_number("offset", offset, message)
+    width = site.last(x)
+    op = Sinusoid(width.name, width.size or 0, functions, float(base), int(offset), halves, endpoint)
+    return site.emit(op, _index(site, x, at, None))
+
+
+def check_base(site: Site, base: float) -> None:
+    """Check the base of frequencies. Raises: UserError at the argument if it is out of range."""
+    if not 1 < base <= MAX_BASE:
+        raise site.refuse_number("base", base, f"the base must be greater than 1 and at most {MAX_BASE:g}")
 
 
 def _index(site: Site, x: Value, at: float | None, limit: int | None) -> Value:

@@ -138,6 +138,9 @@ CARRIED: list[Step] = [
     "gru",
     "lstm",
     {"add": "sinusoid"},
+    {"add": {"sinusoid": {"base": 100, "offset": 2, "halves": True, "endpoint": True}}},
+    {"rope": {"part": 4, "halves": True, "scaling": "yarn", "factor": 4, "original_positions": 16}},
+    body(place={"position": {"from": "x"}}, slow={"scale": 0.1}, product={"times": {"by": "x"}}),
     {"add": {"learned_positions": "max_positions"}},
     {"add": "recurrent_positions"},
     "causal_self_attention",
@@ -260,6 +263,7 @@ def attentions(draw: st.DrawFn, causal: bool, memory: str = "x") -> Step:
     window = draw(st.sampled_from([{}, {"window": "window"}])) if memory == "x" else {}
     swapped, turned = draw(st.booleans()), draw(st.booleans())
     bias = draw(st.sampled_from([None, *axes]))
+    far = memory == "x" and draw(st.booleans())
     query, key = ("keys", "query") if swapped else ("query", "keys")
     steps: dict[str, Step] = {
         "normal": "layer_norm",
@@ -273,6 +277,9 @@ def attentions(draw: st.DrawFn, causal: bool, memory: str = "x") -> Step:
     }
     if bias:
         steps |= {"bias": {"weight": bias}, "biased": {"plus": {"from": "scaled", "by": "bias"}}}
+    if far:
+        given = {"from": list(steps)[-1]}
+        steps |= {"far": {"distance": given}, "near": {"scale": -0.1}, "nearer": {"plus": {**given, "by": "near"}}}
     steps |= {"seen": {"mask": {"causal": causal}}, **NORMALIZERS[draw(st.sampled_from(list(NORMALIZERS)))]}
     mixed = {"from": "values", "by": "weights"} if turned else {"by": "values"}
     steps |= {"mixed": {"contract": {**mixed, "over": "keys"}}}

@@ -25,6 +25,9 @@ CASES = {
     "sinusoid": Case(Sinusoid("e", 6), (("a", "t"),), dtypes=INTEGERS),
     "sinusoid of sines": Case(Sinusoid("e", 5, "sin"), (("t",),), dtypes=INTEGERS),
     "sinusoid of cosines": Case(Sinusoid("e", 4, "cos"), (("t",),), dtypes=INTEGERS),
+    "sinusoid in halves": Case(
+        Sinusoid("e", 6, base=50.0, offset=2, halves=True, endpoint=True), (("t",),), dtypes=INTEGERS
+    ),
     "rotate": Case(Rotate(), (("a", "t", "h", "d"), ("t",)), dtypes=("float32", "int64")),
     "rotate the last positions": Case(Rotate(), (("h", "a", "t", "d"), ("t",)), dtypes=("float32", "int64")),
     "distance": Case(Distance("t", "s"), (("t",),), dtypes=INTEGERS),
@@ -60,6 +63,22 @@ def test_one_function_fills_the_pairs_of_both(functions: str) -> None:
     alone, both = encoding(Sinusoid("e", 6, functions)), encoding(Sinusoid("e", 6))
     which = ("sin", "cos").index(functions)
     np.testing.assert_array_equal(alone, both[:, which::2].repeat(2, 1))
+
+
+HALVES = {
+    "of the paper": (Sinusoid("e", 8, halves=True), -np.arange(4) / 4, 0),
+    "of tensor2tensor": (Sinusoid("e", 8, halves=True, endpoint=True), -np.arange(4) / 3, 0),
+    "of fairseq": (Sinusoid("e", 8, offset=2, halves=True, endpoint=True), -np.arange(4) / 3, 2),
+    "of one pair": (Sinusoid("e", 2, halves=True, endpoint=True), np.zeros(1), 0),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_sines_before_cosines_are_their_formulas(name: str) -> None:
+    op, exponents, offset = HALVES[name]
+    found = TorchModule(one_op(Case(op, (("t",),), dtypes=INTEGERS), {"t": 1}))(torch.arange(9)).numpy()
+    angles = np.outer(np.arange(9) + offset, 10000.0**exponents)
+    np.testing.assert_allclose(found, np.concatenate((np.sin(angles), np.cos(angles)), -1), atol=1e-6)
 
 
 def test_products_of_turned_vectors_depend_on_their_distance_alone() -> None:
@@ -156,6 +175,11 @@ def test_sinusoid_of_one_function_is_its_step(tmp_path: Path) -> None:
     assert_steps_are_the_training_form(language_graph(tmp_path, "[add: {sinusoid: sin}]"), tmp_path)
 
 
+def test_sinusoid_from_an_offset_is_its_step(tmp_path: Path) -> None:
+    steps = "[add: {sinusoid: {offset: 2, halves: true, endpoint: true}}]"
+    assert_steps_are_the_training_form(language_graph(tmp_path, steps), tmp_path)
+
+
 def test_position_and_distance_are_computed_once_for_all_layers(tmp_path: Path) -> None:
     layer = attend(BIASES["alibi"][0], causal=True, rope=True)
     graph = language_graph(tmp_path, f"{{first: {{do: {layer}}}, second: {{do: {layer}}}}}", SIZES)
@@ -167,6 +191,9 @@ def test_position_and_distance_are_computed_once_for_all_layers(tmp_path: Path) 
 
 REFUSED = {
     "[sinusoid: tan]": ("'functions' must be both, sin or cos, found 'tan'", None),
+    "[sinusoid: {functions: sin, halves: true}]": ("halves has no effect on sin alone", "remove halves or functions"),
+    "[sinusoid: {base: 1}]": ("the base must be greater than 1 and at most 1e+15, found 1", None),
+    "[sinusoid: {offset: 0.5}]": ("the offset must be a whole number from 0 to 16777215, found 0.5", None),
     "{wide: {linear: {to: odd}}, turned: rope}": ("rotate: pairs are rotated, so odd=5 must be even", None),
     "[alibi: heads]": (
         "needs a value with one axis of keys, found start: float32[batch, text, d_model=6]",

@@ -1,0 +1,72 @@
+"""Positions and distances as numbers, for any arithmetic."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.cost import per_result
+from xformc.compiler.graph.graph import Node, Op, Value
+from xformc.compiler.graph.primitives import Site, primitive
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    TorchNamespace,
+    cost,
+    mixes,
+    mixes_nothing,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
+from xformc.compiler.ops.positions import Positions
+from xformc.compiler.ops.relative import Distance
+
+
+@dataclass(frozen=True)
+class Number(Op):
+    """Int64 as float32, with the other sign if `negated`; exact up to 2^24."""
+
+    kind: ClassVar[str] = "number"
+    negated: bool = False
+
+
+@types.rule(Number)
+def _number_types(op: Number, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    require(x.dtype == "int64", f"needs int64 values, found {x}")
+    return (Type("float32", x.axes),)
+
+
+mixes.rule(Number)(mixes_nothing)
+cost.rule(Number)(per_result(1))
+
+
+@to_torch.rule(Number)
+def _number_torch(op: Number, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    return lambda x: (-x if op.negated else x).to(torch.torch.float32)
+
+
+@to_onnx.rule(Number)
+def _number_onnx(op: Number, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("Cast", onnx.op("Neg", *inputs) if op.negated else inputs[0], to=1),)
+
+
+@primitive("position", on=None)
+def _position(site: Site, x: Value) -> Value:
+    """The number of each position of `x`: 0, 1, 2, .. along its axis of positions alone."""
+    return site.emit(Number(), site.emit(Positions(site.positions(x)), x, name="index"))
+
+
+@primitive("distance", on=None)
+def _distance(site: Site, x: Value) -> Value:
+    """For scores over keys, the position of each query minus that of each key: [positions, keys].
+
+    Earlier keys have positive distances, later keys negative ones.
+    """
+    keys = site.keys(x)
+    if keys.positions not in x.type.names:
+        raise site.refuse(f"{x.type} has no queries at {keys.positions}, the positions of its keys")
+    index = site.emit(Positions(keys.positions), x, name="index")
+    between = site.emit(Distance(keys.positions, keys.name, keys.window), index, name="keys")
+    return site.emit(Number(negated=True), between)

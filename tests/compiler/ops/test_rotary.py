@@ -1,0 +1,177 @@
+"""Rotary positions: pairs, parts and scalings are their formulas, in float64 and at Hugging Face."""
+
+import importlib
+from math import ceil, floor, log, pi
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from one_op import Case, assert_same_everywhere, one_op
+from steps import assert_steps_are_the_training_form, language_graph
+
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.graph import text
+from xformc.compiler.ops.fused_attention import Attention
+from xformc.compiler.ops.rotary import Rotate
+from xformc.compiler.spec import SpecError
+
+WIDTH, BASE, LENGTH = 16, 500000.0, 64
+SCALED: dict[str, tuple[float | None, ...]] = {
+    "linear": (4.0,),
+    "ntk": (4.0,),
+    "yarn": (4.0, LENGTH, 8.0, 2.0, None),
+    "llama3": (8.0, LENGTH, 1.0, 4.0),
+}
+OPS = {
+    "neighbours": Rotate(),
+    "halves": Rotate(halves=True),
+    "a part": Rotate(part=4),
+    "halves of a part": Rotate(base=100.0, part=4, halves=True),
+    **{name: Rotate(base=BASE, halves=True, scaling=name, numbers=numbers) for name, numbers in SCALED.items()},
+    "yarn with a factor": Rotate(scaling="yarn", numbers=(4.0, LENGTH, 8.0, 2.0, 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+@settings(max_examples=4, deadline=None)
+@given(data=st.data())
+def test_op_is_the_same_in_torch_and_onnx(name: str, data: st.DataObject, tmp_path_factory) -> None:
+    case = Case(OPS[name], (("a", "t", "h", "d"), ("t",)), dtypes=("float32", "int64"))
+    assert_same_everywhere(case, data, tmp_path_factory.mktemp("op"), {"d": WIDTH})
+
+
+def rotated(op: Rotate, x: np.ndarray) -> np.ndarray:
+    """What the op makes of x [positions, width]."""
+    case = Case(op, (("t", "d"), ("t",)), dtypes=("float32", "int64"))
+    module = TorchModule(one_op(case, {"t": 1, "d": x.shape[-1]}))
+    return module(torch.from_numpy(x.astype(np.float32)), torch.arange(len(x))).numpy()
+
+
+@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize("part", [None, 6])
+def test_pairs_are_multiplied_by_complex_numbers(halves: bool, part: int | None) -> None:
+    x = np.random.default_rng(0).standard_normal((9, WIDTH))
+    width = part or WIDTH
+    pairs = np.arange(width).reshape(2, -1) if halves else np.arange(width).reshape(-1, 2).T
+    angles = np.outer(np.arange(9), 300.0 ** (-2 * np.arange(width // 2) / width))
+    turned = (x[:, pairs[0]] + 1j * x[:, pairs[1]]) * np.exp(1j * angles)
+    expected = x.copy()
+    expected[:, pairs[0]], expected[:, pairs[1]] = turned.real, turned.imag
+    np.testing.assert_allclose(rotated(Rotate(300.0, part, halves), x), expected, atol=1e-5)
+
+
+def plain() -> np.ndarray:
+    return BASE ** (-2 * np.arange(WIDTH // 2) / WIDTH)
+
+
+def formulas() -> dict[str, np.ndarray]:
+    """The frequencies of each scaling, by its formula in NumPy."""
+    first, last = (WIDTH * log(LENGTH / (turns * 2 * pi)) / (2 * log(BASE)) for turns in (8, 2))
+    ramp = ((np.arange(WIDTH // 2) - max(floor(first), 0)) / (ceil(last) - max(floor(first), 0))).clip(0, 1)
+    turns = LENGTH * plain() / (2 * pi)
+    kept = ((turns - 1) / (4 - 1)).clip(0, 1)
+    return {
+        "linear": plain() / 4,
+        "ntk": (BASE * 4 ** (WIDTH / (WIDTH - 2))) ** (-2 * np.arange(WIDTH // 2) / WIDTH),
+        "yarn": plain() * (1 - ramp) + plain() / 4 * ramp,
+        "llama3": plain() * kept + plain() / 8 * (1 - kept),
+    }
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_scaling_is_its_formula(name: str) -> None:
+    found, factor = OPS[name].angles(
+        one_op(Case(Rotate(), (("t", "d"), ("t",)), dtypes=("float32", "int64")), {"t": 1, "d": WIDTH}).inputs[0].type
+    )
+    np.testing.assert_allclose(found, formulas()[name], rtol=1e-12)
+    assert factor == (0.1 * log(4) + 1 if name == "yarn" else 1)
+
+
+def test_ntk_divides_the_lowest_frequency_by_its_factor() -> None:
+    found = formulas()["ntk"]
+    assert found[0] == 1
+    np.testing.assert_allclose(found[-1], plain()[-1] / 4)
+
+
+HUGGING_FACE: dict[str, dict[str, Any]] = {
+    "linear": {"factor": 4.0},
+    "yarn": {"factor": 4.0, "beta_fast": 8.0, "beta_slow": 2.0},
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+}
+
+
+@pytest.mark.parametrize("name", HUGGING_FACE)
+def test_scaling_is_that_of_transformers(name: str) -> None:
+    pytest.importorskip("transformers", reason="the peer is not installed")
+    functions = importlib.import_module("transformers.modeling_rope_utils").ROPE_INIT_FUNCTIONS
+    numbers = {"rope_type": name, "rope_theta": BASE, "original_max_position_embeddings": LENGTH}
+    numbers |= HUGGING_FACE[name]
+    config = SimpleNamespace(
+        rope_parameters=numbers,
+        max_position_embeddings=4 * LENGTH,
+        head_dim=WIDTH,
+        hidden_size=WIDTH,
+        num_attention_heads=1,
+        standardize_rope_params=lambda: None,
+    )
+    expected, factor = functions[name](config, "cpu")
+    x = np.random.default_rng(0).standard_normal((LENGTH, WIDTH)).astype(np.float32)
+    angles = torch.outer(torch.arange(LENGTH).float(), expected).repeat(1, 2)
+    halves = torch.from_numpy(np.concatenate((-x[:, WIDTH // 2 :], x[:, : WIDTH // 2]), -1))
+    wanted = factor * (torch.from_numpy(x) * angles.cos() + halves * angles.sin())
+    np.testing.assert_allclose(rotated(OPS[name], x), wanted, atol=1e-4)
+
+
+ROPES = [
+    "{base: 500, part: 2}",
+    "{halves: true}",
+    "{halves: true, part: d_k / 2, scaling: yarn, factor: 4, original_positions: 8}",
+    "{scaling: llama3, factor: 8, original_positions: 8}",
+]
+
+
+@pytest.mark.parametrize("rope", ROPES)
+def test_rotated_attention_is_fused_and_its_own_step(tmp_path: Path, rope: str) -> None:
+    steps = f"""{{query: {{linear: [heads, d_k]}}, key: {{linear: {{from: x, to: [heads, d_k]}}}},
+      turned: {{rope: {rope[:-1]}, from: query}}}}, seen: {{rope: {rope[:-1]}, from: key}}}}, keys: as_keys,
+      values: {{as_keys: {{from: key}}}}, scores: {{contract: {{from: turned, by: keys, over: d_k}}}},
+      hidden: {{mask: {{causal: true}}}}, weights: {{softmax: keys}}, mixed: {{contract: {{by: values, over: keys}}}},
+      output: {{linear: {{over: [heads, d_k], to: d_model}}}}}}"""
+    graph = language_graph(tmp_path, " ".join(steps.split()), "heads: 2, d_k: 4")
+    assert [node.op.kind for node in graph.nodes if isinstance(node.op, Attention)] == ["attention"]
+    assert text.parse(text.format(graph)) == graph
+    assert_steps_are_the_training_form(graph, tmp_path)
+
+
+REFUSED = {
+    "{base: 1}": "the base must be greater than 1 and at most 1e+15, found 1",
+    "{part: 3}": "part must be an even number from 2 to d_model=6, found 3",
+    "{part: 8}": "part must be an even number from 2 to d_model=6, found 8",
+    "{scaling: dynamic}": "'scaling' must be linear, ntk, yarn, llama3, found 'dynamic'",
+    "{factor: 2}": "factor has no effect without a scaling",
+    "{scaling: linear, factor: 2, beta_fast: 3}": "beta_fast has no effect with the scaling linear",
+    "{scaling: yarn, factor: 2}": "the scaling yarn needs original_positions",
+    "{scaling: llama3}": "the scaling llama3 needs factor and original_positions",
+    "{scaling: linear, factor: 0.5}": "factor must be at least 1, found 0.5",
+    "{scaling: ntk, factor: 2, part: 2}": "the scaling ntk needs at least 4 rotated numbers",
+    "{scaling: yarn, factor: 2, original_positions: 2.5}": "original_positions must be a whole number, found 2.5",
+    "{scaling: yarn, factor: 2, original_positions: 9, beta_slow: 0}": "beta_slow must be from 1e-09 to 1e+09, found 0",
+    "{scaling: yarn, factor: 2, original_positions: 9, beta_slow: 40}": "beta_fast must be greater than beta_slow, "
+    "which is 40, found 32",
+    "{scaling: llama3, factor: 2, original_positions: 9, high_frequency_factor: 1}": "high_frequency_factor must be "
+    "greater than low_frequency_factor, which is 1, found 1",
+}
+
+
+@pytest.mark.parametrize("rope", REFUSED)
+def test_wrong_rotation_is_refused(tmp_path: Path, rope: str) -> None:
+    with pytest.raises(SpecError) as error:
+        language_graph(tmp_path, f"[rope: {rope}]")
+    (problem,) = error.value.problems
+    assert problem.message == REFUSED[rope]
+    assert problem.span.line == 6
