@@ -97,6 +97,7 @@ def take_step(
             loss, batch_nll, _ = model(*_inputs(batch, device))
         (loss * (batch.count / count)).backward()
         nll += batch_nll.detach()
+    _complete_gradients(model)
     if recipe.clip_norm is not None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
     rate = recipe.learning_rate(step)
@@ -146,6 +147,16 @@ def autocast(device: torch.device, enabled: bool) -> Generator[None]:
         if enabled and device.type == "cpu":
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # pyright: ignore[reportUnknownArgumentType]
         yield
+
+
+def _complete_gradients(model: torch.nn.Module) -> None:
+    """Set missing gradients to zero, as of a projection of which only the argmax counts.
+
+    Every parameter then has its state in the optimizer, which a checkpoint stores.
+    """
+    for parameter in model.parameters():
+        if parameter.requires_grad and parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
 
 
 def _inputs(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:

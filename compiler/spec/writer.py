@@ -12,6 +12,7 @@ from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.loss import AuxiliaryLoss
 from xformc.compiler.ops.masks import PaddingMask
 from xformc.compiler.ops.slicing import Slice
+from xformc.compiler.spec.dependence import needed_values, readers
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.position_axes import NameTaken, PositionAxes
 from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems, suggest
@@ -147,13 +148,13 @@ class Writer:
         return "/".join(own), "/".join(pattern)
 
     def finish(self, results: Sequence[Value]) -> Graph:
-        """The graph. Raises: SpecError for ties to unknown parameters, and for unused results and inputs."""
+        """The graph. Raises: SpecError for ties to unknown parameters; for unused results, inputs and parameters."""
         raise_problems(self._tied.problems(self._declared))
         for name in self._tied.members:
             known = self._root.parameters[name]
             self._root.parameters[name] = replace(known, initial=self._declared[name].initial)
         graph = self._root.finish(results)
-        raise_problems(self._unused(graph))
+        raise_problems(self._unused(graph) or self._idle(graph))
         return graph
 
     def _unused(self, graph: Graph) -> list[Problem]:
@@ -163,6 +164,20 @@ class Writer:
         problems = [Problem(span, "the result of this step is never used") for span in dict.fromkeys(spans)]
         inputs = [value.name for value in graph.inputs if value.name in self.inputs and value.name not in used]
         return problems + [Problem(self.inputs[name].span, f"the input '{name}' is never used") for name in inputs]
+
+    def _idle(self, graph: Graph) -> list[Problem]:
+        """The steps that read a parameter on which the result does not depend, each with its first such parameter."""
+        losses = [node.outputs[0] for node in graph.nodes if isinstance(node.op, AuxiliaryLoss)]
+        needed, found = needed_values(graph, (*graph.outputs, *losses)), dict[Span, str]()
+        for parameter in graph.parameters:
+            if parameter.name not in needed:
+                node = next(readers(graph, parameter.name))
+                found.setdefault(self._spans[node.outputs[0].name], parameter.name)
+        hint = "use the result of this step, or remove it"
+        return [
+            Problem(span, f"the model's result does not depend on the parameter {name}", hint)
+            for span, name in found.items()
+        ]
 
 
 def _axes(parameter: Parameter) -> str:

@@ -84,6 +84,19 @@ def test_parameter_that_is_not_trained_has_weights_but_no_moments(tmp_path: Path
     }
 
 
+def test_parameter_without_a_gradient_is_trained_and_saved_as_it_is(tmp_path: Path) -> None:
+    def model_with_a_constant_choice() -> TinyModel:
+        model = TinyModel()
+        model.choice = torch.nn.Parameter(torch.ones(3))
+        return model
+
+    model, optimizer = trained(model_with_a_constant_choice())
+    folder = save_checkpoint(tmp_path, STATE, model, optimizer, {})
+    again = model_with_a_constant_choice()
+    assert load_checkpoint(folder, again, make_adam(again)) == STATE
+    assert torch.equal(model.get_parameter("choice"), torch.ones(3))
+
+
 def test_load_checkpoint_refuses_another_model(tmp_path: Path) -> None:
     (folder,) = save(tmp_path, 3)
     model = TinyModel()
