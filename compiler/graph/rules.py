@@ -207,8 +207,9 @@ class Stepper(Protocol):
         ...
 
 
-Hidden = Literal["open", "masked", "zero"]
-"""The content of a value over queries and keys at keys that come after the query: anything, MASKED, or zero."""
+Hidden = Literal["open", "masked", "zero", "low", "large"]
+"""The content of a value over queries and keys at keys that come after the query: numbers of ordinary size, MASKED,
+zero, numbers that may be very negative, or any numbers."""
 
 TypesRule = Callable[[Any, tuple[Type, ...]], tuple[Type, ...]]
 MixesRule = Callable[[Any, Node], frozenset[str]]
@@ -229,7 +230,13 @@ cost: Table[CostRule] = Table("cost")
 lengths: Table[LengthsRule] = Table("lengths")
 """The axes that an op makes whose sizes are known only at run time, each with its size. Without a rule: none."""
 hidden: Table[HiddenRule] = Table("hidden")
-"""The content of the result at later keys, given that of the inputs and the axes of keys. Without a rule: "open"."""
+"""The content of the result at later keys, given that of the inputs, for these axes of keys. Without a rule: `mixture`.
+"""
+
+
+def mixture(*inputs: Hidden, otherwise: Hidden = "large") -> Hidden:
+    """The content of a function of such inputs: of ordinary size if they are."""
+    return "open" if set(inputs) <= {"open", "zero"} else otherwise
 
 
 def infer_types(op: Op, inputs: tuple[Type, ...], place: str | None = None) -> tuple[Type, ...]:

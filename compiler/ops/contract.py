@@ -15,6 +15,7 @@ from xformc.compiler.graph.rules import (
     cost,
     hidden,
     mixes,
+    mixture,
     require,
     to_onnx,
     to_torch,
@@ -53,7 +54,7 @@ def _contract_mixes(op: Contract, node: Node) -> frozenset[str]:
 
 @hidden.rule(Contract)
 def _contract_hidden(op: Contract, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "zero" if "zero" in inputs else "open"
+    return "zero" if "zero" in inputs and "large" not in inputs else mixture(*inputs)
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,14 @@ from xformc.compiler.graph.rules import (
     hidden,
     mixes,
     mixes_nothing,
+    mixture,
     require,
     to_onnx,
     to_torch,
     types,
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned, union
-from xformc.compiler.ops.masks import fill_padding
-
-LARGEST_SHIFT = 1e6
-"""The largest number that can be added to MASKED without changing its softmax from zero."""
+from xformc.compiler.ops.masks import content, fill_padding
 
 
 @dataclass(frozen=True)
@@ -122,47 +120,80 @@ def _function_types(op: Binary, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 
 @hidden.rule(Scale)
 def _scale_hidden(op: Scale, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return inputs[0] if inputs[0] == "zero" or op.factor >= 1 else "open"
+    if inputs[0] not in ("masked", "low"):
+        return inputs[0]
+    if op.factor < 0:
+        return "large"
+    return inputs[0] if op.factor >= 1 else "low"
 
 
 @hidden.rule(Shift)
 def _shift_hidden(op: Shift, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return inputs[0] if inputs[0] == "masked" and op.by <= LARGEST_SHIFT else "open"
+    return _sum(inputs[0], content(op.by))
 
 
 @hidden.rule(Dropout)
 def _dropout_hidden(op: Dropout, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return inputs[0] if inputs[0] == "zero" else "open"
+    return inputs[0] if inputs[0] == "zero" else mixture(*inputs)
 
 
 @hidden.rule(Add)
 def _add_hidden(op: Add, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "zero" if inputs == ("zero", "zero") else "masked" if "masked" in inputs else "open"
+    return _sum(*inputs)
+
+
+def _sum(first: Hidden, second: Hidden) -> Hidden:
+    for held in _OUTWEIGHING:
+        if held in (first, second):
+            return held
+    return "zero" if first == second == "zero" else "open"
+
+
+_OUTWEIGHING: tuple[Hidden, ...] = ("large", "masked", "low")
+"""What decides a sum, first to last."""
 
 
 @hidden.rule(Multiply)
 def _multiply_hidden(op: Multiply, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "zero" if "zero" in inputs else "open"
+    return "zero" if "zero" in inputs and "large" not in inputs else mixture(*inputs)
 
 
 @hidden.rule(Divide)
 def _divide_hidden(op: Divide, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "zero" if inputs[0] == "zero" else "open"
+    if inputs[1] in ("zero", "large"):
+        return "large"
+    return "zero" if inputs[0] == "zero" else mixture(inputs[0])
 
 
 @hidden.rule(Binary)
 def _function_hidden(op: Binary, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    first, second = inputs[0], inputs[-1] if op.by is None else "zero" if op.by == 0 else "open"
+    first, second = inputs[0], inputs[-1] if op.by is None else content(op.by)
     if op.function == "minus":
-        return "masked" if first == "masked" != second else "zero" if first == second == "zero" else "open"
+        return _sum(first, second if second in ("zero", "open") else "large")
     if op.function == "power":
-        return "zero" if first == "zero" and (op.by or 0) > 0 else "open"
-    if op.by is None:
-        both = first if first == second else "open"
-        return "masked" if op.function == "minimum" and "masked" in inputs else both
-    if op.function == "minimum":
-        return first if first == "masked" or (first == "zero" and op.by >= 0) else "open"
-    return "zero" if (first == "zero" and op.by <= 0) or (first == "masked" and op.by == 0) else "open"
+        if first == "zero":
+            return "zero" if (op.by or 0) > 0 else "large"
+        return mixture(first, second)
+    if first == "zero" and op.by is not None and (op.by >= 0) == (op.function == "minimum"):
+        return "zero"
+    return _SELECTED[op.function].get(frozenset({first, second}), "large" if "large" in (first, second) else "open")
+
+
+_SELECTED: dict[str, dict[frozenset[Hidden], Hidden]] = {
+    "minimum": {
+        **{frozenset({"masked", held}): "masked" for held in ("masked", "low", "open", "zero")},
+        **{frozenset({"low", held}): "low" for held in ("low", "open", "zero")},
+        frozenset({"zero"}): "zero",
+    },
+    "maximum": {
+        frozenset({"masked"}): "masked",
+        frozenset({"masked", "low"}): "low",
+        frozenset({"low"}): "low",
+        frozenset({"masked", "zero"}): "zero",
+        frozenset({"zero"}): "zero",
+    },
+}
+"""What the smaller and the larger of two values are, if they are neither large nor of ordinary size."""
 
 
 def matched_torch(function: Callable[[Any, Any], Any]) -> Callable[[Any, Node, TorchNamespace], Callable[..., Any]]:

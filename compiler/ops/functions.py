@@ -16,6 +16,7 @@ from xformc.compiler.graph.rules import (
     hidden,
     mixes,
     mixes_nothing,
+    mixture,
     to_onnx,
     to_torch,
     types,
@@ -93,6 +94,15 @@ FUNCTIONS: dict[str, Function] = {
 }
 """The functions by name."""
 
+BOUNDED = frozenset({"tanh", "sigmoid", "relu6", "hard_sigmoid", "erf", "sign"})
+"""The functions whose results are of ordinary size for all inputs."""
+
+SETTLING = frozenset({"relu", "gelu", "gelu_tanh", "silu", "elu", "exp", "softplus", "sin", "cos"})
+"""Those whose results are of ordinary size for very negative inputs."""
+
+POLES = frozenset({"log", "rsqrt", "reciprocal"})
+"""Those that are infinite at zero."""
+
 
 @types.rule(Unary)
 def _unary_types(op: Unary, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
@@ -105,7 +115,13 @@ cost.rule(Unary)(per_result(1))
 
 @hidden.rule(Unary)
 def _unary_hidden(op: Unary, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "zero" if inputs[0] in FUNCTIONS[op.function].vanishes else "open"
+    function, held = FUNCTIONS[op.function], inputs[0]
+    if held in function.vanishes:
+        return "zero"
+    if held == "zero":
+        return "large" if op.function in POLES else "open"
+    settled = op.function in (BOUNDED if held == "large" else BOUNDED | SETTLING)
+    return "open" if settled else mixture(held)
 
 
 @to_torch.rule(Unary)

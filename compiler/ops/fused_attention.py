@@ -15,6 +15,7 @@ from xformc.compiler.graph.rules import (
     cost,
     hidden,
     mixes,
+    mixture,
     require,
     to_onnx,
     to_step,
@@ -81,7 +82,10 @@ def _attention_mixes(op: Attention, node: Node) -> frozenset[str]:
 
 @hidden.rule(Attention)
 def _attention_hidden(op: Attention, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "zero" if op.causal else "open"
+    """A bias that may be as large as the mask could undo it."""
+    if op.keys not in keys:
+        return mixture(*inputs)
+    return "zero" if op.causal and "large" not in inputs else "open"
 
 
 @to_step.rule(Attention)

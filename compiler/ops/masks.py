@@ -17,6 +17,7 @@ from xformc.compiler.graph.rules import (
     hidden,
     mixes,
     mixes_nothing,
+    mixture,
     require,
     to_onnx,
     to_step,
@@ -30,6 +31,10 @@ MASKED = -1e9
 
 NEVER = 2 * MASKED
 """The score of padding, later keys and keys outside the window: their softmax is zero even if edges hide all others."""
+
+
+LARGEST_NUMBER = 1e6
+"""The largest number that is of ordinary size: added to MASKED, it leaves its softmax at zero."""
 
 
 @dataclass(frozen=True)
@@ -135,18 +140,36 @@ def _local_mask_mixes(op: LocalMask, node: Node) -> frozenset[str]:
 
 @hidden.rule(Fill)
 def _fill_hidden(op: Fill, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    """A later key must keep a lower score than keys hidden by edges."""
-    return inputs[0] if (inputs[0], op.value) in (("zero", 0.0), ("masked", NEVER)) else "open"
+    return filled(inputs[0], op.value)
+
+
+def filled(held: Hidden, value: float) -> Hidden:
+    """The content of keys of which some are filled; later ones must keep a lower score than those hidden by edges."""
+    return either(held, "masked" if value == NEVER else content(value))
+
+
+def content(number: float) -> Hidden:
+    """The content of a number: masked scores plus one of ordinary size have a softmax of zero."""
+    if abs(number) > LARGEST_NUMBER:
+        return "low" if number < 0 else "large"
+    return "zero" if number == 0 else "open"
+
+
+def either(first: Hidden, second: Hidden) -> Hidden:
+    """The content of a value that is the first at some keys and the second at others."""
+    if "large" in (first, second):
+        return "large"
+    return first if first == second else mixture(first, second, otherwise="low")
 
 
 @hidden.rule(Select)
 def _select_hidden(op: Select, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return inputs[1] if inputs[1] == inputs[2] else "open"
+    return either(inputs[1], inputs[2])
 
 
 @hidden.rule(LocalMask)
 def _local_mask_hidden(op: LocalMask, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "masked" if op.causal else "open"
+    return "masked" if op.causal and op.keys in keys else filled(inputs[0], NEVER)
 
 
 @to_step.rule(LocalMask)

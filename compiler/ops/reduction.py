@@ -79,7 +79,7 @@ def _reduce_hidden(op: Reduce, node: Node, inputs: tuple[Hidden, ...], keys: fro
     held = inputs[0]
     if op.axis in keys:
         return held if (op.function, held) in (("sum", "zero"), ("max", "masked")) else "open"
-    return "open" if (op.function, held) == ("sum", "masked") else held
+    return "low" if (op.function, held) == ("sum", "masked") else held
 
 
 @to_step.rule(Reduce)

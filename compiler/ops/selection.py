@@ -8,8 +8,19 @@ from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
-from xformc.compiler.ops.masks import MASKED
+from xformc.compiler.graph.rules import (
+    Hidden,
+    OnnxEmitter,
+    TorchNamespace,
+    cost,
+    hidden,
+    mixes,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
+from xformc.compiler.ops.masks import MASKED, filled
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,11 @@ def _keep_top_types(op: KeepTop, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     size = x.axis(op.over).size
     require(size is not None and 1 <= op.count <= size, f"the axis {op.over} of {x} has fewer than {op.count} elements")
     return (x,)
+
+
+@hidden.rule(KeepTop)
+def _keep_top_hidden(op: KeepTop, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "open" if op.over in keys else filled(inputs[0], MASKED)
 
 
 @mixes.rule(ArgMax)

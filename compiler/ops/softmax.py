@@ -45,7 +45,10 @@ def _softmax_mixes(op: Softmax, node: Node) -> frozenset[str]:
 
 @hidden.rule(Softmax)
 def _softmax_hidden(op: Softmax, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "zero" if inputs == ("masked",) and op.axis in keys else "open"
+    (held,) = inputs
+    if op.axis in keys:
+        return "zero" if held == "masked" else "open"
+    return "large" if held == "large" else "open"
 
 
 @to_torch.rule(Softmax)

@@ -14,6 +14,9 @@ from xformc.compiler.ops.masks import MASKED, NEVER, Fill, LocalMask
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.softmax import Softmax
 
+SMALLEST_SCALE = 1e-3
+"""The smallest factor of masked scores; with a smaller one, masks would no longer outweigh all other scores."""
+
 
 @dataclass(frozen=True)
 class _Operand:
@@ -114,6 +117,8 @@ class _Reader:
             return _product(found, node)
         if isinstance(node.op, Scale):
             found.scale *= node.op.factor
+        elif isinstance(node.op, LocalMask | Fill) and found.scale < SMALLEST_SCALE:
+            return None
         elif isinstance(node.op, LocalMask) and node.op.keys == found.keys and found.local is None:
             found.local = node.op
         elif isinstance(node.op, Fill) and node.op.value == NEVER:
@@ -142,6 +147,8 @@ def _product(found: _Found, node: Node) -> _Found | None:
     for query, key in (node.inputs, node.inputs[::-1]):
         if found.keys in key.type.names and found.keys not in query.type.names:
             assert isinstance(node.op, Contract)
+            if found.scale <= 0:
+                return None
             return replace(found, query=_Operand(query, node.op.over), key=_Operand(key, node.op.over))
     return None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
-from xformc.compiler.graph.rules import Hidden, RuleError, hidden, mixed_axes, to_step
+from xformc.compiler.graph.rules import Hidden, RuleError, hidden, mixed_axes, mixture, to_step
 from xformc.compiler.ops.keys import ROOM, AsKeys
 
 
@@ -130,13 +130,16 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
 
 
 def with_beam(decoder: Decoder) -> Decoder:
-    """Add an axis `beam` to the token, the states and all values that depend on them."""
-    for value in (decoder.token, *(state.past for state in decoder.states)):
-        if value.type.names[:1] != ("batch",):
+    """Add an axis `beam` to the token, the states and all values that depend on them.
+
+    A state without the axis batch, such as keys made of positions, is the same for all hypotheses and stays as it is.
+    """
+    values = [decoder.token, *(state.past for state in decoder.states if "batch" in state.past.type.names)]
+    for value in values:
+        if value.type.names[0] != "batch":
             raise RuleError(f"{value.name}: {value.type} must have the axis batch first for beam search")
     lifted = {
-        value.name: Type(value.type.dtype, (value.type.axes[0], Axis("beam"), *value.type.axes[1:]))
-        for value in (decoder.token, *(state.past for state in decoder.states))
+        value.name: Type(value.type.dtype, (value.type.axes[0], Axis("beam"), *value.type.axes[1:])) for value in values
     }
     builder, values = rebuild(decoder.step, decoder.step.name, lifted)
     for node in decoder.step.nodes:
@@ -177,7 +180,7 @@ class _Derivation:
         self.states: list[State] = []
         self._pending: dict[str, tuple[Value, Value | None]] = {}
         self.keys: set[str] = set()
-        self.hidden: dict[str, Hidden] = {}
+        self.hidden: dict[tuple[str, str], Hidden] = {}
         self.node: Node | None = None
         self.used_places: Value | None = None
 
@@ -186,8 +189,8 @@ class _Derivation:
         if isinstance(node.op, AsKeys) and node.op.positions == self.time:
             self.keys.add(node.op.keys)
         mixed = mixed_axes(node)
-        held = self._hide(node)
-        if mixed & self.keys and held == "open":
+        held = {axis: self._hide(node, axis) for axis in self.keys}
+        if any(held[axis] not in ("masked", "zero") for axis in mixed & self.keys):
             raise self.refuse("every position sees the ones after it", "make the mask causal")
         if self.time not in mixed:
             for value in node.inputs:
@@ -246,15 +249,16 @@ class _Derivation:
         name = self.node.outputs[0].name
         return RuleError(f"{name} cannot be decoded step by step: {reason}", hint=hint, place=self.node.place)
 
-    def _hide(self, node: Node) -> Hidden:
-        """The content of the node's results at keys that come after the query."""
-        held: Hidden = "open"
-        if hidden.has(node.op):
-            inputs: tuple[Hidden, ...] = tuple(self.hidden.get(value.name, "open") for value in node.inputs)
-            held = hidden.of(node.op)(node.op, node, inputs, frozenset(self.keys))
+    def _hide(self, node: Node, axis: str) -> Hidden:
+        """The content of the node's results at keys along `axis` that come after the query."""
+        inputs: tuple[Hidden, ...] = tuple(self.hidden.get((value.name, axis), "open") for value in node.inputs)
+        known = (
+            hidden.of(node.op)(node.op, node, inputs, frozenset({axis})) if hidden.has(node.op) else mixture(*inputs)
+        )
         for value in node.outputs:
-            self.hidden[value.name] = held if self.keys.intersection(value.type.names) else "open"
-        return held
+            if axis in value.type.names:
+                self.hidden[value.name, axis] = known
+        return known
 
     def _narrow(self, type: Type) -> Type:
         axes = tuple(Axis(axis.name, 1) if axis.name == self.time else axis for axis in type.axes)

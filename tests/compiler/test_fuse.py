@@ -58,6 +58,11 @@ LEFT = {
         "scaled:", "bias: {weight: heads}\nbiased: {plus: {from: scores, by: bias}}\nscaled:"
     ),
     "edges are given twice": PLAIN.replace("weights:", "again: {mask: {edges: links}}\nweights:"),
+    "a factor of zero": PLAIN.replace("0.5", "0"),
+    "a negative factor": PLAIN.replace("0.5", "-0.5"),
+    "a factor that weakens the mask": PLAIN.replace("scaled: {scale: 0.5}\n", "").replace(
+        "weights:", "scaled: {scale: 1.0e-8}\nweights:"
+    ),
     "weights by relu": PLAIN.replace("{softmax: keys}", "relu"),
     "softmax over the heads": PLAIN.replace("{softmax: keys}", "{softmax: heads}"),
 }

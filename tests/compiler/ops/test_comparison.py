@@ -51,7 +51,7 @@ def test_what_both_sides_hide_stays_hidden() -> None:
     states: tuple[Hidden, ...] = ("zero", "masked", "open")
     for held in states:
         assert hidden.of(op)(op, node, ("open", held, held), frozenset()) == held
-    assert hidden.of(op)(op, node, ("open", "zero", "masked"), frozenset()) == "open"
+    assert hidden.of(op)(op, node, ("open", "zero", "masked"), frozenset()) == "low"
 
 
 def test_where_chooses_by_position_and_is_its_own_step(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Op
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import Hidden, RuleError, hidden
-from xformc.compiler.ops.elementwise import Add, Divide, Multiply, Shift
+from xformc.compiler.ops.elementwise import Add, Binary, Divide, Multiply, Scale, Shift
 from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.layout import union
+from xformc.compiler.ops.masks import MASKED, NEVER, filled
 from xformc.compiler.spec import SpecError
 
 CASES = {
@@ -66,14 +67,38 @@ def test_hidden_keys_stay_hidden_only_where_they_do() -> None:
     x = builder.input("x", Type("float32", (Axis("q"), Axis("k"))))
     cases: list[tuple[Op, tuple[Hidden, ...], Hidden]] = [
         (Divide(), ("zero", "open"), "zero"),
-        (Divide(), ("open", "zero"), "open"),
+        (Divide(), ("open", "zero"), "large"),
+        (Divide(), ("masked", "open"), "large"),
         (Shift(1.0), ("masked",), "masked"),
-        (Shift(1e9), ("masked",), "open"),
+        (Shift(1e9), ("masked",), "large"),
         (Shift(1.0), ("zero",), "open"),
+        (Scale(2.0), ("masked",), "masked"),
+        (Scale(0.5), ("masked",), "low"),
+        (Scale(-1.0), ("masked",), "large"),
+        (Scale(-1.0), ("open",), "open"),
+        (Add(), ("masked", "open"), "masked"),
+        (Add(), ("masked", "low"), "masked"),
+        (Add(), ("masked", "large"), "large"),
+        (Binary("minus"), ("masked", "open"), "masked"),
+        (Binary("minus"), ("masked", "masked"), "large"),
+        (Binary("minimum"), ("masked", "open"), "masked"),
+        (Binary("maximum"), ("masked", "zero"), "zero"),
+        (Binary("maximum"), ("zero", "low"), "open"),
+        (Binary("maximum", -1e9), ("masked",), "low"),
+        (Binary("power", -1.0), ("zero",), "large"),
+        (Multiply(), ("zero", "masked"), "zero"),
+        (Multiply(), ("zero", "large"), "large"),
         (Unary("exp"), ("masked",), "zero"),
         (Unary("exp"), ("zero",), "open"),
         (Unary("elu"), ("zero",), "zero"),
+        (Unary("tanh"), ("large",), "open"),
+        (Unary("relu"), ("large",), "large"),
+        (Unary("relu"), ("low",), "open"),
+        (Unary("square"), ("masked",), "large"),
+        (Unary("reciprocal"), ("zero",), "large"),
     ]
+    assert [filled("masked", number) for number in (NEVER, MASKED, 0.0, 1e9)] == ["masked", "low", "low", "large"]
+    assert [filled("open", number) for number in (NEVER, 0.0, 1.0)] == ["low", "open", "open"]
     for op, held, expected in cases:
         builder.emit(op, [x] * len(held), "y")
         assert hidden.of(op)(op, builder.nodes[-1], held, frozenset({"k"})) == expected
