@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.compiler.certify.causal import first_dependent
 from xformc.compiler.certify.locate import difference, first_different_forward, first_different_step, unstack
 from xformc.compiler.certify.probes import Probes
 from xformc.compiler.certify.subject import Subject
@@ -30,7 +31,10 @@ def step_stage(subject: Subject, probes: Probes) -> Stage:
     found = unstack(stacked, decoder.logits, decoder.time)
     value = _on_real(found, subject.logits(probes.feeds), probes.real)
     detail = _blame(value, lambda: first_different_step(subject, probes.feeds, BOUND))
-    return Stage("step", "logits of the derived step and of the training form", value, BOUND, detail)
+    changed, node = first_dependent(subject.module, decoder.time, probes.feeds, BOUND)
+    if node is not None:
+        value, detail = changed, f"first value that depends on later positions: {_described(node)}"
+    return Stage("step", "logits of the derived step and of the training form", max(value, changed), BOUND, detail)
 
 
 def _on_real(found: NDArray[np.float32], expected: NDArray[np.float32], real: NDArray[np.bool_]) -> float:
@@ -43,5 +47,9 @@ def _blame(value: float, locate: Callable[[], Node | None]) -> str:
     node = locate()
     if node is None:
         return "first difference: none in a node, only in the assembly of the results"
+    return f"first difference: {_described(node)}"
+
+
+def _described(node: Node) -> str:
     place = f" ({node.place})" if node.place else ""
-    return f"first difference: {node.op.kind} -> {node.outputs[0].name}{place}"
+    return f"{node.op.kind} -> {node.outputs[0].name}{place}"

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from xformc.compiler.certify.subject import Feeds, Subject
-from xformc.compiler.graph.graph import Node, Value
+from xformc.compiler.graph.graph import Graph, Node, Value
+from xformc.compiler.ops.keys import AsKeys
 
 CHUNK = 200
 """The number of values compared per run, to limit memory for deep models."""
@@ -27,7 +28,12 @@ def first_different_forward(subject: Subject, feeds: Feeds, bound: float) -> Nod
 def first_different_step(subject: Subject, feeds: Feeds, bound: float) -> Node | None:
     """The first node of the step whose values over all steps differ from the training form by more than `bound`."""
     expected, decoder = subject.training_values(feeds), subject.program.decoder
-    nodes = [node for node in decoder.step.nodes if _comparable(node.outputs[0], expected, decoder.time)]
+    keys = keys_of(subject.program.graph, decoder.time)
+    nodes = [
+        node
+        for node in decoder.step.nodes
+        if _comparable(node.outputs[0], expected, decoder.time) and not keys.intersection(node.outputs[0].type.names)
+    ]
     for start in range(0, len(nodes), CHUNK):
         part = nodes[start : start + CHUNK]
         _, *found = subject.stepwise(feeds, [node.outputs[0] for node in part])
@@ -36,6 +42,11 @@ def first_different_step(subject: Subject, feeds: Feeds, bound: float) -> Node |
             if difference(unstack(stacked, value, decoder.time), expected[value.name]) > bound:
                 return node
     return None
+
+
+def keys_of(graph: Graph, time: str) -> frozenset[str]:
+    """The axes of keys that are positions of `time`; in a step, a value has only those up to now."""
+    return frozenset(node.op.keys for node in graph.nodes if isinstance(node.op, AsKeys) and node.op.positions == time)
 
 
 def unstack(stacked: Any, value: Value, time: str) -> Any:

@@ -11,6 +11,8 @@ from laws.settings import examples
 from laws.specs import Sample, Step
 from steps import run_steps, torch_run
 
+from xformc.compiler.certify.causal import first_dependent
+from xformc.compiler.certify.forward import BOUND
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.passes.step import derive_step
 
@@ -47,6 +49,11 @@ CHANGES: list[Step] = [
     {"relative_bias": {"heads": "heads", "buckets": "buckets", "max_distance": "max_distance", "causal": True}},
     {"linear": {"over": "heads", "to": "heads"}},
     {"keep_top": {"count": 1, "over": "heads"}},
+    body(less={"scale": -1}, both={"plus": {"by": "x"}}),
+    body(less={"scale": -1}, grown="exp", both={"times": {"by": "x"}}),
+    body(top={"keep_top": {"count": 1, "over": "heads"}}, less={"scale": -2}, both={"plus": {"by": "x"}}),
+    body(share={"softmax": "heads"}, both={"divide": {"from": "x", "by": "share"}}),
+    body(rest="relu", share={"divide": {"from": "x", "by": "rest"}}),
     body(total={"sum": {"over": "keys"}}, more={"shift": 1}, share={"divide": {"from": "x", "by": "more"}}),
     body(total={"max": {"over": "keys"}}, less={"scale": -1}, share={"plus": {"from": "x", "by": "less"}}),
 ]
@@ -104,5 +111,25 @@ def test_what_is_derived_is_causal(tmp_path: Path, sample: Sample) -> None:
     assume(np.abs(expected).max() < LARGEST)
     event("derived")
     assert_causal(model.run, [tokens], expected, tolerance)
+    assert first_dependent(model.module, sample.time, {sample.time: tokens}, BOUND)[1] is None
     found = run_steps(decoder, torch_run, model.module, tokens, tmp_path)
     assert_close(found, expected, tolerance)
+
+
+@examples(30)
+@given(models(), st.booleans())
+def test_what_is_not_causal_has_a_first_value_that_is_not(tmp_path: Path, sample: Sample, gated: bool) -> None:
+    model = make_model(sample, tmp_path)
+    if gated:
+        arrays = model.module.arrays()
+        gate = next(name for name in arrays if name.endswith("output/weight"))
+        model.module.load_arrays({**arrays, gate: 0 * arrays[gate]})
+    (tokens,) = model.inputs()
+    expected, tolerance = model.known([tokens])
+    node = first_dependent(model.module, sample.time, {sample.time: tokens}, BOUND)[1]
+    if node is None:
+        event("causal")
+        assert_causal(model.run, [tokens], expected, tolerance)
+    else:
+        event("not causal")
+        assert node.place is not None
