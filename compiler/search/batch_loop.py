@@ -12,7 +12,7 @@ from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.candidates import BeamOptions, Pool, emit_count, emit_limit
 from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers
-from xformc.compiler.search.decoder_step import emit_positions, emit_prepare
+from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
 from xformc.format.tokens import BEGIN, PAD
 
@@ -151,7 +151,9 @@ def decode_batch(
         position, done, live = _decode_some(scope, now.position, now.live, types, step, keeps)
         filed = _file(scope, live, now.filed)
         kept = scope.op("Squeeze", scope.op("NonZero", scope.op("Not", done)), [0])
-        live = mapped(live, lambda name: scope.op("Gather", name, kept, axis=0))
+        parts = replace(live, state=moving(types, live.state))
+        parts = mapped(parts, lambda name: scope.op("Gather", name, kept, axis=0))
+        live = replace(parts, state={**live.state, **parts.state})
         alive = scope.op("Greater", scope.op("Squeeze", scope.op("Shape", kept)), 0)
         return alive, _Epoch(position, live, filed), []
 

@@ -1,5 +1,7 @@
 """Beam search as ONNX operators around a derived step, as defined in docs/search.md; width 1 is greedy search."""
 
+from dataclasses import replace
+
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.batch_loop import (
@@ -15,7 +17,7 @@ from xformc.compiler.search.batch_loop import (
     newest,
 )
 from xformc.compiler.search.candidates import BeamOptions, Candidates, Pool, Standing, reorder, select, settle
-from xformc.compiler.search.decoder_step import emit_states, emit_step, state_types
+from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.loops import Names
 
 FINISHED_SHARE = 8
@@ -27,16 +29,17 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
 
     `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
     """
-    begun = begin(onnx, decoder, inputs, longest)
+    begun, types = begin(onnx, decoder, inputs, longest), state_types(decoder)
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         known = {**begun.prepared, **live.constant, **now.state}
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         candidates = select(scope, logits, now.beam.scores, begun.options)
-        return advance(scope, begun.options, live.limit, now, candidates, state)
+        go_on, new = advance(scope, begun.options, live.limit, now, candidates, moving(types, state))
+        return go_on, replace(new, state={**state, **new.state})
 
-    found = decode_batch(onnx, decoder, begun, states, state_types(decoder), step)
+    found = decode_batch(onnx, decoder, begun, states, types, step)
     return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
 
 

@@ -30,6 +30,11 @@ def state_types(decoder: Decoder) -> dict[str, Type]:
     return {state.past.name: state.past.type for state in decoder.states}
 
 
+def moving(types: Mapping[str, Type], states: Names) -> dict[str, str]:
+    """The states that move with their rows and hypotheses; those without the axis batch are the same for all."""
+    return {name: value for name, value in states.items() if "batch" in types[name].names}
+
+
 def emit_states(onnx: OnnxEmitter, decoder: Decoder, sizes: Mapping[str, Operand], prepared: Names) -> dict[str, str]:
     """Write the initial states, in order.
 

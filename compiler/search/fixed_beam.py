@@ -1,6 +1,6 @@
 """Beam search with fixed shapes, as defined in docs/search.md; a batch runs until its last sentence is done."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.keys import ROOM
@@ -27,6 +27,7 @@ from xformc.compiler.search.carried import (
     Places,
     Ranks,
 )
+from xformc.compiler.search.decoder_step import moving
 from xformc.compiler.search.fixed_search import FixedDecoder, FixedSearch, following, inputs_of, written
 from xformc.compiler.search.loops import Names, Record, fields_of, names_of, record_of, some_open
 from xformc.format.tokens import BEGIN, PAD
@@ -79,8 +80,8 @@ def fixed_beam_search(decoder: Decoder) -> FixedSearch:
         given, constants = record_of(_Inputs, names), record_of(_Constants, names)
         token = onnx.op("Unsqueeze", now.newest, [2])
         logits, state = fixed.step(onnx, names, token, now.position, given.places, now.state)
-        go_on, new = _advance(onnx, given, constants.limit, now, logits, state)
-        return go_on, names_of(new)
+        go_on, new = _advance(onnx, given, constants.limit, now, logits, moving(fixed.states, state))
+        return go_on, names_of(replace(new, state={**state, **new.state}))
 
     return FixedSearch(
         inputs={source.name: source.type, **fields_of(_Inputs)},

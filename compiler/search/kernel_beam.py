@@ -24,7 +24,7 @@ from xformc.compiler.search.batch_loop import (
     newest,
 )
 from xformc.compiler.search.candidates import BeamOptions, Pool, reorder, rows_of
-from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step, state_types
+from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step, moving, state_types
 from xformc.compiler.search.loops import Names
 
 _OPENED = [1]
@@ -44,6 +44,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": _OPENED}, begun.prepared)
     ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, _OPENED, [0], axis=0))
     caches = _emit_caches(onnx, decoder.resident, begun)
+    types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
@@ -51,10 +52,9 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         offered = _candidates(scope, decoder.projection, result, now.beam.scores, width)
         go_on, following = _advance(scope, begun.options, live.limit, now, offered)
-        moved = _moved(scope, states, following.state[ANCESTORS.name], now.beam.scores)
-        return go_on, replace(following, state={**following.state, **moved})
+        moved = _moved(scope, moving(types, states), following.state[ANCESTORS.name], now.beam.scores)
+        return go_on, replace(following, state={**following.state, **states, **moved})
 
-    types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
     states = {ANCESTORS.name: ancestors, **states}
     found = decode_batch(onnx, decoder, begun, states, types, step, opened=_OPENED)
     return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
