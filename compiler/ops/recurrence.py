@@ -118,9 +118,10 @@ def _recurrence_torch(op: Recurrence, node: Node, torch: TorchNamespace) -> Call
         states: list[Any] = [first.new_zeros([rows if size is None else size for size in shape]) for shape in sizes]
         if op.started:
             states[0] = inputs[op.sequences]
+        split = [value.split(1, axis) for value, axis in zip(sequences, axes, strict=True)]
         count, outputs = first.shape[axes[0]], list[Any]()
         for index in range(count - 1, -1, -1) if op.reverse else range(count):
-            parts = [value.narrow(axis, index, 1) for value, axis in zip(sequences, axes, strict=True)]
+            parts = [value[index] for value in split]
             output, *states = run(*parts, *states, *rest)
             outputs.append(output)
         return torch.torch.cat(outputs[::-1] if op.reverse else outputs, result)
