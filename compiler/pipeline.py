@@ -19,6 +19,7 @@ from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
+from xformc.compiler.passes.scan import scan
 from xformc.compiler.passes.share import share
 from xformc.compiler.passes.step import derive_step, with_beam
 from xformc.compiler.passes.tabulate import tabulate
@@ -202,6 +203,12 @@ PASSES: tuple[Pass, ...] = (
         "hoist",
         "Move nodes that need no state out of the bodies of recurrences.",
         lambda p: replace(p, graph=hoist(p.graph)),
+    ),
+    Pass(
+        "scan",
+        "Compute linear recurrences at all positions at once.",
+        lambda p: replace(p, graph=scan(p.graph)),
+        applies=lambda p: not _is_engine(p),
     ),
     Pass(
         "loss",

@@ -41,10 +41,10 @@ class Spec(language.Spec):
         Raises: UserError for a mistake in the spec, with its place.
         """
         from xformc.compiler.backends.torch.module import TorchModule  # noqa: PLC0415 (it imports torch)
-        from xformc.compiler.pipeline import compile_spec, compile_training  # noqa: PLC0415
+        from xformc.compiler.pipeline import begin, run_passes  # noqa: PLC0415
 
-        graph = compile_training(self).graph if loss else compile_spec(self)
-        return TorchModule(graph, self.train.seed if seed is None else seed)
+        program = run_passes(begin(self), without=() if loss else ("loss",))
+        return TorchModule(program.graph, self.train.seed if seed is None else seed)
 
 
 def list_specs() -> list[str]:

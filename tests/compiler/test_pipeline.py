@@ -50,8 +50,13 @@ name: golden
 extends: rnn_language_model
 sizes: {d_model: 4, vocabulary: 12}
 """
-RECURRENCES = ("hoist",)
-"""The passes whose golden text is of a recurrent model: with the other one they would show nothing."""
+LINEAR = """\
+name: golden
+extends: state_space
+sizes: {layers: 1, d_model: 4, d_state: 2, vocabulary: 12, dropout: 0.0}
+"""
+OTHER_MODELS = {"hoist": RECURRENT, "scan": LINEAR}
+"""The models of passes whose golden text would show nothing of `SPEC`."""
 
 
 @pytest.fixture
@@ -66,13 +71,13 @@ def write(folder: Path, document: str) -> Spec:
 
 
 def goal(name: str) -> Target | None:
-    return None if name == "loss" else "native" if name in ("tabulate", "lower", "candidates") else "portable"
+    return None if name in ("scan", "loss") else "native" if name in ("tabulate", "lower", "candidates") else "portable"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pass_gives_its_golden_text(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = print_program(begin(write(tmp_path, RECURRENT if name in RECURRENCES else SPEC), goal(name)), name)
+    found = print_program(begin(write(tmp_path, OTHER_MODELS.get(name, SPEC)), goal(name)), name)
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN") == "1":
         path.write_text(found)
@@ -101,7 +106,7 @@ def test_what_is_printed_is_what_is_built(spec: Spec, precision: Precision) -> N
     printed = print_program(begin(spec, "native", precisions), NAMES[-1])
     assert printed == "\n".join(text.format(graph) for graph in whole.graphs)
     assert ("narrow" in printed) == (precision == "int8"), "keys and values of 8-bit products are kept in float16"
-    assert whole.passed == tuple(name for name in NAMES if name != "loss")
+    assert whole.passed == tuple(name for name in NAMES if name not in ("scan", "loss"))
 
 
 def test_training_and_engines_share_their_first_passes(spec: Spec) -> None:
@@ -148,7 +153,7 @@ def test_unknown_pass_names_those_that_are_run(spec: Spec) -> None:
 def test_pass_that_is_not_run_says_so(tmp_path: Path) -> None:
     spec = small("vit", tmp_path)
     hints = {"step": "no target of a classification model needs it"}
-    hints |= {"loss": "add --training", "lower": "add --target native"}
+    hints |= {"scan": "add --training", "loss": "add --training", "lower": "add --target native"}
     for name, hint in hints.items():
         with pytest.raises(UserError) as error:
             print_program(begin(spec, "cpu"), name)

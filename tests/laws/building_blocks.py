@@ -12,6 +12,18 @@ def body(**steps: Step) -> Step:
     return {"do": steps}
 
 
+GATED: dict[str, Step] = {
+    "new": {"linear": "d_model"},
+    "gate": {"linear": {"from": "x", "to": "d_model"}},
+    "open": "sigmoid",
+    "less": {"scale": {"from": "hidden", "factor": -1}},
+    "change": {"plus": {"by": "new"}},
+    "part": {"times": {"by": "open"}},
+    "hidden": {"plus": {"by": "hidden"}},
+}
+"""A minimal GRU, whose new state is linear in the old one."""
+
+
 def _cell(states: dict[str, Step], **steps: Step) -> Step:
     return {"recurrence": {"state": states, "cell": body(**steps)}}
 
@@ -174,6 +186,20 @@ CARRIED: list[Step] = [
         memory={"plus": {"by": "kept"}},
         result={"sum": {"over": "d_state"}},
     ),
+    _cell({"hidden": "d_model"}, **GATED),
+    _cell(
+        {"memory": ["heads", "d_k", "d_v"], "last": "d_model"},
+        key={"linear": {"from": "last", "to": ["heads", "d_k"]}},
+        value={"linear": {"from": "x", "to": ["heads", "d_v"]}},
+        new={"times": {"from": "key", "by": "value"}},
+        gate={"linear": {"from": "x", "to": "heads"}},
+        open="sigmoid",
+        kept={"times": {"from": "memory", "by": "open"}},
+        memory={"plus": {"by": "new"}},
+        last={"scale": {"from": "x", "factor": 1}},
+        seen={"contract": {"from": "memory", "by": "key", "over": "d_k"}},
+        output={"linear": {"over": ["heads", "d_v"], "to": "d_model"}},
+    ),
 ]
 """What sees the positions up to its own."""
 
@@ -182,6 +208,7 @@ CROSSED: list[Step] = [
     {"cross_attention": {"memory": "encoder"}},
     {"plus": {"by": "vector"}},
     {"gru_from": {"start": "vector"}},
+    {"recurrence": {"state": {"hidden": "d_model"}, "start": "vector", "cell": body(**GATED)}},
     body(
         near={"linear": {"from": "vector", "to": "d_model"}},
         opened="sigmoid",
@@ -205,6 +232,7 @@ BACKWARD: list[Step] = [
     {"rnn": {"reverse": True}},
     {"gru": {"reverse": True}},
     {"lstm": {"reverse": True}},
+    {"recurrence": {"state": {"hidden": "d_model"}, "reverse": True, "cell": body(**GATED)}},
     {"convolution": {"width": 3}},
     {"convolution": {"width": 3, "dilation": 2, "depthwise": True}},
     {"convolution": {"width": 3, "groups": 2, "padding": "same"}},

@@ -24,6 +24,7 @@ from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.scan import scan
 from xformc.compiler.passes.step import derive_step, with_beam
 
 LANGUAGE_MODELS = samples("language_model", CAUSAL_STEPS)
@@ -83,8 +84,8 @@ def test_a_later_token_changes_nothing(tmp_path: Path, sample: Sample) -> None:
 @given(MODELS)
 def test_every_graph_is_legal_and_its_text_reads_back(tmp_path: Path, sample: Sample) -> None:
     raw = read(sample, tmp_path).graph()
-    graphs: list[Graph] = [raw, fuse_attention(raw), hoist(raw), hoist(fuse_attention(raw))]
-    plain = inference(graphs[-1])
+    graphs: list[Graph] = [raw, fuse_attention(raw), hoist(raw), hoist(fuse_attention(raw)), scan(hoist(raw))]
+    plain = inference(graphs[-2])
     graphs.append(plain)
     if sample.decoded:
         for fixed in (False, True):
@@ -96,12 +97,12 @@ def test_every_graph_is_legal_and_its_text_reads_back(tmp_path: Path, sample: Sa
 
 @examples(25)
 @given(MODELS)
-def test_fusing_and_hoisting_change_no_value(tmp_path: Path, sample: Sample) -> None:
+def test_fusing_hoisting_and_scanning_change_no_value(tmp_path: Path, sample: Sample) -> None:
     model = make_model(sample, tmp_path)
     inputs = model.inputs()
     expected, tolerance = model.known(inputs)
     raw = inference(model.spec.graph())
-    for graph in (raw, fuse_attention(raw), hoist(raw)):
+    for graph in (raw, fuse_attention(raw), hoist(raw), scan(raw), scan(hoist(fuse_attention(raw)))):
         module = random_module(graph)
         module.load_arrays(model.module.arrays())
         with_torch = torch_run(graph, module, tmp_path)(inputs)

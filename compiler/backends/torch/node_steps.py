@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from xformc.compiler import ops
 from xformc.compiler.backends.torch.chunked_loss import linear_cross_entropy
 from xformc.compiler.backends.torch.dropout import dropout
+from xformc.compiler.backends.torch.linear_scan import linear_scan
 from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.graph.rules import to_torch
 from xformc.compiler.quantize.number_format import LinearMap
@@ -29,6 +30,7 @@ class Operators:
     functional = nn.functional
     linear_cross_entropy = staticmethod(linear_cross_entropy)
     dropout = staticmethod(dropout)
+    linear_scan = staticmethod(linear_scan)
 
     def __init__(self, module: nn.Module, maps: Mapping[str, LinearMap]) -> None:
         self._module = module
