@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
-from xformc.compiler.ops.elementwise import Add, Multiply, Scale, Shift
+from xformc.compiler.ops.elementwise import Add, Binary, Multiply, Scale, Shift
 from xformc.compiler.ops.layout import Align
 from xformc.compiler.ops.linear_scan import LinearScan, Previous
 from xformc.compiler.ops.masks import Select
@@ -122,14 +122,15 @@ class _Scanner:
                 return x
             case Select(), [Value() as mask, (Value() | _Linear(mask=None)) as x, _Linear(1.0, 0.0, None)]:
                 return replace(_Linear(0.0, x) if isinstance(x, Value) else x, mask=mask)
-            case Add(), [_Linear(mask=None) as x, _Linear(mask=None) as y]:
-                return _Linear(self._sum(x.factor, y.factor, name), self._sum(x.term, y.term, name))
+            case Binary("minus"), [x, (Value() | _Linear(mask=None)) as y]:
+                return self._combine(Add(), [x, self._negative(y, name)], name)
             case (
                 (Shift(by), [_Linear(mask=None) as x])
-                | (Add(), [_Linear(mask=None) as x, Value() as by])
+                | (Add(), [_Linear(mask=None) as x, (Value() | _Linear(mask=None)) as by])
                 | (Add(), [Value() as by, _Linear(mask=None) as x])
             ):
-                return replace(x, term=self._sum(x.term, by, name))
+                other = by if isinstance(by, _Linear) else _Linear(0.0, by)
+                return _Linear(self._sum(x.factor, other.factor, name), self._sum(x.term, other.term, name))
             case (
                 (Scale(by), [_Linear(mask=None) as x])
                 | (Multiply(), [_Linear(mask=None) as x, Value() as by])
@@ -138,6 +139,11 @@ class _Scanner:
                 return _Linear(self._product(x.factor, by, name), self._product(x.term, by, name))
             case _:
                 return None
+
+    def _negative(self, x: Value | _Linear, name: str) -> Value | _Linear:
+        if isinstance(x, Value):
+            return self._emit(Scale(-1.0), (x,), name)
+        return _Linear(self._product(x.factor, -1.0, name), self._product(x.term, -1.0, name))
 
     def _sum(self, a: _Term, b: _Term, name: str) -> _Term:
         if not isinstance(a, Value):

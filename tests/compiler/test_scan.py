@@ -28,12 +28,17 @@ RESULT = "result: {linear: {over: [heads, d_k], to: d_model}}"
 GATED = cell(
     "hidden: d_model",
     "new: {linear: d_model}, gate: {linear: {from: x, to: d_model}}, open: sigmoid",
-    "less: {scale: {from: hidden, factor: -1}}, change: {plus: {from: new, by: less}}",
+    "change: {minus: {from: new, by: hidden}}",
     "part: {times: {from: open, by: change}}, hidden: {plus: {from: hidden, by: part}}",
 )
 LINEAR = {
     "a running sum": cell("total: d_model", "total: {plus: {from: total, by: x}}"),
     "a number as factor": cell("total: d_model", HALF, SUM),
+    "a difference": cell("total: d_model", HALF, "total: {minus: {from: half, by: x}}"),
+    "a condition": cell(
+        "total: d_model",
+        "open: {greater: 0}, sum: {plus: {from: total, by: x}}, total: {where: {condition: open, otherwise: total}}",
+    ),
     "a shift": cell("total: d_model", "more: {shift: {from: total, by: 1}}, half: {scale: 0.5}", SUM),
     "a learned decay, and the state before": cell(
         "total: d_model",
