@@ -173,7 +173,7 @@ class Elaborator:
         if block.name in scope.blocks:
             chain = " -> ".join((*scope.blocks[scope.blocks.index(block.name) :], block.name))
             raise scope.problem(call.span, f"a block contains itself: {chain}")
-        inner = Scope({"x": x}, {}, (*scope.blocks, block.name), scope.user)
+        inner = Scope({"x": x}, {}, (*scope.blocks, block.name), scope.user, caller=scope.caller)
         bound: dict[str, Bound] = {}
         for name, parameter in block.signature.parameters.items():
             given = call.arguments.get(name)

@@ -1,6 +1,7 @@
-"""Reads specs: the file, the specs that it extends, and the shipped blocks."""
+"""Reads specs: the file, the specs that it extends, the blocks that it imports, and the shipped blocks."""
 
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -10,13 +11,17 @@ from xformc.errors import UserError
 from xformc.specs import BLOCKS, SHIPPED, find_shipped
 
 MAX_EXTENDS = 16
+MAX_IMPORTS = 16
 _WHOLE = (("blocks",), ("inputs",), ("model", "do"))
 """Keys whose value is replaced as a whole by a later file: a block, an input, and a stage's `do`."""
 
 
 def load_tree(path: Path) -> Tree:
-    """Read a file and merge it into what it extends. Raises: SpecError; UserError if there is no file."""
-    return _extended(path, _read(path), (path.resolve(),))
+    """Read a file and merge it into what it extends; imported blocks are among its blocks.
+
+    Raises: SpecError; UserError if there is no file.
+    """
+    return _extended(path, _imported(path.parent, _read(path)), (path.resolve(),))
 
 
 @cache
@@ -63,7 +68,7 @@ def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
         raise SpecError.at(extends.span, f"a spec extends itself: {circle}")
     if len(chain) > MAX_EXTENDS:
         raise SpecError.at(extends.span, f"more than {MAX_EXTENDS} specs extend each other")
-    base = _extended(found, _read(found), (*chain, found.resolve()))
+    base = _extended(found, _imported(found.parent, _read(found)), (*chain, found.resolve()))
     if not isinstance(base.value, dict):
         raise SpecError.at(base.span, f"a spec must be a mapping, found {base.described()}")
     rest = {key: entry for key, entry in tree.value.items() if key != "extends"}
@@ -72,21 +77,65 @@ def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
 
 def _find(name: str, span: Span, folder: Path) -> Path:
     """The file that `extends: name` refers to: next to the extending file, else a shipped spec."""
-    parts = PurePosixPath(name)
-    outside = SpecError.at(
-        span, f"'{name[:100]}' is outside the spec's folder", "name a shipped spec, or a file in this folder"
-    )
-    if parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name or not parts.parts:
-        raise outside
-    file = parts if parts.suffix == ".yaml" else parts.with_name(f"{parts.name}.yaml")
-    if _is_file(folder / file):
-        if not (folder / file).resolve().is_relative_to(folder.resolve()):
-            raise outside
-        return folder / file
+    file = _contained(name, span, folder, "name a shipped spec, or a file in this folder")
+    if file is not None:
+        return file
     try:
-        return find_shipped(str(file.with_suffix("")))
+        return find_shipped(str(PurePosixPath(name)).removesuffix(".yaml"))
     except UserError as error:
         raise SpecError.at(span, error.message, error.hint) from None
+
+
+def _contained(name: str, span: Span, folder: Path, hint: str) -> Path | None:
+    """The YAML file of this name in the folder, or None. Raises: SpecError if the name leads out of the folder."""
+    parts = PurePosixPath(name)
+    outside = SpecError.at(span, f"'{name[:100]}' is outside the spec's folder", hint)
+    if parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name or not parts.parts:
+        raise outside
+    file = folder / (parts if parts.suffix == ".yaml" else parts.with_name(f"{parts.name}.yaml"))
+    if not _is_file(file):
+        return None
+    if not file.resolve().is_relative_to(folder.resolve()):
+        raise outside
+    return file
+
+
+def _imported(folder: Path, tree: Tree) -> Tree:
+    """The tree with the blocks of the files under `import`, which its own blocks replace. Raises: SpecError."""
+    section = tree.get("import")
+    if section is None:
+        return tree
+    if not isinstance(section.value, tuple) or not all(item.word for item in section.items):
+        message = f"'import' must list files of blocks, found {section.described()}"
+        raise SpecError.at(section.span, message, "such as import: [my_blocks]")
+    if len(section.items) > MAX_IMPORTS:
+        raise SpecError.at(section.span, f"more than {MAX_IMPORTS} imports")
+    blocks: dict[str, Entry] = {}
+    for item in section.items:
+        for name, entry in _library(item, folder).items():
+            if name in blocks:
+                place = blocks[name].key.place
+                raise SpecError.at(entry.key, f"the block '{name[:40]}' is imported twice", f"the first is at {place}")
+            blocks[name] = entry
+    own = tree.entries.get("blocks", Entry(section.span, Tree({}, section.span)))
+    if not isinstance(own.tree.value, dict):
+        return tree  # the schema refuses it
+    merged = Entry(own.key, Tree({**blocks, **own.tree.entries}, own.tree.span))
+    rest = {name: entry for name, entry in tree.entries.items() if name != "import"}
+    return Tree({**rest, "blocks": merged}, tree.span, tree.weight)
+
+
+def _library(item: Tree, folder: Path) -> dict[str, Entry]:
+    """The blocks of one imported file, by name."""
+    hint = "import names YAML files of blocks in the spec's folder"
+    file = _contained(item.word, item.span, folder, hint)
+    if file is None:
+        raise SpecError.at(item.span, f"there is no file '{item.word[:100]}.yaml'".replace(".yaml.yaml", ".yaml"), hint)
+    tree = _read(file, library=True)
+    if not isinstance(tree.value, dict):
+        message = f"a file of blocks must be a mapping from names to blocks, found {tree.described()}"
+        raise SpecError.at(tree.span, message)
+    return tree.value
 
 
 def _is_file(path: Path) -> bool:
@@ -96,7 +145,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _read(path: Path, *, shipped: bool = False) -> Tree:
+def _read(path: Path, *, shipped: bool = False, library: bool = False) -> Tree:
     shown = _shown(path)
     try:
         if not path.is_file():
@@ -107,10 +156,10 @@ def _read(path: Path, *, shipped: bool = False) -> Tree:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UserError(f"cannot read the spec: {reason}", place=shown) from None
-    return parse_yaml(_decode(shown, data, shipped))
+    return parse_yaml(replace(_decode(shown, data), shipped=shipped, library=library))
 
 
-def _decode(shown: str, data: bytes, shipped: bool) -> Source:
+def _decode(shown: str, data: bytes) -> Source:
     if len(data) > MAX_BYTES:
         source = Source(shown, "")
         raise SpecError.at(Span(source, 1, 1, 2), f"larger than {MAX_BYTES // 1024} KiB, the limit for a spec")
@@ -122,7 +171,7 @@ def _decode(shown: str, data: bytes, shipped: bool) -> Source:
         column = len(before) - before.rfind("\n")
         span = Span(source, before.count("\n") + 1, column, column + 1)
         raise SpecError.at(span, "not UTF-8 text", "a spec is a YAML file in UTF-8") from None
-    return Source(shown, text.replace("\r\n", "\n"), shipped)
+    return Source(shown, text.replace("\r\n", "\n"))
 
 
 def _shown(path: Path) -> str:

@@ -16,13 +16,14 @@ _SHOWN_COLUMNS = 100
 class Source:
     """A file that was read: its name in messages, and its text. `shipped`: it holds xformc's own blocks.
 
-    `setting`: it is a setting, not a file (see `settings`).
+    `library`: it holds blocks that a spec imports. `setting`: it is a setting, not a file (see `settings`).
     """
 
     name: str
     text: str = field(repr=False)
     shipped: bool = False
     setting: bool = False
+    library: bool = False
 
     @cached_property
     def lines(self) -> list[str]:
@@ -70,17 +71,21 @@ class Span:
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake. `user`: for a mistake in a shipped block, the step of the spec that led to it."""
+    """One mistake. `user`: for a mistake in a shipped or imported block, the step of the spec that led to it.
+
+    `caller`: if that step is in an imported block, the step that led to it.
+    """
 
     span: Span
     message: str
     hint: str | None = None
     user: Span | None = None
+    caller: Span | None = None
 
     def __str__(self) -> str:
         lines = [f"{self.span.place}: {self.message}", self.span.excerpt()]
-        if self.user is not None and self.user != self.span:
-            lines.append(f"  used at {self.user.place}")
+        users = (user for user in (self.user, self.caller) if user is not None and user != self.span)
+        lines += [f"  used at {user.place}" for user in users]
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
@@ -95,9 +100,11 @@ class SpecError(UserError):
         super().__init__(first.message, hint=first.hint, place=first.span.place)
 
     @classmethod
-    def at(cls, span: Span, message: str, hint: str | None = None, user: Span | None = None) -> "SpecError":
+    def at(
+        cls, span: Span, message: str, hint: str | None = None, user: Span | None = None, caller: Span | None = None
+    ) -> "SpecError":
         """The error for one mistake."""
-        return cls([Problem(span, message, hint, user)])
+        return cls([Problem(span, message, hint, user, caller)])
 
     def __str__(self) -> str:
         shown = [str(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]

@@ -77,8 +77,9 @@ def _parser(tree: Tree, problems: list[Problem]) -> Parser:
 
 
 def _blocks(tree: Tree) -> dict[str, Entry]:
-    """The blocks that the model may use, and all of the spec's own."""
-    blocks = {**reachable_blocks(tree), **_section(tree, "blocks")}
+    """The blocks that the model may use, and all of the file's own."""
+    own = {name: entry for name, entry in _section(tree, "blocks").items() if is_own(entry, tree)}
+    blocks = {**reachable_blocks(tree), **own}
     return {name: entry for name, entry in blocks.items() if name not in PRIMITIVES}
 
 

@@ -76,6 +76,7 @@ class Document(Section):
     model_config = ConfigDict(title="xformc spec", serialize_by_alias=True)
 
     extends: str | None = None
+    import_: Annotated[list[str], Field(alias="import", default_factory=list[str])]
     name: Word | None = None
     task: TaskName | None = None
     sizes: dict[Name, Size] = Field(default_factory=dict)

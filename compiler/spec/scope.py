@@ -46,7 +46,8 @@ Bound = Closure | Value | bool | Quantity | Numbers | str | Axis | Several | Map
 class Scope:
     """The names that a body may use. `blocks` are the enclosing blocks, `user` the last step in the user's spec.
 
-    `turns`: of each named repetition, the values of its turns so far, by name.
+    `caller`: if that step is in an imported block, the step of the spec that led to it. `turns`: of each named
+    repetition, the values of its turns so far, by name.
     """
 
     values: Mapping[str, Value]
@@ -54,14 +55,25 @@ class Scope:
     blocks: tuple[str, ...]
     user: Span
     turns: Mapping[str, Sequence[Mapping[str, Value]]] = field(default_factory=dict[str, Sequence[Mapping[str, Value]]])
+    caller: Span | None = None
 
     def at(self, span: Span) -> "Scope":
         """The scope inside the step at this span."""
-        return self if span.source.shipped else replace(self, user=span)
+        if span.source.shipped:
+            return self
+        if not span.source.library:
+            return replace(self, user=span, caller=None)
+        return replace(self, user=span, caller=self.caller if self.user.source.library else self.user)
 
     def problem(self, span: Span, message: str, hint: str | None = None) -> SpecError:
         """The error for a mistake at this span."""
-        return SpecError.at(span, message, hint, self.user if span.source.shipped else None)
+        user, caller = (self.user, self.caller) if span.source.shipped else (self.caller, None)
+        return SpecError.at(span, message, hint, user, caller)
+
+    @property
+    def place(self) -> str:
+        """The place of the last step in the user's spec, and for a step of an imported block also that of its use."""
+        return self.user.place if self.caller is None else f"{self.user.place} (used at {self.caller.place})"
 
     def unknown_size(self, name: str, span: Span, known: Iterable[str]) -> SpecError:
         """The error for an unknown size."""

@@ -23,7 +23,7 @@ from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.frames import Frame
 from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.model import Input, Model
-from xformc.compiler.spec.problems import Span, raise_problems
+from xformc.compiler.spec.problems import Problem, Span, raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
 from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.schema import validate
@@ -149,6 +149,11 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
     """
     tree = apply_settings(load_tree(path), parse_settings(settings))
     document, problems = validate(tree)
+    problems += [
+        Problem(tree.entries[key].key, f"'{key}' is not a setting", "write it in the file")
+        for key in ("extends", "import")
+        if key in tree.entries and tree.entries[key].key.source.setting
+    ]
     model = read_model(tree, problems)
     problems += unused_blocks(tree)
     if document is not None and not problems:

@@ -54,9 +54,10 @@ class Writer:
             self._masks[name] = self._root.input(f"{name}_mask", Type("bool", value.type.axes[:2]))
         return value
 
-    def emit(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
-        """Write a node for the step at `span`. Raises: RuleError."""
-        value = self._builder.emit(op, inputs, name, span.place)
+    def emit(self, op: Op, inputs: tuple[Value, ...], name: str, scope: Scope) -> Value:
+        """Write a node for the last step of a scope. Raises: RuleError."""
+        span = scope.user
+        value = self._builder.emit(op, inputs, name, scope.place)
         self._made.append(value.name)
         self._spans[value.name] = span
         return value
@@ -198,7 +199,7 @@ class Site:
         """Write a node; its result is named after the step and `name`."""
         path = f"{self.path}/{name}" if name else self.path
         try:
-            value = self.writer.emit(op, inputs, path, self.scope.user)
+            value = self.writer.emit(op, inputs, path, self.scope)
         except RuleError as error:
             raise self.refuse(error.message, error.hint) from None
         names = value.type.names
