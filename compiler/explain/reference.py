@@ -68,6 +68,7 @@ def _allowed(settings: Allowed) -> str:
 
 _SECTIONS = {
     "extends": "the spec that this one changes",
+    "import": "files beside the spec whose blocks it may use",
     "name": "the name of the model; default: the name of the file",
     "task": "translation, language_model, tagging or classification",
     "sizes": "named numbers, or arithmetic on other sizes; axes are named after sizes",
@@ -75,8 +76,8 @@ _SECTIONS = {
     "inputs": "the inputs of the model: tokens, vectors, values or edges",
     "results": "the results of the model, instead of a task: a kind and a stage for each name",
     "blocks": "named bodies, which add to the shipped blocks or replace them",
-    "model": "the stages of the model; the last one computes the result",
-    "tie": "groups of parameters that share one weight",
+    "model": "the stages of the model; the last one that no other uses computes the result",
+    "tie": "groups of parameters that share one weight, by path or pattern",
     "train": "the training recipe",
     "decode": "the defaults for decoding",
     "precision": "the number format of the engine's weights, by path, and for all others (`default`)",
