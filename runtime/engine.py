@@ -262,6 +262,16 @@ class Engine:
         batching = Batching(workers, max_batch_tokens, window)
         return self._labelling(self._reader(batching, truncate)).stream(self.session, texts, batching)
 
+    def predict_rows(self, rows: Sequence[Row]) -> list[Prediction]:
+        """Compute the results of rows of the engine's inputs."""
+        self._check_method("predict", "predict")
+        return self._labelling(as_it_is).all(self.session, "predict", rows, Batching(None, MAX_BATCH_POSITIONS))
+
+    def transcribe_rows(self, rows: Sequence[Row], **options: Unpack[SearchArguments]) -> list[list[Hypothesis]]:
+        """Write text for rows of the engine's inputs. The options are those of `transcribe`."""
+        batching = Batching(None, MAX_BATCH_TOKENS)
+        return self._writing(as_it_is, options).all(self.session, "transcribe", rows, batching)
+
     def _translation(
         self, batching: Batching, truncate: bool, options: SearchArguments
     ) -> Job[str, Row, list[Hypothesis]]:

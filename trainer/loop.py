@@ -1,7 +1,7 @@
 """The training loop."""
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -22,7 +22,7 @@ class Recipe:
 
     learning_rate: maps a step, counted from 1, to its rate. batch_tokens: maximum positions of each input in a batch.
     accumulate: batches per update. steps, seconds: training ends at whichever comes first.
-    checkpoint_steps, checkpoint_seconds: steps or seconds between checkpoints.
+    checkpoint_steps, checkpoint_seconds: steps or seconds between checkpoints. weights: those of the results' losses.
     """
 
     learning_rate: Callable[[int], float]
@@ -35,6 +35,7 @@ class Recipe:
     seconds: float | None
     checkpoint_steps: int | None
     checkpoint_seconds: float | None
+    weights: tuple[float, ...] = (1.0,)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def fit(
 ) -> State:
     """Train `model` from `state`, and return the final state after `on_checkpoint` for it.
 
-    `model(*inputs, labels)` returns the mean loss, the summed negative log likelihood, and the number of labels.
+    `model(*inputs, *targets)` returns for each loss the mean, the sum without label smoothing, and the count.
     """
     batches = stream(examples, recipe, state)
     began = time.monotonic() - state.seconds
@@ -89,14 +90,16 @@ def take_step(
     """Make one update from the batches of `group`; every label of the group has the same weight."""
     device = next(model.parameters()).device
     torch.manual_seed(draw_seed(recipe.seed, step))  # pyright: ignore[reportUnknownMemberType]
-    count = sum(batch.count for batch in group)
+    counts = [sum(each) for each in zip(*(batch.counts for batch in group), strict=True)]
     nll = torch.zeros((), device=device)
     optimizer.zero_grad()
     for batch in group:
         with autocast(device, recipe.bfloat16):
-            loss, batch_nll, _ = model(*_inputs(batch, device))
-        (loss * (batch.count / count)).backward()
-        nll += batch_nll.detach()
+            losses = model(*_inputs(batch, device))
+        shares = [one / max(whole, 1) for one, whole in zip(batch.counts, counts, strict=True)]
+        weighted, measured = _weighted(losses, shares, counts, recipe.weights, 1 / len(group))
+        weighted.backward()
+        nll += measured.detach() * counts[0]
     _complete_gradients(model)
     if recipe.clip_norm is not None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
@@ -104,20 +107,47 @@ def take_step(
     for parameters in optimizer.param_groups:
         parameters["lr"] = rate
     optimizer.step()
-    return Update(nll, count, rate)
+    return Update(nll, counts[0], rate)
 
 
-def validation_loss(model: torch.nn.Module, examples: Examples, batch_tokens: int, *, bfloat16: bool) -> float:
-    """Return the mean negative log likelihood in nats per label, without label smoothing or dropout."""
+def _weighted(
+    losses: Sequence[torch.Tensor],
+    shares: Sequence[float],
+    counts: Sequence[int],
+    weights: Sequence[float],
+    share: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the loss of a batch in an update, and the same without label smoothing.
+
+    `losses` has the mean, the sum and the count of each result's loss, then of auxiliary losses. `shares` are the parts
+    of the update's targets that the batch has, `share` its part of the update, and `counts` the update's targets.
+    """
+    loss = measured = losses[0].new_zeros(())
+    for index, weight in enumerate(weights):
+        loss = loss + losses[3 * index] * (weight * shares[index])
+        measured = measured + losses[3 * index + 1] * (weight / max(counts[index], 1))
+    for mean in losses[3 * len(weights) :: 3]:
+        loss, measured = loss + mean * share, measured + mean * share
+    return loss, measured
+
+
+def validation_loss(
+    model: torch.nn.Module, examples: Examples, batch_tokens: int, *, bfloat16: bool, weights: Sequence[float] = (1.0,)
+) -> float:
+    """Return the mean loss per target, without label smoothing, dropout and auxiliary losses, summed by `weights`.
+
+    For a cross entropy it is the negative log likelihood in nats per label.
+    """
     device = next(model.parameters()).device
-    nll, count = 0.0, 0
+    sums, counts = np.zeros(len(weights)), np.zeros(len(weights), np.int64)
     model.eval()
     with torch.no_grad(), autocast(device, bfloat16):
         for rows in plan_batches(examples, batch_tokens, VALIDATION_SEED, epoch=0):
             batch = make_batch(examples, rows)
-            nll += model(*_inputs(batch, device))[1].item()
-            count += batch.count
-    return nll / count
+            losses = model(*_inputs(batch, device))
+            sums += [losses[3 * index + 1].item() for index in range(len(weights))]
+            counts += batch.counts
+    return float((np.array(weights) * sums / counts.clip(1)).sum())
 
 
 def stream(examples: Examples, recipe: Recipe, state: State) -> Iterator[tuple[tuple[int, int], Batch]]:
@@ -161,7 +191,7 @@ def _complete_gradients(model: torch.nn.Module) -> None:
 
 def _inputs(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:
     placed = batch.to(device)
-    return *placed.inputs.values(), placed.labels
+    return *placed.inputs.values(), *placed.targets.values()
 
 
 def _checkpoint_due(recipe: Recipe, state: State, saved: State) -> bool:

@@ -42,7 +42,7 @@ def check_free(out: Path) -> None:
 
 
 def create_run(
-    out: Path, spec_yaml: str, identity: Identity, tokenizer: Tokenizer | None, labels: Sequence[str] | None
+    out: Path, spec_yaml: str, identity: Identity, tokenizer: Tokenizer | None, labels: Mapping[str, Sequence[str]]
 ) -> None:
     """Create the folder of a new run, with its tokenizer and label names if it has any.
 
@@ -53,8 +53,7 @@ def create_run(
         (part / IDENTITY).write_text(json.dumps(asdict(identity), indent=2) + "\n", encoding="utf-8")
         if tokenizer is not None:
             save_tokenizer(tokenizer, part)
-        if labels is not None:
-            save_labels(labels, part)
+        save_labels(labels, part)
         (part / METRICS).touch()
 
 

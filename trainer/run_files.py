@@ -4,24 +4,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xformc.compiler.build import Labels
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
-from xformc.format.names import LABELS, SPEC
-from xformc.format.tasks import TASKS
+from xformc.format.names import SPEC
+from xformc.format.tasks import NAMED, TASKS
 from xformc.runtime.lines import read_text_file
+from xformc.trainer.data.label_names import label_files
 from xformc.trainer.data.vocabulary import tokenizer_files
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The SentencePiece model of each input of tokens, and the label names by id.
+    """The SentencePiece model of each input of tokens, and the label names by id of each result that has them.
 
     Both are None without a run; `labels` is also None for tasks without labels. A run trained on arrays has no
     tokenizers.
     """
 
     tokenizers: Mapping[str, Path] | None = None
-    labels: Sequence[str] | None = None
+    labels: Labels | None = None
 
 
 def find_run(path: Path) -> Path | None:
@@ -43,9 +45,12 @@ def find_run_files(weights: Path, spec: Spec) -> RunFiles:
     Raises: UserError if they are neither beside the weights nor in one of the three folders above.
     """
     folders = _folders(weights)
-    if TASKS[spec.task].writes:
-        return RunFiles(_find_tokenizers(folders, spec) or _no_tokenizers(weights, spec))
-    return RunFiles(_find_tokenizers(folders, spec) or {}, _find_labels(folders, weights))
+    labelled = [result.name for result in spec.results if result.kind == "labels"]
+    labels = {name: _find_labels(folders, weights, file) for name, file in label_files(labelled).items()}
+    tokenizers = _find_tokenizers(folders, spec)
+    if tokenizers is None and spec.task in NAMED and TASKS[spec.task].writes:
+        tokenizers = _no_tokenizers(weights, spec)
+    return RunFiles(tokenizers or {}, labels or None)
 
 
 def _folders(weights: Path) -> tuple[Path, ...]:
@@ -73,11 +78,11 @@ def _no_tokenizers(weights: Path, spec: Spec) -> dict[str, Path]:
     )
 
 
-def _find_labels(folders: Sequence[Path], weights: Path) -> list[str]:
-    path = next((folder / LABELS for folder in folders if (folder / LABELS).is_file()), None)
+def _find_labels(folders: Sequence[Path], weights: Path, file: str) -> list[str]:
+    path = next((folder / file for folder in folders if (folder / file).is_file()), None)
     if path is None:
-        hint = f"give the run's folder instead, or copy its {LABELS} beside the file"
-        raise UserError(f"no {LABELS} beside these weights", place=str(weights), hint=hint)
+        hint = f"give the run's folder instead, or copy its {file} beside the file"
+        raise UserError(f"no {file} beside these weights", place=str(weights), hint=hint)
     return read_text_file(path)
 
 

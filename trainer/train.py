@@ -23,10 +23,18 @@ from xformc.trainer.checkpoint import (
     save_checkpoint,
 )
 from xformc.trainer.data.data_schema import DataSchema, data_schema
-from xformc.trainer.data.dataset import Corpus, EncodedCorpus, describe_corpus, encode_corpus, find_corpus, read_corpus
+from xformc.trainer.data.dataset import (
+    Corpus,
+    EncodedCorpus,
+    describe_corpus,
+    encode_corpus,
+    find_corpus,
+    make_tokenizer,
+    read_corpus,
+    reads_text,
+)
 from xformc.trainer.data.splits import CorpusFiles
-from xformc.trainer.data.text_examples import load_for, train_on
-from xformc.trainer.data.text_files import Texts
+from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import Recipe, fit, validation_loss
 from xformc.trainer.progress import Report, check_finite
@@ -171,7 +179,9 @@ def _keep(job: _Job, report: Report, state: State) -> State:
     """Measure the validation loss and write the checkpoint. Raises: UserError if training has diverged."""
     report.flush(state)
     recipe = job.recipe
-    loss = validation_loss(job.model, job.corpus.valid, recipe.batch_tokens, bfloat16=recipe.bfloat16)
+    loss = validation_loss(
+        job.model, job.corpus.valid, recipe.batch_tokens, bfloat16=recipe.bfloat16, weights=recipe.weights
+    )
     check_finite(state, loss)
     if state.best_loss is None or loss < state.best_loss:
         state = replace(state, best_loss=loss, best_step=state.step)
@@ -213,9 +223,9 @@ def open_run(spec: Spec, corpus: Corpus, schema: DataSchema, out: Path, identity
     if known:
         reopen_run(out, spec.resolved_yaml(), identity)
     tokenizer = None
-    if isinstance(texts, Texts):
+    if reads_text(texts, schema):
         wanted = spec.train.tokenizer
-        tokenizer = load_for(schema, wanted, out) if known else train_on(texts, schema, wanted)
+        tokenizer = load_for(schema, wanted, out) if known else make_tokenizer(texts, schema, wanted)
     encoded = encode_corpus(corpus, schema, tokenizer)
     if not known:
         create_run(out, spec.resolved_yaml(), identity, tokenizer, corpus.labels)
@@ -248,6 +258,7 @@ def make_recipe(spec: Spec, identity: Identity, minutes: float | None) -> Recipe
         seconds=_seconds(section.minutes if minutes is None else minutes),
         checkpoint_steps=checkpoint.every_steps,
         checkpoint_seconds=_seconds(checkpoint.every_minutes),
+        weights=tuple(result.weight for result in spec.results),
     )
 
 

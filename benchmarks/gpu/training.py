@@ -78,7 +78,7 @@ def random_batch(spec: Spec, sentences: int | None, device: torch.device) -> Bat
     rows = sentences or spec.train.batch_tokens // TOKENS
     ids = torch.randint(4, int(spec.sizes["vocabulary"]), (3, rows, TOKENS), generator=torch.Generator().manual_seed(0))
     source, target, labels = ids
-    return Batch({"source": source, "target": target}, labels, rows * TOKENS).to(device)
+    return Batch({"source": source, "target": target}, {"labels": labels}, (rows * TOKENS,)).to(device)
 
 
 def _measured(spec: Spec, plan: Plan, device: torch.device, compile: bool | None, peak: float) -> dict[str, Any]:

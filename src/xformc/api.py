@@ -101,7 +101,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     *,
     weights: "Weights | None" = None,
     tokenizers: Mapping[str, PathLike] | None = None,
-    labels: Sequence[str] | None = None,
+    labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     target: TargetWord = "auto",
     precision: PrecisionWord | None = None,
     calibrate: Sequence[PathLike] = (),
@@ -116,7 +116,8 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     weights: a run, a checkpoint or a .safetensors file; a module of `Spec.module`, or its state_dict. None: the run's
         own, or for a spec randomly initialized weights.
     tokenizers: the SentencePiece model of each input of tokens; None: those of the run that the weights come from.
-    labels: the names of the labels by id, where the task gives labels; None: those of the run, or the ids.
+    labels: the names of the labels by id, where the task gives labels, or for each result that is labels; None: those
+        of the run, or the ids.
     target: what the engine runs on; auto: native if there are kernels, else cpu, with a warning.
     precision: the number format of the weights, unless the spec sets it.
     calibrate: files of examples for int8 and float8 products of the target tensorrt.

@@ -14,7 +14,7 @@ SPEC = "name: a\nsizes:\n  d_model: 8\n"
 
 def make_run(out: Path) -> Path:
     vocabulary = Vocabulary(b"model")
-    create_run(out, SPEC, IDENTITY, Tokenizer({"source": vocabulary, "target": vocabulary}), ["no", "yes"])
+    create_run(out, SPEC, IDENTITY, Tokenizer({"source": vocabulary, "target": vocabulary}), {"labels": ["no", "yes"]})
     return out
 
 

@@ -21,7 +21,7 @@ def encode_arrays(arrays: Arrays, schema: DataSchema, names: Sequence[str]) -> E
     Raises: UserError that lists everything that does not fit the schema.
     """
     _require_rows(arrays)
-    reader = _Reader(arrays.arrays, schema)
+    reader = ArrayReader(arrays.arrays, schema)
     for name, item in sorted(schema.inputs.items(), key=lambda pair: pair[1].kind == "edges"):
         _KINDS[item.kind](reader, name, item)
     reader.labels(names)
@@ -34,7 +34,7 @@ def encode_arrays(arrays: Arrays, schema: DataSchema, names: Sequence[str]) -> E
             hint="n is the number of examples; rows are counted from 0",
         )
     inputs = {name: reader.columns[name] for name in schema.inputs}
-    return without_long(Examples(inputs, reader.columns[COLUMN], IGNORE, schema.longest))
+    return without_long(Examples(inputs, {COLUMN: reader.columns[COLUMN]}, {COLUMN: IGNORE}, schema.longest))
 
 
 def _require_rows(arrays: Arrays) -> None:
@@ -47,7 +47,7 @@ def _require_rows(arrays: Arrays) -> None:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class ArrayReader:
     """Checks the arrays one by one: each becomes one of `columns` or adds to `problems`.
 
     `known` collects the names of the expected arrays.
@@ -58,6 +58,11 @@ class _Reader:
     columns: dict[str, Column] = field(default_factory=dict[str, Column])
     problems: list[str] = field(default_factory=list[str])
     known: set[str] = field(default_factory=set[str])
+
+    def read(self, name: str, array: str | None = None) -> None:
+        """Read an input from the array of its name, or from another array."""
+        item = self.schema.inputs[name]
+        _KINDS[item.kind](self, array or name, item)
 
     def array(self, name: str, kinds: str, *sizes: int | str) -> Array | None:
         """Return the array `name` if its dtype is one of `kinds` and its shape [n, *sizes]; a str is any size."""
@@ -87,6 +92,7 @@ class _Reader:
         return False
 
     def tokens(self, name: str, item: Input) -> None:
+        """Read ids."""
         array = self.array(name, "iu", "longest")
         if array is None:
             return
@@ -98,6 +104,7 @@ class _Reader:
             self.columns[name] = _ragged(array.astype(np.int32), lengths)
 
     def vectors(self, name: str, item: Input) -> None:
+        """Read vectors and their lengths."""
         array = self.array(name, "f", "longest", item.axes[0].size or 0)
         lengths = self.array(f"{name}_lengths", "iu")
         if array is None or lengths is None:
@@ -108,11 +115,13 @@ class _Reader:
             self.columns[name] = Sequences(vectors.items, vectors.starts, vectors.ends, masked=True)
 
     def values(self, name: str, item: Input) -> None:
+        """Read values."""
         array = self.array(name, "fiu", *(axis.size or 0 for axis in item.axes))
         if array is not None:
             self.columns[name] = Values(array)
 
     def edges(self, name: str, item: Input) -> None:
+        """Read edges, after the input whose positions they join."""
         array = self.array(name, "biu", "longest", "longest")
         joined = self.columns.get(item.of or "")
         if array is None or joined is None:
@@ -123,6 +132,7 @@ class _Reader:
             self.columns[name] = Edges(array.astype(np.bool_), lengths)
 
     def labels(self, names: Sequence[str]) -> None:
+        """Read the labels of a task."""
         each = self.schema.positions
         array = self.array(COLUMN, "iuU", *(() if each is None else ("longest",)))
         sequence = self.columns.get(each or "")
@@ -146,11 +156,11 @@ class _Reader:
             self.columns[COLUMN] = _ragged(ids, lengths, fill=IGNORE)
 
 
-_KINDS: Mapping[InputKind, Callable[[_Reader, str, Input], None]] = {
-    "tokens": _Reader.tokens,
-    "vectors": _Reader.vectors,
-    "values": _Reader.values,
-    "edges": _Reader.edges,
+_KINDS: Mapping[InputKind, Callable[[ArrayReader, str, Input], None]] = {
+    "tokens": ArrayReader.tokens,
+    "vectors": ArrayReader.vectors,
+    "values": ArrayReader.values,
+    "edges": ArrayReader.edges,
 }
 _DTYPES = {"b": "bool", "i": "int", "u": "int", "f": "float", "U": "text"}
 

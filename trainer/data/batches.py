@@ -16,15 +16,15 @@ ROW_MULTIPLE = 8
 
 @dataclass(frozen=True)
 class Examples:
-    """Columns with the same number of rows: the model's inputs by name, in order, and the labels.
+    """Columns with the same number of rows: the model's inputs and what its losses compare with, by name, in order.
 
-    ignore: the label that does not count. longest: maximum positions of a sequence.
-    too_long: number of examples dropped because they are longer.
+    ignore: the whole number that does not count as a target; of other numbers NaN does not count. longest: maximum
+    positions of a sequence. too_long: number of examples dropped because they are longer.
     """
 
     inputs: Mapping[str, Column]
-    labels: Column
-    ignore: int
+    targets: Mapping[str, Column]
+    ignore: Mapping[str, int]
     longest: int
     too_long: int = 0
 
@@ -32,19 +32,36 @@ class Examples:
         """The number of examples."""
         return len(self.labels)
 
+    @property
+    def labels(self) -> Column:
+        """The targets of the first result."""
+        return next(iter(self.targets.values()))
+
 
 @dataclass(frozen=True)
 class Batch:
-    """The tensors of the graph's inputs by name, in order, and the labels, of which `count` are not ignored."""
+    """The tensors of the graph's inputs and targets, by name, in order; `counts` of the targets are not ignored."""
 
     inputs: Mapping[str, torch.Tensor]
-    labels: torch.Tensor
-    count: int
+    targets: Mapping[str, torch.Tensor]
+    counts: tuple[int, ...]
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """The targets of the first result."""
+        return next(iter(self.targets.values()))
+
+    @property
+    def count(self) -> int:
+        """The number of targets of the first result that are not ignored."""
+        return self.counts[0]
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on `device`."""
-        inputs = {name: tensor.to(device) for name, tensor in self.inputs.items()}
-        return Batch(inputs, self.labels.to(device), self.count)
+        inputs, targets = (
+            {name: tensor.to(device) for name, tensor in group.items()} for group in (self.inputs, self.targets)
+        )
+        return Batch(inputs, targets, self.counts)
 
 
 def without_long(examples: Examples) -> Examples:
@@ -53,7 +70,8 @@ def without_long(examples: Examples) -> Examples:
     for column in examples.inputs.values():
         fits &= column.lengths() <= examples.longest
     inputs = {name: column.at(fits) for name, column in examples.inputs.items()}
-    return replace(examples, inputs=inputs, labels=examples.labels.at(fits), too_long=int((~fits).sum()))
+    targets = {name: column.at(fits) for name, column in examples.targets.items()}
+    return replace(examples, inputs=inputs, targets=targets, too_long=int((~fits).sum()))
 
 
 def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -> list[Counts]:
@@ -81,8 +99,15 @@ def make_batch(examples: Examples, rows: Counts) -> Batch:
     inputs: dict[str, torch.Tensor] = {}
     for name, column in examples.inputs.items():
         inputs |= column.tensors(name, rows, examples.longest)
-    (labels,) = examples.labels.tensors("labels", rows, examples.longest).values()
-    return Batch(inputs, labels, int((labels != examples.ignore).sum()))
+    targets: dict[str, torch.Tensor] = {}
+    for name, column in examples.targets.items():
+        targets |= column.tensors(name, rows, examples.longest)
+    return Batch(inputs, targets, tuple(_count(tensor, examples.ignore[name]) for name, tensor in targets.items()))
+
+
+def _count(targets: torch.Tensor, ignore: int) -> int:
+    counted = ~targets.isnan() if targets.is_floating_point() else targets != ignore
+    return int(counted.sum())
 
 
 def _rows_that_fit(widths: Counts, batch_tokens: int) -> int:

@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.compiler.build import Labels
 from xformc.compiler.quantize.calibration import EXAMPLES, Example
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.data_schema import DataSchema, data_schema
-from xformc.trainer.data.dataset import encode_split, name_labels, read_split
+from xformc.trainer.data.dataset import Split, encode_split, make_tokenizer, name_labels, read_split, reads_text
+from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.splits import suffix_of
-from xformc.trainer.data.text_examples import load_for, train_on
-from xformc.trainer.data.text_files import Texts
+from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.data.vocabulary import Tokenizer
 
 
 def calibration_examples(
-    files: Sequence[Path], spec: Spec, tokenizers: Mapping[str, Path] | None, labels: Sequence[str] | None
+    files: Sequence[Path], spec: Spec, tokenizers: Mapping[str, Path] | None, labels: Labels | None
 ) -> list[Example]:
     """Return at most EXAMPLES evenly spaced examples of these files, as inputs of the training graph.
 
@@ -33,8 +34,8 @@ def calibration_examples(
     schema = data_schema(spec)
     _require_files(files, schema)
     split = read_split(tuple(files), schema)
-    tokenizer = _tokenizer(split, schema, spec, tokenizers) if isinstance(split, Texts) else None
-    examples = encode_split(split, schema, tokenizer, labels or name_labels(split, schema))
+    tokenizer = _tokenizer(split, schema, spec, tokenizers) if reads_text(split, schema) else None
+    examples = encode_split(split, schema, tokenizer, _named(labels) or name_labels(split, schema))
     chosen = np.linspace(0, len(examples) - 1, min(len(examples), EXAMPLES)).round().astype(np.int64)
     return [_alone(examples, row) for row in chosen]
 
@@ -55,10 +56,15 @@ def _require_files(files: Sequence[Path], schema: DataSchema) -> None:
         )
 
 
-def _tokenizer(texts: Texts, schema: DataSchema, spec: Spec, files: Mapping[str, Path] | None) -> Tokenizer:
+def _named(labels: Labels | None) -> dict[str, tuple[str, ...]]:
+    named = labels if isinstance(labels, Mapping) else {} if labels is None else {COLUMN: labels}
+    return {name: tuple(names) for name, names in named.items()}
+
+
+def _tokenizer(texts: Split, schema: DataSchema, spec: Spec, files: Mapping[str, Path] | None) -> Tokenizer | None:
     wanted = spec.train.tokenizer
     if files is None:
-        return train_on(texts, schema, wanted.model_copy(update={"kind": "word"}))
+        return make_tokenizer(texts, schema, wanted.model_copy(update={"kind": "word"}))
     if not files:
         raise UserError(
             "these weights were trained on arrays, without a tokenizer", place=str(texts.path), hint=_ARRAYS

@@ -54,7 +54,7 @@ class Sequences:
     items: Array
     starts: Counts
     ends: Counts
-    fill: int = PAD
+    fill: float = PAD
     masked: bool = False
 
     def __len__(self) -> int:
@@ -149,6 +149,62 @@ class Edges:
         batch[:, :held, :held] = self.array[rows, :held, :held]
         batch &= inside[:, :, None] & inside[:, None, :]
         return {name: torch.from_numpy(batch)}  # pyright: ignore[reportUnknownMemberType]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Two rows for each example: `column` has the first ones, then the second ones, and so has a batch."""
+
+    column: Sequences
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return len(self.column) // 2
+
+    def lengths(self) -> Counts:
+        """Return the length of the longer row of each pair."""
+        return self.column.lengths().reshape(2, -1).max(0)
+
+    def widths(self, longest: int) -> Counts:
+        """Return the positions of both rows."""
+        return 2 * _padded(self.lengths(), longest)
+
+    def at(self, rows: Array) -> "Pairs":
+        """Return these pairs."""
+        index = np.arange(len(self))[rows]
+        return Pairs(self.column.at(np.concatenate([index, index + len(self)])))
+
+    def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
+        """Return the first rows, then the second ones."""
+        return self.column.tensors(name, np.concatenate([rows, rows + len(self)]), longest)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which rows of a batch of pairs belong together: int64 [2 * batch]."""
+
+    count: int
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return self.count
+
+    def lengths(self) -> Counts:
+        """Return 0 for each pair."""
+        return np.zeros(self.count, np.int64)
+
+    def widths(self, longest: int) -> Counts:
+        """Return 0 for each pair."""
+        return np.zeros(self.count, np.int64)
+
+    def at(self, rows: Array) -> "Groups":
+        """Return these pairs."""
+        return Groups(len(np.arange(self.count)[rows]))
+
+    def tensors(self, name: str, rows: Counts, longest: int) -> dict[str, torch.Tensor]:
+        """Return the number of each row's pair in the batch."""
+        numbers = np.arange(len(rows), dtype=np.int64)
+        return {name: torch.from_numpy(np.concatenate([numbers, numbers]))}  # pyright: ignore[reportUnknownMemberType]
 
 
 def pack(rows: Sequence[Sequence[int]], *, before: Sequence[int] = (), after: Sequence[int] = ()) -> Sequences:

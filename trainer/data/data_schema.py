@@ -3,10 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xformc.compiler.passes.with_loss import target_of
+from xformc.compiler.results.kind import positions_of
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
-from xformc.format.tasks import TASKS
+from xformc.format.tasks import NAMED, TASKS
 from xformc.trainer.data.label_names import COLUMN
+from xformc.trainer.data.targets.target import TARGETS, Target
+
+SIMILAR = "_similar"
+"""The ending of the column that holds the second of each pair of inputs."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +20,8 @@ class DataSchema:
     """The task and the inputs of a spec.
 
     classes: the size of the output's last axis. positions: the input whose positions each have a label, or None.
-    longest: the maximum positions of a sequence.
+    longest: the maximum positions of a sequence. targets: those of declared results, without written text.
+    written: the input that is written, of a spec that declares its results, or None.
     """
 
     task: str
@@ -22,6 +29,13 @@ class DataSchema:
     classes: int
     positions: str | None
     longest: int
+    targets: tuple[Target, ...] = ()
+    written: str | None = None
+
+    @property
+    def declared(self) -> bool:
+        """Whether the spec declares its results."""
+        return self.task not in NAMED
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -34,14 +48,27 @@ class DataSchema:
         return not TASKS[self.task].writes
 
     @property
+    def paired(self) -> bool:
+        """Whether each example is a pair of inputs that belong together."""
+        return any(TARGETS[target.kind].paired for target in self.targets)
+
+    @property
+    def words(self) -> bool:
+        """Whether texts are read word by word, because each word has a target."""
+        return any(target.positions is not None for target in self.targets)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a line of text."""
-        return (*self.texts, COLUMN) if self.labelled else self.texts
+        if not self.declared:
+            return (*self.texts, COLUMN) if self.labelled else self.texts
+        second = tuple(f"{name}{SIMILAR}" for name in self.texts) if self.paired else ()
+        return (*self.texts, *second, *(item.name for item in self.targets if not TARGETS[item.kind].paired))
 
     @property
     def suffixes(self) -> tuple[str, ...]:
         """The suffixes of files that can hold the data."""
-        if not self.labelled:
+        if not self.labelled and not self.declared:
             return ("txt",)
         only_text = len(self.texts) == len(self.inputs) and (self.positions is None or len(self.texts) == 1)
         return ("tsv", "npz") if only_text else ("npz",)
@@ -49,11 +76,27 @@ class DataSchema:
 
 def data_schema(spec: Spec) -> DataSchema:
     """Return the schema of a spec's data. Raises: SpecError."""
-    axes, labelled = spec.graph().outputs[0].type.axes, spec.written is None
+    outputs, labelled = spec.graph().outputs, spec.written is None
+    axes, sequences = outputs[0].type.axes, [name for name, item in spec.inputs.items() if item.is_sequence]
+    targets = tuple(
+        Target(
+            result.name,
+            target_of(result, spec.results),
+            result.kind,
+            tuple(axis.size for axis in value.type.axes[1:] if axis.size is not None),
+            positions_of(value.type, sequences),
+            result.settings,
+        )
+        for result, value in zip(spec.results, outputs, strict=True)
+        if result.kind != "text"
+    )
+    declared = spec.task not in NAMED
     return DataSchema(
         task=spec.task,
         inputs=spec.inputs,
         classes=axes[-1].size or 0,
-        positions=axes[1].name if labelled and len(axes) == 3 else None,
+        positions=axes[1].name if labelled and not declared and len(axes) == 3 else None,
         longest=min(spec.train.max_length, spec.train.batch_tokens),
+        targets=targets if declared else (),
+        written=spec.written if declared else None,
     )

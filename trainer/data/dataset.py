@@ -1,30 +1,32 @@
 """Reads both splits of a run's data, and makes examples of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.errors import UserError
 from xformc.trainer.data.array_examples import encode_arrays
 from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.data_schema import DataSchema
-from xformc.trainer.data.label_names import label_names, labels_of
+from xformc.trainer.data.label_names import COLUMN, label_names, labels_of
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
+from xformc.trainer.data.result_examples import encode_results, target_labels, text_columns
 from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
-from xformc.trainer.data.text_examples import encode_texts
+from xformc.trainer.data.text_examples import encode_texts, train_on
 from xformc.trainer.data.text_files import Texts, read_texts
-from xformc.trainer.data.vocabulary import Tokenizer
+from xformc.trainer.data.vocabulary import Tokenizer, train_tokenizer
 
 Split = Texts | Arrays
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Both splits as they were read, and the names of the labels if there are any."""
+    """Both splits as they were read, and the names of the labels by id, for each result that has them."""
 
     train: Split
     valid: Split
-    labels: tuple[str, ...] | None
+    labels: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -76,25 +78,46 @@ def read_split(files: Files, schema: DataSchema) -> Split:
     return read_arrays(files[0]) if suffix_of(files[0]) == "npz" else read_texts(files, schema.columns)
 
 
-def name_labels(split: Split, schema: DataSchema) -> tuple[str, ...] | None:
-    """Return the label names of a split by id, or None without labels. Raises: UserError for a wrong number of them."""
+def make_tokenizer(split: Split, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer | None:
+    """Train the tokenizers of the inputs that the split has as text; None if there are none."""
+    if schema.declared:
+        columns = text_columns(split, schema)
+        sizes = {name: schema.inputs[name].vocabulary for name in columns}
+        return train_tokenizer(columns, sizes, kind=wanted.kind, shared=wanted.shared) if columns else None
+    return train_on(split, schema, wanted) if isinstance(split, Texts) else None
+
+
+def reads_text(split: Split, schema: DataSchema) -> bool:
+    """Whether the split has inputs as text, so that a run has tokenizers."""
+    return bool(text_columns(split, schema)) if schema.declared else isinstance(split, Texts)
+
+
+def name_labels(split: Split, schema: DataSchema) -> Mapping[str, tuple[str, ...]]:
+    """Return the label names of a split by id, for each result that has them.
+
+    Raises: UserError for a wrong number of them.
+    """
+    if schema.declared:
+        return target_labels(split, schema)
     if not schema.labelled:
-        return None
+        return {}
     if isinstance(split, Arrays):
-        return array_labels(split, schema.classes)
+        return {COLUMN: array_labels(split, schema.classes)}
     rows = labels_of(split, each=schema.positions is not None)
-    return label_names((label for row in rows for label in row), schema.classes, str(split.path))
+    return {COLUMN: label_names((label for row in rows for label in row), schema.classes, str(split.path))}
 
 
 def encode_split(
-    split: Split, schema: DataSchema, tokenizer: Tokenizer | None, labels: Sequence[str] | None
+    split: Split, schema: DataSchema, tokenizer: Tokenizer | None, labels: Mapping[str, tuple[str, ...]]
 ) -> Examples:
     """Make examples of a split. Raises: UserError if it does not fit the spec or is all too long."""
-    if isinstance(split, Arrays):
-        examples = encode_arrays(split, schema, labels or ())
+    if schema.declared:
+        examples = encode_results(split, schema, tokenizer, labels)
+    elif isinstance(split, Arrays):
+        examples = encode_arrays(split, schema, labels.get(COLUMN, ()))
     else:
         assert tokenizer is not None
-        examples = encode_texts(split, schema, tokenizer, labels or ())
+        examples = encode_texts(split, schema, tokenizer, labels.get(COLUMN, ()))
     if not len(examples):
         raise UserError(
             f"every example is longer than {schema.longest} positions",

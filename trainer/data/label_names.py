@@ -46,10 +46,17 @@ def label_ids(texts: Texts, names: Sequence[str], *, each: bool) -> list[list[in
     return [[ids[label] for label in row] for row in rows]
 
 
-def save_labels(names: Sequence[str], folder: Path) -> None:
-    """Write the names, one per line."""
-    with atomic_write(folder / LABELS) as part:
-        part.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+def label_files(results: Iterable[str]) -> dict[str, str]:
+    """Return the file name of each result's labels: `labels.txt` for a single result, else `RESULT.labels.txt`."""
+    names = list(results)
+    return {name: LABELS if len(names) == 1 else f"{name}.{LABELS}" for name in names}
+
+
+def save_labels(labels: Mapping[str, Sequence[str]], folder: Path) -> None:
+    """Write the names of each result's labels, one per line."""
+    for result, file in label_files(labels).items():
+        with atomic_write(folder / file) as part:
+            part.write_text("".join(f"{name}\n" for name in labels[result]), encoding="utf-8")
 
 
 def require_one_each(texts: Texts, counts: Mapping[str, Sequence[int]]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from xformc.compiler.passes.with_loss import LABELS
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.format.tokens import BEGIN, END, IGNORE, PAD
 from xformc.trainer.data.batches import Examples, without_long
@@ -37,15 +38,17 @@ def encode_texts(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels:
 
 def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
     """Return examples of sentence pairs: the source and its end token, the target after the begin token, and labels."""
-    given, labels = _shifted(pack(targets, before=[BEGIN], after=[END]))
-    return without_long(Examples({"source": pack(sources, after=[END]), "target": given}, labels, PAD, longest))
+    given, labels = shifted(pack(targets, before=[BEGIN], after=[END]))
+    return without_long(
+        Examples({"source": pack(sources, after=[END]), "target": given}, {LABELS: labels}, {LABELS: PAD}, longest)
+    )
 
 
 def text_examples(texts: Sequence[Sequence[int]], longest: int) -> Examples:
     """Return examples of texts, whose labels are the next tokens. Longer texts are cut into parts of `longest`."""
     whole = pack(texts, before=[BEGIN], after=[END])
-    given, labels = (_cut(side, longest) for side in _shifted(whole))
-    return Examples({"text": given}, labels, PAD, longest)
+    given, labels = (_cut(side, longest) for side in shifted(whole))
+    return Examples({"text": given}, {LABELS: labels}, {LABELS: PAD}, longest)
 
 
 def _translation(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
@@ -60,7 +63,7 @@ def _language_model(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labe
 def _classification(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
     inputs = {name: pack(ids, after=[END]) for name, ids in _encode(texts, tokenizer).items()}
     ids = [row[0] for row in label_ids(texts, labels, each=False)]
-    return without_long(Examples(inputs, Values(np.array(ids), whole=True), IGNORE, schema.longest))
+    return without_long(Examples(inputs, {LABELS: Values(np.array(ids), whole=True)}, {LABELS: IGNORE}, schema.longest))
 
 
 def _tagging(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
@@ -68,7 +71,9 @@ def _tagging(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Seq
     words = tokenizer.vocabularies[name].encode_words(texts.columns[name])
     tags = label_ids(texts, labels, each=True)
     require_one_each(texts, {"words": list(map(len, words)), "labels": list(map(len, tags))})
-    return without_long(Examples({name: pack(words)}, replace(pack(tags), fill=IGNORE), IGNORE, schema.longest))
+    return without_long(
+        Examples({name: pack(words)}, {LABELS: replace(pack(tags), fill=IGNORE)}, {LABELS: IGNORE}, schema.longest)
+    )
 
 
 _ENCODERS: Mapping[str, Callable[[Texts, DataSchema, Tokenizer, Sequence[str]], Examples]] = {
@@ -87,7 +92,7 @@ def _encode(texts: Texts, tokenizer: Tokenizer) -> dict[str, list[list[int]]]:
     return {name: vocabulary.encode(texts.columns[name]) for name, vocabulary in tokenizer.vocabularies.items()}
 
 
-def _shifted(whole: Sequences) -> tuple[Sequences, Sequences]:
+def shifted(whole: Sequences) -> tuple[Sequences, Sequences]:
     """Return the sequences without their last item, and without their first."""
     return replace(whole, ends=whole.ends - 1), replace(whole, starts=whole.starts + 1)
 

@@ -9,6 +9,7 @@ from typing import Literal
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.format.reader import read_manifest
+from xformc.format.tasks import RESULTS, WRITING
 from xformc.runtime import load
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.translate import Hypothesis
@@ -83,7 +84,7 @@ class Scorer:
     used: the names of the options that have an effect.
     """
 
-    read: Callable[[Sequence[Path], Manifest, ScoreOptions], Data]
+    read: Callable[[Sequence[Path], Manifest, ScoreOptions, Path], Data]
     score: Callable[[Path, Data, ScoreOptions, Watch], Scores]
     used: Sequence[str]
 
@@ -94,7 +95,7 @@ def evaluate_engine(engine: Path, files: Sequence[Path], options: ScoreOptions, 
     manifest = read_manifest(engine)
     scorer = SCORERS[manifest.task]
     options.require(manifest.task, scorer.used)
-    return scorer.score(engine, scorer.read(files, manifest, options), options, watch)
+    return scorer.score(engine, scorer.read(files, manifest, options, engine), options, watch)
 
 
 def evaluate_split(engine: Path, task: str, data: Texts | Arrays) -> Sequence[Measure]:
@@ -102,7 +103,9 @@ def evaluate_split(engine: Path, task: str, data: Texts | Arrays) -> Sequence[Me
     return SCORERS[task].score(engine, data, ScoreOptions(truncate=True), lambda results, _: results).measures
 
 
-def _read_translations(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Parallel | Texts:
+def _read_translations(
+    files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path
+) -> Parallel | Texts:
     trees = options.metric == "brackets"
     if len(files) == 1 and ".tsv" in files[0].suffixes:
         return read_texts((files[0],), ("source", "target"))
@@ -134,7 +137,7 @@ def _score_translations(engine: Path, data: Data, options: ScoreOptions, watch: 
     return Scores(measures, {"tokens": sum(len(best.tokens) for best in found), "sentences": count}, seconds, outputs)
 
 
-def _read_labels(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Texts | Arrays:
+def _read_labels(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts | Arrays:
     path = _only(files, "test.tsv")
     return read_arrays(path) if path.suffix == ".npz" else read_texts((path,), (*manifest.inputs, COLUMN))
 
@@ -147,7 +150,7 @@ def _score_labels(engine: Path, data: Data, options: ScoreOptions, watch: Watch)
     return Scores(measures, {"examples": len(data)}, time.perf_counter() - start, labels)
 
 
-def _read_text(files: Sequence[Path], manifest: Manifest, options: ScoreOptions) -> Texts:
+def _read_text(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts:
     return read_texts((_only(files, "test.txt"),), ("text",))
 
 
@@ -159,6 +162,23 @@ def _score_continuations(engine: Path, data: Data, options: ScoreOptions, watch:
     return Scores(engine_perplexity(engine, data), {"texts": len(data)}, time.perf_counter() - start)
 
 
+def _read_results(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts | Arrays:
+    from xformc.trainer.scores.result_scores import result_schema  # noqa: PLC0415 (it brings the compiler)
+
+    path = _only(files, "test.npz")
+    return read_arrays(path) if path.suffix == ".npz" else read_texts((path,), result_schema(engine).columns)
+
+
+def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
+    from xformc.trainer.scores.result_scores import score_results  # noqa: PLC0415 (it brings the compiler)
+
+    assert not isinstance(data, Parallel)
+    with load(engine, threads=options.threads, device=options.device) as loaded:
+        start = time.perf_counter()
+        measures, lines = score_results(loaded, engine, data)
+    return Scores(measures, {"examples": len(lines)}, time.perf_counter() - start, lines)
+
+
 def _only(files: Sequence[Path], example: str) -> Path:
     if len(files) != 1:
         message = f"this engine is evaluated on one file, found {len(files)}"
@@ -166,11 +186,14 @@ def _only(files: Sequence[Path], example: str) -> Path:
     return files[0]
 
 
+_RESULTS = Scorer(_read_results, _score_results, ("threads", "device", "output"))
 _LABELS = Scorer(_read_labels, _score_labels, ("truncate", "threads", "device", "output"))
 SCORERS: Mapping[str, Scorer] = {
     "translation": Scorer(_read_translations, _score_translations, tuple(field.name for field in fields(ScoreOptions))),
     "language_model": Scorer(_read_text, _score_continuations, ()),
     "tagging": _LABELS,
     "classification": _LABELS,
+    WRITING: _RESULTS,
+    RESULTS: _RESULTS,
 }
 """How engines of each task are scored."""

@@ -68,6 +68,33 @@ def translation_measures(outputs: Sequence[str], references: Sequence[Sequence[s
     ]
 
 
+def text_measures(outputs: Sequence[str], references: Sequence[str]) -> list[Measure]:
+    """Return the error rates of words and characters, and exact matches; each output has one reference."""
+    exact = sum(one == other for one, other in zip(outputs, references, strict=True))
+    pairs = list(zip(outputs, references, strict=True))
+    return [
+        _error_rate("wer", "WER", "words", [(one.split(), other.split()) for one, other in pairs]),
+        _error_rate("cer", "CER", "characters", pairs),
+        Measure("exact_match", "exact match", exact / len(pairs), f"{exact:,} of {len(pairs):,} texts", True),
+    ]
+
+
+def _error_rate(key: str, name: str, unit: str, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Measure:
+    """Return the edit distance of all pairs, divided by the length of their references."""
+    errors, length = sum(edit_distance(*pair) for pair in pairs), sum(len(reference) for _, reference in pairs)
+    return Measure(key, name, errors / max(length, 1), f"{errors:,} errors in {length:,} {unit}", True)
+
+
+def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the least number of insertions, deletions and substitutions (Levenshtein, 1966)."""
+    row = list(range(len(second) + 1))
+    for i, one in enumerate(first, start=1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(second, start=1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (one != other))
+    return row[-1]
+
+
 def label_measures(found: NDArray[np.int64], wanted: NDArray[np.int64], classes: int, what: str) -> list[Measure]:
     """Return accuracy and, with fewer than 100 labels, macro F1; `found` and `wanted` are ids [n].
 

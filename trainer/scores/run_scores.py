@@ -8,8 +8,7 @@ from xformc.compiler.build import build_program
 from xformc.compiler.program import Program
 from xformc.compiler.weight_files import read_weights
 from xformc.trainer.data.data_schema import DataSchema
-from xformc.trainer.data.dataset import Corpus
-from xformc.trainer.data.text_files import Texts
+from xformc.trainer.data.dataset import Corpus, reads_text
 from xformc.trainer.data.vocabulary import tokenizer_files
 from xformc.trainer.scores.evaluation import evaluate_split
 from xformc.trainer.scores.metrics import Measure
@@ -25,7 +24,7 @@ def score_run(
     Raises: UserError as `build_program`, `read_weights` and the engine.
     """
     files = tokenizer_files(schema.texts, shared=program.spec.train.tokenizer.shared)
-    tokenizers = {name: run / file for name, file in files.items()} if isinstance(corpus.valid, Texts) else None
+    tokenizers = {name: run / file for name, file in files.items()} if reads_text(corpus.valid, schema) else None
     with tempfile.TemporaryDirectory(prefix="xformc-") as folder:
         engine = Path(folder) / "engine"
         weights = read_weights(run).arrays

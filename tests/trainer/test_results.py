@@ -1,0 +1,165 @@
+"""Specs that declare their results, from data to the score of their engines, on data that is learned in seconds."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xformc
+from xformc.compiler.certify import verify_engine
+from xformc.compiler.spec import load_spec
+from xformc.runtime import load
+from xformc.trainer.build_run import BuildOptions, build_run
+from xformc.trainer.scores.evaluation import ScoreOptions, evaluate_engine
+from xformc.trainer.train import TrainResult, train
+
+pytestmark = pytest.mark.processor
+
+RECIPE = """
+train:
+  label_smoothing: 0.0
+  schedule: {peak: 0.02, warmup_steps: 20, decay: linear}
+  batch_tokens: 400
+  steps: 300
+  checkpoint: {every_steps: 150, every_minutes: null}
+  average: 1
+  tokenizer: {kind: word}
+"""
+HEADS = (
+    """\
+sizes: {d_model: 16, vocabulary: 40, tags: 2, topics: 3}
+inputs: {text: {tokens: vocabulary}}
+results:
+  tags: {labels: tagged}
+  topics: {labels: topical, several: true}
+  length: {numbers: counted}
+model:
+  states: {from: text, do: [embedding: d_model, {linear: d_model}, relu]}
+  whole: {from: states, do: [max]}
+  tagged: {from: states, do: [linear: tags]}
+  topical: {from: whole, do: [linear: topics]}
+  counted: {from: states, do: [linear: {to: one}, sum]}
+"""
+    + RECIPE
+    + "  losses: {length: {weight: 0.1, error: absolute}}\n"
+)
+CAPTIONS = (
+    """\
+sizes: {d_model: 32, height: 3, width: 3, vocabulary: 12, one: 1}
+inputs: {image: {values: [height, width]}, caption: {tokens: vocabulary}}
+results:
+  caption: {text: logits}
+  brightness: {numbers: bright}
+model:
+  sight: {from: image, do: [linear: {over: [height, width], to: d_model}, tanh]}
+  bright: {from: sight, do: [linear: one]}
+  states: {from: caption, do: [embedding: d_model, {gru_from: {start: sight}}]}
+  logits: {from: states, do: [linear: vocabulary]}
+decode: {beam_size: 2, max_length: {offset: 6}}
+"""
+    + RECIPE
+)
+PAIRS = (
+    """\
+sizes: {d_model: 16, vocabulary: 40}
+inputs: {text: {tokens: vocabulary}}
+results:
+  meaning: {vectors: pooled, normalize: true}
+model:
+  pooled: {from: text, do: [embedding: d_model, mean, linear: d_model]}
+"""
+    + RECIPE
+)
+WORDS = ["red", "green", "blue", "dog", "cat", "hen", "runs", "sleeps"]
+
+
+def heads(folder: Path) -> None:
+    random = np.random.default_rng(0)
+    for name, count in (("train", 200), ("valid", 30)):
+        rows: list[str] = []
+        for _ in range(count):
+            words = [WORDS[int(one)] for one in random.integers(0, 8, random.integers(1, 6))]
+            tags = " ".join("colour" if word in WORDS[:3] else "other" for word in words)
+            topics = [
+                kind
+                for kind, group in zip(("c", "a", "v"), (WORDS[:3], WORDS[3:6], WORDS[6:]), strict=True)
+                if {*words} & {*group}
+            ]
+            rows.append(f"{' '.join(words)}\t{tags}\t{' '.join(topics)}\t{len(words)}\n")
+        (folder / f"{name}.tsv").write_text("".join(rows))
+
+
+def captions(folder: Path) -> None:
+    random = np.random.default_rng(0)
+    for name, count in (("train", 300), ("valid", 40)):
+        places = random.integers(0, 9, count)
+        image = np.zeros((count, 9), np.float32)
+        image[np.arange(count), places] = 1.0
+        rows = [
+            f"{('top', 'middle', 'bottom')[place // 3]} {('left', 'centre', 'right')[place % 3]}" for place in places
+        ]
+        bright = (places / 8.0).astype(np.float32)[:, None]
+        np.savez(folder / f"{name}.npz", image=image.reshape(-1, 3, 3), caption=np.array(rows), brightness=bright)
+
+
+def pairs(folder: Path) -> None:
+    random = np.random.default_rng(0)
+    for name, count in (("train", 300), ("valid", 24)):
+        rows = [random.permutation(8)[:3] for _ in range(count)]
+        lines = [f"{' '.join(WORDS[i] for i in row)}\t{' '.join(WORDS[i] for i in row[::-1])}\n" for row in rows]
+        (folder / f"{name}.tsv").write_text("".join(dict.fromkeys(lines)))
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Callable[[str, Callable[[Path], None]], tuple[Path, TrainResult]]:
+    def make(text: str, data: Callable[[Path], None]) -> tuple[Path, TrainResult]:
+        (tmp_path / "data").mkdir()
+        data(tmp_path / "data")
+        (tmp_path / "model.yaml").write_text(text)
+        result = train(load_spec(tmp_path / "model.yaml"), tmp_path / "data", tmp_path / "run")
+        build_run(load_spec(result.run / "spec.yaml"), result.run, tmp_path / "engine", BuildOptions("cpu"))
+        return tmp_path / "engine", result
+
+    return make
+
+
+def test_several_heads_learn_and_are_predicted_together(trained, tmp_path: Path) -> None:
+    engine, result = trained(HEADS.replace("topics: 3}", "topics: 3, one: 1}"), heads)
+    scores = {key: measure.value for key, measure in result.scores.items()}
+    assert scores["tags_accuracy"] > 0.98 and scores["topics_micro_f1"] > 0.95 and scores["length_mae"] < 0.5
+    with load(engine, threads=1) as loaded:
+        (found,) = loaded.predict(["red dog runs"])
+        assert found.results["tags"].labels == ("colour", "other", "other")
+        assert found.results["topics"].labels == ("a", "c", "v")
+        assert found.results["length"] == pytest.approx(3, abs=0.6)
+        assert loaded.manifest.results["topics"].labels == ("a", "c", "v")
+    assert verify_engine(engine).passed
+    again = evaluate_engine(engine, [tmp_path / "data" / "valid.tsv"], ScoreOptions(), lambda found, _: found)
+    assert {one.key: one.value for one in again.measures} == pytest.approx(scores)
+
+
+def test_an_image_is_captioned_with_a_second_head(trained, tmp_path: Path) -> None:
+    engine, result = trained(CAPTIONS, captions)
+    assert result.scores["wer"].value < 0.05 and result.scores["brightness_mae"].value < 0.2
+    image = np.zeros((2, 3, 3), np.float32)
+    image[0, 0, 2] = image[1, 2, 1] = 1.0
+    with load(engine, threads=1) as loaded:
+        found = loaded.transcribe({"image": image}, beam_size=3, n_best=2)
+        alone = loaded.transcribe({"image": image[1:]})
+    assert [row[0].text for row in found] == ["top right", "bottom centre"]
+    assert [len(row) for row in found] == [2, 2]
+    assert alone[0][0].text == "bottom centre"
+    np.testing.assert_array_equal(found[1][0].results["brightness"], alone[0][0].results["brightness"])
+    names = [stage.name for stage in verify_engine(engine).stages]
+    assert names == ["forward", "step", "greedy", "beam", "batch", "results"]
+
+
+def test_texts_of_pairs_are_near_each_other(trained, tmp_path: Path) -> None:
+    engine, result = trained(PAIRS, pairs)
+    assert result.scores["meaning_mrr"].value > 0.9
+    with load(engine, threads=1) as loaded:
+        first, second, third = (one.results["meaning"] for one in loaded.predict(["red dog", "dog red", "hen sleeps"]))
+    assert np.linalg.norm(first) == pytest.approx(1, abs=1e-5)
+    assert first @ second > 0.9 > first @ third
+    assert xformc.load is not None

@@ -1,0 +1,159 @@
+"""Makes examples for specs that declare their results, from texts and arrays."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from xformc.compiler.passes.with_loss import LABELS
+from xformc.errors import UserError
+from xformc.format.tokens import BEGIN, END, IGNORE, PAD
+from xformc.trainer.data.array_examples import ArrayReader
+from xformc.trainer.data.batches import Examples, without_long
+from xformc.trainer.data.columns import Column, Pairs, Sequences, pack
+from xformc.trainer.data.data_schema import SIMILAR, DataSchema
+from xformc.trainer.data.npz import Arrays
+from xformc.trainer.data.targets.target import TARGETS, Cells, Names, Target
+from xformc.trainer.data.text_examples import shifted
+from xformc.trainer.data.text_files import Texts
+from xformc.trainer.data.vocabulary import Tokenizer
+
+Labels = Mapping[str, Names]
+"""The names of labels by id, for each result that is labels."""
+
+
+def text_columns(split: Texts | Arrays, schema: DataSchema) -> dict[str, list[str]]:
+    """Return the texts of each input of tokens that the split has as text, those of both rows of pairs together."""
+    found: dict[str, list[str]] = {}
+    for name in schema.texts:
+        cells = [_cells(split, column) for column in (name, f"{name}{SIMILAR}") if _has(split, column)]
+        texts = [text for one in cells for text in one.texts or ()]
+        if texts:
+            found[name] = texts
+    return found
+
+
+def target_labels(split: Texts | Arrays, schema: DataSchema) -> dict[str, Names]:
+    """Return the names of the labels of each result that has them. Raises: UserError for a wrong number of them."""
+    found: dict[str, Names] = {}
+    for target in schema.targets:
+        names = None if TARGETS[target.kind].paired else TARGETS[target.kind].labels(target, _cells(split, target.name))
+        if names is not None:
+            found[target.name] = names
+    return found
+
+
+def encode_results(split: Texts | Arrays, schema: DataSchema, tokenizer: Tokenizer | None, labels: Labels) -> Examples:
+    """Return the examples of one split, without those that are too long.
+
+    Raises: UserError for a column that is missing or does not fit the spec, with its line or row if there is one.
+    """
+    encoder = _Encoder(split, schema, tokenizer)
+    inputs: dict[str, Column] = {}
+    targets: dict[str, Column] = {}
+    ignore: dict[str, int] = {}
+    for name, item in sorted(schema.inputs.items(), key=lambda pair: pair[1].kind == "edges"):
+        if name == schema.written:
+            whole = encoder.written(name)
+            inputs[name], labelled = shifted(whole)
+            key = f"{name}_{LABELS}" if schema.targets else LABELS
+            targets[key], ignore[key] = labelled, PAD
+        elif item.kind == "tokens" and (texts := encoder.texts(name)) is not None:
+            inputs[name] = texts
+        else:
+            inputs |= encoder.array(name)
+    for target in schema.targets:
+        targets[target.input] = encoder.target(target, labels.get(target.name, ()), inputs)
+        ignore[target.input] = IGNORE
+    ordered = {name: inputs[name] for name in schema.inputs}
+    if schema.paired:
+        ordered = encoder.pairs(ordered)
+    return without_long(Examples(ordered, targets, ignore, schema.longest))
+
+
+class _Encoder:
+    """Encodes the columns of a split."""
+
+    def __init__(self, split: Texts | Arrays, schema: DataSchema, tokenizer: Tokenizer | None) -> None:
+        self.split, self.schema, self.tokenizer = split, schema, tokenizer
+
+    def texts(self, name: str) -> Sequences | None:
+        """The ids of an input of texts, each with the end token, or of their words; None for arrays of ids."""
+        base = name.removesuffix(SIMILAR)
+        texts = _cells(self.split, name).texts
+        if texts is None:
+            return None
+        assert self.tokenizer is not None
+        vocabulary = self.tokenizer.vocabularies[base]
+        if self.schema.words:
+            return pack(vocabulary.encode_words(texts))
+        return pack(vocabulary.encode(texts), after=[END])
+
+    def written(self, name: str) -> Sequences:
+        """The ids of the written text between the begin and the end token."""
+        cells = _cells(self.split, name)
+        if cells.texts is not None:
+            assert self.tokenizer is not None
+            return pack(self.tokenizer.vocabularies[name].encode(cells.texts), before=[BEGIN], after=[END])
+        rows = self.array(name)[name]
+        assert isinstance(rows, Sequences)
+        ids = [rows.items[start:end].tolist() for start, end in zip(rows.starts, rows.ends, strict=True)]
+        return pack(ids, before=[BEGIN])
+
+    def array(self, name: str) -> dict[str, Column]:
+        """The column of an input given as arrays. Raises: UserError for what does not fit."""
+        if isinstance(self.split, Texts):
+            raise UserError(f"'{name}' is not text", place=str(self.split.path), hint="the data must be an .npz file")
+        reader = ArrayReader(self.split.arrays, self.schema)
+        reader.read(name.removesuffix(SIMILAR), name)
+        if reader.problems:
+            raise UserError("\n  ".join(reader.problems), place=str(self.split.path))
+        return {name: reader.columns[name]}
+
+    def target(self, target: Target, labels: Names, inputs: Mapping[str, Column]) -> Column:
+        """The column of a target."""
+        kind = TARGETS[target.kind]
+        cells = _cells(self.split, next(iter(self.schema.inputs)) if kind.paired else target.name)
+        lengths = np.zeros(len(cells.content), np.int64)
+        if target.positions is not None:
+            lengths = inputs[target.positions].lengths()
+        _require_rows(cells, len(lengths))
+        return kind.column(target, cells, labels, lengths)
+
+    def pairs(self, inputs: Mapping[str, Column]) -> dict[str, Column]:
+        """Each input together with its second rows."""
+        found: dict[str, Column] = {}
+        for name, first in inputs.items():
+            second = self.texts(f"{name}{SIMILAR}") or self.array(f"{name}{SIMILAR}")[f"{name}{SIMILAR}"]
+            if not isinstance(first, Sequences) or not isinstance(second, Sequences):
+                raise UserError(f"pairs of '{name}' must be tokens or vectors", place=str(self.split.path))
+            found[name] = Pairs(_joined(first, second))
+        return found
+
+
+def _joined(first: Sequences, second: Sequences) -> Sequences:
+    offset = len(first.items)
+    return Sequences(
+        np.concatenate([first.items, second.items]),
+        np.concatenate([first.starts, second.starts + offset]),
+        np.concatenate([first.ends, second.ends + offset]),
+        first.fill,
+        first.masked,
+    )
+
+
+def _has(split: Texts | Arrays, name: str) -> bool:
+    return name in (split.columns if isinstance(split, Texts) else split.arrays)
+
+
+def _cells(split: Texts | Arrays, name: str) -> Cells:
+    if not _has(split, name):
+        there = ", ".join(split.columns if isinstance(split, Texts) else sorted(split.arrays))
+        raise UserError(f"'{name}' is missing; there are {there}", place=str(split.path))
+    if isinstance(split, Texts):
+        return Cells(split.columns[name], str(split.path), split.lines)
+    return Cells(split.arrays[name], str(split.path))
+
+
+def _require_rows(cells: Cells, count: int) -> None:
+    if len(cells.content) != count:
+        raise UserError(f"{len(cells.content)} rows of a target, {count} of the inputs", place=cells.place)
