@@ -37,7 +37,7 @@ from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
 from xformc.format.results import Result
 from xformc.format.targets import TRAITS, Target
-from xformc.format.tasks import NAMED
+from xformc.format.tasks import NAMED, WRITING
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
 
@@ -106,6 +106,9 @@ def build_program(
         library_for(str(out))
     default = rounding.precision or spec.default_precision
     precision = spec.precisions(default)
+    if program.traits.fixed and program.task == WRITING:
+        message = f"--target {target} does not decode text from these inputs yet"
+        raise UserError(message, hint="build with --target native, cpu or portable")
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)
     named = _named_results(program, labels)
     module = TorchModule(program.graph, seed=spec.train.seed).eval()

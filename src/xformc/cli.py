@@ -36,6 +36,7 @@ from xformc.commands.options import Quiet, Verbose
 from xformc.commands.predict import predict
 from xformc.commands.report import report
 from xformc.commands.train import average, train
+from xformc.commands.transcribe import transcribe
 from xformc.commands.translate import translate
 from xformc.errors import UserError
 from xformc.extras import missing_extra
@@ -129,6 +130,7 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "translate": translate,
         "generate": generate,
         "predict": predict,
+        "transcribe": transcribe,
         "evaluate": evaluate,
         "attention": attention,
     },

@@ -40,4 +40,4 @@ def test_a_run_without_its_tokenizer_is_a_mistake(tmp_path: Path) -> None:
 
 def test_labels_are_in_the_order_of_their_ids(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("B\nO\n")
-    assert find_run_files(tmp_path, spec(tmp_path, TAGGING)) == RunFiles({}, ["B", "O"])
+    assert find_run_files(tmp_path, spec(tmp_path, TAGGING)) == RunFiles({}, {"labels": ["B", "O"]})

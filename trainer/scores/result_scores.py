@@ -42,7 +42,7 @@ def score_results(engine: Engine, folder: Path, data: Split) -> tuple[list[Measu
     measures: list[Measure] = []
     for target in schema.targets:
         values = [one[target.name] for one in found]
-        made = _SCORES[target.kind](target, values, examples.targets[target.input], labels[target.name])
+        made = SCORES[target.kind](target, values, examples.targets[target.input], labels[target.name])
         measures += [replace(one, key=f"{target.name}_{one.key}", name=f"{target.name} {one.name}") for one in made]
     if schema.written is not None:
         texts = [one[schema.written] for one in found]
@@ -150,11 +150,5 @@ def _vectors(target: Target, values: Sequence[Any], column: Column, labels: Sequ
 
 Score = Callable[[Target, Sequence[Any], Column, Sequence[str]], list[Measure]]
 
-_SCORES: dict[str, Score] = {"labels": _labels, "numbers": _numbers, "vectors": _vectors}
+SCORES: dict[str, Score] = {"labels": _labels, "numbers": _numbers, "vectors": _vectors}
 """The measures of each kind of result."""
-
-
-def add_score(kind: str, score: Score) -> None:
-    """Set the measures of a further kind of result."""
-    assert kind not in _SCORES, f"there are already measures of {kind}"
-    _SCORES[kind] = score

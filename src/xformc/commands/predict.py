@@ -12,7 +12,9 @@ from xformc.commands.text_lines import choose_pace, input_lines, write_results
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.predict import MAX_BATCH_POSITIONS, Prediction
+from xformc.runtime.kinds.kind import kind_of
+from xformc.runtime.kinds.labels import Prediction
+from xformc.runtime.predict import MAX_BATCH_POSITIONS
 
 INPUT_HELP = """Read lines from this file, which may be .gz, or arrays from an .npz file; `-` is standard input.
 [default: -]"""
@@ -33,27 +35,28 @@ def predict(
     threads: Threads = None,
     device: Device = None,
 ) -> None:
-    """Label lines of text, or arrays: one label for each example, or one for each word.
+    """Compute the results for lines of text, or for arrays: a label for each example or each word, numbers, vectors.
 
     \b
     xformc predict reviews/engine < in.txt > labels.txt
     echo 'the dog sleeps' | xformc predict tagger/engine --json
     xformc predict digits/engine -i test.npz
 
-    A line is an example in UTF-8; tabs separate the texts of an engine with several inputs. Labels keep the order of
-    the lines; labels of words are separated by spaces. The rows of an .npz file are examples: tokens [rows, longest],
-    vectors [rows, longest, size] and NAME_lengths [rows], values [rows, ...], edges [rows, longest, longest].
+    A line is an example in UTF-8; tabs separate the texts of an engine with several inputs. Results keep the order of
+    the lines; those of words are separated by spaces, several results by tabs. The rows of an .npz file are examples:
+    tokens [rows, longest], vectors [rows, longest, size] and NAME_lengths [rows], values [rows, ...], edges [rows,
+    longest, longest].
     `xformc inspect ENGINE` shows the engine's inputs.
 
     With --json: {"line": 1, "label": "good", "probabilities": {"bad": 0.1, "good": 0.9}}; for labels of words
-    "labels" and a list of "probabilities".
+    "labels" and a list of "probabilities". An engine whose spec declares its results has an object for each of them.
     """
     if examples is not None and examples.suffix == ".npz":
         with load(engine, threads=threads, workers=1 if workers is None else workers, device=device) as loaded:
             predictions = loaded.predict(read_npz(examples), max_batch_tokens=max_batch_tokens)
             write_results((one for one in predictions), partial(_render, loaded, as_json=as_json), output)
         return
-    several = len(read_manifest(engine).inputs) > 1
+    several = len(read_manifest(engine).given) > 1
     pace = choose_pace(examples, window, workers, threads)
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, input_lines(examples) as lines:
         split = (line.split("\t") if several else line for line in lines)
@@ -62,16 +65,10 @@ def predict(
 
 
 def _render(engine: Engine, index: int, prediction: Prediction, *, as_json: bool) -> str:
-    fields = _as_json(engine, index + 1, prediction) if as_json else None
-    return f"{' '.join(prediction.labels) if fields is None else json.dumps(fields, ensure_ascii=False)}\n"
-
-
-def _as_json(engine: Engine, line: int, prediction: Prediction) -> dict[str, object]:
-    names = engine.manifest.labels or ()
-    found = [
-        {name: round(float(value), 6) for name, value in zip(names, row, strict=True)}
-        for row in prediction.probabilities
-    ]
-    if engine.manifest.positions is None:
-        return {"line": line, "label": prediction.label, "probabilities": found[0]}
-    return {"line": line, "labels": list(prediction.labels), "probabilities": found}
+    found = prediction.results or {name: prediction for name in engine.manifest.results}
+    kinds = {name: (kind_of(result), result) for name, result in engine.manifest.results.items()}
+    if not as_json:
+        return "\t".join(kinds[name][0].line(value) for name, value in found.items()) + "\n"
+    fields = {name: kinds[name][0].fields(kinds[name][1], value) for name, value in found.items()}
+    content = fields if prediction.results else next(iter(fields.values()))
+    return f"{json.dumps({'line': index + 1, **content}, ensure_ascii=False)}\n"

@@ -1,0 +1,99 @@
+"""`xformc transcribe`: arrays in, or lines of text, and lines of text out."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from xformc.commands.options import (
+    BeamSize,
+    Device,
+    EngineFolder,
+    JsonLines,
+    LengthPenalty,
+    TextOutput,
+    Threads,
+    Truncate,
+    Window,
+    Workers,
+)
+from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
+from xformc.format.reader import read_manifest
+from xformc.runtime.arrays import read_npz
+from xformc.runtime.engine import Engine, load
+from xformc.runtime.kinds.kind import kind_of
+from xformc.runtime.stream import MAX_BATCH_TOKENS
+from xformc.runtime.translate import Hypothesis
+
+INPUT_HELP = """Read arrays from this .npz file, or lines of text, which may be .gz; `-` is standard input.
+[default: -]"""
+
+
+def transcribe(
+    engine: EngineFolder,
+    *,
+    examples: Annotated[Path | None, Option("--input", "-i", help=INPUT_HELP, metavar="FILE")] = None,
+    output: TextOutput = None,
+    beam_size: BeamSize = None,
+    n_best: Annotated[int | None, Option(help="Texts of each example, best first.", metavar="N")] = None,
+    length_penalty: LengthPenalty = None,
+    as_json: JsonLines = False,
+    truncate: Truncate = False,
+    window: Window = None,
+    workers: Workers = None,
+    max_batch_tokens: Annotated[
+        int, Option(help="Capacity of a batch: positions and written tokens.", metavar="N")
+    ] = MAX_BATCH_TOKENS,
+    threads: Threads = None,
+    device: Device = None,
+) -> None:
+    """Write text for frames of speech, images, several texts, or whatever the engine's spec takes.
+
+    \b
+    xformc transcribe recognizer/engine -i speech.npz > out.txt
+    xformc transcribe captioner/engine -i images.npz --json
+
+    The rows of an .npz file are examples: vectors [rows, longest, size] and NAME_lengths [rows], values [rows, ...],
+    tokens [rows, longest], edges [rows, longest, longest]. A line has the texts of an engine that reads only text,
+    separated by tabs. `xformc inspect ENGINE` shows the engine's inputs.
+
+    Each line of the output has the best text; further results of the engine follow after tabs. With --json:
+    {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, with an object for each further result.
+    """
+    if examples is not None and examples.suffix == ".npz":
+        with load(engine, threads=threads, workers=1 if workers is None else workers, device=device) as loaded:
+            found = loaded.transcribe(
+                read_npz(examples),
+                max_batch_tokens=max_batch_tokens,
+                beam_size=beam_size,
+                n_best=n_best,
+                length_penalty=length_penalty,
+            )
+            write_results((row for row in found), partial(_render, loaded, as_json=as_json), output)
+        return
+    several = len(read_manifest(engine).given) > 1
+    pace = choose_pace(examples, window, workers, threads)
+    with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, input_lines(examples) as lines:
+        results = loaded.transcribe_stream(
+            (line.split("\t") if several else line for line in lines),
+            window=pace.window,
+            max_batch_tokens=max_batch_tokens,
+            truncate=truncate,
+            beam_size=beam_size,
+            n_best=n_best,
+            length_penalty=length_penalty,
+        )
+        write_results(results, partial(_render, loaded, as_json=as_json), output)
+
+
+def _render(engine: Engine, index: int, hypotheses: list[Hypothesis], *, as_json: bool) -> str:
+    kinds = {name: (kind_of(item), item) for name, item in engine.manifest.results.items() if item.kind != "text"}
+    others = hypotheses[0].results
+    if not as_json:
+        lines = [kinds[name][0].line(value) for name, value in others.items()]
+        return "\t".join([one_line(hypotheses[0].text), *lines]) + "\n"
+    found = [{"text": one.text, "score": round(one.score, 6)} for one in hypotheses]
+    fields = {name: kinds[name][0].fields(kinds[name][1], value) for name, value in others.items()}
+    return json.dumps({"line": index + 1, "hypotheses": found, **fields}, ensure_ascii=False) + "\n"

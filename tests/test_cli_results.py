@@ -1,0 +1,88 @@
+"""The command line with engines of specs that declare their results."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import CommandLine, mistake
+
+from xformc.compiler.build import build_engine
+from xformc.compiler.spec import load_spec
+
+pytestmark = pytest.mark.processor
+
+CAPTIONS = """\
+sizes: {d_model: 8, height: 3, width: 2, vocabulary: 12, one: 1, topics: 2}
+inputs: {image: {values: [height, width]}, caption: {tokens: vocabulary}}
+results:
+  caption: {text: logits}
+  brightness: {numbers: bright}
+  topics: {labels: topical, several: true}
+model:
+  sight: {from: image, do: [linear: {over: [height, width], to: d_model}, tanh]}
+  bright: {from: sight, do: [linear: one]}
+  topical: {from: sight, do: [linear: topics]}
+  states: {from: caption, do: [embedding: d_model, {gru_from: {start: sight}}]}
+  logits: {from: states, do: [linear: vocabulary]}
+decode: {beam_size: 2, max_length: {offset: 3}}
+"""
+HEADS = """\
+sizes: {d_model: 8, vocabulary: 12, tags: 3}
+inputs: {words: {tokens: vocabulary}}
+results: {tags: {labels: tagged}, meaning: {vectors: pooled, normalize: true}}
+model:
+  states: {from: words, do: [embedding: d_model]}
+  tagged: {from: states, do: [linear: tags]}
+  pooled: {from: states, do: [mean]}
+"""
+
+
+@pytest.fixture
+def built(tmp_path: Path):
+    def make(text: str) -> Path:
+        (tmp_path / "model.yaml").write_text(text)
+        assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, "portable", tmp_path / "engine").passed
+        return tmp_path / "engine"
+
+    return make
+
+
+def test_transcribe_writes_text_and_the_other_results(xformc: CommandLine, built, tmp_path: Path) -> None:
+    engine = built(CAPTIONS)
+    images = np.random.default_rng(0).standard_normal((3, 3, 2), np.float32)
+    np.savez(tmp_path / "data.npz", image=images, brightness=np.zeros((3, 1), np.float32))
+    lines = xformc("transcribe", engine, "-i", tmp_path / "data.npz").out.splitlines()
+    assert len(lines) == 3 and all(len(line.split("\t")) == 3 for line in lines)
+    result = xformc("transcribe", engine, "-i", tmp_path / "data.npz", "--json", "--n-best", "2")
+    rows = [json.loads(line) for line in result.out.splitlines()]
+    assert [row["line"] for row in rows] == [1, 2, 3]
+    assert len(rows[0]["hypotheses"]) == 2
+    assert set(rows[0]["topics"]["probabilities"]) == {"0", "1"}
+    assert len(rows[0]["brightness"]["numbers"]) == 1
+    shown = xformc("inspect", engine).out
+    assert "transcription" in shown and "brightness [batch, one] float32" in shown
+    assert xformc("bench", engine, "--seconds", "0.01").code == 0
+    assert xformc("verify", engine).code == 0
+
+
+def test_predict_gives_all_results_of_arrays(xformc: CommandLine, built, tmp_path: Path) -> None:
+    engine = built(HEADS)
+    np.savez(tmp_path / "data.npz", words=np.array([[5, 6, 0], [7, 8, 9]]))
+    rows = [
+        json.loads(line) for line in xformc("predict", engine, "-i", tmp_path / "data.npz", "--json").out.splitlines()
+    ]
+    assert [len(row["tags"]["labels"]) for row in rows] == [2, 3]
+    assert np.linalg.norm(rows[0]["meaning"]["vector"]) == pytest.approx(1, abs=1e-4)
+    tags, vector = xformc("predict", engine, "-i", tmp_path / "data.npz").out.splitlines()[0].split("\t")
+    assert len(tags.split()) == 2 and len(vector.split(",")) == 8
+
+
+def test_the_wrong_method_and_the_wrong_input_are_mistakes(xformc: CommandLine, built, tmp_path: Path) -> None:
+    engine = built(CAPTIONS)
+    np.savez(tmp_path / "data.npz", picture=np.zeros((1, 3, 2), np.float32))
+    wrong = mistake(xformc("predict", engine, "-i", tmp_path / "data.npz"))
+    assert "is a transcription engine; predict needs a tagging or classification engine" in wrong
+    assert "xformc transcribe" in wrong
+    assert "the arrays lack image" in mistake(xformc("transcribe", engine, "-i", tmp_path / "data.npz"))
+    assert "takes more than text: it needs image" in mistake(xformc("transcribe", engine, stdin="a dog\n"))
