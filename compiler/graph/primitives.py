@@ -103,12 +103,20 @@ class Site(Protocol):
         """Declare that this axis holds positions, none of which is padding."""
         ...
 
-    def fewer(self, of: Axis, stride: int, lost: int = 0, name: str | None = None) -> Axis:
+    def fewer(self, of: Axis, stride: int, lost: int = 0, name: str | None = None, count: int | None = None) -> Axis:
         """The axis for every `stride`-th element of the axis `of` but its last `lost`: (size - lost) / stride elements,
         rounded up, and for positions at least one. If `of` holds positions, then so does it, the others are padding.
 
-        The same numbers return the same axis. The default for `name` says what they are.
+        With a `count`, it has only as many. The same numbers return the same axis. The default name says so.
         """
+        ...
+
+    def joined(self, first: Axis, second: Axis, name: str | None = None) -> Axis:
+        """The axis of the positions of one axis and then of another; the same axes return the same axis."""
+        ...
+
+    def rest(self, of: Axis, start: int, end: int) -> Axis | None:
+        """What is left of a concatenated axis without `start` first and `end` last elements, if that is an axis."""
         ...
 
     def axis(self, value: Value, name: str) -> Axis:

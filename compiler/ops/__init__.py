@@ -2,6 +2,7 @@
 
 from xformc.compiler.ops import (
     comparison,
+    concatenation,
     constants,
     contract,
     convolution,
@@ -18,6 +19,7 @@ from xformc.compiler.ops import (
     native,
     normalization,
     numbers,
+    pooling,
     positions,
     recurrence,
     reduction,
@@ -32,6 +34,7 @@ from xformc.compiler.ops import (
 
 __all__ = [
     "comparison",
+    "concatenation",
     "constants",
     "contract",
     "convolution",
@@ -48,6 +51,7 @@ __all__ = [
     "native",
     "normalization",
     "numbers",
+    "pooling",
     "positions",
     "recurrence",
     "reduction",

@@ -54,7 +54,7 @@ def make_windows(site: Site, axes: tuple[Axis, ...], wanted: Wanted) -> Windows:
         raise site.refuse(f"it would see {max(reaches):,} positions besides its own; the limit is {MAX_REACH:,}")
     if wanted.ends == "same" and any(size % 2 == 0 for size in width):
         even = next(size for size in width if size % 2 == 0)
-        raise site.refuse_number("width", even, "the width of a centered convolution must be odd")
+        raise site.refuse_number("width", even, "the width of a centered window must be odd")
     ends = [_ends(wanted.ends, axis, reach, site) for axis, reach in zip(axes, reaches, strict=True)]
     before, after, lost = zip(*ends, strict=True)
     names = wanted.names or (None,) * len(axes)

@@ -13,17 +13,18 @@ from xformc.compiler.spec.signature import is_name
 
 @dataclass(frozen=True)
 class Fewer:
-    """Every `stride`-th element of the axis `of` but its last `lost`."""
+    """Every `stride`-th element of the axis `of` but its last `lost`; with a `count`, only the first of them."""
 
     of: str
     stride: int
     lost: int
+    count: int | None = None
 
     @property
     def name(self) -> str:
         """The name of such an axis, such as `frames_by_2` or `frames_less_3`."""
         less, by = (f"_less_{self.lost}" if self.lost else ""), (f"_by_{self.stride}" if self.stride > 1 else "")
-        return f"{self.of}{less}{by}"
+        return f"{self.of}{less}{by}" + (f"_to_{self.count}" if self.count else "")
 
 
 class NameTaken(Exception):
@@ -35,7 +36,8 @@ class PositionAxes:
     """What is known of each axis of positions, by name.
 
     `whole`: axes that steps made from others and that have no padding. `fewer`: the parts of other axes, also of axes
-    without positions. `named`: those of them that the spec names; the names of their parts begin with it.
+    without positions. `named`: those of them that the spec names; the names of their parts begin with it. `joined`: the
+    two axes that an axis is concatenated from.
     """
 
     inputs: Mapping[str, Input]
@@ -43,40 +45,74 @@ class PositionAxes:
     whole: set[str] = field(default_factory=set[str])
     fewer: dict[str, Fewer] = field(default_factory=dict[str, Fewer])
     named: set[str] = field(default_factory=set[str])
+    joined: dict[str, tuple[Axis, Axis]] = field(default_factory=dict[str, tuple[Axis, Axis]])
     keys: dict[str, Keys] = field(default_factory=dict[str, Keys])
 
     def holds(self, axis: str) -> bool:
         """Whether this is an axis of positions."""
         part = self.fewer.get(axis)
-        return axis in self.inputs or axis in self.whole or (part is not None and self.holds(part.of))
+        return (
+            axis in self.inputs
+            or axis in self.whole
+            or axis in self.joined
+            or (part is not None and self.holds(part.of))
+        )
+
+    def padded(self, axis: str) -> bool:
+        """Whether some of its positions may be padding."""
+        if axis in self.inputs:
+            return self.inputs[axis].is_sequence
+        part = self.fewer.get(axis)
+        if part is not None:
+            return self.padded(part.of)
+        return any(self.padded(each.name) for each in self.joined.get(axis, ()))
 
     def make_keys(self, positions: str, window: int | None) -> Keys:
         """The axis of keys for these positions; the same window returns the same axis."""
         name = f"{positions}_keys" if window is None else f"{positions}_keys.{window}"
         return self.keys.setdefault(name, Keys(name, positions, window))
 
-    def make_fewer(self, of: Axis, stride: int, lost: int, name: str | None) -> Axis:
+    def make_fewer(self, of: Axis, stride: int, lost: int, name: str | None, count: int | None = None) -> Axis:
         """See `graph.primitives.Site.fewer`. Raises: NameTaken."""
         base = None if of.name in self.named else self.fewer.get(of.name)
-        part = Fewer(of.name, stride, lost)
-        if base is not None:
-            part = Fewer(base.of, base.stride * stride, base.lost + base.stride * lost)
-        if (stride, lost) == (1, 0) and name in (None, of.name):
+        part = Fewer(of.name, stride, lost, count)
+        if base is not None and base.count is None:
+            part = Fewer(base.of, base.stride * stride, base.lost + base.stride * lost, count)
+        if (stride, lost, count) == (1, 0, None) and name in (None, of.name):
             return of
-        result = Axis(name or part.name, None if of.size is None else divide_up(of.size - lost, stride))
-        self._check(result, part)
+        result = Axis(name or part.name, count or (None if of.size is None else divide_up(of.size - lost, stride)))
+        known = self.fewer.get(result.name, part)
+        if known != part:
+            raise NameTaken(f"the axis {result.name} is already every {known.stride}. element of {known.of}")
+        self._check(result, (*self.inputs, *self.whole, *self.joined), part.name)
         self.fewer[result.name] = part
-        if name not in (None, part.name):
+        if result.name != part.name:
             self.named.add(result.name)
         return result
 
-    def _check(self, axis: Axis, part: Fewer) -> None:
-        known = self.fewer.get(axis.name, part)
-        if known != part:
-            raise NameTaken(f"the axis {axis.name} is already every {known.stride}. element of {known.of}")
-        if axis.name in self.inputs or axis.name in self.whole or axis.name in self.keys:
+    def make_joined(self, first: Axis, second: Axis, name: str | None) -> Axis:
+        """The axis of the positions of one axis and then of another. Raises: NameTaken."""
+        default = f"{first.name}_and_{second.name}"
+        size = None if first.size is None or second.size is None else first.size + second.size
+        result = Axis(name or default, size)
+        if self.joined.get(result.name, (first, second)) != (first, second):
+            raise NameTaken(f"the axis {result.name} is already concatenated from others")
+        self._check(result, (*self.inputs, *self.whole, *self.fewer), default)
+        self.joined[result.name] = first, second
+        return result
+
+    def rest(self, of: Axis, start: int, end: int) -> Axis | None:
+        """What is left of a concatenated axis without `start` first and `end` last elements, if that is an axis."""
+        first, second = self.joined.get(of.name, (of, of))
+        if end == 0 and start == first.size and not self.padded(first.name):
+            return second
+        return first if start == 0 and end == second.size and not self.padded(second.name) else None
+
+    def _check(self, axis: Axis, taken: tuple[str, ...], default: str) -> None:
+        """Check the name of a new axis. Raises: NameTaken."""
+        if axis.name in taken or axis.name in self.keys:
             raise NameTaken(f"there is already an axis {axis.name}")
-        if axis.name != part.name and (not is_name(axis.name) or axis.name in RESERVED):
+        if axis.name != default and (not is_name(axis.name) or axis.name in RESERVED):
             raise NameTaken(f"'{axis.name[:40]}' cannot be the name of an axis")
         size = self.sizes.get(axis.name)
         if size is not None and axis.size is None:

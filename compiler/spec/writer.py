@@ -8,13 +8,16 @@ from xformc.compiler.graph.graph import Graph, Initial, Op, Parameter, Value
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.primitives import Keys
 from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.ops.comparison import Compare
+from xformc.compiler.ops.concatenation import Concatenate
+from xformc.compiler.ops.constants import Constant
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.loss import AuxiliaryLoss
 from xformc.compiler.ops.masks import PaddingMask
 from xformc.compiler.ops.slicing import Slice
 from xformc.compiler.spec.dependence import needed_values, readers
 from xformc.compiler.spec.model import Model
-from xformc.compiler.spec.position_axes import NameTaken, PositionAxes
+from xformc.compiler.spec.position_axes import Fewer, NameTaken, PositionAxes
 from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems, suggest
 from xformc.compiler.spec.scope import Binder, Scope
 from xformc.compiler.spec.syntax import Call
@@ -84,7 +87,9 @@ class Writer:
             self._mask_from(axis, keys.positions, AsKeys(keys.positions, keys.name, keys.window), span)
         elif axis not in self._masks and axis in self.axes.fewer:
             part = self.axes.fewer[axis]
-            self._mask_from(axis, part.of, Slice(part.of, axis, part.lost, part.stride, part.lost > 0), span)
+            self._mask_from(axis, part.of, _mask_of(axis, part), span)
+        elif axis not in self._masks and axis in self.axes.joined and self.axes.padded(axis):
+            self._masks[axis] = self._joined_mask(axis, span)
         elif axis not in self._masks and axis in self.inputs and self.inputs[axis].is_sequence:
             tokens = next(value for value in self._root.inputs if value.name == axis)
             self._masks[axis] = self._at_root(PaddingMask(PAD), (tokens,), f"{axis}/mask", span)
@@ -95,6 +100,20 @@ class Writer:
         real = self.mask(other, span)
         if real is not None:
             self._masks[axis] = self._at_root(op, (real,), f"{axis}/mask", span)
+
+    def _joined_mask(self, axis: str, span: Span) -> Value:
+        """The mask of a concatenated axis; a part without padding is real."""
+        parts = self.axes.joined[axis]
+        masks = [self.mask(part.name, span) for part in parts]
+        reals = [mask or self._real(axis, part, span) for part, mask in zip(parts, masks, strict=True)]
+        packed = () if masks[0] is None else (masks[0],)
+        op = Concatenate(parts[0].name, parts[1].name, axis)
+        return self._at_root(op, (*reals, *packed), f"{axis}/mask", span)
+
+    def _real(self, axis: str, part: Axis, span: Span) -> Value:
+        assert part.size is not None, f"{part} has no padding and no size"
+        ones = self._at_root(Constant((part.name,), (part.size,), (1.0,)), (), f"{axis}/{part.name}", span)
+        return self._at_root(Compare("greater", 0.0), (ones,), f"{axis}/{part.name}/mask", span)
 
     def _at_root(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
         value = self._root.emit(op, inputs, name, span.place)
@@ -181,6 +200,11 @@ class Writer:
         ]
 
 
+def _mask_of(axis: str, part: Fewer) -> Slice:
+    """The op that makes the mask of a part of an axis from the mask of that axis."""
+    return Slice(part.of, axis, part.lost, 0, part.stride, part.count, keep_first=part.lost > 0)
+
+
 def _axes(parameter: Parameter) -> str:
     return f"[{', '.join(map(str, parameter.type.axes))}]"
 
@@ -242,14 +266,25 @@ class Site:
         """Declare that this axis holds positions, none of which is padding."""
         self.writer.axes.whole.add(axis)
 
-    def fewer(self, of: Axis, stride: int, lost: int = 0, name: str | None = None) -> Axis:
+    def fewer(self, of: Axis, stride: int, lost: int = 0, name: str | None = None, count: int | None = None) -> Axis:
         """The axis for every `stride`-th element of `of` but its last `lost`; see `graph.primitives.Site`."""
+        return self._new_axis(lambda axes: axes.make_fewer(of, stride, lost, name, count))
+
+    def joined(self, first: Axis, second: Axis, name: str | None = None) -> Axis:
+        """The axis of the positions of one axis and then of another; the same axes return the same axis."""
+        return self._new_axis(lambda axes: axes.make_joined(first, second, name))
+
+    def _new_axis(self, make: Callable[[PositionAxes], Axis]) -> Axis:
         try:
-            axis = self.writer.axes.make_fewer(of, stride, lost, name)
+            axis = make(self.writer.axes)
         except NameTaken as error:
             raise self.refuse(str(error), "name the new axis with to_positions") from None
         self.binder.used.update({axis.name} & self.binder.sizes.keys())
         return axis
+
+    def rest(self, of: Axis, start: int, end: int) -> Axis | None:
+        """What is left of a concatenated axis without `start` first and `end` last elements, if that is an axis."""
+        return self.writer.axes.rest(of, start, end)
 
     def axis(self, value: Value, name: str) -> Axis:
         """The value's axis `name`; `positions` and `keys` refer to its axis of positions and of keys."""

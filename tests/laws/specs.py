@@ -22,6 +22,7 @@ SIZES = {
     "group_heads": 2,
     "d_ff": 6,
     "both": "2 * d_model",
+    "left": "both - d_ff",
     "experts": 3,
     "half_buckets": 2,
     "hashes": "2 * half_buckets",

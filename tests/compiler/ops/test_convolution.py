@@ -200,7 +200,7 @@ def test_step_refuses_a_convolution_that_sees_what_comes_after(tmp_path: Path) -
 
 
 REFUSED = {
-    "[convolution: 4]": "the width of a centered convolution must be odd, found 4",
+    "[convolution: 4]": "the width of a centered window must be odd, found 4",
     "[convolution: {width: 0, causal: true}]": "the width of a window must be a positive whole number, found 0",
     "[convolution: 2.5]": "the width of a window must be a positive whole number, found 2.5",
     "[convolution: {width: 3, dilation: 0}]": "the dilation must be a positive whole number, found 0",
