@@ -26,6 +26,7 @@ class Identity:
     seed: int
     precision: str
     compile: bool
+    start_sha256: str | None = None
 
 
 def hash_text(text: str) -> str:
@@ -100,6 +101,7 @@ _WORDS = {
     "spec_sha256": "the spec has changed",
     "train_sha256": "the training data has changed",
     "valid_sha256": "the validation data has changed",
+    "start_sha256": "the weights that it began with have changed",
 }
 
 

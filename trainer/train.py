@@ -33,6 +33,7 @@ from xformc.trainer.data.dataset import (
     read_corpus,
     reads_text,
 )
+from xformc.trainer.data.result_examples import piece_labels
 from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.hardware import choose_device, choose_precision
@@ -51,6 +52,7 @@ from xformc.trainer.run import (
 from xformc.trainer.schedule import learning_rate, rate_factor
 from xformc.trainer.scores.metrics import Measure
 from xformc.trainer.scores.run_scores import score_run
+from xformc.trainer.start import start_from, tokenizer_of, weights_hash
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Options:
     resume: continue the run to the bit, or start it if there is none yet.
     compile: run the model through torch.compile.
     minutes, seed: replace the spec's.
+    start: a run, or a file of its weights, whose weights and tokenizers the run begins with (see `start_from`).
     """
 
     languages: str | None = None
@@ -68,6 +71,7 @@ class Options:
     compile: bool = False
     minutes: float | None = None
     seed: int | None = None
+    start: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class Trained:
     encoded: EncodedCorpus
 
 
-def train(
+def train(  # noqa: PLR0913 (they are those of Options)
     spec: Spec,
     data: Path | CorpusFiles,
     out: Path,
@@ -105,12 +109,13 @@ def train(
     compile: bool = False,
     minutes: float | None = None,
     seed: int | None = None,
+    start: Path | None = None,
 ) -> TrainResult:
     """Train `spec` on `data` into the run folder `out`, and score it. The options are those of `Options`.
 
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
-    trained = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed))
+    trained = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed, start))
     console = progress_console()
     with console.status("build the engine") as status:
         measures = score_run(trained.engine, trained.schema, out, trained.corpus, status.update)
@@ -130,7 +135,7 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
     corpus = read_corpus(_files(data, schema, options.languages), schema)
     device = choose_device()
     identity = identify(spec, corpus, out, options, device)
-    encoded = open_run(spec, corpus, schema, out, identity)
+    encoded = open_run(spec, corpus, schema, out, identity, options.start)
     model = TorchModule(run_passes(shared).graph, identity.seed).to(device)
     if identity.compile:
         model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
@@ -138,9 +143,10 @@ def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Opti
         spec, out, identity, encoded, make_recipe(spec, identity, options.minutes), model, make_optimizer(spec, model)
     )
     newest = newest_checkpoint(out)
+    began = start_from(options.start, model) if newest is None and options.start is not None else []
     state = State() if newest is None else load_checkpoint(newest, model, job.optimizer)
     with Report(out / METRICS, job.recipe.steps, state, quiet=quiet or is_quiet()) as report:
-        for line in (*describe_corpus(corpus, encoded), _describe_model(job, device, state)):
+        for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
             report.note(line)
         return Trained(_run(job, state, report), engine, schema, corpus, encoded)
 
@@ -211,11 +217,16 @@ def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: to
         seed=spec.train.seed if options.seed is None else options.seed,
         precision=recorded or choose_precision(spec.train.precision, device),
         compile=options.compile,
+        start_sha256=None if options.start is None else weights_hash(options.start),
     )
 
 
-def open_run(spec: Spec, corpus: Corpus, schema: DataSchema, out: Path, identity: Identity) -> EncodedCorpus:
+def open_run(
+    spec: Spec, corpus: Corpus, schema: DataSchema, out: Path, identity: Identity, start: Path | None = None
+) -> EncodedCorpus:
     """Make the run's folder, or check that it belongs to this run, and return the data as examples.
+
+    A new run has the tokenizers of the run `start`, unless it is None.
 
     Raises: UserError; then no folder was made.
     """
@@ -225,7 +236,12 @@ def open_run(spec: Spec, corpus: Corpus, schema: DataSchema, out: Path, identity
     tokenizer = None
     if reads_text(texts, schema):
         wanted = spec.train.tokenizer
-        tokenizer = load_for(schema, wanted, out) if known else make_tokenizer(texts, schema, wanted)
+        if known or start is None:
+            tokenizer = load_for(schema, wanted, out) if known else make_tokenizer(texts, schema, wanted)
+        else:
+            tokenizer = tokenizer_of(start, schema, wanted)
+    if schema.objective is not None and schema.objective.masked is not None and tokenizer is not None:
+        corpus = replace(corpus, labels=piece_labels(schema, tokenizer))
     encoded = encode_corpus(corpus, schema, tokenizer)
     if not known:
         create_run(out, spec.resolved_yaml(), identity, tokenizer, corpus.labels)

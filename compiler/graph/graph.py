@@ -11,6 +11,9 @@ class Op:
     """The operation of a node. Subclasses register under their `kind`; attributes are dataclass fields."""
 
     kind: ClassVar[str]
+    kept: ClassVar[bool] = False
+    """Whether its nodes stay although no output needs them."""
+
     registry: ClassVar[dict[str, type["Op"]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -91,11 +94,11 @@ class Graph:
 
 
 def pruned(graph: Graph) -> Graph:
-    """Remove the nodes and parameters that no output needs."""
+    """Remove the nodes and parameters that no output and no kept node needs."""
     needed = {value.name for value in graph.outputs}
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(value.name in needed for value in node.outputs):
+        if node.op.kept or any(value.name in needed for value in node.outputs):
             needed.update(value.name for value in node.inputs)
             nodes.append(node)
     parameters = tuple(parameter for parameter in graph.parameters if parameter.name in needed)

@@ -73,6 +73,7 @@ class AuxiliaryLoss(Op):
     """The identity. Training adds `weight` times the mean of the value to the loss (see MeanLoss)."""
 
     kind: ClassVar[str] = "auxiliary_loss"
+    kept = True
     weight: float
 
 

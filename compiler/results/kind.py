@@ -21,6 +21,10 @@ Outputs = list[tuple[str, Type]]
 """Values in an ONNX model: the name and the type of each."""
 
 
+EACH = ("word", "token")
+"""The values of the setting `each`: whether a text has one result for each word, or for each token."""
+
+
 @dataclass(frozen=True)
 class Declared:
     """A result that a spec declares.

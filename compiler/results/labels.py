@@ -10,7 +10,7 @@ from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Op
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.loss import BinaryCrossEntropy, CrossEntropy
-from xformc.compiler.results.kind import Allowed, Declared, Kind, Outputs, any_positions, is_result, register
+from xformc.compiler.results.kind import EACH, Allowed, Declared, Kind, Outputs, any_positions, is_result, register
 from xformc.format.results import Setting
 from xformc.format.tokens import IGNORE
 
@@ -19,7 +19,7 @@ class Labels(Kind):
     """Logits of labels. The engine returns their softmax or, with `several`, the sigmoid of each."""
 
     name = "labels"
-    settings: ClassVar[Allowed] = {"several": False}
+    settings: ClassVar[Allowed] = {"several": False, "each": EACH}
     outputs = ("probabilities",)
 
     def wanted(self, sequences: Collection[str], settings: Mapping[str, Setting]) -> str:

@@ -10,7 +10,7 @@ from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Op
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.loss import Deviation
-from xformc.compiler.results.kind import Allowed, Declared, Kind, Outputs, any_positions, is_result, register
+from xformc.compiler.results.kind import EACH, Allowed, Declared, Kind, Outputs, any_positions, is_result, register
 from xformc.format.results import Setting
 
 
@@ -18,6 +18,7 @@ class Numbers(Kind):
     """One number or several; the engine returns them as they are."""
 
     name = "numbers"
+    settings: ClassVar[Allowed] = {"each": EACH}
     losses: ClassVar[Allowed] = {"error": ("squared", "absolute")}
 
     def wanted(self, sequences: Collection[str], settings: Mapping[str, Setting]) -> str:

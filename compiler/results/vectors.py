@@ -10,7 +10,7 @@ from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Op
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.loss import Contrastive
-from xformc.compiler.results.kind import Allowed, Declared, Kind, Outputs, any_positions, is_result, register
+from xformc.compiler.results.kind import EACH, Allowed, Declared, Kind, Outputs, any_positions, is_result, register
 from xformc.format.results import Setting
 
 SHORTEST = 1e-12
@@ -21,7 +21,7 @@ class Vectors(Kind):
     """A vector. With `normalize`, the engine returns it with length 1."""
 
     name = "vectors"
-    settings: ClassVar[Allowed] = {"normalize": False}
+    settings: ClassVar[Allowed] = {"normalize": False, "each": EACH}
     losses: ClassVar[Allowed] = {"temperature": 0.05}
 
     def wanted(self, sequences: Collection[str], settings: Mapping[str, Setting]) -> str:

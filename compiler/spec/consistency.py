@@ -7,6 +7,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.rules import made_lengths
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.positions import Positions, limit_of
+from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input, Model
@@ -49,6 +50,25 @@ def word_pieces(tree: Tree, task: str | None, train: Train, inputs: Mapping[str,
     place = tree.get("train", "tokenizer", "kind") or tree.get("train", "tokenizer") or tree.get("task") or tree
     message = f"tagging labels whole words, so train.tokenizer.kind must be word, found {train.tokenizer.kind}"
     return [Problem(place.span, message, "write train: {tokenizer: {kind: word}}")]
+
+
+def objective_fits(
+    tree: Tree, train: Train, inputs: Mapping[str, Input], results: tuple[Declared, ...]
+) -> list[Problem]:
+    """Check that a spec with an objective declares the one result that it trains, of inputs of tokens."""
+    if train.objective is None:
+        return []
+    span, masked = (tree.get("train", "objective") or tree).span, train.objective.masked is not None
+    kinds, count = [result.kind for result in results], 1 if masked else 2
+    if tree.get("results") is None or kinds != ["labels" if masked else "text"] or len(inputs) != count:
+        wanted = "labels of each position of its only input" if masked else "text, written from one other input"
+        hint = "results: {tokens: {labels: STAGE, each: token}}" if masked else "results: {target: {text: STAGE}}"
+        return [Problem(span, f"this objective needs a spec with declared results, a single one: {wanted}", hint)]
+    if not _all_text(inputs) or (not masked and not train.tokenizer.shared):
+        return [Problem(span, "this objective needs inputs of tokens that share one vocabulary")]
+    if masked and results[0].settings["each"] != "token":
+        return [Problem(span, "masked tokens are labels of each token, not of each word", "write each: token")]
+    return []
 
 
 def wide_beam(tree: Tree, written: str | None, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:

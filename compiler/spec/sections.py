@@ -11,6 +11,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from xformc.format.precision import WORDS
@@ -23,6 +24,8 @@ TrainPrecision = Annotated[
 """The number format of training. Short names are accepted and stored as long ones."""
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Copies = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Section(BaseModel):
@@ -82,16 +85,73 @@ class Checkpoint(Section):
     every_minutes: Positive | None = 10.0
 
 
+class Masked(Section):
+    """Masked tokens: predict `rate` of the tokens; the data is used `copies` times with other masks."""
+
+    rate: Share = 0.15
+    copies: Copies = 10
+
+
+class Spans(Section):
+    """Span corruption: write the spans that sentinels replace: `rate` of the tokens, `mean_length` tokens each."""
+
+    rate: Share = 0.15
+    mean_length: Annotated[float, Field(ge=1, le=100)] = 3.0
+    sentinels: Annotated[int, Field(ge=1, le=1000)] = 32
+    copies: Copies = 10
+
+
+class Denoise(Section):
+    """Text infilling: write the whole text, of which masks replace spans."""
+
+    rate: Share = 0.3
+    mean_length: Annotated[float, Field(ge=1, le=100)] = 3.0
+    copies: Copies = 10
+
+
+class Prefix(Section):
+    """Write the rest of a text that is cut at a random place."""
+
+    copies: Copies = 10
+
+
+class Objective(Section):
+    """What is learned from plain text: one of these, for specs that declare their results."""
+
+    masked: Masked | None = None
+    spans: Spans | None = None
+    denoise: Denoise | None = None
+    prefix: Prefix | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Objective":
+        if len(self.model_fields_set) != 1 or self.chosen is None:
+            raise ValueError(f"needs exactly one of {', '.join(Objective.model_fields)}, such as {{masked: {{}}}}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _used(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leave out the others."""
+        written: dict[str, object] = handler(self)
+        return {name: value for name, value in written.items() if value is not None}
+
+    @property
+    def chosen(self) -> Section | None:
+        """The section that is set."""
+        return next((part for part in (self.masked, self.spans, self.denoise, self.prefix) if part is not None), None)
+
+
 class Train(Section):
     """The training recipe.
 
-    `losses` sets the weight of each result's loss, and its settings. `batch_tokens` limits the source tokens and the
-    target tokens of a batch. `accumulate` batches make a step. Training ends after `steps` steps or `minutes` minutes,
-    whichever comes first. Pairs with more than `max_length` tokens on a side are skipped. The result is the mean of the
-    last `average` checkpoints.
+    `objective` makes examples of plain text. `losses` sets the weight of each result's loss, and its settings.
+    `batch_tokens` limits the source tokens and the target tokens of a batch. `accumulate` batches make a step. Training
+    ends after `steps` steps or `minutes` minutes, whichever comes first. Pairs with more than `max_length` tokens on a
+    side are skipped. The result is the mean of the last `average` checkpoints.
     """
 
     tokenizer: Tokenizer = Tokenizer()
+    objective: Objective | None = None
     losses: dict[str, object] = Field(default_factory=dict[str, object])
     label_smoothing: Fraction = 0.1
     optimizer: Optimizer = Optimizer()

@@ -11,6 +11,7 @@ from xformc.compiler.ops.roundable import roundable
 from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec.consistency import (
     learned_limits,
+    objective_fits,
     schedule_rate,
     shared_vocabulary,
     unused,
@@ -25,7 +26,7 @@ from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, Span, raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
-from xformc.compiler.spec.results import task_of
+from xformc.compiler.spec.results import own_results, task_of
 from xformc.compiler.spec.schema import validate
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.settings import apply_settings, parse_settings
@@ -103,8 +104,9 @@ class Spec:
         resolved["model"] = {name: stages[name].tree.plain() for name in self.model.stages}
         resolved["tie"] = document.get("tie", [])
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
-        if not self.train.losses:
-            _remove(resolved, ("train", "losses"))
+        for key in ("losses", "objective"):
+            if not getattr(self.train, key):
+                _remove(resolved, ("train", key))
         if self.precision:
             resolved["precision"] = dict(self.precision)
         for path in idle_settings(self.task, self.inputs):
@@ -147,7 +149,7 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
 
     Raises: SpecError with every mistake found before expansion; UserError if there is no file or a setting has no path.
     """
-    tree = apply_settings(load_tree(path), parse_settings(settings))
+    tree = own_results(apply_settings(load_tree(path), parse_settings(settings)))
     document, problems = validate(tree)
     problems += [
         Problem(tree.entries[key].key, f"'{key}' is not a setting", "write it in the file")
@@ -161,6 +163,7 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
         problems += schedule_rate(tree, document.train, model.sizes)
         problems += wide_beam(tree, written_in(model.results), document.decode, model.inputs)
         problems += word_pieces(tree, document.task, document.train, model.inputs)
+        problems += objective_fits(tree, document.train, model.inputs, model.results)
     raise_problems(problems)
     assert document is not None
     name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]

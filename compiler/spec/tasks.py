@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.results.kind import KINDS, Declared, positions_of
+from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input
-from xformc.compiler.spec.problems import Problem, Span, listed, suggest
+from xformc.compiler.spec.problems import Problem, listed, suggest
 from xformc.compiler.spec.results import task_of
-from xformc.compiler.spec.tree import Tree
+from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.tasks import NAMED, TASKS, Decoding
 
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
@@ -92,21 +93,27 @@ def idle_settings(name: str, inputs: Mapping[str, Input]) -> dict[tuple[str, ...
 
 
 def _idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input]) -> list[Problem]:
-    """Report settings without effect, unless the inputs are already wrong."""
+    """Report settings without effect, unless the inputs are already wrong.
+
+    A variant that changes the results inherits settings that only the results before it used.
+    """
     declared = tree.get("inputs")
     if not inputs or declared is None or declared.entries.keys() != inputs.keys():
         return []
+    idle = idle_settings(name, inputs).items()
+    found = [(entry, path, why) for path, why in idle if (entry := _entry(tree, path)) is not None]
+    chosen = tree.entries.get("results") or tree.entries.get("task")
+    own = chosen is not None and is_own(chosen, tree)
     return [
-        Problem(key, f"{'.'.join(path)} has no effect here: {why}", "remove it")
-        for path, why in idle_settings(name, inputs).items()
-        if (key := _key(tree, path)) is not None
+        Problem(entry.key, f"{'.'.join(path)} has no effect here: {why}", "remove it")
+        for entry, path, why in found
+        if is_own(entry, tree) or not own
     ]
 
 
-def _key(tree: Tree, path: tuple[str, ...]) -> Span | None:
+def _entry(tree: Tree, path: tuple[str, ...]) -> Entry | None:
     parent = tree.get(*path[:-1])
-    entry = None if parent is None else parent.entries.get(path[-1])
-    return None if entry is None else entry.key
+    return None if parent is None else parent.entries.get(path[-1])
 
 
 _ONE = "the model has only one input"

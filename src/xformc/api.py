@@ -63,7 +63,7 @@ def load_spec(source: PathLike, settings: Mapping[str, object] | None = None) ->
     return Spec(**{field.name: getattr(read, field.name) for field in fields(read)})
 
 
-def train(
+def train(  # noqa: PLR0913 (each is a choice)
     spec: Spec | PathLike,
     data: PathLike,
     output: PathLike,
@@ -73,11 +73,13 @@ def train(
     minutes: float | None = None,
     seed: int | None = None,
     compile: bool = False,
+    start: PathLike | None = None,
 ) -> "TrainResult":
     """Train a spec on the files in the folder `data`, write the run to the folder `output`, and score its engine.
 
     `languages` is the pair in the names of the files, such as "en-de"; `resume` continues the run in `output` to the
-    bit; `minutes` and `seed` replace the spec's; `compile` runs the model through torch.compile.
+    bit; `minutes` and `seed` replace the spec's; `compile` runs the model through torch.compile. `start` is a run whose
+    weights and tokenizers the new run begins with, where paths and sizes fit.
 
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
@@ -92,6 +94,7 @@ def train(
         minutes=minutes,
         seed=seed,
         compile=compile,
+        start=None if start is None else Path(start),
     )
 
 

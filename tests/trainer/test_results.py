@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import xformc
 from xformc.compiler.certify import verify_engine
 from xformc.compiler.spec import load_spec
 from xformc.runtime import load
@@ -162,4 +161,77 @@ def test_texts_of_pairs_are_near_each_other(trained, tmp_path: Path) -> None:
         first, second, third = (one.results["meaning"] for one in loaded.predict(["red dog", "dog red", "hen sleeps"]))
     assert np.linalg.norm(first) == pytest.approx(1, abs=1e-5)
     assert first @ second > 0.9 > first @ third
-    assert xformc.load is not None
+
+
+ENCODER = """\
+  states: {from: text, do: {words: {embedding: d_model}, after: gru, both: {gru: {reverse: true}}, normal: layer_norm}}
+"""
+MASKED = (
+    """\
+sizes: {d_model: 32, vocabulary: 20}
+inputs: {text: {tokens: vocabulary}}
+results: {tokens: {labels: logits, each: token}}
+model:
+"""
+    + ENCODER
+    + "  logits: {from: states, do: [linear: vocabulary]}\n"
+    + RECIPE
+    + "  objective: {masked: {copies: 4}}\n"
+)
+TAGGER = (
+    """\
+task: tagging
+sizes: {d_model: 32, vocabulary: 20, labels: 2}
+inputs: {text: {tokens: vocabulary}}
+model:
+"""
+    + ENCODER
+    + "  tagged: {from: states, do: [linear: labels]}\n"
+    + RECIPE.replace("steps: 300", "steps: 10").replace("every_steps: 150", "every_steps: 10")
+)
+SPANS = (
+    """\
+extends: t5
+sizes: {layers: 1, d_model: 32, d_ff: 64, heads: 2, d_k: 16, vocabulary: 30, dropout: 0.0}
+results: {target: {text: logits}}
+decode: {beam_size: 1, max_length: {factor: 1.0, offset: 8}}
+"""
+    + RECIPE
+    + "  objective: {spans: {copies: 4, sentinels: 3}}\n"
+)
+
+
+def plain(folder: Path) -> None:
+    """Sentences in which the word after a colour is an animal, and the one after that a verb."""
+    random = np.random.default_rng(0)
+    for name, count in (("train", 200), ("valid", 20)):
+        rows = [
+            [WORDS[low + int(random.integers(0, size))] for low, size in ((0, 3), (3, 3), (6, 2))] for _ in range(count)
+        ]
+        (folder / f"{name}.txt").write_text("".join(f"{' '.join(row)}\n" for row in rows))
+
+
+def test_a_masked_language_model_learns_and_is_tuned_to_tag(trained, tmp_path: Path) -> None:
+    engine, result = trained(MASKED, plain)
+    assert result.scores["tokens_accuracy"].value > 0.25  # one of two or three words is right
+    with load(engine, threads=1) as loaded:
+        assert "<mask>" in (loaded.manifest.results["tokens"].labels or ())
+        (found,) = loaded.predict(["red<mask> runs"])
+        best = found.results["tokens"].labels[1]
+        assert best.strip("\u2581") in WORDS[3:6]
+    data = tmp_path / "tags"
+    data.mkdir()
+    for name in ("train", "valid"):
+        lines = (tmp_path / "data" / f"{name}.txt").read_text().splitlines()
+        (data / f"{name}.tsv").write_text("".join(f"{line}\tC O O\n" for line in lines))
+    (tmp_path / "tagger.yaml").write_text(TAGGER)
+    tuned = train(load_spec(tmp_path / "tagger.yaml"), data, tmp_path / "tuned", start=result.run)
+    assert tuned.scores["accuracy"].value > 0.9
+    assert (tmp_path / "tuned" / "tokenizer.model").read_bytes() == (result.run / "tokenizer.model").read_bytes()
+    again = train(load_spec(tmp_path / "tagger.yaml"), data, tmp_path / "tuned", start=result.run, resume=True)
+    assert again.state == tuned.state
+
+
+def test_span_corruption_learns(trained) -> None:
+    _, result = trained(SPANS, plain)
+    assert result.scores["wer"].value < 0.8

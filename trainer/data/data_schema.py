@@ -7,6 +7,7 @@ from xformc.compiler.passes.with_loss import target_of
 from xformc.compiler.results.kind import positions_of
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
+from xformc.compiler.spec.sections import Objective
 from xformc.format.tasks import NAMED, TASKS
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.targets.target import TARGETS, Target
@@ -21,7 +22,8 @@ class DataSchema:
 
     classes: the size of the output's last axis. positions: the input whose positions each have a label, or None.
     longest: the maximum positions of a sequence. targets: those of declared results, without written text.
-    written: the input that is written, of a spec that declares its results, or None.
+    written: the input that is written, of a spec that declares its results, or None. objective: what makes examples of
+    plain text, or None.
     """
 
     task: str
@@ -31,6 +33,7 @@ class DataSchema:
     longest: int
     targets: tuple[Target, ...] = ()
     written: str | None = None
+    objective: Objective | None = None
 
     @property
     def declared(self) -> bool:
@@ -55,11 +58,14 @@ class DataSchema:
     @property
     def words(self) -> bool:
         """Whether texts are read word by word, because each word has a target."""
-        return any(target.positions is not None for target in self.targets)
+        along = [target for target in self.targets if target.positions is not None]
+        return any(target.settings.get("each", "word") == "word" for target in along)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a line of text."""
+        if self.objective is not None:
+            return ("text",)
         if not self.declared:
             return (*self.texts, COLUMN) if self.labelled else self.texts
         second = tuple(f"{name}{SIMILAR}" for name in self.texts) if self.paired else ()
@@ -68,7 +74,7 @@ class DataSchema:
     @property
     def suffixes(self) -> tuple[str, ...]:
         """The suffixes of files that can hold the data."""
-        if not self.labelled and not self.declared:
+        if self.objective is not None or (not self.labelled and not self.declared):
             return ("txt",)
         only_text = len(self.texts) == len(self.inputs) and (self.positions is None or len(self.texts) == 1)
         return ("tsv", "npz") if only_text else ("npz",)
@@ -99,4 +105,5 @@ def data_schema(spec: Spec) -> DataSchema:
         longest=min(spec.train.max_length, spec.train.batch_tokens),
         targets=targets if declared else (),
         written=spec.written if declared else None,
+        objective=spec.train.objective,
     )

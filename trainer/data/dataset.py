@@ -11,6 +11,7 @@ from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.label_names import COLUMN, label_names, labels_of
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
+from xformc.trainer.data.objectives import copies_of, symbols
 from xformc.trainer.data.result_examples import encode_results, target_labels, text_columns
 from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
 from xformc.trainer.data.text_examples import encode_texts, train_on
@@ -54,8 +55,9 @@ def read_corpus(files: CorpusFiles, schema: DataSchema) -> Corpus:
 
 def encode_corpus(corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None) -> EncodedCorpus:
     """Make examples of both splits. Raises: UserError if the data does not fit the spec or is all too long."""
-    train, valid = (encode_split(split, schema, tokenizer, corpus.labels) for split in (corpus.train, corpus.valid))
-    return EncodedCorpus(train, valid)
+    copies = 1 if schema.objective is None else copies_of(schema.objective)
+    train = encode_split(corpus.train, schema, tokenizer, corpus.labels, copies=copies)
+    return EncodedCorpus(train, encode_split(corpus.valid, schema, tokenizer, corpus.labels))
 
 
 def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
@@ -83,7 +85,9 @@ def make_tokenizer(split: Split, schema: DataSchema, wanted: TokenizerSection) -
     if schema.declared:
         columns = text_columns(split, schema)
         sizes = {name: schema.inputs[name].vocabulary for name in columns}
-        return train_tokenizer(columns, sizes, kind=wanted.kind, shared=wanted.shared) if columns else None
+        own = [] if schema.objective is None else symbols(schema.objective)
+        shared = wanted.shared or schema.objective is not None
+        return train_tokenizer(columns, sizes, kind=wanted.kind, shared=shared, symbols=own) if columns else None
     return train_on(split, schema, wanted) if isinstance(split, Texts) else None
 
 
@@ -108,11 +112,19 @@ def name_labels(split: Split, schema: DataSchema) -> Mapping[str, tuple[str, ...
 
 
 def encode_split(
-    split: Split, schema: DataSchema, tokenizer: Tokenizer | None, labels: Mapping[str, tuple[str, ...]]
+    split: Split,
+    schema: DataSchema,
+    tokenizer: Tokenizer | None,
+    labels: Mapping[str, tuple[str, ...]],
+    *,
+    copies: int = 1,
 ) -> Examples:
-    """Make examples of a split. Raises: UserError if it does not fit the spec or is all too long."""
+    """Make examples of a split; `copies` is how often an objective uses each text.
+
+    Raises: UserError if it does not fit the spec or is all too long.
+    """
     if schema.declared:
-        examples = encode_results(split, schema, tokenizer, labels)
+        examples = encode_results(split, schema, tokenizer, labels, copies=copies)
     elif isinstance(split, Arrays):
         examples = encode_arrays(split, schema, labels.get(COLUMN, ()))
     else:

@@ -1,10 +1,12 @@
 """Makes examples for specs that declare their results, from texts and arrays."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from xformc.compiler.passes.with_loss import LABELS
+from xformc.compiler.spec.sections import Objective
 from xformc.errors import UserError
 from xformc.format.tokens import BEGIN, END, IGNORE, PAD
 from xformc.trainer.data.array_examples import ArrayReader
@@ -12,17 +14,24 @@ from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Column, Pairs, Sequences, pack
 from xformc.trainer.data.data_schema import SIMILAR, DataSchema
 from xformc.trainer.data.npz import Arrays
+from xformc.trainer.data.objectives import Noise, corrupt, symbols
 from xformc.trainer.data.targets.target import TARGETS, Cells, Names, Target
 from xformc.trainer.data.text_examples import shifted
 from xformc.trainer.data.text_files import Texts
-from xformc.trainer.data.vocabulary import Tokenizer
+from xformc.trainer.data.vocabulary import Tokenizer, Vocabulary
 
 Labels = Mapping[str, Names]
 """The names of labels by id, for each result that is labels."""
 
 
 def text_columns(split: Texts | Arrays, schema: DataSchema) -> dict[str, list[str]]:
-    """Return the texts of each input of tokens that the split has as text, those of both rows of pairs together."""
+    """Return the texts of each input of tokens that the split has as text, those of both rows of pairs together.
+
+    All inputs share the plain text of an objective; it belongs to the first.
+    """
+    if schema.objective is not None:
+        first, *others = schema.texts
+        return {first: _cells(split, "text").texts or [], **{name: [] for name in others}}
     found: dict[str, list[str]] = {}
     for name in schema.texts:
         cells = [_cells(split, column) for column in (name, f"{name}{SIMILAR}") if _has(split, column)]
@@ -34,6 +43,8 @@ def text_columns(split: Texts | Arrays, schema: DataSchema) -> dict[str, list[st
 
 def target_labels(split: Texts | Arrays, schema: DataSchema) -> dict[str, Names]:
     """Return the names of the labels of each result that has them. Raises: UserError for a wrong number of them."""
+    if schema.objective is not None:
+        return {}
     found: dict[str, Names] = {}
     for target in schema.targets:
         names = None if TARGETS[target.kind].paired else TARGETS[target.kind].labels(target, _cells(split, target.name))
@@ -42,11 +53,16 @@ def target_labels(split: Texts | Arrays, schema: DataSchema) -> dict[str, Names]
     return found
 
 
-def encode_results(split: Texts | Arrays, schema: DataSchema, tokenizer: Tokenizer | None, labels: Labels) -> Examples:
-    """Return the examples of one split, without those that are too long.
+def encode_results(
+    split: Texts | Arrays, schema: DataSchema, tokenizer: Tokenizer | None, labels: Labels, *, copies: int = 1
+) -> Examples:
+    """Return the examples of one split, without those that are too long; an objective uses a text `copies` times.
 
     Raises: UserError for a column that is missing or does not fit the spec, with its line or row if there is one.
     """
+    if schema.objective is not None:
+        assert tokenizer is not None
+        return _corrupted(_cells(split, "text").texts or [], schema, schema.objective, tokenizer, copies)
     encoder = _Encoder(split, schema, tokenizer)
     inputs: dict[str, Column] = {}
     targets: dict[str, Column] = {}
@@ -68,6 +84,47 @@ def encode_results(split: Texts | Arrays, schema: DataSchema, tokenizer: Tokeniz
     if schema.paired:
         ordered = encoder.pairs(ordered)
     return without_long(Examples(ordered, targets, ignore, schema.longest))
+
+
+def _corrupted(
+    texts: list[str], schema: DataSchema, objective: Objective, tokenizer: Tokenizer, copies: int
+) -> Examples:
+    """The examples that an objective makes of texts, those of each copy together; longer texts are cut into parts."""
+    vocabulary, random = tokenizer.vocabularies[schema.texts[0]], np.random.default_rng([copies, len(texts)])
+    noise = noise_of(objective, vocabulary)
+    most = schema.longest - 2
+    parts = [ids[start : start + most] for ids in vocabulary.encode(texts) for start in range(0, len(ids), most) if ids]
+    made = [corrupt(objective, ids, noise, random) for _ in range(copies) for ids in parts]
+    found = [example for example in made if example is not None]
+    if objective.masked is not None:
+        (name,), (target,) = schema.texts, schema.targets
+        labels = replace(pack([one.wanted for one in found]), fill=IGNORE)
+        inputs = {name: pack([one.given for one in found])}
+        return without_long(Examples(inputs, {target.input: labels}, {target.input: IGNORE}, schema.longest))
+    (source,) = (name for name in schema.texts if name != schema.written)
+    whole = pack([one.wanted for one in found], before=[BEGIN], after=[END])
+    given, labels = shifted(whole)
+    columns = {source: pack([one.given for one in found], after=[END]), str(schema.written): given}
+    ordered = {name: columns[name] for name in schema.inputs}
+    return without_long(Examples(ordered, {LABELS: labels}, {LABELS: PAD}, schema.longest))
+
+
+def piece_labels(schema: DataSchema, tokenizer: Tokenizer) -> dict[str, Names]:
+    """Return the labels of masked tokens: the pieces of the vocabulary."""
+    (name,), (target,) = schema.texts, schema.targets
+    processor = tokenizer.vocabularies[name].processor()
+    pieces = [str(processor.id_to_piece(index)) for index in range(processor.get_piece_size())]
+    pieces += [f"<unused {index}>" for index in range(len(pieces), target.sizes[-1])]
+    return {target.name: tuple(piece if piece.isprintable() else f"<{i}>" for i, piece in enumerate(pieces))}
+
+
+def noise_of(objective: Objective, vocabulary: Vocabulary) -> Noise:
+    """The ids that an objective writes. Raises: UserError if the vocabulary lacks one of its symbols."""
+    processor, wanted = vocabulary.processor(), symbols(objective)
+    ids = [processor.piece_to_id(symbol) for symbol in wanted]
+    if any(one == processor.unk_id() for one in ids):
+        raise UserError(f"the tokenizer lacks {wanted[0]}, which this objective needs", hint="train it with the run")
+    return Noise(ids[0] if ids else PAD, ids, range(END + 1 + len(ids), len(vocabulary)))
 
 
 class _Encoder:

@@ -70,18 +70,27 @@ def tokenizer_files(inputs: Sequence[str], *, shared: bool) -> dict[str, str]:
 
 
 def train_tokenizer(
-    texts: Mapping[str, Sequence[str]], sizes: Mapping[str, int], *, kind: Kind, shared: bool
+    texts: Mapping[str, Sequence[str]],
+    sizes: Mapping[str, int],
+    *,
+    kind: Kind,
+    shared: bool,
+    symbols: Sequence[str] = (),
 ) -> Tokenizer:
     """Train the vocabularies on the texts of each input; the same text gives the same bytes.
 
-    `sizes` is the number of pieces of each input's vocabulary, the four special ones included.
+    `sizes` is the number of pieces of each input's vocabulary, the four special ones included. `symbols` are pieces of
+    their own, wherever they stand in a text.
 
     Raises: UserError if the text has too few or too many distinct pieces for a size, or if the sizes of a shared
     vocabulary differ.
     """
     if not shared or len(texts) == 1:
         return Tokenizer(
-            {name: train_vocabulary(text, sizes[name], kind=kind, of=name) for name, text in texts.items()}
+            {
+                name: train_vocabulary(text, sizes[name], kind=kind, of=name, symbols=symbols)
+                for name, text in texts.items()
+            }
         )
     size, found = sizes[next(iter(texts))], " and ".join(str(sizes[name]) for name in texts)
     if any(sizes[name] != size for name in texts):
@@ -90,10 +99,12 @@ def train_tokenizer(
             hint="make them equal, or set train.tokenizer.shared: false",
         )
     sentences = [sentence for text in texts.values() for sentence in text]
-    return Tokenizer(dict.fromkeys(texts, train_vocabulary(sentences, size, kind=kind, of="shared")))
+    return Tokenizer(dict.fromkeys(texts, train_vocabulary(sentences, size, kind=kind, of="shared", symbols=symbols)))
 
 
-def train_vocabulary(sentences: Sequence[str], size: int, *, kind: Kind, of: str) -> Vocabulary:
+def train_vocabulary(
+    sentences: Sequence[str], size: int, *, kind: Kind, of: str, symbols: Sequence[str] = ()
+) -> Vocabulary:
     """Train one SentencePiece model of `size` pieces, or at most `size` for WHOLE_VOCABULARY; see `train_tokenizer`."""
     model = io.BytesIO()
     try:
@@ -105,6 +116,7 @@ def train_vocabulary(sentences: Sequence[str], size: int, *, kind: Kind, of: str
             hard_vocab_limit=kind not in WHOLE_VOCABULARY,
             max_sentence_length=LINE_BYTES,  # SentencePiece would silently drop longer ones
             character_coverage=1.0,
+            user_defined_symbols=list(symbols),
             pad_id=PAD,
             unk_id=UNKNOWN,
             bos_id=BEGIN,
@@ -133,6 +145,11 @@ def load_tokenizer(folder: Path, sizes: Mapping[str, int], *, kind: Kind, shared
     exact = kind not in WHOLE_VOCABULARY
     loaded = {file: _load_vocabulary(folder / file, sizes[name], exact=exact) for name, file in files.items()}
     return Tokenizer({name: loaded[file] for name, file in files.items()})
+
+
+def vocabulary_at(path: Path, size: int) -> Vocabulary:
+    """Read a model of at most `size` pieces. Raises: UserError as `load_tokenizer`."""
+    return _load_vocabulary(path, size, exact=False)
 
 
 def _load_vocabulary(path: Path, size: int, *, exact: bool) -> Vocabulary:

@@ -14,6 +14,8 @@ DATA_HELP = """A folder with train.* and valid.*. Translation: .tsv, or one file
 Tagging and classification: .tsv or .npz. Text may be .gz."""
 AVERAGE_HELP = "The file to write.  [default: RUN/average-LAST.safetensors]"
 
+START_HELP = "Begin with the weights of this run, where paths and sizes fit, and with its tokenizers."
+
 
 def train(
     spec: SpecName,
@@ -29,6 +31,7 @@ def train(
     seed: Annotated[
         int | None, Option(help="Random seed, in place of the spec's.", min=0, max=2**31 - 1, metavar="N")
     ] = None,
+    start: Annotated[Path | None, Option(help=START_HELP, metavar="RUN")] = None,
     compile_model: Annotated[bool, Option("--compile", help="Run the model through torch.compile.")] = False,
 ) -> None:
     """Train the model of a spec.
@@ -38,6 +41,7 @@ def train(
     xformc train transformer_base --data wmt --languages en-de -o runs/base --set train.steps=50000
     xformc train transformer_base --data wmt --languages en-de -o runs/base --resume
     xformc train text_classifier --data reviews -o runs/reviews
+    xformc train tagger.yaml --data tags --start runs/masked -o runs/tagger
 
     The spec's `train` section is the recipe. A run may be stopped or killed at any moment; --resume continues it to
     the bit. The result is RUN/weights.safetensors, the average of the last checkpoints. At the end the compiled engine
@@ -57,6 +61,7 @@ def train(
         resume=resume,
         minutes=minutes,
         seed=seed,
+        start=start,
         compile=compile_model,
     )
     print(result.weights)

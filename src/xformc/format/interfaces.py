@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xformc.format.inputs import Input
-from xformc.format.results import Result
+from xformc.format.results import Result, Setting
 from xformc.format.tasks import TASKS, Decoding
 
 
@@ -71,7 +71,7 @@ def results_of_task(
 ) -> dict[str, Result]:
     """Return the results of a task; `labels` and `positions` are those of tasks that label."""
     if labels is not None:
-        settings = {"several": False}
+        settings: dict[str, Setting] = {"several": False, "each": "word"}
         return {"labels": Result("labels", {"labels": len(labels)}, positions, labels, settings, (PROBABILITIES,))}
     (*_, written) = TASKS[task].inputs or tuple(inputs)
     return {written: Result("text", {"vocabulary": inputs[written].pieces}, written, outputs=RESULTS)}

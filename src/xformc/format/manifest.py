@@ -112,7 +112,8 @@ class Manifest:
     @property
     def labels_words(self) -> bool:
         """Whether each word of a text has a result, so that texts are encoded word by word."""
-        return any(item.positions is not None and item.kind != "text" for item in self.results.values())
+        along = [item for item in self.results.values() if item.positions is not None and item.kind != "text"]
+        return any(item.settings.get("each", "word") == "word" for item in along)
 
     @property
     def labels(self) -> tuple[str, ...] | None:

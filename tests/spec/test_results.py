@@ -1,0 +1,131 @@
+"""Declared results: their graph, and their errors with a place."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.spec.conftest import Build, Problems
+from xformc.compiler.pipeline import compile_engine, compile_training
+from xformc.compiler.spec import load_spec
+
+SPEC = """\
+sizes: {d_model: 8, vocabulary: 20, tags: 3, height: 2, one: 1}
+inputs: {image: {values: [height, d_model]}, words: {tokens: vocabulary}}
+results:
+  words: {text: logits}
+  tags: {labels: tagged, several: true}
+  height_of: {numbers: tall}
+model:
+  sight: {from: image, do: [sum: {over: height}]}
+  tall: {from: sight, do: [linear: {to: one}]}
+  tagged: {from: sight, do: [linear: {to: tags}]}
+  states: {from: words, do: [embedding: d_model, {gru_from: {start: sight}}]}
+  logits: {from: states, do: [linear: vocabulary]}
+train: {losses: {tags: {weight: 0.5}, height_of: {error: absolute}}}
+"""
+PLAIN = """\
+sizes: {d_model: 8, vocabulary: 20}
+inputs: {words: {tokens: vocabulary}}
+results: {words: {labels: logits, each: token}}
+model: {logits: {from: words, do: [embedding: d_model, {linear: vocabulary}]}}
+train: {objective: {masked: {rate: 0.2}}}
+"""
+
+
+def test_results_are_outputs_and_have_losses(build: Build) -> None:
+    assert [str(value.type) for value in build(SPEC).outputs] == [
+        "float32[batch, words, vocabulary=20]",
+        "float32[batch, tags=3]",
+        "float32[batch, one=1]",
+    ]
+    graph = compile_training(load_spec(Path("model.yaml"))).graph
+    assert [value.name for value in graph.inputs[-3:]] == ["words_labels", "tags_labels", "height_of_labels"]
+    assert len(graph.outputs) == 9
+
+
+def test_a_written_text_has_the_other_inputs_as_its_source(build: Build) -> None:
+    build(SPEC)
+    program = compile_engine(load_spec(Path("model.yaml")))
+    assert (program.task, program.decoding, program.written, list(program.given)) == (
+        "transcription",
+        "search",
+        "words",
+        ["image"],
+    )
+    assert [value.name for value in program.decoder.heads] == [value.name for value in program.graph.outputs[1:]]
+
+
+def test_a_text_alone_is_a_language_model(build: Build) -> None:
+    text = PLAIN.replace("{labels: logits, each: token}", "{text: logits}").replace("words", "text").split("train:")[0]
+    build(text)
+    assert compile_engine(load_spec(Path("model.yaml"))).decoding == "sample"
+
+
+def test_an_auxiliary_loss_is_trained_but_not_computed_by_the_engine(build: Build) -> None:
+    build(
+        SPEC.replace(
+            "do: [sum: {over: height}]}",
+            "do: {total: {sum: {over: height}}, size: tanh, kept: {auxiliary_loss: {from: size, weight: 0.1}},\n"
+            "    result: {plus: {from: total, by: size}}}}",
+        )
+    )
+    spec = load_spec(Path("model.yaml"))
+    kinds = [node.op.kind for node in compile_training(spec).graph.nodes]
+    assert kinds.count("mean_loss") == 1
+    assert "auxiliary_loss" not in [node.op.kind for node in compile_engine(spec).graph.nodes]
+
+
+def test_a_variant_replaces_the_task_of_what_it_extends(build: Build) -> None:
+    graph = build("extends: gpt\nresults: {text: {labels: logits, each: token}}\n")
+    assert str(graph.outputs[0].type).startswith("float32[batch, text, vocabulary")
+
+
+def test_declared_results_resolve_to_themselves(build: Build, tmp_path: Path) -> None:
+    graph = build(SPEC)
+    again = load_spec(Path("model.yaml")).resolved_yaml()
+    assert build(again) == graph and load_spec(Path("model.yaml")).resolved_yaml() == again
+
+
+WRONG = [
+    (SPEC + "task: tagging\n", "task", "a spec has either a task or results"),
+    (SPEC.replace("{text: logits}", "{texts: logits}"), "words", "a result is of one kind, found a mapping"),
+    (SPEC.replace("{numbers: tall}", "{numbers: tall, labels: tall}"), "height_of",
+     "a result is of one kind, found numbers, labels"),
+    (SPEC.replace("{numbers: tall}", "{numbers: toll}"), "toll", "must be a stage of the model, found 'toll'"),
+    (SPEC.replace("several: true", "severel: true"), "severel", "results of kind labels have no setting 'severel'"),
+    (SPEC.replace("several: true", "several: 3"), "3", "several must be true or false, found 3"),
+    (SPEC.replace("error: absolute", "error: cubed"), "cubed", "error must be squared or absolute, found 'cubed'"),
+    (SPEC.replace("weight: 0.5", "weight: 0"), "0", "weight must be a positive number, found 0"),
+    (SPEC.replace("losses: {tags", "losses: {tag"), "tag", "there is no result 'tag'"),
+    (SPEC.replace("  words: {text", "  image: {text"), "image",
+     "written text is named after its input, and there is no input of tokens 'image'"),
+    (SPEC.replace("{numbers: tall}", "{text: tall}").replace("height_of", "image"), "image",
+     "written text is named after its input, and there is no input of tokens 'image'"),
+    (PLAIN.replace("results: {words: {labels: logits, each: token}}", "task: tagging"), "{",
+     "this objective needs a spec with declared results, a single one: labels of each position of its only input"),
+    (PLAIN.replace(", each: token", ""), "{", "masked tokens are labels of each token, not of each word"),
+    (PLAIN.replace("{masked: {rate: 0.2}}", "{spans: {}}"), "{",
+     "this objective needs a spec with declared results, a single one: text, written from one other input"),
+    (PLAIN.replace("rate: 0.2", "rate: 2"), "2", "must be less than 1, found 2"),
+    (PLAIN.replace("{masked: {rate: 0.2}}", "{}"), "{",
+     "objective needs exactly one of masked, spans, denoise, prefix, such as {masked: {}}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "place", "message"), WRONG, ids=[message[:60] for *_, message in WRONG])
+def test_results_that_do_not_fit_are_refused(problems: Problems, text: str, place: str, message: str) -> None:
+    found = problems(text)
+    assert (message, place) in [(item.message, item.span.text) for item in found], found
+
+
+def test_a_head_that_reads_what_is_written_is_refused(build: Build) -> None:
+    from xformc.compiler.graph.rules import RuleError
+
+    build(
+        SPEC.replace("tagged: {from: sight, do: [linear", "tagged: {from: ends, do: [linear").replace(
+            "  tagged:", "  ends: {from: words, do: [embedding: d_model, mean]}\n  tagged:"
+        )
+    )
+    with pytest.raises(RuleError, match="is a result that depends on 'words', which the engine writes") as error:
+        compile_engine(load_spec(Path("model.yaml")))
+    assert error.value.place is not None
