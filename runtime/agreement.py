@@ -136,7 +136,7 @@ def _arrays(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, NDArr
     """Return rows as the arrays that `predict` takes."""
     arrays = stack(inputs, rows)
     for name, item in inputs.items():
-        if item.kind == "vectors":
+        if item.kind == "vectors" and item.is_sequence:
             arrays[f"{name}_lengths"] = arrays.pop(f"{name}_mask").sum(1).astype(np.int64)
     return arrays
 

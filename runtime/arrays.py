@@ -44,7 +44,8 @@ def read_rows(
     Raises: UserError for an array that is missing, unknown, or has the wrong type, shape or values.
     """
     found = {name: np.asarray(array) for name, array in arrays.items() if name not in targets}
-    wanted = [*inputs, *(f"{name}_lengths" for name, item in inputs.items() if item.kind == "vectors")]
+    measured = [name for name, item in inputs.items() if item.kind == "vectors" and item.is_sequence]
+    wanted = [*inputs, *(f"{name}_lengths" for name in measured)]
     missing = [name for name in wanted if name not in found]
     strange = [name for name in found if name not in wanted]
     if missing or strange:
@@ -74,7 +75,7 @@ def _check(name: str, item: Input, found: Mapping[str, Array]) -> None:
         raise UserError(f"the ids of {name} must be from 0 to {item.pieces - 1}; one of them is not")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise UserError(f"{name} must be finite numbers; one of them is not")
-    if item.kind == "vectors":
+    if item.kind == "vectors" and item.is_sequence:
         _check_lengths(f"{name}_lengths", found[f"{name}_lengths"], array.shape[1])
 
 
@@ -94,12 +95,15 @@ def _row(inputs: Mapping[str, Input], found: Mapping[str, Array], index: int) ->
     for name, item in inputs.items():
         if item.kind == "tokens":
             lengths[name] = _filled(name, found[name][index], index)
-        elif item.kind == "vectors":
+        elif item.kind == "vectors" and item.is_sequence:
             lengths[name] = int(found[f"{name}_lengths"][index])
     for name, length in lengths.items():
         longest = inputs[name].longest
         if longest is not None and length > longest:
             raise UserError(f"row {index} of {name} has {length:,} positions; this engine takes at most {longest:,}")
+    lengths |= {
+        name: _along(name, item, found[name][index], lengths, index) for name, item in inputs.items() if item.of
+    }
     row: dict[str, Array] = {}
     for name, item in inputs.items():
         if item.kind == "edges":
@@ -107,6 +111,15 @@ def _row(inputs: Mapping[str, Input], found: Mapping[str, Array], index: int) ->
         else:
             row[name] = found[name][index][: lengths.get(name)]
     return row
+
+
+def _along(name: str, item: Input, array: Array, lengths: Mapping[str, int], index: int) -> int:
+    """Return the positions of an input that lies along another one, or joins its positions."""
+    wanted = lengths[item.of or ""]
+    length = lengths.get(name, wanted if item.kind == "edges" else len(array))
+    if length < wanted or (item.kind == "tokens" and length > wanted):
+        raise UserError(f"row {index} of {name} has {length:,} positions, and {item.of} has {wanted:,}")
+    return wanted
 
 
 def _filled(name: str, ids: Array, index: int) -> int:

@@ -13,6 +13,7 @@ from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest
 from xformc.format.results import Result
 from xformc.format.tasks import NAMED
+from xformc.format.tokens import END
 from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.results import Expected
@@ -51,14 +52,27 @@ def encode_example(
             place=f"line {line}",
             hint="put one text for each input on a line, separated by tabs",
         )
+    aligned = any(item.of for item in inputs.values())
     encode, tail = (tokenizer.encode_words, 0) if words else (tokenizer.encode, 1)
+    if aligned and not words:
+        encode = partial(_words_and_end, tokenizer)
     row: dict[str, NDArray[np.int64]] = {}
     for name, text in zip(names, texts, strict=True):
         limit = whole_limit(inputs[name].longest, max_batch_tokens)
         function = partial(encode, name)
         ids = encode_line(line, text, encode=function, limit=limit, truncate=truncate, tail=tail)
         row[name] = np.array(ids, np.int64)
+    for name, item in inputs.items():
+        if item.of is not None and len(row[name]) != len(row[item.of]):
+            found = f"{len(row[name]) - tail} words of {name} for {len(row[item.of]) - tail} of {item.of}"
+            raise UserError(
+                f"found {found}", place=f"line {line}", hint=f"write one word of {name} for each word of {item.of}"
+            )
     return row
+
+
+def _words_and_end(tokenizer: Tokenizer, name: str, text: str) -> list[int]:
+    return [*tokenizer.encode_words(name, text), END]
 
 
 def positions_needed(row: Row, *, inputs: Mapping[str, Input]) -> int:

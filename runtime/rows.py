@@ -14,8 +14,8 @@ Row = Mapping[str, Array]
 
 
 def row_lengths(inputs: Mapping[str, Input], row: Row) -> dict[str, int]:
-    """Return the number of positions of each input that has positions."""
-    return {name: len(row[name]) for name, item in inputs.items() if item.kind in ("tokens", "vectors")}
+    """Return the number of positions of each input that has positions of its own."""
+    return {name: len(row[name]) for name, item in inputs.items() if item.is_sequence}
 
 
 def stack(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, Array]:
@@ -30,7 +30,7 @@ def stack(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, Array]:
             feeds[name] = np.stack(arrays).astype(np.float32)
             continue
         feeds[name] = _padded(arrays, item.kind)
-        if item.kind == "vectors":
+        if item.kind == "vectors" and item.is_sequence:
             lengths = np.array([len(array) for array in arrays])
             feeds[f"{name}_mask"] = np.arange(lengths.max())[None] < lengths[:, None]
     return feeds

@@ -159,7 +159,8 @@ def _row(random: np.random.Generator, inputs: Mapping[str, Input], length: int) 
     """Return a random value for each input; edges join all positions."""
     row: dict[str, Any] = {}
     for name, item in inputs.items():
-        sizes, positions = tuple(item.axes.values()), min(length, item.longest or length)
+        longest = (item if item.of is None else inputs[item.of]).longest
+        sizes, positions = tuple(item.axes.values()), min(length, longest or length)
         if item.kind == "tokens":
             row[name] = np.array(_ids(random, item, positions), np.int64)
         elif item.kind != "edges":

@@ -42,7 +42,7 @@ def make_probes(program: Program, seed: int = 0) -> Probes:
     """Random examples; the decoded input starts with the begin token, other token inputs end with the end token."""
     random = np.random.default_rng(seed)
     time = program.written
-    sequences = [name for name, item in program.inputs.items() if item.kind in ("tokens", "vectors")]
+    sequences = [name for name, item in program.inputs.items() if item.is_sequence]
     beyond = min(_reach(program.graph), FARTHEST) + 2
     lengths = {name: _stretched(LENGTHS[index % len(LENGTHS)], beyond) for index, name in enumerate(sequences)}
     rows: list[Row] = []
@@ -59,7 +59,7 @@ def make_probes(program: Program, seed: int = 0) -> Probes:
 def make_sources(program: Program, lengths: Sequence[int]) -> tuple[Row, ...]:
     """Random sources with these numbers of tokens, without the end token, or vectors."""
     random = np.random.default_rng(1)
-    each = {name: tuple(lengths) for name, item in program.given.items() if item.kind in ("tokens", "vectors")}
+    each = {name: tuple(lengths) for name, item in program.given.items() if item.is_sequence}
     return tuple(
         {
             name: _VALUES[item.kind](random, item, _length(each, name, index, program), False)
@@ -98,7 +98,8 @@ def _stretched(lengths: tuple[int, ...], beyond: int) -> tuple[int, ...]:
 def _length(lengths: Mapping[str, tuple[int, ...]], name: str, index: int, program: Program) -> int:
     of = program.inputs[name].of
     if of is not None:
-        return _length(lengths, of, index, program) + (program.inputs[of].kind == "tokens")
+        positions = _length(lengths, of, index, program) + (program.inputs[of].kind == "tokens")
+        return positions - (program.inputs[name].kind == "tokens")
     wanted, longest = lengths.get(name, (0,) * (index + 1))[index], program.inputs[name].longest
     return wanted if longest is None else min(wanted, longest - (program.inputs[name].kind == "tokens"))
 

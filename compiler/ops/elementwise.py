@@ -296,26 +296,26 @@ def _shift(site: Site, x: Value, by: float) -> Value:
 @primitive("plus", by="operand")
 def _plus(site: Site, x: Value, by: Value | float) -> Value:
     """`x + by`, for a value matched by axis name or a number. The result has the axes of both."""
-    return site.emit(Add(), x, _vectors(site, by)) if isinstance(by, Value) else _shift(site, x, by)
+    return site.emit(Add(), x, _matched(site, x, by)) if isinstance(by, Value) else _shift(site, x, by)
 
 
 @primitive("minus", by="operand")
 def _minus(site: Site, x: Value, by: Value | float) -> Value:
     """`x - by`, for a value matched by axis name or a number. The result has the axes of both."""
-    return site.emit(Binary("minus"), x, _vectors(site, by)) if isinstance(by, Value) else _shift(site, x, -by)
+    return site.emit(Binary("minus"), x, _matched(site, x, by)) if isinstance(by, Value) else _shift(site, x, -by)
 
 
 @primitive("times", by="operand")
 def _times(site: Site, x: Value, by: Value | float) -> Value:
     """`x * by`, for a value matched by axis name or a number. The result has the axes of both."""
-    return site.emit(Multiply(), x, _vectors(site, by)) if isinstance(by, Value) else _scale(site, x, by)
+    return site.emit(Multiply(), x, _matched(site, x, by)) if isinstance(by, Value) else _scale(site, x, by)
 
 
 @primitive("divide", by="operand")
 def _divide(site: Site, x: Value, by: Value | float) -> Value:
     """`x / by`, for a value matched by axis name or a number. The result has the axes of both."""
     if isinstance(by, Value):
-        return site.emit(Divide(), x, fill_padding(site, _vectors(site, by), 1.0))
+        return site.emit(Divide(), x, fill_padding(site, _matched(site, x, by), 1.0))
     if by == 0:
         raise site.refuse_number("by", by, "the number to divide by must not be 0")
     return _scale(site, x, 1 / by)
@@ -341,13 +341,19 @@ def _power(site: Site, x: Value, by: Value | float) -> Value:
 
 def _binary(site: Site, function: str, x: Value, by: Value | float) -> Value:
     if isinstance(by, Value):
-        return site.emit(Binary(function), x, _vectors(site, by))
+        return site.emit(Binary(function), x, _matched(site, x, by))
     return site.emit(Binary(function, float(by)), x)
 
 
-def _vectors(site: Site, by: Value) -> Value:
+def _matched(site: Site, x: Value, by: Value) -> Value:
+    """`by`, checked to be vectors that have the positions of `x`, or none, or more. Raises: UserError."""
     if by.type.dtype != "float32":
         raise site.refuse(f"needs float32 values, found {by.name}: {by.type}", "embed the tokens first")
+    mine, its = ({name for name in value.type.names if site.holds_positions(name)} for value in (x, by))
+    if mine - its and its - mine:
+        message = f"would match every position of {x.name}: {x.type} with every one of {by.name}: {by.type}"
+        hint = "declare an input along another one if both have the same positions, or use as_keys for all pairs"
+        raise site.refuse(message, hint)
     return by
 
 

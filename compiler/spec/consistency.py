@@ -44,7 +44,15 @@ def shared_vocabulary(tree: Tree, train: Train, inputs: Mapping[str, Input]) -> 
 
 
 def word_pieces(tree: Tree, task: str | None, train: Train, inputs: Mapping[str, Input]) -> list[Problem]:
-    """Check that a tagging model of text has a word tokenizer: it predicts one label per word."""
+    """Check that text of which each word has a label, or a token of another input, has a word tokenizer."""
+    aligned = next((name for name, item in inputs.items() if item.kind == "tokens" and item.of), None)
+    if aligned is not None and _all_text(inputs) and train.tokenizer.kind != "word":
+        place = tree.get("train", "tokenizer", "kind") or tree.get("train", "tokenizer") or tree.get("inputs") or tree
+        message = (
+            f"'{aligned}' has a token for each word of '{inputs[aligned].of}', so train.tokenizer.kind must be word"
+        )
+        hint = "write train: {tokenizer: {kind: word}}"
+        return [Problem(place.span, f"{message}, found {train.tokenizer.kind}", hint)]
     if task != "tagging" or not _all_text(inputs) or train.tokenizer.kind == "word":
         return []
     place = tree.get("train", "tokenizer", "kind") or tree.get("train", "tokenizer") or tree.get("task") or tree

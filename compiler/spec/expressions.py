@@ -68,6 +68,10 @@ def _divide(a: Number, b: Number) -> Number:
     return int(a // b) if exact else a / b
 
 
+def _floor(a: Number, b: Number) -> Number:
+    return a // b
+
+
 def _negate(a: Number) -> Number:
     return -a
 
@@ -83,7 +87,7 @@ _OPERATORS: dict[str, Callable[..., Number]] = {
     "-": operator.sub,
     "*": operator.mul,
     "/": _divide,
-    "//": operator.floordiv,
+    "//": _floor,
     "%": operator.mod,
     "^": _power,
     "neg": _negate,

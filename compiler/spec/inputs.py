@@ -42,10 +42,10 @@ class _Reader:
     def tokens(self, entry: Entry, value: Tree) -> Input:
         message = f"the size of a vocabulary must be a whole number, at least {SMALLEST_VOCABULARY}"
         hint = "four tokens are reserved: padding, unknown, begin and end"
-        return Input("tokens", (self.axis(value, SMALLEST_VOCABULARY, message, hint),), None, entry.key)
+        return Input("tokens", (self.axis(value, SMALLEST_VOCABULARY, message, hint),), self.along(entry), entry.key)
 
     def vectors(self, entry: Entry, value: Tree) -> Input:
-        return Input("vectors", (self.axis(value),), None, entry.key)
+        return Input("vectors", (self.axis(value),), self.along(entry), entry.key)
 
     def values(self, entry: Entry, value: Tree) -> Input:
         items = value.items if isinstance(value.value, tuple) else (value,)
@@ -55,12 +55,28 @@ class _Reader:
         return Input("values", axes, None, entry.key)
 
     def edges(self, entry: Entry, value: Tree) -> Input:
-        sequences = [name for name, item in self.entries.items() if item.tree.get("tokens") or item.tree.get("vectors")]
+        self.names_sequence("edges", value)
+        return Input("edges", (), value.word, entry.key)
+
+    def along(self, entry: Entry) -> str | None:
+        """The input along which this one lies, or None."""
+        value = entry.tree.get("along")
+        if value is None:
+            return None
+        self.names_sequence("along", value)
+        return value.word
+
+    def names_sequence(self, key: str, value: Tree) -> None:
+        """Check that a value names an input with positions of its own."""
+        sequences = [
+            name
+            for name, item in self.entries.items()
+            if (item.tree.get("tokens") or item.tree.get("vectors")) and not item.tree.get("along")
+        ]
         if value.word not in sequences:
-            message = f"edges must name an input of tokens or vectors, found {value.described()}"
+            message = f"{key} must name an input of tokens or vectors, found {value.described()}"
             hint = suggest(value.word, sequences) or (f"choose {', '.join(sequences)}" if sequences else None)
             self.problems.append(Problem(value.span, message, hint))
-        return Input("edges", (), value.word, entry.key)
 
     def axis(self, tree: Tree, least: int = 1, message: str = "", hint: str | None = None) -> Axis:
         """The axis of the size named here; the size must be at least `least`."""
@@ -91,7 +107,7 @@ def _name_problems(inputs: Mapping[str, Input], named: Mapping[str, Entry]) -> l
         if name in inputs
     ]
     for name, item in inputs.items():
-        for end in _ENDINGS[item.kind]:
+        for end in _ENDINGS[item.kind] if item.is_sequence else ():
             if name + end in named:
                 message = f"the name '{name}{end}' is reserved for the input '{name}' of {item.kind}"
                 problems.append(Problem(named[name + end].key, message, "choose another name"))

@@ -22,8 +22,8 @@ InputKind = Literal["tokens", "vectors", "values", "edges"]
 class Input:
     """An input of the model, and where it is declared.
 
-    `axes`: the vocabulary for tokens, the width for vectors, all axes but the batch for values. Edges have none; `of`
-    is the input whose positions they connect.
+    `axes`: the vocabulary for tokens, the width for vectors, all axes but the batch for values. Edges have none. `of`:
+    the input whose positions edges connect, or along which tokens or vectors lie; None for positions of its own.
     """
 
     kind: InputKind
@@ -39,12 +39,12 @@ class Input:
 
     @property
     def is_sequence(self) -> bool:
-        """Whether it has positions, along an axis that is named after the input and has no fixed size."""
-        return self.kind in ("tokens", "vectors")
+        """Whether it has positions of its own, along an axis that is named after the input and has no fixed size."""
+        return self.kind in ("tokens", "vectors") and self.of is None
 
     def type(self, name: str) -> Type:
         """The type of the graph input `name`."""
-        batch, positions = Axis("batch"), Axis(name)
+        batch, positions = Axis("batch"), Axis(self.of or name)
         if self.kind == "tokens":
             return Type("int64", (batch, positions))
         if self.kind == "vectors":

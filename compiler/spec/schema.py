@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic_core import ErrorDetails
 
 from xformc.compiler.results.kind import KINDS
+from xformc.compiler.spec.model import InputKind
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.sections import Decode, Section, Train
 from xformc.compiler.spec.tree import Entry, Tree
@@ -28,22 +29,26 @@ class Input(Section):
     """An input of the model, of one kind.
 
     `tokens`: token ids of a vocabulary of this size. `vectors`: any number of vectors of this size. `values`: numbers
-    along these axes. `edges`: which positions of another input may attend to which.
+    along these axes. `edges`: which positions of another input may attend to which. `along`, beside tokens or vectors:
+    the input whose positions these have, one for each.
     """
 
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in get_args(InputKind)]})
 
     tokens: Size = None
     vectors: Size = None
     values: Annotated[object, WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}})] = None
     edges: str | None = None
+    along: str | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Input":
-        if len(self.model_fields_set) != 1:
-            raise ValueError(
-                f"needs exactly one of {', '.join(Input.model_fields)}, found {len(self.model_fields_set)}"
-            )
+        kinds = [name for name in Input.model_fields if name != "along"]
+        found = [name for name in kinds if name in self.model_fields_set]
+        if len(found) != 1:
+            raise ValueError(f"needs exactly one of {', '.join(kinds)}, found {len(found)}")
+        if self.along is not None and found[0] not in ("tokens", "vectors"):
+            raise ValueError(f"cannot lie along another input: {found[0]} have no positions")
         return self
 
 

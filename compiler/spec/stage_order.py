@@ -67,10 +67,11 @@ def _names(step: Step, signatures: Mapping[str, Signature], own: Set[str]) -> It
     if step.source is not None:
         yield from _name(step.source, own)
     if isinstance(step, Inline):
-        carry, index = ({}, None) if step.repeat is None else (step.repeat.carry, step.repeat.index)
-        for first in carry.values():
-            yield from _name(first, own)
-        yield from _in_body(step.body, signatures, {*own, *carry, *([] if index is None else [index])})
+        if step.repeat is not None:
+            for first in step.repeat.carry.values():
+                yield from _name(first, own)
+            own = {*own, *step.repeat.carry, step.repeat.index or "x"}
+        yield from _in_body(step.body, signatures, own)
     if isinstance(step, Choose):
         for body in step.bodies.values():
             yield from _in_body(body, signatures, own)
@@ -79,7 +80,7 @@ def _names(step: Step, signatures: Mapping[str, Signature], own: Set[str]) -> It
 
 
 def _in_call(call: Call, signatures: Mapping[str, Signature], own: Set[str]) -> Iterator[str]:
-    taken = signatures[call.name].parameters if call.name in signatures else {}
+    taken = signatures.get(call.name, Signature({})).parameters
     states = _states(call)
     for key, argument in call.arguments.items():
         if isinstance(argument, Body):

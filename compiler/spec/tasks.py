@@ -49,7 +49,18 @@ def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declar
     task = task_of(results, inputs) if tree.get("results") is not None else "" if word is None else word.word
     if declared is None or task not in TASKS:
         return []
-    return [*_input_problems(task, declared, inputs), *_idle_problems(task, tree, inputs)]
+    along = _along_problems(inputs, results)
+    return [*_input_problems(task, declared, inputs), *along, *_idle_problems(task, tree, inputs)]
+
+
+def _along_problems(inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
+    """Report inputs along the text that the model writes: nobody knows them before the text."""
+    written = written_in(results)
+    return [
+        Problem(item.span, f"'{name}' cannot lie along '{written}', which the model writes token by token")
+        for name, item in inputs.items()
+        if written is not None and item.of == written and item.kind in ("tokens", "vectors")
+    ]
 
 
 def _input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list[Problem]:

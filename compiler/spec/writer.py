@@ -53,7 +53,7 @@ class Writer:
         """Add the graph input of this name; an input of vectors also gets a mask."""
         declared = self.inputs[name]
         value = self._root.input(name, declared.type(name))
-        if declared.kind == "vectors":
+        if declared.kind == "vectors" and declared.is_sequence:
             self._masks[name] = self._root.input(f"{name}_mask", Type("bool", value.type.axes[:2]))
         return value
 

@@ -22,7 +22,7 @@ def encode_arrays(arrays: Arrays, schema: DataSchema, names: Sequence[str]) -> E
     """
     _require_rows(arrays)
     reader = ArrayReader(arrays.arrays, schema)
-    for name, item in sorted(schema.inputs.items(), key=lambda pair: pair[1].kind == "edges"):
+    for name, item in sorted(schema.inputs.items(), key=lambda pair: pair[1].of is not None):
         _KINDS[item.kind](reader, name, item)
     reader.labels(names)
     for name in sorted(arrays.arrays.keys() - reader.known):
@@ -101,11 +101,17 @@ class ArrayReader:
         ended = (filled == _inside(lengths, array.shape[1])).all(1) & (lengths > 0)
         known = self.holds((array >= 0) & (array <= most), f"'{name}' must be ids from 0 to {most}")
         if known and self.holds(ended, f"'{name}' must be one or more ids in each row, then padding (0)"):
-            self.columns[name] = _ragged(array.astype(np.int32), lengths)
+            along = self.columns.get(item.of or "")
+            message = f"'{name}' must have as many ids as '{item.of}' has positions"
+            if along is None or self.holds(lengths == along.lengths(), message):
+                self.columns[name] = _ragged(array.astype(np.int32), lengths)
 
     def vectors(self, name: str, item: Input) -> None:
         """Read vectors and their lengths."""
         array = self.array(name, "f", "longest", item.axes[0].size or 0)
+        if item.of is not None:
+            self.vectors_along(name, item.of, array)
+            return
         lengths = self.array(f"{name}_lengths", "iu")
         if array is None or lengths is None:
             return
@@ -113,6 +119,15 @@ class ArrayReader:
         if self.holds((lengths >= 1) & (lengths <= most), f"'{name}_lengths' must be from 1 to {most}"):
             vectors = _ragged(array, lengths.astype(np.int64))
             self.columns[name] = Sequences(vectors.items, vectors.starts, vectors.ends, masked=True)
+
+    def vectors_along(self, name: str, of: str, array: Array | None) -> None:
+        """Read vectors that have the lengths of another input."""
+        along = self.columns.get(of)
+        if array is None or along is None:
+            return
+        lengths, held = along.lengths(), array.shape[1]
+        if self.holds(lengths <= held, f"'{name}' must cover all positions of '{of}', found {held}"):
+            self.columns[name] = _ragged(array, lengths)
 
     def values(self, name: str, item: Input) -> None:
         """Read values."""

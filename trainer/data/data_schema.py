@@ -76,7 +76,8 @@ class DataSchema:
         """The suffixes of files that can hold the data."""
         if self.objective is not None or (not self.labelled and not self.declared):
             return ("txt",)
-        only_text = len(self.texts) == len(self.inputs) and (self.positions is None or len(self.texts) == 1)
+        own = [name for name in self.texts if self.inputs[name].is_sequence]
+        only_text = len(self.texts) == len(self.inputs) and (self.positions is None or len(own) == 1)
         return ("tsv", "npz") if only_text else ("npz",)
 
 

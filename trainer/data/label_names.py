@@ -59,7 +59,10 @@ def save_labels(labels: Mapping[str, Sequence[str]], folder: Path) -> None:
             part.write_text("".join(f"{name}\n" for name in labels[result]), encoding="utf-8")
 
 
-def require_one_each(texts: Texts, counts: Mapping[str, Sequence[int]]) -> None:
+ONE_LABEL = "a line is words, one tab, and a label for each word, separated by spaces"
+
+
+def require_one_each(texts: Texts, counts: Mapping[str, Sequence[int]], hint: str = ONE_LABEL) -> None:
     """Check that two columns have the same number of items in each row; `counts` has the numbers by column.
 
     Raises: UserError at the first row where they differ, with the number of further such rows.
@@ -72,7 +75,7 @@ def require_one_each(texts: Texts, counts: Mapping[str, Sequence[int]]) -> None:
             f"{firsts[index]} {first} and {seconds[index]} {second}"
             + (f" ({more:,} more lines also differ)" if more else ""),
             place=f"{texts.path}:{texts.lines[index]}",
-            hint="a line is words, one tab, and a label for each word, separated by spaces",
+            hint=hint,
         )
 
 

@@ -67,7 +67,7 @@ def encode_results(
     inputs: dict[str, Column] = {}
     targets: dict[str, Column] = {}
     ignore: dict[str, int] = {}
-    for name, item in sorted(schema.inputs.items(), key=lambda pair: pair[1].kind == "edges"):
+    for name, item in sorted(schema.inputs.items(), key=lambda pair: pair[1].of is not None):
         if name == schema.written:
             whole = encoder.written(name)
             inputs[name], labelled = shifted(whole)
@@ -76,7 +76,10 @@ def encode_results(
         elif item.kind == "tokens" and (texts := encoder.texts(name)) is not None:
             inputs[name] = texts
         else:
-            inputs |= encoder.array(name)
+            inputs |= encoder.array(name, inputs)
+    for name, item in schema.inputs.items():
+        if item.of is not None and isinstance(inputs[name], Sequences):
+            encoder.require_aligned(name, inputs[name], item.of, inputs[item.of])
     for target in schema.targets:
         targets[target.input] = encoder.target(target, labels.get(target.name, ()), inputs)
         ignore[target.input] = IGNORE
@@ -143,7 +146,18 @@ class _Encoder:
         vocabulary = self.tokenizer.vocabularies[base]
         if self.schema.words:
             return pack(vocabulary.encode_words(texts))
+        if any(item.of for item in self.schema.inputs.values()):
+            return pack(vocabulary.encode_words(texts), after=[END])
         return pack(vocabulary.encode(texts), after=[END])
+
+    def require_aligned(self, name: str, column: Column, of: str, along: Column) -> None:
+        """Check that an input has as many positions as the one along which it lies. Raises: UserError."""
+        wrong = np.flatnonzero(column.lengths() != along.lengths())
+        if wrong.size:
+            row, texts = int(wrong[0]), isinstance(self.split, Texts)
+            found = f"{column.lengths()[row]} positions of {name} and {along.lengths()[row]} of {of}"
+            place = f"{self.split.path}:{self.split.lines[row]}" if isinstance(self.split, Texts) else f"row {row}"
+            raise UserError(found, place=place, hint=f"'{name}' has one {'word' if texts else 'id'} for each of '{of}'")
 
     def written(self, name: str) -> Sequences:
         """The ids of the written text between the begin and the end token."""
@@ -156,11 +170,14 @@ class _Encoder:
         ids = [rows.items[start:end].tolist() for start, end in zip(rows.starts, rows.ends, strict=True)]
         return pack(ids, before=[BEGIN])
 
-    def array(self, name: str) -> dict[str, Column]:
-        """The column of an input given as arrays. Raises: UserError for what does not fit."""
+    def array(self, name: str, known: Mapping[str, Column] | None = None) -> dict[str, Column]:
+        """The column of an input given as arrays; `known` are those along which it may lie.
+
+        Raises: UserError for what does not fit.
+        """
         if isinstance(self.split, Texts):
             raise UserError(f"'{name}' is not text", place=str(self.split.path), hint="the data must be an .npz file")
-        reader = ArrayReader(self.split.arrays, self.schema)
+        reader = ArrayReader(self.split.arrays, self.schema, {**(known or {})})
         reader.read(name.removesuffix(SIMILAR), name)
         if reader.problems:
             raise UserError("\n  ".join(reader.problems), place=str(self.split.path))

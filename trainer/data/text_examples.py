@@ -61,19 +61,23 @@ def _language_model(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labe
 
 
 def _classification(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
-    inputs = {name: pack(ids, after=[END]) for name, ids in _encode(texts, tokenizer).items()}
+    encode = _encode_words if any(item.of for item in schema.inputs.values()) else _encode
+    encoded = encode(texts, tokenizer)
+    _require_aligned(texts, schema, encoded)
+    inputs = {name: pack(ids, after=[END]) for name, ids in encoded.items()}
     ids = [row[0] for row in label_ids(texts, labels, each=False)]
     return without_long(Examples(inputs, {LABELS: Values(np.array(ids), whole=True)}, {LABELS: IGNORE}, schema.longest))
 
 
 def _tagging(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
-    (name,) = schema.texts
-    words = tokenizer.vocabularies[name].encode_words(texts.columns[name])
+    words = _encode_words(texts, tokenizer)
+    _require_aligned(texts, schema, words)
     tags = label_ids(texts, labels, each=True)
-    require_one_each(texts, {"words": list(map(len, words)), "labels": list(map(len, tags))})
-    return without_long(
-        Examples({name: pack(words)}, {LABELS: replace(pack(tags), fill=IGNORE)}, {LABELS: IGNORE}, schema.longest)
-    )
+    first = words[schema.positions or schema.texts[0]]
+    require_one_each(texts, {"words": list(map(len, first)), "labels": list(map(len, tags))})
+    inputs = {name: pack(ids) for name, ids in words.items()}
+    labelled = replace(pack(tags), fill=IGNORE)
+    return without_long(Examples(inputs, {LABELS: labelled}, {LABELS: IGNORE}, schema.longest))
 
 
 _ENCODERS: Mapping[str, Callable[[Texts, DataSchema, Tokenizer, Sequence[str]], Examples]] = {
@@ -90,6 +94,18 @@ def _sizes(schema: DataSchema) -> dict[str, int]:
 
 def _encode(texts: Texts, tokenizer: Tokenizer) -> dict[str, list[list[int]]]:
     return {name: vocabulary.encode(texts.columns[name]) for name, vocabulary in tokenizer.vocabularies.items()}
+
+
+def _require_aligned(texts: Texts, schema: DataSchema, words: Mapping[str, Sequence[Sequence[int]]]) -> None:
+    """Check that inputs along another one have as many words. Raises: UserError."""
+    for name, item in schema.inputs.items():
+        if item.of is not None:
+            counts = {f"words of {each}": list(map(len, words[each])) for each in (item.of, name)}
+            require_one_each(texts, counts, f"write one word of {name} for each word of {item.of}")
+
+
+def _encode_words(texts: Texts, tokenizer: Tokenizer) -> dict[str, list[list[int]]]:
+    return {name: known.encode_words(texts.columns[name]) for name, known in tokenizer.vocabularies.items()}
 
 
 def shifted(whole: Sequences) -> tuple[Sequences, Sequences]:

@@ -48,7 +48,7 @@ def derive_profile(
     if isinstance(defaults, SampleOptions):
         room, new = inputs["text"].longest, defaults.max_new_tokens
         return {"batch": BATCH, "room": _range(OFTEN + new, longest + new, room)}
-    long = {name: item.longest for name, item in inputs.items() if item.kind in ("tokens", "vectors")}
+    long = {name: item.longest for name, item in inputs.items() if item.is_sequence}
     lengths = {name: _range(OFTEN, longest, most) for name, most in long.items()}
     keys = {f"{item.of}{KEYS}": lengths[item.of] for item in inputs.values() if item.of is not None}
     return {"batch": BATCH, **lengths, **keys}

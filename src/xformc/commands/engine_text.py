@@ -67,9 +67,10 @@ def _described(item: Input) -> str:
     axes = ", ".join(f"{name} {size:,}" for name, size in item.axes.items())
     longest = "" if item.longest is None else f", at most {item.longest:,} positions"
     tokenizer = item.tokenizer or "no tokenizer, so token ids only"
+    along = f", one for each position of {item.of}" if item.of else ""
     return {
-        "tokens": f"tokens of {item.vocabulary or 0:,} pieces ({tokenizer}){longest}",
-        "vectors": f"vectors of {axes}{longest}",
+        "tokens": f"tokens of {item.vocabulary or 0:,} pieces ({tokenizer}){longest}{along}",
+        "vectors": f"vectors of {axes}{longest}{along}",
         "values": f"values, {axes}",
         "edges": f"edges between the positions of {item.of}",
     }[item.kind]

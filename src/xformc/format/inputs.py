@@ -11,7 +11,7 @@ class Input:
     kind: tokens, vectors, values or edges.
     vocabulary: the size of the vocabulary; None unless the kind is tokens.
     axes: the sizes of vectors (one) and values, by name.
-    of: the input whose positions the edges join; None unless the kind is edges.
+    of: the input whose positions edges join, or along which tokens or vectors lie; None for positions of its own.
     longest: the maximum number of positions, or None for no limit.
     tokenizer: the file of the SentencePiece model, or None for an input that takes ids only.
     """
@@ -22,6 +22,11 @@ class Input:
     of: str | None = None
     longest: int | None = None
     tokenizer: str | None = None
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it has positions of its own."""
+        return self.kind in ("tokens", "vectors") and self.of is None
 
     @property
     def pieces(self) -> int:

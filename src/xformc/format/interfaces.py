@@ -62,7 +62,7 @@ def model_inputs(inputs: Mapping[str, Input]) -> tuple[str, ...]:
     """Return the names of the model's inputs: the spec's, in order, with a mask after each input of vectors."""
     names: list[str] = []
     for name, item in inputs.items():
-        names += [name, f"{name}_mask"] if item.kind == "vectors" else [name]
+        names += [name, f"{name}_mask"] if item.kind == "vectors" and item.is_sequence else [name]
     return tuple(names)
 
 

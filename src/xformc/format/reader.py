@@ -195,10 +195,17 @@ def _read_input(document: Document, inputs: tuple[str, ...]) -> Input:
         kind,
         vocabulary=document.integer("vocabulary", 4, MAX_SIZE) if kind == "tokens" else None,
         axes={name: axes.integer(name, 1, MAX_SIZE) for name in axes.fields},
-        of=document.text("of", inputs) if kind == "edges" else None,
+        of=_read_of(document, kind, inputs),
         longest=document.optional_integer("longest", 1),
         tokenizer=document.optional_text("tokenizer") if kind == "tokens" else None,
     )
+
+
+def _read_of(document: Document, kind: str, inputs: tuple[str, ...]) -> str | None:
+    """The input whose positions this one has or joins; engines of older formats have none for tokens and vectors."""
+    if kind == "edges" or (kind in ("tokens", "vectors") and document.fields.get("of") is not None):
+        return document.text("of", inputs)
+    return None
 
 
 def _check_names(task: str, inputs: dict[str, Input], place: str) -> None:
