@@ -25,11 +25,15 @@ class Labels(Kind):
     def wanted(self, sequences: Collection[str], settings: Mapping[str, Setting]) -> str:
         """See `Kind`."""
         where = f"float32[batch, {any_positions(sequences)}, LABELS]"
-        return f"float32[batch, LABELS] or {where}, where LABELS is a size"
+        return f"float32[batch, LABELS] or {where}, {self.sizes(settings)}"
+
+    def sizes(self, settings: Mapping[str, Setting]) -> str:
+        """What LABELS is, in words: the probability of a single label would always be 1."""
+        return "where LABELS is a size" if settings["several"] else "where LABELS is a size of at least 2"
 
     def fits(self, type: Type, sequences: Collection[str], settings: Mapping[str, Setting]) -> bool:
         """See `Kind`."""
-        return is_result(type, sequences, range(1, 2))
+        return is_result(type, sequences, range(1, 2)) and (bool(settings["several"]) or type.axes[-1].size != 1)
 
     def target(self, type: Type, settings: Mapping[str, Setting]) -> Type:
         """See `Kind`."""

@@ -40,7 +40,7 @@ def unfit(task: str, declared: Declared, type: Type, inputs: Mapping[str, Input]
     if kind.fits(type, sequences, declared.settings) and (positions_of(type, sequences) is not None) == each:
         return None
     positions = f"{' or '.join(sequences) or 'POSITIONS'}, " if each else ""
-    return f"float32[batch, {positions}LABELS], where LABELS is a size"
+    return f"float32[batch, {positions}LABELS], where LABELS is a size of at least 2"
 
 
 def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:

@@ -93,6 +93,7 @@ E = "extends: transformer_base\n"
 VALUES = "{values: [height, width, channels]}"
 VECTORS = "{vectors: features}"
 GIVES = "the last stage of a {} model must return float32[batch, {}, found float32[batch, {}]"
+LABELS = "LABELS], where LABELS is a size of at least 2"
 WRONG = [
     (LANGUAGE_MODEL.replace("text:", "prompt:").replace("from: text", "from: prompt"),
      [("{", "language_model needs the input 'text'"),
@@ -126,9 +127,9 @@ WRONG = [
     (TAGGING.replace("kind: word", "kind: char"),
      [("char", "tagging labels whole words, so train.tokenizer.kind must be word, found char")]),
     (TAGGING.replace("linear: {to: labels}", "linear: {to: [heads, labels]}"),
-     [("{", GIVES.format("tagging", "words, LABELS], where LABELS is a size", "words, heads=2, labels=5"))]),
+     [("{", GIVES.format("tagging", f"words, {LABELS}", "words, heads=2, labels=5"))]),
     (IMAGES.replace("over: [height, width, channels], to", "to"),
-     [("{", GIVES.format("classification", "LABELS], where LABELS is a size", "height=3, width=2, labels=4"))]),
+     [("{", GIVES.format("classification", LABELS, "height=3, width=2, labels=4"))]),
     (LANGUAGE_MODEL.replace("linear: {to: vocabulary}", "linear: {to: d_ff}"),
      [("{", GIVES.format("language_model", "text, vocabulary=80]", "text, d_ff=12"))]),
 ]  # fmt: skip
