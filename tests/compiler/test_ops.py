@@ -30,7 +30,7 @@ from xformc.compiler.ops.positions import Positions, Sinusoid
 from xformc.compiler.ops.softmax import Softmax
 
 LOSSES = {"cross_entropy", "linear_cross_entropy", "binary_cross_entropy", "deviation", "contrastive", "mean_loss"}
-TRAINING_ONLY = {"dropout", "auxiliary_loss", *LOSSES}
+TRAINING_ONLY = {"dropout", "auxiliary_loss", "linear_scan", "previous", *LOSSES}
 
 
 CASES = {
