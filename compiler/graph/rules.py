@@ -208,9 +208,15 @@ class Stepper(Protocol):
         ...
 
 
-Hidden = Literal["open", "masked", "zero", "low", "large"]
+Hidden = Literal["open", "masked", "faint", "zero", "low", "large"]
 """The content of a value over queries and keys at keys that come after the query: numbers of ordinary size, MASKED,
-zero, numbers that may be very negative, or any numbers."""
+MASKED times a factor from LEAST_FACTOR to 1, zero, numbers that may be very negative, or any numbers."""
+
+HIDING: frozenset[Hidden] = frozenset({"masked", "faint"})
+"""The contents that hide a key: their softmax, `exp` and `relu` are zero."""
+
+LEAST_FACTOR = 0.01
+"""The smallest factor after which masked scores are still far below all others."""
 
 TypesRule = Callable[[Any, tuple[Type, ...]], tuple[Type, ...]]
 MixesRule = Callable[[Any, Node], frozenset[str]]

@@ -9,6 +9,8 @@ from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Applied, Site, checked_probability, optional, primitive
 from xformc.compiler.graph.rules import (
+    HIDING,
+    LEAST_FACTOR,
     Hidden,
     OnnxEmitter,
     TorchNamespace,
@@ -120,11 +122,15 @@ def _function_types(op: Binary, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 
 @hidden.rule(Scale)
 def _scale_hidden(op: Scale, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    if inputs[0] not in ("masked", "low"):
-        return inputs[0]
+    """A small factor may undo a mask, and so may several that are not so small."""
+    (held,) = inputs
+    if held not in (*HIDING, "low"):
+        return held
     if op.factor < 0:
         return "large"
-    return inputs[0] if op.factor >= 1 else "low"
+    if op.factor >= 1:
+        return held
+    return "faint" if held == "masked" and op.factor >= LEAST_FACTOR else "low"
 
 
 @hidden.rule(Shift)
@@ -149,7 +155,7 @@ def _sum(first: Hidden, second: Hidden) -> Hidden:
     return "zero" if first == second == "zero" else "open"
 
 
-_OUTWEIGHING: tuple[Hidden, ...] = ("large", "masked", "low")
+_OUTWEIGHING: tuple[Hidden, ...] = ("large", "masked", "faint", "low")
 """What decides a sum, first to last."""
 
 
@@ -181,15 +187,16 @@ def _function_hidden(op: Binary, node: Node, inputs: tuple[Hidden, ...], keys: f
 
 _SELECTED: dict[str, dict[frozenset[Hidden], Hidden]] = {
     "minimum": {
-        **{frozenset({"masked", held}): "masked" for held in ("masked", "low", "open", "zero")},
+        **{frozenset({"masked", held}): "masked" for held in ("masked", "faint", "low", "open", "zero")},
+        **{frozenset({"faint", held}): "faint" for held in ("faint", "low", "open", "zero")},
         **{frozenset({"low", held}): "low" for held in ("low", "open", "zero")},
         frozenset({"zero"}): "zero",
     },
     "maximum": {
         frozenset({"masked"}): "masked",
-        frozenset({"masked", "low"}): "low",
-        frozenset({"low"}): "low",
-        frozenset({"masked", "zero"}): "zero",
+        **{frozenset({"faint", held}): "faint" for held in HIDING},
+        **{frozenset({"low", held}): "low" for held in (*HIDING, "low")},
+        **{frozenset({"zero", held}): "zero" for held in HIDING},
         frozenset({"zero"}): "zero",
     },
 }

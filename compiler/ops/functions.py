@@ -9,6 +9,7 @@ from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
+    HIDING,
     Hidden,
     OnnxEmitter,
     TorchNamespace,
@@ -48,8 +49,7 @@ class Function:
 
 
 _ZERO: frozenset[Hidden] = frozenset({"zero"})
-_MASKED: frozenset[Hidden] = frozenset({"masked"})
-_BOTH = _ZERO | _MASKED
+_BOTH = _ZERO | HIDING
 
 
 def _elu_onnx(onnx: OnnxEmitter, x: str) -> str:
@@ -68,18 +68,18 @@ FUNCTIONS: dict[str, Function] = {
         _BOTH,
     ),
     "tanh": Function("tanh", "Tanh", "tanh(x)", _ZERO),
-    "sigmoid": Function("sigmoid", "Sigmoid", "1 / (1 + exp(-x))", _MASKED),
+    "sigmoid": Function("sigmoid", "Sigmoid", "1 / (1 + exp(-x))", HIDING),
     "silu": Function("silu", lambda onnx, x: onnx.op("Mul", x, onnx.op("Sigmoid", x)), "x sigmoid(x)", _BOTH),
     "elu": Function("elu", _elu_onnx, "x, or exp(x) - 1 for negative x", _ZERO),
-    "exp": Function("exp", "Exp", "exp(x)", _MASKED),
+    "exp": Function("exp", "Exp", "exp(x)", HIDING),
     "relu6": Function("relu6", lambda onnx, x: onnx.op("Clip", x, 0.0, 6.0), "min(max(x, 0), 6)", _BOTH),
     "hard_sigmoid": Function(
         "hardsigmoid",
         lambda onnx, x: onnx.op("HardSigmoid", x, alpha=1 / 6, beta=0.5),
         "min(max(x + 3, 0), 6) / 6",
-        _MASKED,
+        HIDING,
     ),
-    "softplus": Function("softplus", "Softplus", "log(1 + exp(x))", _MASKED),
+    "softplus": Function("softplus", "Softplus", "log(1 + exp(x))", HIDING),
     "erf": Function("erf", "Erf", "the error function", _ZERO),
     "log": Function("log", "Log", "the natural logarithm", padding=1.0),
     "sqrt": Function("sqrt", "Sqrt", "the square root", _ZERO, padding=0.0),

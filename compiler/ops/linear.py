@@ -9,7 +9,19 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import ZERO, Cost, Reach, count, moving
 from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.rules import (
+    Hidden,
+    OnnxEmitter,
+    TorchNamespace,
+    cost,
+    hidden,
+    mixes,
+    mixture,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
 from xformc.compiler.ops.layout import aligner, emit_aligned
 from xformc.compiler.quantize.formats import FORMATS
 
@@ -49,6 +61,11 @@ def _linear_types(op: Linear, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 @mixes.rule(Linear)
 def _linear_mixes(op: Linear, node: Node) -> frozenset[str]:
     return frozenset(op.over)
+
+
+@hidden.rule(Linear)
+def _linear_hidden(op: Linear, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "zero" if inputs[0] == "zero" and len(inputs) == 2 else mixture(inputs[0])
 
 
 def _ordered(op: Linear, x: Type) -> Type:

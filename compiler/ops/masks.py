@@ -9,6 +9,7 @@ from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
+    HIDING,
     Hidden,
     OnnxEmitter,
     Stepper,
@@ -159,6 +160,8 @@ def either(first: Hidden, second: Hidden) -> Hidden:
     """The content of a value that is the first at some keys and the second at others."""
     if "large" in (first, second):
         return "large"
+    if first != second and first in HIDING and second in HIDING:
+        return "faint"
     return first if first == second else mixture(first, second, otherwise="low")
 
 

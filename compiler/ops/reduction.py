@@ -9,6 +9,7 @@ from xformc.compiler.graph.cost import Cost, Reach, count, moving, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
+    HIDING,
     Hidden,
     OnnxEmitter,
     Stepper,
@@ -78,8 +79,9 @@ def _reduce_hidden(op: Reduce, node: Node, inputs: tuple[Hidden, ...], keys: fro
     """Over keys, zeros do not change a sum, nor MASKED a maximum; over another axis, hidden keys stay hidden."""
     held = inputs[0]
     if op.axis in keys:
-        return held if (op.function, held) in (("sum", "zero"), ("max", "masked")) else "open"
-    return "low" if (op.function, held) == ("sum", "masked") else held
+        kept = held == "zero" if op.function == "sum" else op.function == "max" and held in HIDING
+        return held if kept else "open"
+    return "low" if op.function == "sum" and held in HIDING else held
 
 
 @to_step.rule(Reduce)

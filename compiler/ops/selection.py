@@ -20,7 +20,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
-from xformc.compiler.ops.masks import MASKED, filled
+from xformc.compiler.ops.masks import MASKED, NEVER, Fill, filled
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,15 @@ class ArgMax(Op):
 
 @dataclass(frozen=True)
 class KeepTop(Op):
-    """`x` for the `count` largest elements along `over`, MASKED elsewhere; of equal elements, the first are kept."""
+    """`x` for the `count` largest elements along `over`, `rest` elsewhere; of equal elements, the first are kept.
+
+    An axis with fewer elements, if its size is known only at run time, keeps all.
+    """
 
     kind: ClassVar[str] = "keep_top"
     count: int
     over: str
+    rest: float = MASKED
 
 
 @types.rule(ArgMax)
@@ -52,13 +56,14 @@ def _keep_top_types(op: KeepTop, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (x,) = inputs
     require(op.over in x.names, f"{x} has no axis {op.over}")
     size = x.axis(op.over).size
-    require(size is not None and 1 <= op.count <= size, f"the axis {op.over} of {x} has fewer than {op.count} elements")
+    require(1 <= op.count <= (size or op.count), f"the axis {op.over} of {x} has fewer than {op.count} elements")
     return (x,)
 
 
 @hidden.rule(KeepTop)
 def _keep_top_hidden(op: KeepTop, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return "open" if op.over in keys else filled(inputs[0], MASKED)
+    """Over keys, masked ones are the last to be kept; at least one key that is not masked is kept."""
+    return filled(inputs[0], op.rest)
 
 
 @mixes.rule(ArgMax)
@@ -87,18 +92,21 @@ def _keep_top_torch(op: KeepTop, node: Node, torch: TorchNamespace) -> Callable[
     index = node.inputs[0].type.names.index(op.over)
 
     def apply(x: Any) -> Any:
-        best = torch.torch.sort(x, dim=index, descending=True, stable=True).indices.narrow(index, 0, op.count)
+        count = min(op.count, x.shape[index])
+        best = torch.torch.sort(x, dim=index, descending=True, stable=True).indices.narrow(index, 0, count)
         kept = torch.torch.zeros_like(x, dtype=torch.torch.bool).scatter(index, best, True)
-        return x.masked_fill(~kept, MASKED)
+        return x.masked_fill(~kept, op.rest)
 
     return apply
 
 
 @to_onnx.rule(KeepTop)
 def _keep_top_onnx(op: KeepTop, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    axis = node.inputs[0].type.names.index(op.over)
-    best, places = onnx.ops("TopK", 2, *inputs, [op.count], axis=axis)
-    nothing = onnx.op("Expand", MASKED, onnx.op("Shape", *inputs))
+    x = node.inputs[0].type
+    axis, over = x.names.index(op.over), x.axis(op.over)
+    count = [op.count] if over.size is not None else onnx.op("Min", onnx.shape((over,)), [op.count])
+    best, places = onnx.ops("TopK", 2, *inputs, count, axis=axis)
+    nothing = onnx.op("Expand", op.rest, onnx.op("Shape", *inputs))
     return (onnx.op("ScatterElements", nothing, places, best, axis=axis),)
 
 
@@ -114,7 +122,15 @@ def _argmax(site: Site, x: Value, over: str) -> Value:
 
 @primitive("keep_top", count="number", over="name")
 def _keep_top(site: Site, x: Value, count: float, over: str) -> Value:
-    """The `count` highest scores along an axis; a softmax gives the others 0 (Shazeer et al., 2017)."""
+    """The `count` highest scores along an axis; a softmax gives the others 0 (Shazeer et al., 2017).
+
+    Along keys or positions, all are kept if there are fewer, and padding is never kept. Over keys, write it after the
+    mask.
+    """
     if count != int(count) or count < 1:
         raise site.refuse_number("count", count, "count must be a positive whole number")
-    return site.emit(KeepTop(int(count), site.axis(x, over).name), x)
+    axis = site.axis(x, over)
+    real = site.padding(axis.name)
+    if real is not None:
+        x = site.emit(Fill(NEVER), x, real, name="real")
+    return site.emit(KeepTop(int(count), axis.name, NEVER if axis.size is None else MASKED), x)

@@ -9,6 +9,7 @@ from xformc.compiler.graph.cost import Cost, Reach, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
+    HIDING,
     Hidden,
     OnnxEmitter,
     TorchNamespace,
@@ -47,7 +48,7 @@ def _softmax_mixes(op: Softmax, node: Node) -> frozenset[str]:
 def _softmax_hidden(op: Softmax, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
     (held,) = inputs
     if op.axis in keys:
-        return "zero" if held == "masked" else "open"
+        return "zero" if held in HIDING else "open"
     return "large" if held == "large" else "open"
 
 

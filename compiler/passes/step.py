@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
-from xformc.compiler.graph.rules import Hidden, RuleError, hidden, mixed_axes, mixture, to_step
+from xformc.compiler.graph.rules import HIDING, Hidden, RuleError, hidden, mixed_axes, mixture, to_step
 from xformc.compiler.ops.keys import ROOM, AsKeys
 
 
@@ -190,8 +190,9 @@ class _Derivation:
             self.keys.add(node.op.keys)
         mixed = mixed_axes(node)
         held = {axis: self._hide(node, axis) for axis in self.keys}
-        if any(held[axis] not in ("masked", "zero") for axis in mixed & self.keys):
-            raise self.refuse("every position sees the ones after it", "make the mask causal")
+        for axis in mixed & self.keys:
+            if held[axis] not in (*HIDING, "zero"):
+                raise self.refuse("every position sees the ones after it", self._unmasked(node, axis))
         if self.time not in mixed:
             for value in node.inputs:
                 self.value(value)
@@ -259,6 +260,27 @@ class _Derivation:
             if axis in value.type.names:
                 self.hidden[value.name, axis] = known
         return known
+
+    def _unmasked(self, node: Node, axis: str) -> str:
+        """The hint for a node that sees later keys along `axis`."""
+        exposing = self._exposing(node, axis)
+        if exposing is None:
+            return "make the mask causal"
+        at = f" at {exposing.place}" if exposing.place and exposing is not node else ""
+        return f"the mask is causal, but '{exposing.op.kind}'{at} lets masked keys count; mask the scores after it"
+
+    def _exposing(self, node: Node, axis: str) -> Node | None:
+        """The last node before or at this one that makes of hidden keys what is not hidden; None if no keys were."""
+        todo, seen = [node], {id(node)}
+        while todo:
+            current = todo.pop(0)
+            if any(self.hidden.get((value.name, axis)) in (*HIDING, "zero") for value in current.inputs):
+                return current
+            scores = (value for value in current.inputs if axis in value.type.names)
+            makers = [self.producers[value.name] for value in scores if value.name in self.producers]
+            todo += [maker for maker in makers if id(maker) not in seen]
+            seen.update(map(id, makers))
+        return None
 
     def _narrow(self, type: Type) -> Type:
         axes = tuple(Axis(axis.name, 1) if axis.name == self.time else axis for axis in type.axes)

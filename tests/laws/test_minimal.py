@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 import torch
 from one_op import run_onnx
-from steps import (
-    assert_padding_does_not_matter,
-    assert_steps_are_the_training_form,
-    language_graph,
-    onnx_run,
-    run_steps,
-    tagging_graph,
-    torch_run,
-)
+from steps import assert_padding_does_not_matter, assert_steps_are_the_training_form, language_graph, tagging_graph
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
@@ -40,6 +32,19 @@ STEPS = {
   recurrence: {state: {sum: d_model}, cell: {do: {sum: {plus: {by: sum}}}}}]""",
     "dropout in a cell": """[recurrence: {state: {sum: d_model}, cell: {do: {part: {dropout: 0.5},
   sum: {plus: {by: sum}}}}}]""",
+    "a map of weights without a bias": """{keys: as_keys, query: {linear: {from: x, to: [heads, d_model]}},
+  scores: {contract: {by: keys, over: d_model}}, seen: {mask: {causal: true}}, weights: {softmax: keys},
+  talked: {linear: {over: heads, to: heads, bias: false}}, mixed: {contract: {by: keys, over: keys}},
+  output: {linear: {over: [heads, d_model], to: d_model}}}""",
+    "a factor after the mask": """{keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}},
+  seen: {mask: {causal: true}}, small: {scale: 1 / sqrt(d_model)}, weights: relu,
+  output: {contract: {by: keys, over: keys}}}""",
+    "the best keys": """{keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}},
+  seen: {mask: {causal: true}}, best: {keep_top: {count: 4, over: keys}}, weights: {softmax: keys},
+  output: {contract: {by: keys, over: keys}}}""",
+    "the best keys along edges": ALONG_EDGES.replace("BETWEEN", "best: {keep_top: {count: 2, over: keys}},"),
+    "a recurrence over positions alone": """{places: {learned_positions: limit}, seen: gru,
+  start: {first: {from: places}}, both: {plus: {from: seen, by: start}}, output: {plus: {by: x}}}""",
     "one number for all": """{a: {weight: d_model}, b: {weight: {from: x, axes: d_model}},
   share: {contract: {from: a, by: b, over: d_model}}, output: {times: {from: x, by: share}}}""",
     "the first position": "{start: first, output: {plus: {by: x}}}",
@@ -85,20 +90,29 @@ model:
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_the_training_form(tmp_path: Path, name: str) -> None:
     steps = " ".join(STEPS[name].split())
-    sizes = {"window": 3, "recent": 5, "past_3": 2, "text_keys_3": 4}
+    sizes = {"window": 3, "heads": 2, "limit": 300, "recent": 5, "past_3": 2, "text_keys_3": 4}
     used = ", ".join(f"{name}: {size}" for name, size in sizes.items() if f" {name}" in steps or f"[{name}" in steps)
     graph = language_graph(tmp_path, steps, used)
     assert_steps_are_the_training_form(graph, tmp_path)
 
 
-def test_a_recurrence_over_positions_alone_is_its_step(tmp_path: Path) -> None:
-    steps = "{places: {learned_positions: limit}, seen: gru, output: {plus: {from: x, by: seen}}}"
-    graph = verify(inference(language_graph(tmp_path, steps, "limit: 300")))
-    module, tokens = TorchModule(graph, seed=3).eval(), np.random.default_rng(0).integers(4, 20, (4, 7))
-    (expected,) = torch_run(graph, module, tmp_path)([tokens])
-    for run in (torch_run, onnx_run):
-        found = run_steps(derive_step(graph, "text"), run, module, tokens, tmp_path)
-        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4)
+EXPOSED = {
+    "small: {scale: 0.001}, weights: relu": "scale",
+    "weights: {softmax: keys}, more: {shift: 1}": "shift",
+    "weights: tanh": "unary",
+    "weights: {mean: {over: keys}}": "reduce",
+}
+
+
+@pytest.mark.parametrize("steps", EXPOSED)
+def test_what_undoes_a_mask_is_named(tmp_path: Path, steps: str) -> None:
+    before = "keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}}, seen: {mask: {causal: true}}"
+    end = "{plus: {by: x}}" if "mean" in steps else "{contract: {by: keys, over: keys}}"
+    graph = language_graph(tmp_path, f"{{{before}, {steps}, output: {end}}}")
+    with pytest.raises(RuleError, match="every position sees the ones after it") as error:
+        derive_step(inference(graph), "text")
+    assert error.value.hint is not None
+    assert error.value.hint.startswith(f"the mask is causal, but '{EXPOSED[steps]}'")
 
 
 @pytest.mark.parametrize("name", ["position", "places", "slots", "ancestors"])

@@ -73,22 +73,29 @@ def test_hidden_keys_stay_hidden_only_where_they_do() -> None:
         (Shift(1e9), ("masked",), "large"),
         (Shift(1.0), ("zero",), "open"),
         (Scale(2.0), ("masked",), "masked"),
-        (Scale(0.5), ("masked",), "low"),
+        (Scale(0.5), ("masked",), "faint"),
+        (Scale(0.005), ("masked",), "low"),
+        (Scale(0.5), ("faint",), "low"),
+        (Scale(2.0), ("faint",), "faint"),
         (Scale(-1.0), ("masked",), "large"),
         (Scale(-1.0), ("open",), "open"),
         (Add(), ("masked", "open"), "masked"),
         (Add(), ("masked", "low"), "masked"),
         (Add(), ("masked", "large"), "large"),
+        (Add(), ("faint", "masked"), "masked"),
         (Binary("minus"), ("masked", "open"), "masked"),
         (Binary("minus"), ("masked", "masked"), "large"),
         (Binary("minimum"), ("masked", "open"), "masked"),
+        (Binary("minimum"), ("faint", "open"), "faint"),
         (Binary("maximum"), ("masked", "zero"), "zero"),
+        (Binary("maximum"), ("masked", "faint"), "faint"),
         (Binary("maximum"), ("zero", "low"), "open"),
         (Binary("maximum", -1e9), ("masked",), "low"),
         (Binary("power", -1.0), ("zero",), "large"),
         (Multiply(), ("zero", "masked"), "zero"),
         (Multiply(), ("zero", "large"), "large"),
         (Unary("exp"), ("masked",), "zero"),
+        (Unary("relu"), ("faint",), "zero"),
         (Unary("exp"), ("zero",), "open"),
         (Unary("elu"), ("zero",), "zero"),
         (Unary("tanh"), ("large",), "open"),
@@ -98,6 +105,7 @@ def test_hidden_keys_stay_hidden_only_where_they_do() -> None:
         (Unary("reciprocal"), ("zero",), "large"),
     ]
     assert [filled("masked", number) for number in (NEVER, MASKED, 0.0, 1e9)] == ["masked", "low", "low", "large"]
+    assert filled("faint", NEVER) == "faint"
     assert [filled("open", number) for number in (NEVER, 0.0, 1.0)] == ["low", "open", "open"]
     for op, held, expected in cases:
         builder.emit(op, [x] * len(held), "y")

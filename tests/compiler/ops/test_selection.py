@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from one_op import Case, one_op, run_onnx
-from steps import assert_steps_are_the_training_form, language_graph
+from steps import assert_padding_does_not_matter, assert_steps_are_the_training_form, language_graph, tagging_graph
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.rules import RuleError
-from xformc.compiler.ops.masks import MASKED
+from xformc.compiler.ops.masks import MASKED, NEVER
 from xformc.compiler.ops.normalization import RMSNorm
 from xformc.compiler.ops.selection import ArgMax, KeepTop
 from xformc.compiler.spec import SpecError
@@ -18,6 +18,7 @@ from xformc.compiler.spec import SpecError
 CASES = {
     "argmax": Case(ArgMax("d"), (("a", "d", "b"),)),
     "keep_top": Case(KeepTop(2, "d"), (("a", "d", "b"),)),
+    "keep_top along an axis of any size": Case(KeepTop(3, "b", NEVER), (("a", "b", "d"),)),
     "rms_norm": Case(RMSNorm(1e-6), (("a", "d"),), (("d",),)),
 }
 
@@ -87,6 +88,13 @@ def test_positions_that_hash_alike_are_steps_with_a_cache_of_hashes(tmp_path: Pa
 def test_mixture_of_experts_is_its_own_step(tmp_path: Path) -> None:
     graph = language_graph(tmp_path, " ".join(EXPERTS.split()), "d_k: 3, experts: 4")
     assert not assert_steps_are_the_training_form(graph, tmp_path).states
+
+
+def test_padding_is_never_kept(tmp_path: Path) -> None:
+    steps = """{score: {linear: heads}, top: {keep_top: {count: 3, over: positions}}, weights: {softmax: positions},
+      pooled: {contract: {by: x, over: positions}}, mixed: {linear: {over: [heads, d_model], to: d_model}},
+      output: {plus: {by: x}}}"""
+    assert_padding_does_not_matter(tagging_graph(tmp_path, " ".join(steps.split()), "heads: 2"), tmp_path)
 
 
 REFUSED = {
