@@ -27,13 +27,19 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of the search, best first, and the smallest difference of scores that decided it.
-
-    If rounding can exceed `margin`, another result may be equally correct.
-    """
+    """The result of the search, best first, and the differences of scores that decided it, one for each choice."""
 
     hypotheses: tuple[Hypothesis, ...]
-    margin: float
+    gaps: tuple[float, ...]
+
+    @property
+    def margin(self) -> float:
+        """The smallest gap; if rounding can exceed it, another result may be equally correct."""
+        return min(self.gaps, default=float("inf"))
+
+    def clear(self, rounding: float) -> int:
+        """The number of choices that rounding cannot change."""
+        return sum(gap >= rounding for gap in self.gaps)
 
 
 @dataclass(frozen=True)
@@ -60,10 +66,10 @@ def search(scorer: Scorer, positions: int, options: SearchOptions, longest: int 
     limit = limit if longest is None else min(limit, longest)
     beam = [_Open((), np.float32(0))]
     pool: list[Hypothesis] = []
-    finished, margin = 0, float("inf")
+    finished, gaps = 0, list[float]()
     for length in range(1, limit + 1):
         candidates = _expand(scorer, beam, width)
-        margin = min(margin, _closest([candidate.log_probability for candidate in candidates]))
+        gaps += _gaps([candidate.log_probability for candidate in candidates])
         candidates = candidates[: 2 * width]
         for candidate in candidates[:width]:
             if candidate.token == end or length == limit:
@@ -78,8 +84,8 @@ def search(scorer: Scorer, positions: int, options: SearchOptions, longest: int 
             _Open((*beam[candidate.parent].tokens, candidate.token), candidate.log_probability)
             for candidate in going_on
         ]
-    margin = min(margin, _closest([np.float32(hypothesis.score) for hypothesis in pool]))
-    return Found(tuple(pool), margin)
+    gaps += _gaps([np.float32(hypothesis.score) for hypothesis in pool])
+    return Found(tuple(pool), tuple(gaps))
 
 
 def score(log_probability: np.float32, length: int, options: SearchOptions) -> float:
@@ -118,6 +124,5 @@ def _expand(scorer: Scorer, beam: list[_Open], width: int) -> list[_Candidate]:
     return sorted(candidates, key=lambda candidate: -candidate.log_probability)[: 2 * width + 1]
 
 
-def _closest(ordered: list[np.float32]) -> float:
-    gaps = [float(better - worse) for better, worse in pairwise(ordered)]
-    return min(gaps, default=float("inf"))
+def _gaps(ordered: list[np.float32]) -> list[float]:
+    return [float(better - worse) for better, worse in pairwise(ordered)]

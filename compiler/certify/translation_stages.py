@@ -42,7 +42,7 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     progress("certify: beam")
     width = subject.program.search.beam_size
     expected = _expect(subject, sources, width)
-    yield _search(subject, "beam", [expected, _expect(subject, sources, width, _likely(expected))])
+    yield _search(subject, "beam", [expected, _ending(subject, expected)])
     progress("certify: batch")
     yield _batch(subject, expected)
     if len(probes.reals) > 1:
@@ -62,6 +62,11 @@ class _Expected:
     end: int
     found: tuple[Found, ...]
 
+    @property
+    def ends(self) -> int:
+        """The number of hypotheses that end by themselves."""
+        return sum(item.tokens[-1] == self.end for found in self.found for item in found.hypotheses)
+
 
 def _expect(subject: Subject, sources: tuple[Row, ...], width: int, end: int = END) -> _Expected:
     program = subject.program
@@ -73,8 +78,11 @@ def _expect(subject: Subject, sources: tuple[Row, ...], width: int, end: int = E
     return _Expected(sources, options, end, tuple(found))
 
 
-def _likely(expected: _Expected) -> int:
-    """The most frequent token of the hypotheses; as the end token, it makes many of them end by themselves."""
+def _ending(subject: Subject, expected: _Expected) -> _Expected:
+    """The same searches with another end token, so that hypotheses end by themselves.
+
+    It is a frequent token of the hypotheses, or else the best first token of a source, which ends one at once.
+    """
     counts = Counter(
         token
         for found in expected.found
@@ -82,23 +90,39 @@ def _likely(expected: _Expected) -> int:
         for token in hypothesis.tokens[:-1]
         if token != END
     )
-    return counts.most_common(1)[0][0] if counts else END
+    begun = np.full((1, 1), BEGIN, np.int64)
+    first = int(subject.scorer(expected.sources[0])(begun)[0, -1].argmax())
+    for end in (*(token for token, _ in counts.most_common(2)), first):
+        other = _expect(subject, expected.sources, expected.options.beam_size, end)
+        if other.ends:
+            return other
+    return expected
 
 
 def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
-    """Compare searches with the reference. If there are several, some hypotheses must end by themselves."""
-    worst, decided, ended = 0.0, 0, 0
+    """Compare searches with the reference. If there are several, some hypotheses of the last must end by themselves.
+
+    Searches with the same tokens as the reference must have a choice that is beyond rounding: others show nothing.
+    """
+    worst, decided, equal, clear = 0.0, 0, 0, 0
     for expected in searches:
         result = subject.search_rows(expected.sources, expected.options, expected.end)
         for row, (found, source) in enumerate(zip(expected.found, expected.sources, strict=True)):
             worst = max(worst, _against(subject, result, row, found, source))
+            if all(_tokens(result, row, rank) == item.tokens for rank, item in enumerate(found.hypotheses)):
+                equal, clear = equal + 1, clear + found.clear(SCORE_BOUND)
         decided += sum(found.margin >= SCORE_BOUND for found in expected.found)
-        ended = sum(h.tokens[-1] == expected.end for found in expected.found for h in found.hypotheses) or ended
-    if decided == 0 or (len(searches) > 1 and ended == 0):
+    if clear == 0 or (len(searches) > 1 and searches[-1].ends == 0):
         worst = float("inf")
     count = sum(len(expected.found) for expected in searches)
     what = f"tokens and scores of the reference search, width {searches[0].options.beam_size}"
-    return Stage(name, what, worst, SCORE_BOUND, f"({count} searches, {decided} beyond rounding, {ended} ends)")
+    closer = "" if decided == count else f" and {equal} equal with {clear} such choices"
+    detail = f"({count} searches, {decided} beyond rounding{closer}, {searches[-1].ends} ends)"
+    return Stage(name, what, worst, SCORE_BOUND, detail)
+
+
+def _tokens(result: SearchResult, row: int, rank: int) -> tuple[int, ...]:
+    return tuple(int(token) for token in result.tokens[row, rank, : result.lengths[row, rank]])
 
 
 def _batch(subject: Subject, expected: _Expected) -> Stage:
@@ -142,7 +166,7 @@ def _against(subject: Subject, result: SearchResult, row: int, found: Found, sou
     """
     differences: list[float] = []
     for rank, hypothesis in enumerate(found.hypotheses):
-        tokens = tuple(int(token) for token in result.tokens[row, rank, : result.lengths[row, rank]])
+        tokens = _tokens(result, row, rank)
         expected = hypothesis.score
         if tokens != hypothesis.tokens:
             if found.margin >= SCORE_BOUND or not tokens:

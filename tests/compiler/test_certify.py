@@ -128,6 +128,24 @@ def test_weights_that_are_all_zero_decide_nothing_and_fail(tiny_spec: Spec, tmp_
         build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine")
 
 
+def test_searches_with_one_close_choice_each_are_compared(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
+    arrays = make_subject().module.arrays()
+    table = "encoder/embed/embedding/weight"
+    small = {name: value * (0.02 if name == table else 1.0) for name, value in arrays.items()}
+    beam = build_engine(tiny_spec, small, None, "portable", tmp_path / "engine").stages[3]
+    assert beam.passed and "(8 searches, 0 beyond rounding and 8 equal with" in beam.detail
+
+
+def test_an_end_token_that_ends_no_hypothesis_is_replaced(
+    tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from xformc.compiler.certify import translation_stages
+
+    monkeypatch.setattr(translation_stages.Counter, "most_common", lambda self, count: [(0, 1)])
+    beam = build_engine(tiny_spec, None, None, "portable", tmp_path / "engine").stages[3]
+    assert beam.passed and "(0 ends)" not in beam.detail
+
+
 def test_weights_that_are_not_finite_fail_the_build(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
     arrays = {name: value.copy() for name, value in make_subject().module.arrays().items()}
     arrays["encoder/0/feed_forward/inner/weight"][0, 0] = np.nan
