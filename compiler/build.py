@@ -20,6 +20,8 @@ from xformc.compiler.backends.tensorrt.profiles import derive_profile, parse_pro
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions, write_plans
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify import Certificate, Stage, certify, engine_parameters
+from xformc.compiler.certify.forward import BOUND
+from xformc.compiler.certify.seen import redraw
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
@@ -112,7 +114,9 @@ def build_program(
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)
     named = _named_results(program, labels)
     module = TorchModule(program.graph, seed=spec.train.seed).eval()
-    if weights is not None:
+    if weights is None:
+        redraw(module, program, BOUND, spec.train.seed)
+    else:
         module.load_arrays(weights)
     original = Subject(program, module, out)
     scales = calibrate(module, eights, rounding.examples, progress)
@@ -267,8 +271,16 @@ def _require(certificate: Certificate) -> None:
     failed = certificate.stages[-1]
     raise UserError(
         f"the engine failed a check of its certificate, so it was not written\n  {failed.line()}",
-        hint="this is a bug in xformc, or the weights are not finite; please report it",
+        hint=_HINTS[failed.fault],
     )
+
+
+_HINTS = {
+    "": "this is a bug in xformc; please report it",
+    "weights": "train the model further, or build with other weights (--weights)",
+    "spec": "change the spec at this place so that its values stay finite",
+}
+"""What to do about a stage that failed, by its fault."""
 
 
 def _manifest(

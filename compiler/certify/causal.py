@@ -9,7 +9,8 @@ import torch
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.backends.torch.node_steps import Operators, run_steps
 from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
-from xformc.compiler.certify.locate import difference, keys_of
+from xformc.compiler.certify.difference import difference
+from xformc.compiler.certify.locate import keys_of
 from xformc.compiler.certify.subject import Feeds
 from xformc.compiler.graph.graph import Node, Value
 

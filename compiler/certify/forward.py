@@ -1,13 +1,16 @@
 """The stages of all tasks: ONNX Runtime against PyTorch, for whole examples and step by step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.causal import first_dependent
-from xformc.compiler.certify.locate import difference, first_different_forward, first_different_step, unstack
+from xformc.compiler.certify.difference import difference
+from xformc.compiler.certify.locate import first_different_forward, first_different_step, unstack
 from xformc.compiler.certify.probes import Probes
+from xformc.compiler.certify.seen import seen_weights
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Node
 from xformc.format.certificate import Stage
@@ -20,8 +23,33 @@ def forward_stage(subject: Subject, probes: Probes, what: str) -> Stage:
     """Compare the graph's result in ONNX Runtime and in PyTorch."""
     pairs = zip(subject.forward(probes.feeds), subject.results(probes.feeds), probes.reals, strict=True)
     value = max(_on_real(found, expected, real) for found, expected, real in pairs)
+    if value <= BOUND:
+        return Stage("forward", what, value, BOUND, seen=seen_weights(subject.module, probes, BOUND))
+    infinite = first_infinite(subject, probes)
+    if infinite is not None:
+        return replace(infinite, what=what)
     detail = _blame(value, lambda: first_different_forward(subject, probes.feeds, BOUND))
     return Stage("forward", what, value, BOUND, detail)
+
+
+def first_infinite(subject: Subject, probes: Probes) -> Stage | None:
+    """The failed stage of a training form with weights or results that are not finite in PyTorch itself, or None."""
+    for name, array in subject.module.arrays().items():
+        if not np.isfinite(array).all():
+            return Stage("forward", "", float("inf"), BOUND, f"the weight {name} is not finite", fault="weights")
+    if all(np.isfinite(found[real]).all() for found, real in _real_results(subject, probes)):
+        return None
+    values = subject.training_values(probes.feeds)
+    for node in subject.program.graph.nodes:
+        found = values[node.outputs[0].name]
+        if found.dtype == np.float32 and not np.isfinite(found).all():
+            detail = f"first value that is not finite, in PyTorch too: {_described(node)}"
+            return Stage("forward", "", float("inf"), BOUND, detail, fault="spec")
+    return None
+
+
+def _real_results(subject: Subject, probes: Probes) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+    return zip(subject.results(probes.feeds), probes.reals, strict=True)
 
 
 def step_stage(subject: Subject, probes: Probes) -> Stage:

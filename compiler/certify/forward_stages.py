@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.forward import forward_stage
-from xformc.compiler.certify.locate import difference
 from xformc.compiler.certify.probes import Probes, make_probes
 from xformc.compiler.certify.subject import Feeds, Subject
 from xformc.compiler.program import Program
@@ -71,9 +71,21 @@ def expected_at(subject: Subject, probes: Probes) -> dict[str, NDArray[Any]]:
 def _results(subject: Subject, probes: Probes, word: str) -> Stage:
     expected = expected_at(subject, probes)
     found = real_results(subject.program, probes, found_results(subject, probes.feeds))
-    worst = max(difference(found[name], array) for name, array in expected.items())
+    least = _least(subject.program)
+    worst = max(difference(found[name], array, least(name, array)) for name, array in expected.items())
     what = "probabilities" if word == "labels" else "results"
     return Stage(word, f"{what} of the engine and of PyTorch", worst, BOUND)
+
+
+def _least(program: Program) -> Callable[[str, NDArray[Any]], float]:
+    """The smallest scale of differences: of probabilities that sum to 1, that of equal ones."""
+    softmax = {
+        name
+        for item in program.spec.results
+        if item.kind == "labels" and not item.settings["several"]
+        for name in program.results[item.name].outputs
+    }
+    return lambda name, array: 1 / array.shape[-1] if name in softmax else 1.0
 
 
 def _batch(subject: Subject, probes: Probes) -> Stage:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.subject import Feeds, Subject
 from xformc.compiler.graph.graph import Graph, Node, Value
 from xformc.compiler.ops.keys import AsKeys
@@ -53,16 +54,6 @@ def unstack(stacked: Any, value: Value, time: str) -> Any:
     """Turn values of the steps [steps, .., time=1, ..] into one value of the training form [.., time, ..]."""
     index = value.type.names.index(time)
     return np.moveaxis(np.squeeze(stacked, index + 1), 0, index)
-
-
-def difference(found: Any, expected: Any) -> float:
-    """The largest difference, relative to the largest expected number if that is above 1. Infinite if NaN."""
-    if found.shape != expected.shape:
-        return float("inf")
-    if not expected.size:
-        return 0.0
-    worst = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
-    return worst if np.isfinite(worst) else float("inf")
 
 
 def _comparable(value: Value, expected: dict[str, Any], time: str) -> bool:

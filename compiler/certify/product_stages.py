@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.locate import difference
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.axes import Axis, Type
@@ -85,7 +84,8 @@ def _error(item: _Product) -> float:
     """The error of a matrix product; if it has a reach, as a fraction of the reach plus float32 rounding."""
     wanted = item.exact if item.stage.exact else item.rounded
     if item.reach is None:
-        return difference(item.found, wanted)
+        worst = np.abs(item.found - wanted).max(initial=0) / np.abs(wanted).max(initial=1)
+        return float(worst) if np.isfinite(worst) else float("inf")
     rounding = BOUND * max(1.0, float(np.abs(item.exact).max(initial=0)))
     return float((np.abs(item.found - wanted) / (item.reach + rounding)).max(initial=0))
 

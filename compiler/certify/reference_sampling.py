@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.compiler.certify.difference import largest
 from xformc.format.manifest import SampleOptions
 from xformc.format.tokens import BEGIN, END
 
@@ -89,9 +90,9 @@ def draw(logits: NDArray[np.float32], uniform: float, options: SampleOptions) ->
     token = int((reached <= goal).sum())
     edges = [reached[kept][:-1] - goal, likely[:-1] - (options.top_p if options.top_p < 1 else np.inf)]
     gap = float(best[last] - best[last + 1]) if last + 1 < len(best) else np.inf
-    largest = max(float(np.abs(exact).max()), 1e-30)
+    size = max(float(largest(exact)[0]), 1e-30)
     nearest = float(np.abs(np.concatenate(edges)).min(initial=np.inf))
-    margin = min(nearest * min(temperature / largest, ROUNDING / FINEST), gap / largest)
+    margin = min(nearest * min(temperature / size, ROUNDING / FINEST), gap / size)
     return Draw(token, float(log_softmax(logits)[token]), margin)
 
 

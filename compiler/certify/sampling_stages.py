@@ -96,8 +96,9 @@ def _stage(name: str, what: str, runs: Sequence[_Run], *, ends: bool = False) ->
     tokens, decided = sum(one.tokens for one in judged), sum(one.decided for one in judged)
     ended = sum(runs[-1].tokens(row)[-1:] == [runs[-1].end] for row in range(len(runs[-1].judged)))
     problem = next((one.problem for one in judged if one.problem), "")
-    if decided == 0 or (ends and ended == 0):
-        worst, problem = float("inf"), problem or "no draw is beyond rounding, or no text ends"
+    if not problem and (decided == 0 or (ends and ended == 0)):
+        problem = "no draw is beyond rounding" if decided == 0 else "no text ends"
+        return Stage(name, what, float("inf"), SCORE_BOUND, problem, fault="weights")
     detail = problem or f"({tokens} tokens, {decided} beyond rounding, {ended} ends)"
     return Stage(name, what, worst, SCORE_BOUND, detail)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.forward import forward_stage, step_stage
 from xformc.compiler.certify.forward_stages import BOUND as RESULT_BOUND
 from xformc.compiler.certify.forward_stages import expected_results
-from xformc.compiler.certify.locate import difference
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_search import Found, rescore, search
 from xformc.compiler.certify.subject import Subject
@@ -112,12 +112,14 @@ def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
             if all(_tokens(result, row, rank) == item.tokens for rank, item in enumerate(found.hypotheses)):
                 equal, clear = equal + 1, clear + found.clear(SCORE_BOUND)
         decided += sum(found.margin >= SCORE_BOUND for found in expected.found)
-    if clear == 0 or (len(searches) > 1 and searches[-1].ends == 0):
-        worst = float("inf")
+    undecided = clear == 0 or (len(searches) > 1 and searches[-1].ends == 0)
     count = sum(len(expected.found) for expected in searches)
     what = f"tokens and scores of the reference search, width {searches[0].options.beam_size}"
     closer = "" if decided == count else f" and {equal} equal with {clear} such choices"
     detail = f"({count} searches, {decided} beyond rounding{closer}, {searches[-1].ends} ends)"
+    if undecided and worst <= SCORE_BOUND:
+        detail = f"no choice of a search is beyond rounding {detail}"
+        return Stage(name, what, float("inf"), SCORE_BOUND, detail, fault="weights")
     return Stage(name, what, worst, SCORE_BOUND, detail)
 
 

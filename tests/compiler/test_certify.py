@@ -149,8 +149,10 @@ def test_an_end_token_that_ends_no_hypothesis_is_replaced(
 def test_weights_that_are_not_finite_fail_the_build(tiny_spec: Spec, tmp_path: Path, make_subject) -> None:
     arrays = {name: value.copy() for name, value in make_subject().module.arrays().items()}
     arrays["encoder/0/feed_forward/inner/weight"][0, 0] = np.nan
-    with pytest.raises(UserError, match="FAIL forward"):
+    match = "FAIL forward .* the weight encoder/0/feed_forward/inner/weight is not finite"
+    with pytest.raises(UserError, match=match) as error:
         build_engine(tiny_spec, arrays, None, "portable", tmp_path / "engine")
+    assert error.value.hint == "train the model further, or build with other weights (--weights)"
 
 
 def test_build_replaces_an_engine_only_when_it_is_whole(tiny_spec: Spec, tmp_path: Path, broken_rule) -> None:

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
+from typing import Literal
 
 from xformc.format.document import Document
 
@@ -13,13 +14,19 @@ CERTIFICATE_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Stage:
-    """One comparison: `value` is the largest difference found, `bound` the largest allowed."""
+    """One comparison: `value` is the largest difference found, `bound` the largest allowed.
+
+    `seen`: how many of the model's weights change what is compared, and how many there are. `fault`: why it failed, if
+    not by a fault of xformc.
+    """
 
     name: str
     what: str
     value: float
     bound: float
     detail: str = ""
+    seen: tuple[int, int] | None = None
+    fault: Literal["", "weights", "spec"] = ""
 
     @property
     def passed(self) -> bool:
@@ -30,6 +37,8 @@ class Stage:
         """Return the stage as one line of text."""
         mark = "ok  " if self.passed else "FAIL"
         detail = f"  {self.detail}" if self.detail else ""
+        if self.seen is not None and self.seen[0] < self.seen[1]:
+            detail += f"  (sees {self.seen[0]} of {self.seen[1]} weights)"
         return f"{mark} {self.name:8} {self.value:8.1e} <= {self.bound:.0e}  {self.what}{detail}"
 
 
@@ -71,7 +80,7 @@ class Certificate:
 
     def write(self, path: Path) -> None:
         """Write the certificate as JSON."""
-        stages = [{**asdict(stage), "passed": stage.passed} for stage in self.stages]
+        stages = [_written(stage) for stage in self.stages]
         content = {**asdict(self), "passed": self.passed, "stages": stages}
         path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
@@ -90,7 +99,19 @@ def read_certificate(document: Document) -> Certificate:
     )
 
 
+def _written(stage: Stage) -> dict[str, object]:
+    content: dict[str, object] = {"name": stage.name, "what": stage.what, "value": stage.value, "bound": stage.bound}
+    content["detail"] = stage.detail
+    if stage.seen is not None:
+        content["seen"] = {"weights": stage.seen[0], "of": stage.seen[1]}
+    return {**content, "passed": stage.passed}
+
+
 def _read_stage(stage: Document) -> Stage:
     value, bound = stage.number("value", 0, inf), stage.number("bound", 0, inf)
     detail = stage.text("detail") if "detail" in stage.fields else ""
-    return Stage(stage.text("name"), stage.text("what"), value, bound, detail)
+    seen = None
+    if "seen" in stage.fields:
+        section = stage.section("seen")
+        seen = section.integer("weights", 0), section.integer("of", 0)
+    return Stage(stage.text("name"), stage.text("what"), value, bound, detail, seen)
