@@ -7,13 +7,14 @@ compared separately, and the engine's results may differ by as much as quantizat
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.axes import Axis, Type
@@ -55,12 +56,16 @@ def product_stages(subject: Subject) -> Iterator[Stage]:
             yield Stage(name, f"{len(products)} {stage.what}", max(_error(item) for item in products), bound)
 
 
-def agreement(subject: Subject, original: Any) -> Measured:
-    """How often the engine's best token or label is the same as with the weights before quantization."""
-    probes = make_probes(subject.program)
-    found, *_ = subject.forward(probes.feeds)
-    with torch.inference_mode():
-        wanted = original(*(torch.tensor(probes.feeds[value.name]) for value in original.graph.inputs)).numpy()
+def agreement(subject: Subject, original: TorchModule) -> Measured:
+    """How often the engine's best token or label is the same as with the weights before quantization.
+
+    Of a model whose first result is neither, how far that result is from the one before.
+    """
+    probes, (first, *_) = make_probes(subject.program), subject.program.spec.results
+    found, wanted = subject.forward(probes.feeds)[0], replace(subject, module=original).results(probes.feeds)[0]
+    if first.kind not in ("text", "labels"):
+        worst = float(np.abs(found[probes.real] - wanted[probes.real]).max())
+        return Measured("differs", f"at most, from {first.name} of random examples in float32", worst)
     same = found[probes.real].argmax(-1) == wanted[probes.real].argmax(-1)
     what = f"of {same.size} best tokens or labels of random examples agree with float32"
     return Measured("agrees", what, float(same.mean()))

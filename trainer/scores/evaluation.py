@@ -15,6 +15,7 @@ from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.translate import Hypothesis
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.npz import Arrays, read_arrays
+from xformc.trainer.data.splits import suffix_of
 from xformc.trainer.data.text_files import Texts, read_texts
 from xformc.trainer.scores.brackets import bracket_measures
 from xformc.trainer.scores.label_scores import score_labels
@@ -165,8 +166,11 @@ def _score_continuations(engine: Path, data: Data, options: ScoreOptions, watch:
 def _read_results(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts | Arrays:
     from xformc.trainer.scores.result_scores import result_schema  # noqa: PLC0415 (it brings the compiler)
 
-    path = _only(files, "test.npz")
-    return read_arrays(path) if path.suffix == ".npz" else read_texts((path,), result_schema(engine).columns)
+    path, schema = _only(files, "test.npz"), result_schema(engine)
+    if suffix_of(path) not in schema.suffixes:
+        wanted = " or ".join(f".{suffix}" for suffix in schema.suffixes)
+        raise UserError(f"{manifest.name} is evaluated on a {wanted} file", place=str(path))
+    return read_arrays(path) if path.suffix == ".npz" else read_texts((path,), schema.columns)
 
 
 def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:

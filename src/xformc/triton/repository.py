@@ -22,6 +22,7 @@ from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, check
 from xformc.format.names import DATA, MANIFEST, MODEL, PLAN
 from xformc.format.reader import read_manifest
 from xformc.format.targets import TRAITS
+from xformc.format.tasks import NAMED
 from xformc.format.tokens import END
 from xformc.runtime.search import length_limit
 from xformc.triton.config import FIRST_LINE, ModelConfig, Tensor
@@ -59,6 +60,9 @@ def export_repository(engine: Path, out: Path, serving: Serving) -> list[Path]:
     """
     manifest = read_manifest(engine)
     check_files(engine, manifest)
+    if manifest.task not in NAMED:
+        hint = f"Triton serves engines of {', '.join(NAMED)}"
+        raise UserError("an engine of declared results cannot be exported yet", place=str(engine), hint=hint)
     name = serving.name or manifest.name
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise UserError(f"a model's name must be letters, digits, _, - and ., not {name!r}", hint="set it with --name")
