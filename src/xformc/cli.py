@@ -24,6 +24,7 @@ from xformc.commands.build import build, verify
 from xformc.commands.check import check, schema
 from xformc.commands.cmake_dir import cmake_dir
 from xformc.commands.corpus import corpus
+from xformc.commands.diff import diff
 from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
 from xformc.commands.export import export
@@ -32,6 +33,7 @@ from xformc.commands.inspect_engine import inspect_engine
 from xformc.commands.ir import ir
 from xformc.commands.kernels import kernels
 from xformc.commands.list_specs import list_specs
+from xformc.commands.new import new
 from xformc.commands.options import Quiet, Verbose
 from xformc.commands.predict import predict
 from xformc.commands.report import report
@@ -115,7 +117,16 @@ def _explained() -> Generator[None]:
 
 
 GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
-    "Models": {"list": list_specs, "check": check, "report": report, "draw": draw, "ir": ir, "schema": schema},
+    "Models": {
+        "list": list_specs,
+        "new": new,
+        "check": check,
+        "diff": diff,
+        "report": report,
+        "draw": draw,
+        "ir": ir,
+        "schema": schema,
+    },
     "Training": {"corpus": corpus, "train": train, "average": average},
     "Engines": {
         "build": build,
