@@ -70,7 +70,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Document]] = {
     "axis": SIZES,
     "axes": SIZES | st.lists(SIZES, min_size=1, max_size=3),
     "name": st.sampled_from(["positions", "keys", "d_model", "heads"]),
-    "word": st.sampled_from(["sin", "self", "cross", "before", "x"]),
+    "word": st.sampled_from(["sin", "self", "cross", "before", "x", "yarn"]),
     "states": st.dictionaries(st.sampled_from(["a", "x", "d_k"]), SIZES, max_size=2),
 }
 
