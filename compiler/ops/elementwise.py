@@ -122,11 +122,14 @@ def _function_types(op: Binary, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 
 @hidden.rule(Scale)
 def _scale_hidden(op: Scale, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    """A small factor may undo a mask, and so may several that are not so small."""
+    """A small factor may undo a mask, and so may several that are not so small.
+
+    A low number that is scaled up may be below MASKED at the keys that a query sees, and then later keys would count.
+    """
     (held,) = inputs
     if held not in (*HIDING, "low"):
         return held
-    if op.factor < 0:
+    if op.factor < 0 or (held == "low" and op.factor > 1):
         return "large"
     if op.factor >= 1:
         return held
@@ -149,13 +152,15 @@ def _add_hidden(op: Add, node: Node, inputs: tuple[Hidden, ...], keys: frozenset
 
 
 def _sum(first: Hidden, second: Hidden) -> Hidden:
+    if first == second == "low":
+        return "large"
     for held in _OUTWEIGHING:
         if held in (first, second):
             return held
     return "zero" if first == second == "zero" else "open"
 
 
-_OUTWEIGHING: tuple[Hidden, ...] = ("large", "masked", "faint", "low")
+_OUTWEIGHING: tuple[Hidden, ...] = ("large", "masked", "low", "faint")
 """What decides a sum, first to last."""
 
 
@@ -188,7 +193,8 @@ def _function_hidden(op: Binary, node: Node, inputs: tuple[Hidden, ...], keys: f
 _SELECTED: dict[str, dict[frozenset[Hidden], Hidden]] = {
     "minimum": {
         **{frozenset({"masked", held}): "masked" for held in ("masked", "faint", "low", "open", "zero")},
-        **{frozenset({"faint", held}): "faint" for held in ("faint", "low", "open", "zero")},
+        **{frozenset({"faint", held}): "faint" for held in ("faint", "open", "zero")},
+        frozenset({"faint", "low"}): "low",
         **{frozenset({"low", held}): "low" for held in ("low", "open", "zero")},
         frozenset({"zero"}): "zero",
     },

@@ -81,7 +81,9 @@ def _reduce_hidden(op: Reduce, node: Node, inputs: tuple[Hidden, ...], keys: fro
     if op.axis in keys:
         kept = held == "zero" if op.function == "sum" else op.function == "max" and held in HIDING
         return held if kept else "open"
-    return "low" if op.function == "sum" and held in HIDING else held
+    if op.function == "sum" and held not in ("open", "zero"):
+        return "low" if held in HIDING else "large"
+    return held
 
 
 @to_step.rule(Reduce)

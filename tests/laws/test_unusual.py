@@ -44,6 +44,11 @@ LEAKING = {
     "a bias as large as the mask": "seen: {mask: {causal: true}}, other: {scale: {from: seen, factor: -1}}, "
     "both: {plus: {from: scores, by: other}}, hidden: {mask: {causal: true}}, less: {plus: {from: hidden, by: other}}, "
     "weights: {softmax: keys}" + MIXED,
+    "a faint mask beside missing edges": "mine: {linear: {from: x, to: d_ff}}, best: {argmax: d_ff}, "
+    "its: {linear: {from: x, to: d_ff}}, top: {argmax: d_ff}, other: {as_keys: {from: top, window: 3}}, "
+    "same: {equal: {from: best, by: other}}, edges: {where: {from: scores, condition: same, otherwise: -1.0e9}}, "
+    "seen: {mask: {from: scores, causal: true}}, faint: {scale: 0.01}, both: {plus: {by: edges}}, "
+    "weights: {softmax: keys}" + MIXED,
     "an infinite weight": "seen: {mask: {causal: true}}, other: {scale: -1}, powers: exp, "
     "shares: {softmax: {from: seen, over: keys}}, weights: {times: {from: shares, by: powers}}" + MIXED,
     "a mask of other keys": "seen: {mask: {causal: true}}, all: {as_keys: {from: key}}, "

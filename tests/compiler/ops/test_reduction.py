@@ -121,6 +121,7 @@ def test_hidden_keys_count_for_nothing_in_a_sum_of_zeros() -> None:
         (Reduce("max", "k"), "zero", "open"),
         (Reduce("mean", "d"), "zero", "zero"),
         (Reduce("sum", "d"), "masked", "low"),
+        (Reduce("sum", "d"), "low", "large"),
         (Reduce("max", "d"), "masked", "masked"),
     ]
     for op, held, expected in cases:
