@@ -16,13 +16,15 @@ from xformc import __version__
 from xformc.compiler.backends.onnx.initializers import save_models
 from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.tensorrt.builder import open_builder
-from xformc.compiler.backends.tensorrt.profiles import derive_profile, parse_profile
+from xformc.compiler.backends.tensorrt.profiles import derive_profile, parse_profile, with_made_axes
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions, write_plans
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify import Certificate, Stage, certify, engine_parameters
 from xformc.compiler.certify.forward import BOUND
 from xformc.compiler.certify.seen import redraw
 from xformc.compiler.certify.subject import Subject
+from xformc.compiler.graph.rules import made_lengths
+from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.program import Program
@@ -200,6 +202,8 @@ def plan_writer(
     profile = derive_profile(program.inputs, program.options, program.spec.train.max_length)
     if options.profile is not None:
         profile = parse_profile(options.profile, profile)
+    positions = (node for node in program.graph.nodes if not isinstance(node.op, AsKeys))
+    profile = with_made_axes(profile, made_lengths(positions))
     return partial(
         write_plans,
         builder=builder,

@@ -22,6 +22,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
+from xformc.compiler.ops.gathering import emit_gathered, gathered
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
 from xformc.compiler.ops.slicing import Slice, zeros
@@ -105,8 +106,7 @@ def _concatenate_torch(op: Concatenate, node: Node, torch: TorchNamespace) -> Ca
         places = namespace.arange(before + after, device=joined.device)
         moved = namespace.where(places < length + after, places - length + before, places - after)
         order = namespace.where(places < length, places, moved)
-        rows = namespace.arange(order.shape[0], device=joined.device).unsqueeze(1)
-        return joined.transpose(1, index)[rows, order].transpose(1, index)
+        return gathered(torch, joined, index, order)
 
     return apply
 
@@ -127,28 +127,18 @@ def _concatenate_onnx(op: Concatenate, node: Node, onnx: OnnxEmitter, inputs: tu
     if len(inputs) == 2:
         return (joined,)
     order = onnx.once(f"packed {inputs[2]} {op.second}", lambda: _packed(onnx, inputs[2], *sizes))
-    rows = Type(result.dtype, (result.axes[0], result.axes[index], *result.axes[1:index], *result.axes[index + 1 :]))
-    flat = onnx.op("Reshape", emit_aligned(onnx, joined, result, rows), _rows_shape(onnx, rows))
-    return (emit_aligned(onnx, onnx.op("Gather", flat, order, axis=0), rows, result),)
-
-
-def _rows_shape(onnx: OnnxEmitter, rows: Type) -> str:
-    inner = rows.axes[2:]
-    return onnx.op("Concat", [-1], onnx.shape(inner), axis=0) if inner else onnx.operand([-1])
+    return (emit_gathered(onnx, joined, result, op.to, order),)
 
 
 def _packed(onnx: OnnxEmitter, mask: str, before: str, after: str) -> str:
-    """Write the index of each position of the result among the rows of all examples: int64 [batch, to]."""
+    """Write the index of each position of the result among those of both: int64 [batch, to]."""
     count = onnx.op("Add", before, after)
     places = onnx.op("Range", 0, onnx.op("Squeeze", count), 1)
     length = onnx.op("ReduceSum", onnx.op("Cast", mask, to=7), [1], keepdims=1)
     second = onnx.op("Add", onnx.op("Sub", places, length), before)
     padding = onnx.op("Sub", places, after)
     moved = onnx.op("Where", onnx.op("Less", places, onnx.op("Add", length, after)), second, padding)
-    order = onnx.op("Where", onnx.op("Less", places, length), places, moved)
-    batch = onnx.op("Squeeze", onnx.op("Shape", mask, start=0, end=1))
-    starts = onnx.op("Mul", onnx.op("Range", 0, batch, 1), count)
-    return onnx.op("Add", order, onnx.op("Unsqueeze", starts, [1]))
+    return onnx.op("Where", onnx.op("Less", places, length), places, moved)
 
 
 @dataclass(frozen=True)

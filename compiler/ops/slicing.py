@@ -22,7 +22,8 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
-from xformc.compiler.ops.windows import without_padding
+from xformc.compiler.ops.gathering import reorder
+from xformc.compiler.ops.windows import MAX_REACH, without_padding
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,12 @@ def _slice(  # noqa: PLR0917 (called by name)
     for name, value in whole.items():
         if value != int(value):
             raise site.refuse_number(name, value, f"'{name}' must be a whole number")
+        if axis.size is None and abs(value) > MAX_REACH:
+            raise site.refuse_number(name, value, f"'{name}' must be at most {MAX_REACH:,}")
     if step < 1:
         raise site.refuse_number("step", step, "'step' must be at least 1")
+    if axis.size is None and start < 0 and stop is None and step == 1:
+        return reorder(site, x, "last", axis.name, -int(start), site.fewer(axis, 1, 0, to_positions, -int(start)).name)
     first, end, count = _bounds(site, axis, int(start), None if stop is None else int(stop), int(step))
     rest = None if count is not None or step > 1 else site.rest(axis, first, end)
     if rest is not None and to_positions is None:
@@ -180,7 +185,8 @@ def _bounds(site: Site, axis: Axis, start: int, stop: int | None, step: int) -> 
             raise site.refuse(f"the axis {axis} has no elements from {start} to {last}")
         return first, axis.size - last, None
     if start < 0:
-        raise site.refuse(f"the size of {axis} is known only at run time, so the slice cannot start at its end")
+        hint = "only the last ones can be taken: no stop, no step"
+        raise site.refuse(f"the size of {axis} is known only at run time, so the slice cannot start at its end", hint)
     if stop is None or stop < 0:
         return start, -(stop or 0), None
     if stop <= start:

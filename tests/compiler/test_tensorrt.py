@@ -14,10 +14,11 @@ from tests.task_specs import SPECS, write_task
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
 from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.tensorrt.builder import Builder, Network, installed_builders, open_builder
-from xformc.compiler.backends.tensorrt.profiles import Tensor, derive_profile, fit_batch, parse_profile
+from xformc.compiler.backends.tensorrt.profiles import Tensor, derive_profile, fit_batch, parse_profile, with_made_axes
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import Rounding, build_engine
+from xformc.compiler.graph.lengths import Length
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.quantize.calibration import calibrate, calibrated_weights
@@ -243,6 +244,12 @@ def test_the_keys_of_a_profile_are_as_many_as_the_positions() -> None:
     assert changed["words"] == changed["words_keys"] == (1, 2, 8)
     with pytest.raises(UserError, match="no axis 'words_keys'\nhint: the axes are batch, words"):
         parse_profile("words_keys=1:2:8", profile)
+
+
+def test_a_profile_has_the_axes_that_are_made_of_its_axes() -> None:
+    made = [("half", Length(("source",), 2)), ("both", Length(("source", "half"), more=1)), ("other", Length(("z",)))]
+    found = with_made_axes({"source": (1, 5, 8)}, made)
+    assert found == {"source": (1, 5, 8), "half": (1, 3, 4), "both": (3, 9, 13)}
 
 
 def test_a_profile_that_the_user_gives_replaces_axes() -> None:

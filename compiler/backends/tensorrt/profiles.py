@@ -1,10 +1,11 @@
 """Optimization profiles of TensorRT plans: the range of sizes of each axis, and the size to optimize for."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, prod
 
+from xformc.compiler.graph.lengths import Length
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.manifest import SampleOptions, SearchOptions
@@ -88,6 +89,16 @@ def parse_profile(text: str, derived: Profile) -> dict[str, Range]:
             raise UserError(f"--profile: '{part.strip()}' must have 1 <= LEAST <= OFTEN <= MOST")
         profile[axis] = (least, often, most)
     return {**profile, **{name: profile[axis] for name, axis in keys.items()}}
+
+
+def with_made_axes(profile: Profile, made: Iterable[tuple[str, Length]]) -> dict[str, Range]:
+    """The profile with the axes that the model makes from those in it, such as every second position."""
+    whole = dict(profile)
+    for name, length in made:
+        if whole.keys() >= set(length.of):
+            least, often, most = (length.at({of: whole[of][at] for of in length.of}) for at in range(3))
+            whole.setdefault(name, (least, often, most))
+    return whole
 
 
 def fit_batch(profile: Profile, step: Sequence[Tensor], memory: int) -> dict[str, Range]:

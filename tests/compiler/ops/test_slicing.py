@@ -12,6 +12,7 @@ from steps import assert_padding_does_not_matter, assert_steps_are_the_training_
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.concatenation import Concatenate, ShiftPositions
+from xformc.compiler.ops.gathering import Reorder
 from xformc.compiler.ops.pooling import Pool
 from xformc.compiler.ops.slicing import Slice
 from xformc.compiler.passes.step import derive_step
@@ -30,6 +31,10 @@ CASES = {
     "concatenate in another order": Case(Concatenate("s", "t", "u"), (("a", "s", "d"), ("t", "d", "a"))),
     "concatenate slots": Case(Concatenate("h", "t", "u"), (("h", "d"), ("a", "b", "t", "d"))),
     "concatenate slots at the end": Case(Concatenate("t", "h", "u"), (("a", "t", "d"), ("h", "d"))),
+    "roll": Case(Reorder("roll", "t", "t", 2), (("a", "t", "d"),)),
+    "roll of a size": Case(Reorder("roll", "d", "d", -8), (("a", "d"),)),
+    "reverse": Case(Reorder("reverse", "t", "t"), (("d", "t"),)),
+    "the last three": Case(Reorder("last", "d", "u", 3), (("a", "d", "b"),)),
     "shift": Case(ShiftPositions("t", 2), (("a", "t", "d"),)),
     "shift back": Case(ShiftPositions("t", -3), (("t", "d"),)),
     "max": Case(Pool("max", *WINDOWS), (("a", "t", "d"), ("a", "t")), dtypes=("float32", "bool")),
@@ -59,6 +64,10 @@ PARTS = {
     "before a vector": "[append: {weight: d_model}]",
     "after slots": "{slots: {prepend: {weight: [slots, d_model]}}, short: {slice: {step: 3}}}",
     "after slots and without": "{slots: {prepend: {weight: [slots, d_model]}}, out: {slice: 2}, sum: {plus: x}}",
+    "the last three": "[slice: -3]",
+    "the last nine": "{short: {slice: -9}, both: {concatenate: {by: x, to_positions: both}}}",
+    "rolled": "[roll: 2]",
+    "reversed": "{back: reverse, again: {roll: -1}}",
     "shifted": "[shift_positions: 2]",
     "shifted back": "[shift_positions: -1]",
     "pooled": "[pool: 3]",
@@ -102,6 +111,21 @@ def test_second_follows_the_real_positions_of_the_first(tmp_path: Path) -> None:
     assert values["text_and_text_to_2/mask"].sum(1).tolist() == [9, 6, 2]
     torch.testing.assert_close(both[1, :6], torch.cat((start[1, :4], start[1, :2])))
     torch.testing.assert_close(both[2, :2], torch.stack((start[2, 0], start[2, 0])))
+
+
+def test_order_is_that_of_the_real_positions(tmp_path: Path) -> None:
+    values = values_of(tmp_path, "{back: reverse, rolled: {roll: {from: x, by: 1}}, sum: {plus: back}}")
+    start, back, rolled = (values[name] for name in ("start", "body/part/back", "body/part/rolled"))
+    torch.testing.assert_close(back[1], torch.cat((start[1, :4].flip(0), start[1, 4:])))
+    torch.testing.assert_close(rolled[1], torch.cat((start[1, 3:4], start[1, :3], start[1, 4:])))
+
+
+def test_slice_takes_the_last_positions(tmp_path: Path) -> None:
+    values = values_of(tmp_path, "[slice: -3]")
+    start, last = values["start"], values["body/part"]
+    torch.testing.assert_close(last[1], start[1, 1:4])
+    torch.testing.assert_close(last[2, 0], start[2, 0])
+    assert values["text_to_3/mask"].sum(1).tolist() == [3, 3, 1]
 
 
 def test_slots_come_first(tmp_path: Path) -> None:
@@ -150,6 +174,7 @@ NOT_CAUSAL = {
     "positions than text, one for each token",
     "[shift_positions: -1, mean]": "body/shift_positions cannot be decoded step by step: every position "
     "sees one after it",
+    "[roll: 1, mean]": "body/roll cannot be decoded step by step: a position sees one after it",
     "[pool: 2, mean]": "body/pool cannot be decoded step by step: a window holds several positions",
 }
 
@@ -166,8 +191,10 @@ def test_what_is_not_causal_is_refused(tmp_path: Path, steps: str) -> None:
 
 REFUSED = {
     "[slice: 1.5]": "'start' must be a whole number, found 1.5",
+    "[slice: {stop: 100000}]": "'stop' must be at most 65,536, found 100000",
     "[slice: {step: 0}]": "'step' must be at least 1, found 0",
-    "[slice: -2]": "the size of text is known only at run time, so the slice cannot start at its end",
+    "[roll: 0.5]": "'by' must be a whole number, found 0.5",
+    "[slice: {start: -2, step: 2}]": "the size of text is known only at run time, so the slice cannot start at its end",
     "[slice: {start: 2, stop: 1}]": "there are no positions from 2 to 1",
     "[slice: {start: 6, over: d_model}]": "the axis d_model=6 has no elements from 6 to 6",
     "[slice: {start: 1, to_positions: text}]": "there is already an axis text",
