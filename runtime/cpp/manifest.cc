@@ -57,7 +57,13 @@ Input read_input(const Document& document, const std::string& name, const std::v
   const Document axes = document.section("axes");
   if (input.kind == Kind::tokens) input.vocabulary = document.integer("vocabulary", 4, MAX_SIZE);
   for (const std::string& axis : axes.keys()) input.axes.emplace_back(axis, axes.integer(axis, 1, MAX_SIZE));
-  if (input.kind == Kind::edges) input.of = document.text("of", names);
+  if (input.kind == Kind::edges) {
+    input.of = document.text("of", names);
+  } else if (document.has("of") && !document.is_null("of")) {
+    throw invalid_engine(
+        "the input " + name + " lies along " + document.text("of", names) + ", which libxformc does not support",
+        document.place(), "run this engine in Python");
+  }
   if (!document.is_null("longest")) input.longest = document.integer("longest", 1);
   if (input.kind == Kind::tokens && !document.is_null("tokenizer")) input.tokenizer = document.text("tokenizer");
   return input;

@@ -67,6 +67,13 @@ def test_checksum_of_a_number_is_that_of_python(number: float, library: Path, tm
     assert load(library, engine).startswith("0 ")
 
 
+def test_an_input_along_another_one_is_refused(library: Path, tmp_path: Path) -> None:
+    engine = make_engine(tmp_path / "engine")
+    rewrite(engine, inputs={"source": text_input(500), "target": {**text_input(500), "of": "source"}})
+    message = "the input target lies along source, which libxformc does not support"
+    assert load(library, engine).startswith(f"{INVALID_ENGINE} {message}")
+
+
 def load(library: Path, engine: Path) -> str:
     """Load an engine and encode a text in a process of its own, whose output is returned."""
     command = [sys.executable, "-c", RUN, str(library), str(engine)]
