@@ -6,15 +6,7 @@ from xformc.compiler.graph.graph import Graph, Node, Value
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.loss import AuxiliaryLoss, CrossEntropy, LinearCrossEntropy, MeanLoss
-from xformc.compiler.results.kind import KINDS, Declared
-
-LABELS = "labels"
-"""The input that a loss compares with, and the ending of its name in a model with several results."""
-
-
-def target_of(result: Declared, results: Sequence[Declared]) -> str:
-    """The name of the input that the loss of a result compares with."""
-    return LABELS if len(results) == 1 else f"{result.name}_{LABELS}"
+from xformc.compiler.results.kind import KINDS, Declared, target_of
 
 
 def with_loss(graph: Graph, results: Sequence[Declared], label_smoothing: float = 0.0) -> Graph:

@@ -1,7 +1,7 @@
 """The interface of a kind of result, and the registry of kinds."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -89,6 +89,15 @@ def register(kind: Kind) -> None:
     """Add a kind."""
     assert kind.name not in KINDS, f"there is already a kind of result called {kind.name}"
     KINDS[kind.name] = kind
+
+
+LABELS = "labels"
+"""The input that a loss compares with, and the ending of its name in a model with several results."""
+
+
+def target_of(result: Declared, results: Sequence[Declared]) -> str:
+    """The name of the input that the loss of a result compares with."""
+    return LABELS if len(results) == 1 else f"{result.name}_{LABELS}"
 
 
 def defaults(allowed: Allowed) -> dict[str, Setting]:

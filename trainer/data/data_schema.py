@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xformc.compiler.passes.with_loss import target_of
-from xformc.compiler.results.kind import positions_of
+from xformc.compiler.results.kind import positions_of, target_of
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.sections import Objective

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from xformc.compiler.passes.with_loss import LABELS
+from xformc.compiler.results.kind import LABELS
 from xformc.compiler.spec.sections import Objective
 from xformc.errors import UserError
 from xformc.format.tokens import BEGIN, END, IGNORE, PAD

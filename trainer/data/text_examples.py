@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xformc.compiler.passes.with_loss import LABELS
+from xformc.compiler.results.kind import LABELS
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.format.tokens import BEGIN, END, IGNORE, PAD
 from xformc.trainer.data.batches import Examples, without_long
