@@ -73,6 +73,7 @@ _SECTIONS = {
     "task": "translation, language_model, tagging or classification",
     "sizes": "named numbers, or arithmetic on other sizes; axes are named after sizes",
     "choices": "words; blocks define what each word means",
+    "defaults": "arguments of the steps that do not write them, by primitive or block",
     "inputs": "the inputs of the model: tokens, vectors, values or edges",
     "results": "the results of the model, instead of a task: a kind and a stage for each name",
     "blocks": "named bodies, which add to the shipped blocks or replace them",
@@ -80,6 +81,7 @@ _SECTIONS = {
     "tie": "groups of parameters that share one weight, by path or pattern",
     "train": "the training recipe",
     "decode": "the defaults for decoding",
+    "initial": "the initial values of parameters, by path, and of all others that are random (`default`)",
     "precision": "the number format of the engine's weights, by path, and for all others (`default`)",
 }
 

@@ -41,19 +41,32 @@ class Node:
 
 @dataclass(frozen=True)
 class Initial:
-    """How a parameter is initialized: `constant(value)`, `normal(deviation)` or `uniform(bound)`."""
+    """How a parameter is initialized: `constant(value)`, `normal(deviation)` or `uniform(bound)`.
 
-    kind: Literal["constant", "normal", "uniform"]
+    `identity(factor)` and `orthogonal(factor)` see it as a matrix with `rows` rows; they are 0 otherwise.
+    """
+
+    kind: Literal["constant", "normal", "uniform", "identity", "orthogonal"]
     value: float
+    rows: int = 0
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws random numbers."""
+        return self.kind in ("normal", "uniform", "orthogonal")
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A value that is learned, or initialized once and kept. Nodes that use the same path share it: tied weights."""
+    """A value that is learned, or initialized once and kept. Nodes that use the same path share it: tied weights.
+
+    `outputs` is the number of its first axes that are the outputs of its matrix product; the others are the inputs.
+    """
 
     value: Value
     initial: Initial
     trained: bool = True
+    outputs: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:

@@ -6,10 +6,23 @@ from typing import Literal, Protocol
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Initial, Op, Value
+from xformc.compiler.graph.initialization import Initialization
 from xformc.errors import UserError
 
 Kind = Literal[
-    "block", "value", "operand", "flag", "number", "numbers", "word", "axis", "axes", "name", "names", "states"
+    "block",
+    "value",
+    "operand",
+    "flag",
+    "number",
+    "numbers",
+    "word",
+    "axis",
+    "axes",
+    "name",
+    "names",
+    "states",
+    "initial",
 ]
 """The kinds of arguments. `name`: an existing axis of a value. `operand`: a value or a number."""
 
@@ -79,8 +92,16 @@ class Site(Protocol):
         """Write a node; its result is named after the step and `name`."""
         ...
 
-    def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial, *, trained: bool = True) -> Value:
-        """Declare a parameter of this step."""
+    def parameter(
+        self,
+        name: str,
+        axes: tuple[Axis, ...],
+        initial: Initial | Initialization,
+        *,
+        trained: bool = True,
+        outputs: int | None = None,
+    ) -> Value:
+        """Declare a parameter of this step, whose first `outputs` axes (default: all but the last) are outputs."""
         ...
 
     def positions(self, value: Value) -> str:
@@ -125,6 +146,10 @@ class Site(Protocol):
 
     def last(self, value: Value) -> Axis:
         """The value's last axis, which must not be that of the batch."""
+        ...
+
+    def clear_last(self, value: Value) -> Axis:
+        """The value's last axis, which must not have come behind another by matching names."""
         ...
 
     def trace(

@@ -24,7 +24,7 @@ def format(graph: Graph) -> str:
     lines = [f"graph {graph.name}"]
     lines += [f"input {_declare(value)}" for value in graph.inputs]
     lines += [
-        f"{_word(parameter)} {_declare(parameter.value)} {parameter.initial.kind}({parameter.initial.value!r})"
+        f"{_word(parameter)} {_declare(parameter.value)} {_format_initial(parameter.initial)}"
         for parameter in graph.parameters
     ]
     lines += [_format_node(node) for node in graph.nodes]
@@ -53,6 +53,11 @@ def parse(text: str) -> Graph:
         except (KeyError, ValueError, TypeError) as error:
             raise TextError(f"line {number}: {line!r}: {error}") from error
     return Graph(name, tuple(inputs), tuple(parameters), tuple(nodes), outputs)
+
+
+def _format_initial(initial: Initial) -> str:
+    rows = f", {initial.rows}" if initial.rows else ""
+    return f"{initial.kind}({initial.value!r}{rows})"
 
 
 def _word(parameter: Parameter) -> str:
@@ -85,9 +90,10 @@ def _parse_parameter(line: str, values: dict[str, Value]) -> Parameter:
         raise ValueError("not a parameter")
     value = _parse_declared(f"{match['name']}: {match['type']}", values)
     kind = match["kind"]
-    if kind not in ("constant", "normal", "uniform"):
+    if kind not in ("constant", "normal", "uniform", "identity", "orthogonal"):
         raise ValueError(f"unknown initial {kind}")
-    return Parameter(value, Initial(kind, float(match["value"])), match["word"] == "parameter")
+    number, _, rows = match["value"].partition(", ")
+    return Parameter(value, Initial(kind, float(number), int(rows or 0)), match["word"] == "parameter")
 
 
 def _parse_node(line: str, values: dict[str, Value]) -> Node:

@@ -239,7 +239,7 @@ def _convolution(  # noqa: PLR0913, PLR0917 (called by name)
     if not causal:
         x = without_padding(site, x, windows.axes, 0.0, "real")
     weight = _weight_axes(windows, channels, to or channels, parts, depthwise)
-    inputs = [x, site.parameter("weight", weight, _initial(weight, len(axes)))]
+    inputs = [x, site.parameter("weight", weight, _initial(weight, len(axes)), outputs=1)]
     if bias:
         inputs.append(site.parameter("bias", weight[:1], Initial("constant", 0.0)))
     w = windows

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import Cost, size_in_bytes
 from xformc.compiler.graph.graph import Initial, Node, Op, Value
-from xformc.compiler.graph.primitives import Site, primitive
+from xformc.compiler.graph.initialization import Initialization
+from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
     OnnxEmitter,
     TorchNamespace,
@@ -63,12 +64,12 @@ def _embedding_cost(op: Embedding, node: Node) -> Cost:
     return Cost(read=size_in_bytes(node.inputs[0].type) + rows, written=rows)
 
 
-@primitive("embedding", on="int64", size="axis")
-def _embedding(site: Site, x: Value, size: Axis) -> Value:
-    """A learned vector for each token of an input. The table starts normal with deviation size^-0.5."""
-    return site.emit(Embedding(), x, table(site, site.vocabulary(x), size))
+@primitive("embedding", on="int64", size="axis", initial=optional("initial"))
+def _embedding(site: Site, x: Value, size: Axis, initial: Initialization | None = None) -> Value:
+    """A learned vector for each token of an input. It starts normal with deviation size^-0.5, or as `initial`."""
+    return site.emit(Embedding(), x, table(site, site.vocabulary(x), size, initial=initial))
 
 
-def table(site: Site, *axes: Axis) -> Value:
-    """Declare an embedding table, indexed by its first axis; normal, deviation (last size)^-0.5."""
-    return site.parameter("weight", axes, Initial("normal", (axes[-1].size or 1) ** -0.5))
+def table(site: Site, *axes: Axis, initial: Initialization | None = None) -> Value:
+    """Declare an embedding table, indexed by its first axis; normal, deviation (last size)^-0.5, or as `initial`."""
+    return site.parameter("weight", axes, initial or Initial("normal", (axes[-1].size or 1) ** -0.5), outputs=1)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import ZERO, Cost, Reach, count, moving
 from xformc.compiler.graph.graph import Initial, Node, Op, Value
+from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
     Hidden,
@@ -112,17 +113,25 @@ def _linear_cost(op: Linear, node: Node) -> Cost:
     return replace(done, reach=Reach(op.over[0], "all"))
 
 
-@primitive("linear", to="axes", over=optional("axes"), bias=optional("flag"))
+@primitive("linear", to="axes", over=optional("axes"), bias=optional("flag"), initial=optional("initial"))
 def _linear(
-    site: Site, x: Value, to: tuple[Axis, ...], over: tuple[Axis, ...] | None = None, bias: bool = True
+    site: Site,
+    x: Value,
+    to: tuple[Axis, ...],
+    over: tuple[Axis, ...] | None = None,
+    bias: bool = True,
+    initial: Initialization | None = None,
 ) -> Value:
-    """A linear map from the axes `over` (default: the last) to the axes `to`. Weights start Glorot uniform, bias 0."""
+    """A linear map from the axes `over` (default: the last) to the axes `to`.
+
+    Weights start Glorot uniform or as `initial`, the bias as 0.
+    """
     old = over or (site.last(x),)
     for axis in old:
         if axis not in x.type.axes:
             raise site.refuse(f"its input {x.type} has no axis {axis}")
     bound = sqrt(6 / (prod(axis.size or 1 for axis in old) + prod(axis.size or 1 for axis in to)))
-    inputs = [x, site.parameter("weight", (*to, *old), Initial("uniform", bound))]
+    inputs = [x, site.parameter("weight", (*to, *old), initial or Initial("uniform", bound), outputs=len(to))]
     if bias:
         inputs.append(site.parameter("bias", to, Initial("constant", 0.0)))
     return site.emit(Linear(tuple(axis.name for axis in old)), *inputs)

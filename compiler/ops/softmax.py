@@ -72,7 +72,7 @@ def _softmax_cost(op: Softmax, node: Node) -> Cost:
 @primitive("softmax", over=optional("name"))
 def _softmax(site: Site, x: Value, over: str | None = None) -> Value:
     """The softmax over an axis (default: the last). Over positions, padding gets 0."""
-    axis = (site.last(x) if over is None else site.axis(x, over)).name
+    axis = (site.clear_last(x) if over is None else site.axis(x, over)).name
     real = site.padding(axis)
     if real is not None:
         x = site.emit(Fill(NEVER), x, real, name="real")

@@ -2,16 +2,18 @@
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.graph import Initial, Value
-from xformc.compiler.graph.primitives import Site, primitive
+from xformc.compiler.graph.initialization import Initialization
+from xformc.compiler.graph.primitives import Site, optional, primitive
 
 
-@primitive("weight", on=None, axes="axes")
-def _weight(site: Site, x: Value, axes: tuple[Axis, ...]) -> Value:
-    """A learned value with these axes, independent of `x`. It starts normal with deviation (last size)^-0.5."""
-    return site.parameter("weight", axes, Initial("normal", (axes[-1].size or 1) ** -0.5))
+@primitive("weight", on=None, axes="axes", initial=optional("initial"))
+def _weight(site: Site, x: Value, axes: tuple[Axis, ...], initial: Initialization | None = None) -> Value:
+    """A learned value with these axes, independent of `x`. It starts normal with deviation (last size)^-0.5, or as
+    `initial`."""
+    return site.parameter("weight", axes, initial or Initial("normal", (axes[-1].size or 1) ** -0.5))
 
 
-@primitive("random_weight", on=None, axes="axes")
-def _random_weight(site: Site, x: Value, axes: tuple[Axis, ...]) -> Value:
-    """A constant with these axes, independent of `x`: drawn once from the standard normal, never trained."""
-    return site.parameter("weight", axes, Initial("normal", 1.0), trained=False)
+@primitive("random_weight", on=None, axes="axes", initial=optional("initial"))
+def _random_weight(site: Site, x: Value, axes: tuple[Axis, ...], initial: Initialization | None = None) -> Value:
+    """A value with these axes, independent of `x`: drawn once, standard normal or as `initial`, and never trained."""
+    return site.parameter("weight", axes, initial or Initial("normal", 1.0), trained=False)

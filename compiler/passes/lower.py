@@ -387,7 +387,9 @@ class _Lowering:
         if after is not None and isinstance(after.op, LayerNorm | RMSNorm) and after.inputs[0] == chain.last.outputs[0]:
             assert isinstance(node.op, Linear)
             new = node.inputs[1].type.axes[: -len(node.op.over)]
-            if after.inputs[1].type.axes == new:
+            # The kernel has a gain, after LayerNorm also a bias, and one axis.
+            learned = [value.type.axes for value in after.inputs[1:]]
+            if learned == [new] * (2 if isinstance(after.op, LayerNorm) else 1) and len(new) == 1:
                 chain.norm = after
                 chain.nodes.append(after)
         return chain

@@ -26,6 +26,7 @@ _KINDS: dict[Kind, Schema] = {
     "number": {**_NUMBER, "description": "a number, or arithmetic on sizes"},
     "numbers": {"type": ["number", "string", "array"], "description": "a number, or a list of numbers"},
     "word": _TEXT,
+    "initial": {"type": ["number", "string", "object"], "maxProperties": 1, "description": "initial values"},
     "states": {"type": ["object", "string"], "description": "names of states, each with its axis or axes"},
     "name": {"type": "string", "description": "an axis of the value, or positions, or keys"},
     "names": {"type": ["string", "array"], "items": _TEXT, "description": "an axis of the value, or several"},

@@ -31,12 +31,13 @@ NOT_WORDS = (OTHERWISE, "doc", "takes", "choose")
 
 @dataclass(frozen=True)
 class Elaborated:
-    """The graph, all paths of each parameter, the sizes and choices that are used, and the log of its steps."""
+    """The graph, all paths of each parameter, the sizes, choices and default arguments in use, the log of its steps."""
 
     graph: Graph
     paths: Mapping[str, tuple[str, ...]]
     sizes: frozenset[str]
     choices: frozenset[str]
+    defaults: frozenset[tuple[str, str]]
     log: FrameLog = field(repr=False, compare=False)
 
     @cached_property
@@ -60,6 +61,7 @@ class Elaborator:
         used = {axis.name for item in model.inputs.values() for axis in item.axes}
         self.binder = Binder(model.sizes, model.declared, used)
         self.choices: set[str] = set()
+        self.defaults: set[tuple[str, str]] = set()
         self.steps = 0
         self.depth = 0
 
@@ -78,8 +80,8 @@ class Elaborator:
         for result in self.model.results:
             self.check_result(task, result, values[result.stage or last])
         graph = self.writer.finish([values[result.stage or last] for result in self.model.results])
-        paths = self.writer.paths()
-        return Elaborated(graph, paths, frozenset(self.binder.used), frozenset(self.choices), self.log)
+        used = (frozenset(self.binder.used), frozenset(self.choices), frozenset(self.defaults))
+        return Elaborated(graph, self.writer.paths(), *used, self.log)
 
     def check_result(self, task: str, result: Declared, value: Value) -> None:
         """Check that the stage of a result returns what the task or the kind needs. Raises: SpecError."""
@@ -126,6 +128,8 @@ class Elaborator:
         given = scope.arguments.get(step.name)
         if isinstance(given, Closure):
             return self.apply(given, path, x)
+        known = self.model.defaults.get(step.name, {})
+        self.defaults.update((step.name, key) for key, tree in known.items() if step.arguments.get(key) is tree)
         block = self.model.blocks.get(step.name)
         if block is not None:
             self.log.enter("block", step, path, x)

@@ -71,3 +71,4 @@ class Model:
     stages: Mapping[str, Inline]
     ties: Ties
     words: Mapping[str, Set[str]]
+    defaults: Mapping[str, Mapping[str, Tree]] = field(default_factory=dict[str, Mapping[str, Tree]])

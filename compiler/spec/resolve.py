@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from xformc.compiler.graph.primitives import PRIMITIVES
+from xformc.compiler.spec.default_arguments import read_defaults
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.inputs import read_inputs
 from xformc.compiler.spec.load import is_own, shipped_blocks
@@ -37,7 +38,7 @@ def read_model(tree: Tree, problems: list[Problem]) -> Model:
     inherited = {name for name, entry in _section(tree, "model").items() if not is_own(entry, tree)}
     ends = [result.stage for result in results]
     stages = in_order(stages, parser.signatures, {*inputs, *sizes}, inherited, ends, problems)
-    return Model(sizes, declared, choices, inputs, results, blocks, stages, ties, parser.words)
+    return Model(sizes, declared, choices, inputs, results, blocks, stages, ties, parser.words, parser.defaults)
 
 
 def reachable_blocks(tree: Tree, stages: Iterable[str] | None = None) -> dict[str, Entry]:
@@ -73,7 +74,7 @@ def _parser(tree: Tree, problems: list[Problem]) -> Parser:
             problems.append(Problem(entry.key, f"'{name}' is a primitive and cannot be defined again"))
     signatures = {name: signature_of_primitive(primitive) for name, primitive in PRIMITIVES.items()}
     signatures |= {name: signature_of(entry.tree, problems) for name, entry in _blocks(tree).items()}
-    return Parser(signatures, problems, frozenset(shipped_blocks()))
+    return Parser(signatures, problems, frozenset(shipped_blocks()), read_defaults(tree, signatures, problems))
 
 
 def _blocks(tree: Tree) -> dict[str, Entry]:

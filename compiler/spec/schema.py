@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec.model import InputKind
 from xformc.compiler.spec.problems import Problem, suggest
-from xformc.compiler.spec.sections import Decode, Section, Train
+from xformc.compiler.spec.sections import Decode, Pattern, Section, Train
 from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.precision import PrecisionWord
 from xformc.format.tasks import TaskName
@@ -17,11 +17,14 @@ from xformc.format.tasks import TaskName
 NAME = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_~*]+(/[A-Za-z0-9_~*]+)*$", max_length=400)]
 Size = Annotated[
     object, WithJsonSchema({"type": ["number", "string"], "description": "a number, or arithmetic on sizes"})
 ]
 
+InitialValues = Annotated[
+    object,
+    WithJsonSchema({"type": ["number", "string", "object"], "maxProperties": 1, "description": "initial values"}),
+]
 Group = Annotated[list[str], Field(min_length=1)]
 
 
@@ -86,6 +89,7 @@ class Document(Section):
     task: TaskName | None = None
     sizes: dict[Name, Size] = Field(default_factory=dict)
     choices: dict[Name, Word] = Field(default_factory=dict)
+    defaults: dict[Name, dict[Name, object]] = Field(default_factory=dict[Name, dict[Name, object]])
     inputs: dict[Name, Input]
     results: Annotated[dict[Name, object], Field(json_schema_extra={"additionalProperties": _result_schema()})] = Field(
         default_factory=dict
@@ -95,6 +99,7 @@ class Document(Section):
     tie: list[Group] = Field(default_factory=list[Group])
     train: Train = Train()
     decode: Decode = Decode()
+    initial: dict[Pattern, InitialValues] = Field(default_factory=dict[Pattern, InitialValues])
     precision: dict[Pattern, PrecisionWord] = Field(default_factory=dict)
 
 
@@ -110,7 +115,8 @@ def validate(tree: Tree) -> tuple[Document | None, list[Problem]]:
 
 _KEYS = {
     "": ("a name", "a name has letters, digits and _, and begins with a letter"),
-    "precision": ("a path", "a path is names with / between them; * is any one name"),
+    "precision": ("a path", "a path is names with / between them; * is any one name, ** any number of names"),
+    "initial": ("a path", "a path is names with / between them; * is any one name, ** any number of names"),
 }
 """What a section's keys must be, and a hint that describes their form."""
 

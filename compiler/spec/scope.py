@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.graph import Value
+from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.spec.expressions import Number
+from xformc.compiler.spec.initial_values import read_initialization
 from xformc.compiler.spec.model import MAX_AXIS
 from xformc.compiler.spec.problems import Span, SpecError, suggest
 from xformc.compiler.spec.signature import Kind, is_name
@@ -39,7 +41,9 @@ class Numbers:
 
 
 Several = tuple[Axis, ...] | tuple[str, ...]
-Bound = Closure | Value | bool | Quantity | Numbers | str | Axis | Several | Mapping[str, tuple[Axis, ...]]
+Bound = (
+    Closure | Value | bool | Quantity | Numbers | Initialization | str | Axis | Several | Mapping[str, tuple[Axis, ...]]
+)
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,13 @@ class Binder:
             raise scope.problem(tree.span, "must be a number or a list of numbers, found an empty list")
         return Numbers(tuple(value for item in tree.items for value in self.numbers(item, scope).values))
 
+    def initial(self, tree: Tree, scope: Scope) -> Initialization:
+        """Initial values, or those bound to the argument of this name."""
+        bound = scope.arguments.get(tree.word)
+        if isinstance(bound, Initialization):
+            return bound
+        return read_initialization(tree, lambda number: self.number(number, scope))
+
     def axis(self, tree: Tree, scope: Scope) -> Axis:
         """The axis of this name: an argument, or a size, which must be a positive whole number.
 
@@ -287,4 +298,5 @@ _KINDS: dict[Kind, Callable[[Binder, Tree, Scope], Bound]] = {
     "flag": Binder.flag,
     "word": Binder.word,
     "numbers": Binder.numbers,
+    "initial": Binder.initial,
 }

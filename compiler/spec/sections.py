@@ -8,6 +8,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    StringConstraints,
     ValidationInfo,
     field_validator,
     model_serializer,
@@ -22,6 +23,9 @@ TrainPrecision = Annotated[
     Literal["auto", "float32", "bfloat16", "fp32", "bf16"], AfterValidator(lambda word: WORDS.get(word, word))
 ]
 """The number format of training. Short names are accepted and stored as long ones."""
+
+Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_~*]+(/[A-Za-z0-9_~*]+)*$", max_length=400)]
+"""The beginning of a parameter's path; `*` is any one name, `**` any number of names."""
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -147,7 +151,8 @@ class Train(Section):
     `objective` makes examples of plain text. `losses` sets the weight of each result's loss, and its settings.
     `batch_tokens` limits the source tokens and the target tokens of a batch. `accumulate` batches make a step. Training
     ends after `steps` steps or `minutes` minutes, whichever comes first. Pairs with more than `max_length` tokens on a
-    side are skipped. The result is the mean of the last `average` checkpoints.
+    side are skipped. Parameters whose path begins with a pattern of `freeze` keep their values. The result is the mean of
+    the last `average` checkpoints.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -163,6 +168,7 @@ class Train(Section):
     minutes: Positive | None = None
     checkpoint: Checkpoint = Checkpoint()
     average: Annotated[int, Field(ge=1, le=1000)] = 5
+    freeze: list[Pattern] = Field(default_factory=list[Pattern])
     precision: TrainPrecision = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     max_length: Annotated[int, Field(ge=2, le=10**6)] = 256

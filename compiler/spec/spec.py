@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.ops.roundable import roundable
 from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec.consistency import (
@@ -19,9 +20,12 @@ from xformc.compiler.spec.consistency import (
     wide_beam,
     word_pieces,
 )
+from xformc.compiler.spec.default_arguments import unused_defaults
 from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.frames import Frame
+from xformc.compiler.spec.frozen_parameters import frozen
+from xformc.compiler.spec.initial_values import initialized, read_section
 from xformc.compiler.spec.load import load_tree
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, Span, raise_problems
@@ -48,9 +52,11 @@ class Spec:
     results: tuple[Declared, ...]
     train: Train
     decode: Decode
+    initial: Mapping[str, Initialization]
     precision: Mapping[str, Precision]
     model: Model = field(repr=False)
     tree: Tree = field(repr=False)
+    sizes_of_initial: frozenset[str] = field(default=frozenset(), repr=False)
 
     def graph(self) -> Graph:
         """The training graph. Raises: SpecError."""
@@ -99,14 +105,22 @@ class Spec:
         resolved |= {"results": declared} if declared else {"task": self.task}
         for section, names in (("sizes", used.sizes), ("choices", used.choices)):
             resolved[section] = {name: entry.tree.plain() for name, entry in self._section(section) if name in names}
+        defaults: dict[str, Plain] = {
+            step: {name: item.plain() for name, item in given.items() if (step, name) in used.defaults}
+            for step, given in self.model.defaults.items()
+            if any(name == step for name, _ in used.defaults)
+        }
+        resolved |= {"defaults": defaults} if defaults else {}
         stages = dict(self._section("model"))
         resolved["inputs"] = document["inputs"]
         resolved["model"] = {name: stages[name].tree.plain() for name in self.model.stages}
         resolved["tie"] = document.get("tie", [])
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
-        for key in ("losses", "objective"):
+        for key in ("losses", "objective", "freeze"):
             if not getattr(self.train, key):
                 _remove(resolved, ("train", key))
+        if self.initial:
+            resolved["initial"] = {pattern: entry.tree.plain() for pattern, entry in self._section("initial")}
         if self.precision:
             resolved["precision"] = dict(self.precision)
         for path in idle_settings(self.task, self.inputs):
@@ -119,12 +133,15 @@ class Spec:
     def _elaborated(self) -> Elaborated:
         done = elaborate(self.name, self.task, self.model)
         width = {self.train.schedule.width} if self.train.schedule.peak is None else set[str]()
-        sizes = with_dependencies(self.tree.get("sizes"), width | done.sizes)
-        done = replace(done, sizes=frozenset(sizes))
+        sizes = with_dependencies(self.tree.get("sizes"), width | done.sizes | self.sizes_of_initial)
+        graph = initialized(done.graph, self.initial, self.tree, done.paths)
+        graph = frozen(graph, self.train.freeze, self.tree, done.paths)
+        done = replace(done, graph=graph, sizes=frozenset(sizes))
         raise_problems(
             [
                 *unused(self.tree, "size", "sizes", done.sizes),
                 *unused(self.tree, "choice", "choices", done.choices),
+                *unused_defaults(self.tree, done.defaults),
                 *learned_limits(self.model, self.train, done.graph),
                 *idle_patterns(self.tree, roundable(done.graph), done.paths),
             ]
@@ -157,6 +174,7 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
         if key in tree.entries and tree.entries[key].key.source.setting
     ]
     model = read_model(tree, problems)
+    initial, sizes_of_initial = read_section(tree, model.sizes, problems)
     problems += unused_blocks(tree)
     if document is not None and not problems:
         problems += shared_vocabulary(tree, document.train, model.inputs)
@@ -176,7 +194,9 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
         model.results,
         document.train,
         document.decode,
+        initial,
         precision,
         model,
         tree,
+        sizes_of_initial,
     )

@@ -92,12 +92,14 @@ class Block:
 class Parser:
     """Parses trees into steps and collects mistakes in `problems`.
 
-    `signatures` has every primitive and the blocks in use; `shipped` are names to suggest.
+    `signatures` has every primitive and the blocks in use; `shipped` are names to suggest. `defaults` are the arguments
+    of steps that do not write them, by block or primitive.
     """
 
     signatures: Mapping[str, Signature]
     problems: list[Problem]
     shipped: frozenset[str] = frozenset()
+    defaults: Mapping[str, Mapping[str, Tree]] = field(default_factory=dict[str, Mapping[str, Tree]])
     takes: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
     words: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """The words of each choice, in all bodies that were parsed."""
@@ -289,6 +291,7 @@ class Parser:
             self._problem(given.span, f"{name} takes no arguments", f"write just {name}")
         elif given is not None and first is not None:
             trees[first] = given
+        trees = {**self.defaults.get(name, {}), **trees}
         for key, parameter in taken.items():
             if key not in trees and parameter.required:
                 self._problem(span, f"{name} needs the argument '{key}'", f"write {name}: {{{key}: ...}}")

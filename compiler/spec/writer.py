@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Initial, Op, Parameter, Value
 from xformc.compiler.graph.graph_builder import GraphBuilder
+from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.graph.primitives import Keys
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.comparison import Compare
 from xformc.compiler.ops.concatenation import Concatenate
 from xformc.compiler.ops.constants import Constant
+from xformc.compiler.ops.contract import Contract
+from xformc.compiler.ops.elementwise import Add, Binary, Divide, Multiply
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.loss import AuxiliaryLoss
-from xformc.compiler.ops.masks import PaddingMask
+from xformc.compiler.ops.masks import PaddingMask, Select
 from xformc.compiler.ops.slicing import Slice
 from xformc.compiler.spec.dependence import needed_values, readers
 from xformc.compiler.spec.model import Model
@@ -26,6 +29,9 @@ from xformc.compiler.spec.tree import Tree
 from xformc.format.tokens import PAD
 
 MAX_PARAMETERS = 10**11
+
+MATCHING = (Contract, Add, Multiply, Divide, Binary, Select)
+"""The ops whose result has the axes of several values."""
 
 
 class Writer:
@@ -44,6 +50,8 @@ class Writer:
         self._patterns: dict[str, str] = {}
         self._declared: dict[str, Parameter] = {}
         self._spans: dict[str, Span] = {}
+        self.behind: dict[str, tuple[str, Op]] = {}
+        """The values whose last axis came behind another by matching names, each with that axis and the op."""
         self._masks: dict[str, Value] = {}
         self.axes = PositionAxes(model.inputs, model.sizes)
         self._count = 0
@@ -62,8 +70,25 @@ class Writer:
         span = scope.user
         value = self._builder.emit(op, inputs, name, scope.place)
         self._made.append(value.name)
+        behind = self._behind(op, inputs, value)
+        if behind is not None and behind[0] in value.type.names:
+            self.behind[value.name] = behind
         self._spans[value.name] = span
         return value
+
+    def _behind(self, op: Op, inputs: tuple[Value, ...], value: Value) -> tuple[str, Op] | None:
+        """The last axis of an operand, and the op that put the value's last axis behind it by matching names."""
+        if isinstance(op, MATCHING):
+            operands = [item for item in inputs if item.type.dtype == value.type.dtype and item.type.axes]
+        else:
+            operands = [item for item in inputs[:1] if item.type.names[-1:] == value.type.names[-1:]]
+        for item in operands:
+            last = item.type.axes[-1] if item.type.axes else None
+            if last is None or last == value.type.axes[-1]:
+                return self.behind.get(item.name)
+            if last in value.type.axes and last.size is not None:
+                return last.name, op
+        return None
 
     def trace(
         self, path: str, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]
@@ -121,11 +146,11 @@ class Writer:
         return value
 
     def parameter(
-        self, path: str, axes: tuple[Axis, ...], initial: Initial, site: "Site", *, trained: bool = True
+        self, path: str, axes: tuple[Axis, ...], initial: Initial, site: "Site", *, trained: bool, outputs: int
     ) -> Value:
         """Declare the parameter of this path, or return the one that it is tied to."""
         own, pattern = self._own(path)
-        declared = Parameter(Value(own, Type("float32", axes)), initial, trained)
+        declared = Parameter(Value(own, Type("float32", axes)), initial, trained, outputs)
         name, tie, again = self._tied.weight(own)
         if again is not None:
             raise SpecError.at(again, f"'{own}' is tied twice", "merge the two groups")
@@ -145,7 +170,9 @@ class Writer:
         self._count += declared.count if known is None else 0
         if self._count > MAX_PARAMETERS:
             raise site.refuse(f"the model has more than {MAX_PARAMETERS:,} parameters")
-        return self._root.parameter(name, declared.type, initial, trained=trained)
+        value = self._root.parameter(name, declared.type, initial, trained=trained)
+        self._root.parameters[name] = replace(self._root.parameters[name], outputs=outputs)
+        return value
 
     def share(self, turn: str) -> None:
         """Leave this turn's index out of the paths of parameters, so that all turns have the same ones."""
@@ -171,8 +198,8 @@ class Writer:
         """The graph. Raises: SpecError for ties to unknown parameters; for unused results, inputs and parameters."""
         raise_problems(self._tied.problems(self._declared))
         for name in self._tied.members:
-            known = self._root.parameters[name]
-            self._root.parameters[name] = replace(known, initial=self._declared[name].initial)
+            known, first = self._root.parameters[name], self._declared[name]
+            self._root.parameters[name] = replace(known, initial=first.initial, outputs=first.outputs)
         graph = self._root.finish(results)
         raise_problems(self._unused(graph) or self._idle(graph))
         return graph
@@ -231,12 +258,26 @@ class Site:
             raise self.refuse(f"its result would have the same axis twice: {value.type}")
         return value
 
-    def parameter(self, name: str, axes: tuple[Axis, ...], initial: Initial, *, trained: bool = True) -> Value:
-        """Declare a parameter of this step. Raises: SpecError if an axis has no size before run time."""
+    def parameter(
+        self,
+        name: str,
+        axes: tuple[Axis, ...],
+        initial: Initial | Initialization,
+        *,
+        trained: bool = True,
+        outputs: int | None = None,
+    ) -> Value:
+        """Declare a parameter of this step. Raises: SpecError if an axis has no size, or its initial values misfit."""
         unknown = [axis.name for axis in axes if axis.size is None]
         if unknown:
             raise self.refuse(f"its weights need the size of {', '.join(unknown)}, which is known only at run time")
-        return self.writer.parameter(f"{self.path}/{name}", axes, initial, self, trained=trained)
+        first = len(axes) - 1 if outputs is None else outputs
+        if isinstance(initial, Initialization):
+            try:
+                initial = initial.of(axes, first)
+            except RuleError as error:
+                raise self.refuse(error.message) from None
+        return self.writer.parameter(f"{self.path}/{name}", axes, initial, self, trained=trained, outputs=first)
 
     def positions(self, value: Value) -> str:
         """The value's axis of positions: of an input, or of a step that made positions."""
@@ -303,6 +344,15 @@ class Site:
         if not value.type.axes:
             raise self.refuse(f"needs a value with an axis, found {value.name}: {value.type}")
         return self.axis(value, value.type.names[-1])
+
+    def clear_last(self, value: Value) -> Axis:
+        """The value's last axis, which must not have come behind another by matching names."""
+        axis, found = self.last(value), self.writer.behind.get(value.name)
+        if found is None:
+            return axis
+        other, op = found
+        message = f"which axis? the last of {value.type} is {axis.name}, which {op.kind} put behind {other}"
+        raise self.refuse(message, f"write {self.call.name}: {{over: {other}}} or {{over: {axis.name}}}")
 
     def trace(
         self, inputs: Mapping[str, Type], make: Callable[[tuple[Value, ...]], tuple[Value, ...]]

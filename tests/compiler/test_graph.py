@@ -25,7 +25,7 @@ parameter a/weight: float32[o=2, d=3] uniform(0.5)
 parameter n/gain: float32[o=2] constant(1.0)
 parameter n/bias: float32[o=2] constant(0.0)
 a: float32[batch, o:2] = linear{"over": ["d"]}(x, a/weight) at small.yaml:3:5
-n: float32[batch, o:2] = layer_norm{"epsilon": 1e-06}(a, n/gain, n/bias)
+n: float32[batch, o:2] = layer_norm{"epsilon": 1e-06, "axes": 1}(a, n/gain, n/bias)
 output n
 """
 

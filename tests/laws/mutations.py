@@ -67,6 +67,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Document]] = {
     "flag": st.booleans(),
     "number": st.sampled_from([0, 0.5, 0.25, 1, 2, 3, "d_model", "1 / heads"]),
     "numbers": st.sampled_from([0.5, [1, 2], [], [[1, "heads"], 2]]),
+    "initial": st.sampled_from([0.5, "one", "identity", {"normal": "1 / heads"}, "orthogonal", {"uniform": -1}]),
     "axis": SIZES,
     "axes": SIZES | st.lists(SIZES, min_size=1, max_size=3),
     "name": st.sampled_from(["positions", "keys", "d_model", "heads"]),

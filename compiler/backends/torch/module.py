@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from xformc.compiler.backends.torch.block import Block
 from xformc.compiler.backends.torch.parameter_paths import attribute_of, parameters_by_path
 from xformc.compiler.backends.torch.plan import BlockPlan, parents, plan_blocks
-from xformc.compiler.graph.graph import Graph, Parameter
+from xformc.compiler.graph.graph import Graph, Initial, Parameter
 from xformc.compiler.quantize.number_format import LinearMap
 
 _NOTHING: Mapping[str, LinearMap] = {}
@@ -98,6 +98,19 @@ def _draw(parameter: Parameter, generator: torch.Generator) -> Tensor:
     sizes, initial = parameter.type.sizes(), parameter.initial
     if initial.kind == "constant":
         return torch.full(sizes, initial.value)
+    if initial.kind == "identity":
+        return (initial.value * torch.eye(initial.rows)).reshape(sizes)
+    if initial.kind == "orthogonal":
+        return _orthogonal(initial, sizes, generator)
     if initial.kind == "normal":
         return torch.empty(sizes).normal_(0.0, initial.value, generator=generator)
     return torch.empty(sizes).uniform_(-initial.value, initial.value, generator=generator)
+
+
+def _orthogonal(initial: Initial, sizes: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """A matrix with orthonormal rows or columns, whichever are fewer (Saxe et al. 2014, section 4)."""
+    drawn = torch.empty(sizes).normal_(generator=generator).reshape(initial.rows, -1)
+    wide = drawn.shape[0] < drawn.shape[1]
+    q, r = torch.linalg.qr(drawn.T if wide else drawn)
+    unique = q * r.diagonal().sign()
+    return (initial.value * (unique.T if wide else unique)).reshape(sizes).contiguous()

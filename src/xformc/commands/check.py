@@ -44,7 +44,7 @@ def check(
     total = sum(counts.values())
     rows = parameter_rows(checked) if parameters else []
     if as_json:
-        found = _as_json(checked.name, checked.task, dict(checked.sizes), counts)
+        found = _as_json(checked.name, checked.task, dict(checked.sizes), counts, graph.parameter_count())
         print(json.dumps(found | ({"paths": [asdict(row) for row in rows]} if parameters else {})))
         return
     if parameters:
@@ -58,6 +58,8 @@ def check(
     for stage, count in counts.items():
         print(f"  {stage:<24}{count:>14,}")
     print(f"  {'total':<24}{total:>14,}")
+    if graph.parameter_count() != total:
+        print(f"  {'trained':<24}{graph.parameter_count():>14,}")
 
 
 def schema(output: TextOutput = None) -> None:
@@ -81,5 +83,6 @@ def _parameters_by_stage(graph: "Graph") -> dict[str, int]:
     return dict(counts)
 
 
-def _as_json(name: str, task: str, sizes: dict[str, object], counts: dict[str, int]) -> dict[str, object]:
-    return {"name": name, "task": task, "sizes": sizes, "parameters": {**counts, "total": sum(counts.values())}}
+def _as_json(name: str, task: str, sizes: dict[str, object], counts: dict[str, int], trained: int) -> dict[str, object]:
+    parameters = {**counts, "total": sum(counts.values()), "trained": trained}
+    return {"name": name, "task": task, "sizes": sizes, "parameters": parameters}
