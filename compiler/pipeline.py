@@ -13,8 +13,8 @@ from types import MappingProxyType
 from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import GraphError, verify
-from xformc.compiler.ops.elementwise import Dropout
 from xformc.compiler.ops.recurrence import Recurrence
+from xformc.compiler.ops.training import TRAINING_ONLY
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
@@ -161,9 +161,9 @@ def _require(item: Pass, word: str, facts: Collection[str], program: Program) ->
 
 
 def _has_dropout(graph: Graph) -> bool:
-    """Whether a graph, or the cell of a recurrence in it, has dropout."""
+    """Whether a graph, or the cell of a recurrence in it, has dropout or another op that only training has."""
     return any(
-        isinstance(node.op, Dropout) or (isinstance(node.op, Recurrence) and _has_dropout(node.op.body))
+        isinstance(node.op, TRAINING_ONLY) or (isinstance(node.op, Recurrence) and _has_dropout(node.op.body))
         for node in graph.nodes
     )
 

@@ -1,6 +1,7 @@
 """The ops: one file per family, with all rules of its ops and the primitives that write them."""
 
 from xformc.compiler.ops import (
+    batch_norm,
     comparison,
     concatenation,
     constants,
@@ -30,10 +31,12 @@ from xformc.compiler.ops import (
     selection,
     slicing,
     softmax,
+    training,
     weights,
 )
 
 __all__ = [
+    "batch_norm",
     "comparison",
     "concatenation",
     "constants",
@@ -63,5 +66,6 @@ __all__ = [
     "selection",
     "slicing",
     "softmax",
+    "training",
     "weights",
 ]

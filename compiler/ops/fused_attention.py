@@ -35,7 +35,8 @@ class Attention(Op):
     `edges` masks add MASKED where they are false, the others NEVER. Axes shared by query and key are batch axes; axes
     that only the query has (a beam over one source, the heads of a group) become additional rows of the same matrix
     product. `causal`: a query sees the keys up to its own position. `window`: it sees only keys that are less than
-    `window` positions away. `dropout` applies to the weights.
+    `window` positions away. `dropout` applies to the weights. A `cap` other than 0 bounds the scores before biases and
+    masks: `cap * tanh(scale * q . k)` (Gemma Team 2024, section 2).
     """
 
     kind: ClassVar[str] = "attention"
@@ -47,6 +48,7 @@ class Attention(Op):
     masks: int = 0
     edges: int = 0
     dropout: float = 0.0
+    cap: float = 0.0
 
     @property
     def local(self) -> bool:
@@ -147,7 +149,7 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
     attend = torch.functional.scaled_dot_product_attention
     batch, rows = plan.batch, plan.rows
     at = plan.scores.names.index(op.queries)
-    plain = op.causal and op.window is None and not extras and not plan.folded
+    plain = op.causal and op.window is None and not extras and not plan.folded and not op.cap
     local = aligner(Type("bool", (plan.scores.axes[at], plan.scores.axes[-1])), plan.scores)
 
     def hiding(seen: Any, score: float) -> Any:
@@ -173,6 +175,13 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
             return mask if mask.dim() > 1 else mask.unsqueeze(0)
         return mask.expand((*query.shape[:-1], key.shape[-2])).flatten(batch, batch + rows - 1)
 
+    def capped(query: Any, key: Any, value: Any, mask: Any, dropped: float) -> Any:
+        scores = op.cap * torch.torch.tanh(torch.torch.matmul(query, key.transpose(-1, -2)) * op.scale)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, NEVER) if mask.dtype == torch.torch.bool else scores + mask
+        weights = torch.torch.softmax(scores, -1)
+        return torch.torch.matmul(torch.dropout(weights, dropped, torch.training), value)
+
     def apply(query: Any, key: Any, value: Any, *given: Any) -> Any:
         query, key, value = order[0](query), order[1](key), order[2](value)
         shape = query.shape[batch : batch + rows]
@@ -180,7 +189,10 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
         if plan.folded:
             query = query.flatten(batch, batch + rows - 1)
         dropped = op.dropout if torch.training else 0.0
-        result = attend(query, key, value, attn_mask=mask, is_causal=plain, dropout_p=dropped, scale=op.scale)
+        if op.cap:
+            result = capped(query, key, value, mask, dropped)
+        else:
+            result = attend(query, key, value, attn_mask=mask, is_causal=plain, dropout_p=dropped, scale=op.scale)
         return restore(result.unflatten(batch, shape) if plan.folded else result)
 
     return apply
@@ -199,6 +211,8 @@ def _attention_onnx(op: Attention, node: Node, onnx: OnnxEmitter, inputs: tuple[
     if plan.folded:
         query = onnx.op("Reshape", query, onnx.merged(*singles, axes[batch:-1], plan.query.axes[-1:]))
     scores = _scores(onnx, query, key, op.scale, batch + 2)
+    if op.cap:
+        scores = onnx.op("Mul", onnx.op("Tanh", scores), op.cap)
     added = _added(op, node, onnx, inputs[3:], plan)
     if added and plan.folded and not _after_batch(node, plan):
         scores = onnx.op("Reshape", scores, onnx.shape(axes))
@@ -259,4 +273,4 @@ def _attention_cost(op: Attention, node: Node) -> Cost:
     query, key, value = (item.type for item in node.inputs[:3])
     scores = count((*query.axes[:-1], key.axis(op.keys)))
     products = scores * (count(query.axes[-1:]) + count(value.axes[-1:])) * 2
-    return moving(node, products, scores * (len(node.inputs) - 3 + op.local + 6))
+    return moving(node, products, scores * (len(node.inputs) - 3 + op.local + 6 + 2 * bool(op.cap)))

@@ -7,6 +7,7 @@ from xformc.compiler.graph.graph import Graph, Node, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import Add, Dropout, Scale
+from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.layout import Align
@@ -38,6 +39,7 @@ class _Found:
     key: _Operand | None = None
     scale: float = 1.0
     dropout: float = 0.0
+    cap: float = 0.0
     local: LocalMask | None = None
     masks: list[Value] = field(default_factory=list[Value])
     edges: list[Value] = field(default_factory=list[Value])
@@ -110,12 +112,14 @@ class _Reader:
 
     def _scores(self, found: _Found, value: Value) -> _Found | None:
         node = self.own(value)
-        if node is None:
+        if node is None or (found.cap and not isinstance(node.op, Scale | Contract)):
             return None
         found.inner.append(node)
         if isinstance(node.op, Contract):
             return _product(found, node)
-        if isinstance(node.op, Scale):
+        if node.op == Unary("tanh") and found.scale > 0:
+            found.cap, found.scale = found.scale, 1.0
+        elif isinstance(node.op, Scale):
             found.scale *= node.op.factor
         elif isinstance(node.op, LocalMask | Fill) and found.scale < SMALLEST_SCALE:
             return None
@@ -210,6 +214,7 @@ def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reade
         len(found.masks) + len(found.edges),
         len(found.edges),
         found.dropout,
+        found.cap,
     )
     inputs = (*operands(), *(values[item.name] for item in (*found.masks, *found.edges, *found.biases)))
     result = builder.emit(op, inputs, f"{name}/mixed", place)

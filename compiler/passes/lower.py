@@ -188,10 +188,10 @@ def _read_cached(op: Attention, node: Node, keys: Node, values: Node, window: in
 
 
 def _plain(op: Attention, node: Node, heads: tuple[str, ...]) -> bool:
-    """Whether the sum of its biases has the axis of keys, and otherwise only those of heads and queries."""
+    """Whether it has no cap, and the sum of its biases has the axis of keys, else only those of heads and queries."""
     biases = [value.type.names for value in node.inputs[3 + op.masks :]]
     names = {name for bias in biases for name in bias}
-    return op.edges == 0 and (not biases or op.keys in names) and names <= {*heads, op.queries, op.keys}
+    return op.edges == 0 == op.cap and (not biases or op.keys in names) and names <= {*heads, op.queries, op.keys}
 
 
 def _reads(query: Type, rows: tuple[str, ...], shared: tuple[str, ...]) -> bool:

@@ -151,8 +151,8 @@ class Train(Section):
     `objective` makes examples of plain text. `losses` sets the weight of each result's loss, and its settings.
     `batch_tokens` limits the source tokens and the target tokens of a batch. `accumulate` batches make a step. Training
     ends after `steps` steps or `minutes` minutes, whichever comes first. Pairs with more than `max_length` tokens on a
-    side are skipped. Parameters whose path begins with a pattern of `freeze` keep their values. The result is the mean of
-    the last `average` checkpoints.
+    side are skipped. Parameters whose path begins with a pattern of `freeze` keep their values. The result is the mean
+    of the last `average` checkpoints.
     """
 
     tokenizer: Tokenizer = Tokenizer()

@@ -81,10 +81,10 @@ class Writer:
         if isinstance(op, MATCHING):
             operands = [item for item in inputs if item.type.dtype == value.type.dtype and item.type.axes]
         else:
-            operands = [item for item in inputs[:1] if item.type.names[-1:] == value.type.names[-1:]]
-        for item in operands:
-            last = item.type.axes[-1] if item.type.axes else None
-            if last is None or last == value.type.axes[-1]:
+            operands = [item for item in inputs[:1] if item.type.names[-1:] == value.type.names[-1:] != ()]
+        for item in operands if value.type.axes else ():
+            last = item.type.axes[-1]
+            if last == value.type.axes[-1]:
                 return self.behind.get(item.name)
             if last in value.type.axes and last.size is not None:
                 return last.name, op

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from steps import assert_steps_are_the_training_form, language_graph
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph
@@ -105,3 +106,22 @@ def test_what_is_not_attention_stays(tmp_path: Path, name: str) -> None:
     fused = verify(fuse_attention(graph))
     assert not kinds(fused, Attention)
     np.testing.assert_array_equal(results(fused), results(graph))
+
+
+def test_capped_scores_are_fused_and_the_same(tmp_path: Path) -> None:
+    steps = "{keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}}, small: {scale: 0.5}, SOFT, "
+    steps += "seen: {mask: {causal: true}}, weights: {softmax: keys}, mixed: {contract: {by: keys, over: keys}}}"
+    graph = language_graph(tmp_path, steps.replace("SOFT", "bounded: {soft_cap: 2}"))
+    fused = fuse_attention(graph)
+    (op,) = (node.op for node in fused.nodes if isinstance(node.op, Attention))
+    assert (op.cap, op.scale, op.causal) == (2.0, 0.25, True)
+    tokens = torch.randint(4, 20, (2, 5), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(TorchModule(fused)(tokens), TorchModule(graph)(tokens))
+    assert_steps_are_the_training_form(fused, tmp_path)
+    for other in (
+        "a: tanh, b: {scale: 2}, c: tanh",
+        "a: {scale: 0}, b: tanh, c: {scale: 0}",
+        "a: tanh, b: {shift: 1}, c: tanh",
+    ):
+        graph = language_graph(tmp_path, steps.replace("SOFT", other))
+        assert not any(isinstance(node.op, Attention) for node in fuse_attention(graph).nodes)
