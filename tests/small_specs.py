@@ -19,6 +19,7 @@ SMALL = {
     "groups": 2,
     "group_heads": 2,
     "experts": 4,
+    "chosen": 2,
     "window": 3,
     "buckets": 8,
     "max_distance": 6,

@@ -21,6 +21,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
+from xformc.compiler.ops.indexing import Take
 from xformc.compiler.quantize.formats import FORMATS
 
 
@@ -64,9 +65,15 @@ def _embedding_cost(op: Embedding, node: Node) -> Cost:
     return Cost(read=size_in_bytes(node.inputs[0].type) + rows, written=rows)
 
 
-@primitive("embedding", on="int64", size="axis", initial=optional("initial"))
-def _embedding(site: Site, x: Value, size: Axis, initial: Initialization | None = None) -> Value:
-    """A learned vector for each token of an input. It starts normal with deviation size^-0.5, or as `initial`."""
+@primitive("embedding", on="int64", size="axis", entries=optional("axis"), initial=optional("initial"))
+def _embedding(
+    site: Site, x: Value, size: Axis, entries: Axis | None = None, initial: Initialization | None = None
+) -> Value:
+    """A learned vector for each token of an input, or for each index below the size of `entries`. It starts normal
+    with deviation size^-0.5, or as `initial`.
+    """
+    if entries is not None:
+        return site.emit(Take(entries.name), table(site, entries, size, initial=initial), x)
     return site.emit(Embedding(), x, table(site, site.vocabulary(x), size, initial=initial))
 
 

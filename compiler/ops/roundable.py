@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.expert_linear import ExpertLinear
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.ops.recurrence import Recurrence
@@ -19,6 +20,7 @@ def roundable(graph: Graph) -> tuple[str, ...]:
                 continue
             table = isinstance(node.op, Embedding) and node.inputs[0].name not in positions
             weight = index == 1 and (table or isinstance(node.op, Linear))
+            weight |= isinstance(node.op, ExpertLinear) and index - 2 in range(node.op.experts)
             (rounded if weight else others).add(value.name)
     return tuple(parameter.name for parameter in graph.parameters if parameter.name in rounded - others)
 

@@ -372,7 +372,10 @@ class Site:
         """The vocabulary axis of an input of tokens."""
         found = self.writer.inputs.get(tokens.name)
         if found is None or found.kind != "tokens":
-            raise self.refuse(f"needs an input of tokens, found {tokens.name}: {tokens.type}")
+            raise self.refuse(
+                f"needs an input of tokens, found {tokens.name}: {tokens.type}",
+                "name the size of the table: embedding: {size: .., entries: ..}",
+            )
         return found.axes[0]
 
     def refuse(self, message: str, hint: str | None = None) -> SpecError:

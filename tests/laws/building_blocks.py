@@ -126,6 +126,23 @@ POINTWISE: list[Step] = [
     ),
     body(other="tanh", wide={"join": {"by": "x", "to": "both"}}, narrow={"linear": "d_model"}),
     body(
+        scores={"linear": {"to": "experts", "bias": False}},
+        best={"top": {"over": "experts", "to": "chosen"}},
+        kept={"take": {"from": "scores", "by": "best", "over": "experts"}},
+        share={"softmax": "chosen"},
+        networks={"expert_linear": {"from": "x", "by": "best", "experts": "experts", "to": "d_model"}},
+        weighted={"times": {"by": "share"}},
+        output={"sum": {"over": "chosen"}},
+    ),
+    body(
+        best={"argmax": "d_model"},
+        vector={"embedding": {"size": "d_k", "entries": "d_model"}},
+        hot={"one_hot": {"from": "best", "to": "experts"}},
+        both={"times": {"by": "vector"}},
+        output={"linear": {"over": ["experts", "d_k"], "to": "d_model"}},
+        sum={"plus": {"by": "x"}},
+    ),
+    body(
         inner={"linear": ["experts", "d_ff"]},
         active="relu",
         gate={"linear": {"from": "x", "to": "experts", "bias": False}},

@@ -25,6 +25,7 @@ SIZES = {
     "both": "2 * d_model",
     "left": "both - d_ff",
     "experts": 3,
+    "chosen": 2,
     "half_buckets": 2,
     "hashes": "2 * half_buckets",
     "random_features": 5,
