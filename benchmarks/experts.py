@@ -23,7 +23,6 @@ from xformc.compiler.backends.onnx.initializers import Initializers, save_model
 from xformc.compiler.backends.onnx.models import forward_model
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.passes.inference import inference
 from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import load_spec
 from xformc.runtime.session import open_model
@@ -80,7 +79,7 @@ def make_graph(name: str, arguments: argparse.Namespace) -> Graph:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.yaml"
         path.write_text(SPEC.format(block=block, blocks=blocks, **sizes))
-        return inference(run_passes(begin(load_spec(path)), after="hoist").graph)
+        return run_passes(begin(load_spec(path), "portable"), after="inference").graph
 
 
 def torch_run(graph: Graph, *, train: bool) -> Run:
