@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from xformc import __version__
 from xformc.format.certificate import Certificate, Stage
 from xformc.format.inputs import Input
+from xformc.format.tasks import NAMED
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Prompt
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.libxformc import CppEngine
 from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.rows import Row, pad, stack
+from xformc.runtime.translate import Hypothesis
 from xformc.runtime.workload import random_workload
 
 RuntimeName = Literal["python", "cpp"]
@@ -73,14 +75,18 @@ def _comparisons(engine: Engine, other: CppEngine, progress: Callable[[str], Non
     manifest, items = engine.manifest, random_workload(engine, {}, COUNT).items
     progress("verify: ids and arrays")
     compared: list[_Comparison] = []
-    if manifest.decoding == "search":
+    if manifest.task == "translation":
         items = [item["source"] for item in items]
         compared += [_searched(engine, other, items, options) for options in _searches(engine)]
+    elif manifest.decoding == "search":
+        arrays = _arrays(manifest.given, items)
+        compared += [_transcribed(engine, other, "arrays", arrays, options) for options in _searches(engine)]
     elif manifest.decoding == "forward":
         arrays = _arrays(manifest.inputs, items)
         compared.append(_Comparison("arrays", _plain(other.predict(arrays)), _plain(engine.predict(arrays))))
     progress("verify: texts")
-    if engine.tokenizer is not None and all(item.kind == "tokens" for item in manifest.inputs.values()):
+    texts = manifest.inputs if manifest.task in NAMED else manifest.given
+    if engine.tokenizer is not None and engine.tokenizer.vocabularies.keys() >= texts.keys():
         compared += _of_texts(engine, other, _texts(engine, items))
     return compared
 
@@ -102,14 +108,21 @@ def _translated(engine: Engine, other: CppEngine, texts: Sequence[str], options:
     return _Comparison(f"texts with beam {options['beam_size']}", found, expected)
 
 
+def _transcribed(engine: Engine, other: CppEngine, what: str, examples: Any, options: Mapping[str, Any]) -> _Comparison:
+    found, expected = other.transcribe(examples, **options), engine.transcribe(examples, **cast(Any, options))
+    return _Comparison(f"{what} with beam {options['beam_size']}", _plain_texts(found), _plain_texts(expected))
+
+
 def _of_texts(engine: Engine, other: CppEngine, texts: Sequence[str]) -> list[_Comparison]:
     decoding = engine.manifest.decoding
-    if decoding == "search":
+    if engine.manifest.task == "translation":
         return [_translated(engine, other, texts, options) for options in _searches(engine)]
     if decoding == "sample":
         options = {"max_new_tokens": NEW_TOKENS, "seed": 1}
         return [_Comparison("prompts", other.generate(texts, **options), engine.generate(texts, **cast(Any, options)))]
-    examples = [(text,) * len(engine.manifest.inputs) for text in texts]
+    examples = [(text,) * len(engine.manifest.given) for text in texts]
+    if decoding == "search":
+        return [_transcribed(engine, other, "texts", examples, options) for options in _searches(engine)]
     return [_Comparison("texts", _plain(other.predict(examples)), _plain(engine.predict(examples)))]
 
 
@@ -122,7 +135,7 @@ def _searches(engine: Engine) -> list[dict[str, Any]]:
 def _texts(engine: Engine, items: Sequence[Any]) -> list[str]:
     """Return the texts of random ids of the first input, and the odd ones, without those that are too long."""
     assert engine.tokenizer is not None
-    tokenizer, inputs = engine.tokenizer, engine.manifest.inputs
+    tokenizer, inputs = engine.tokenizer, engine.manifest.given or engine.manifest.inputs
     name = next(iter(inputs))
     rows: list[Any] = [
         item.ids if isinstance(item, Prompt) else item[name] if isinstance(item, Mapping) else item for item in items
@@ -143,4 +156,20 @@ def _arrays(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, NDArr
 
 def _plain(predictions: Sequence[Prediction]) -> list[Any]:
     """Return predictions as values that compare bit by bit."""
-    return [(one.labels, one.probabilities.shape, one.probabilities.tobytes()) for one in predictions]
+    return [(_bits(one), {name: _bits(value) for name, value in one.results.items()}) for one in predictions]
+
+
+def _plain_texts(results: Sequence[Sequence[Hypothesis]]) -> list[Any]:
+    """Return written texts, with their further results, as values that compare bit by bit."""
+    return [
+        [(one.text, one.score, one.tokens, {name: _bits(value) for name, value in one.results.items()}) for one in row]
+        for row in results
+    ]
+
+
+def _bits(value: Any) -> Any:
+    """Return labels, or an array, as a value that compares bit by bit."""
+    if isinstance(value, Prediction):
+        return value.labels, _bits(value.probabilities)
+    array = np.asarray(value)
+    return array.shape, array.tobytes()

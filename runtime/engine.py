@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, check_files
+from xformc.format.names import MANIFEST
 from xformc.format.reader import read_manifest
 from xformc.format.tasks import TASKS, tasks_with
 from xformc.runtime.arrays import read_rows
@@ -25,6 +26,7 @@ from xformc.runtime.generate import (
     encode_prompt,
 )
 from xformc.runtime.job import Job, as_it_is
+from xformc.runtime.kinds.kind import check_kinds
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import check_operators
 from xformc.runtime.options import SearchArguments, resolve_options
@@ -147,6 +149,7 @@ class Engine:
 
         Raises: UserError for an example that does not fit the engine's inputs, or an option out of range.
         """
+        self._check_method("transcribe", "transcribe")
         batching = Batching(workers, max_batch_tokens)
         if isinstance(examples, Mapping):
             rows = read_rows(self.manifest.given, examples, self.manifest.targets)
@@ -168,6 +171,7 @@ class Engine:
 
         The arguments are those of `transcribe` and the `window` of `translate_stream`.
         """
+        self._check_method("transcribe", "transcribe")
         batching = Batching(workers, max_batch_tokens, window)
         reader = self._reader(batching, truncate)
         return self._writing(reader, options).stream(self.session, texts, batching)
@@ -319,7 +323,7 @@ class Engine:
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
         needed = partial(positions_needed, inputs=self.manifest.inputs)
-        return Job(encode, needed, partial(predict_rows, manifest=self.manifest, tokenizer=self.tokenizer))
+        return Job(encode, needed, partial(predict_rows, manifest=self.manifest))
 
     def _reader(self, batching: Batching, truncate: bool) -> Callable[[int, str | Sequence[str]], Row]:
         inputs = self.manifest.given
@@ -349,7 +353,7 @@ class Engine:
                 f"the engine {self.manifest.name} takes more than text: it needs {', '.join(others)}",
                 hint=f"give it arrays: engine.{method}({{name: array, ...}}), or xformc {method} ENGINE -i FILE.npz",
             )
-        if self.tokenizer is None:
+        if self.tokenizer is None or not self.tokenizer.vocabularies.keys() >= inputs.keys():
             raise UserError(
                 f"the engine {self.manifest.name} has no tokenizer",
                 hint="build it from a run, or with tokenizers: xformc.build(..., tokenizers={input: file})",
@@ -380,6 +384,7 @@ def load(
     Batching(workers)
     manifest = read_manifest(folder)
     check_operators(folder, manifest)
+    check_kinds(manifest.results, str(folder / MANIFEST))
     check_files(folder, manifest, verify_hashes=verify_hashes)
     session = open_session(
         folder,

@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_void_p
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.tasks import RESULTS, WRITING
 from xformc.runtime.generate import Continuation
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import find_library
 from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.translate import Hypothesis
+
+
+@dataclass(frozen=True)
+class ResultOfEngine:
+    """A result of an engine, as the library describes it."""
+
+    name: str
+    kind: str
+    positions: str | None
+    labels: tuple[str, ...]
+    several: bool
 
 
 class CppEngine:
@@ -30,10 +43,10 @@ class CppEngine:
         if threads is not None:
             options.threads = threads
         self._call("load", str(directory).encode(), byref(options), byref(self._engine))
-        self._labels = [
-            _text(self._library.xformc_engine_label(self._engine, c_size_t(index)))
-            for index in range(self._library.xformc_engine_label_count(self._engine))
+        self._results_of_engine = [
+            self._result(index) for index in range(self._library.xformc_engine_result_count(self._engine))
         ]
+        self._declared = _text(self._library.xformc_engine_task(self._engine)) in (WRITING, RESULTS)
 
     def close(self) -> None:
         """Free the engine."""
@@ -51,6 +64,14 @@ class CppEngine:
         search, run = self._options(_SearchOptions, options), self._options(_RunOptions, options)
         return self._written("search", c_void_p(array.ctypes.data), *map(c_size_t, array.shape), search, run)
 
+    def transcribe(
+        self, examples: Sequence[str | Sequence[str]] | Mapping[str, NDArray[Any]], **options: Any
+    ) -> list[list[Hypothesis]]:
+        """See `Engine.transcribe`; arrays are float32, int64 or bool."""
+        search, run = self._options(_SearchOptions, options), self._options(_RunOptions, options)
+        method, arguments, _kept = _examples("transcribe", examples)
+        return self._written(method, *arguments, search, run)
+
     def generate(self, prompts: Sequence[str], **options: Any) -> list[Continuation]:
         """See `Engine.generate`."""
         sampling, run = self._options(_SampleOptions, options), self._options(_RunOptions, options)
@@ -62,12 +83,11 @@ class CppEngine:
     ) -> list[Prediction]:
         """See `Engine.predict`; arrays are float32, int64 or bool."""
         run = self._options(_RunOptions, options)
-        if isinstance(examples, Mapping):
-            arrays, kept = _arrays(examples)
-            found = self._predicted("predict_arrays", arrays, c_size_t(len(kept)), run)
-        else:
-            texts = [text for example in examples for text in ([example] if isinstance(example, str) else example)]
-            found = self._predicted("predict", _texts(texts), c_size_t(len(examples)), run)
+        method, arguments, _kept = _examples("predict", examples)
+        results = self._results(method, *arguments, run)
+        count = self._library.xformc_results_count(results)
+        found = [self._prediction(self._values(results, index)) for index in range(count)]
+        self._library.xformc_results_free(results)
         return found
 
     def encode(self, name: str, text: str) -> list[int]:
@@ -99,29 +119,45 @@ class CppEngine:
         results, library = self._results(method, *arguments), self._library
         found: list[list[Hypothesis]] = []
         for index in range(library.xformc_results_count(results)):
-            count = library.xformc_results_hypothesis_count(results, c_size_t(index))
-            found.append([self._hypothesis(results, index, rank) for rank in range(count)])
+            count, values = library.xformc_results_hypothesis_count(results, c_size_t(index)), {}
+            if self._declared:
+                values = self._values(results, index)
+            found.append([self._hypothesis(results, index, rank, values) for rank in range(count)])
         library.xformc_results_free(results)
         return found
 
-    def _hypothesis(self, results: c_void_p, index: int, rank: int) -> Hypothesis:
+    def _hypothesis(self, results: c_void_p, index: int, rank: int, values: Mapping[str, Any]) -> Hypothesis:
         one = _Hypothesis()
         self._library.xformc_results_hypothesis(results, c_size_t(index), c_size_t(rank), byref(one))
         text = ctypes.string_at(one.text.data, one.text.size).decode()
-        return Hypothesis(text, float(one.score), tuple(one.tokens[: one.token_count]))
+        return Hypothesis(text, float(one.score), tuple(one.tokens[: one.token_count]), values)
 
-    def _predicted(self, method: str, *arguments: Any) -> list[Prediction]:
-        results, library = self._results(method, *arguments), self._library
-        found: list[Prediction] = []
-        for index in range(library.xformc_results_count(results)):
-            one = _Prediction()
-            library.xformc_results_prediction(results, c_size_t(index), byref(one))
-            numbers: list[float] = one.probabilities[: one.positions * len(self._labels)]
-            labels: list[int] = one.labels[: one.positions]
-            probabilities = np.array(numbers, np.float32).reshape(one.positions, len(self._labels))
-            found.append(Prediction(tuple(self._labels[label] for label in labels), probabilities))
-        library.xformc_results_free(results)
+    def _result(self, index: int) -> ResultOfEngine:
+        """Return what the library says of a result of the engine."""
+        one = _Result(size=ctypes.sizeof(_Result))
+        assert self._library.xformc_engine_result(self._engine, c_size_t(index), byref(one))
+        names = tuple(
+            _text(self._library.xformc_engine_result_label(self._engine, c_size_t(index), c_size_t(label)))
+            for label in range(one.label_count)
+        )
+        positions = None if one.positions is None else _text(one.positions)
+        return ResultOfEngine(_text(one.name), _text(one.kind), positions, names, bool(one.several))
+
+    def _values(self, results: c_void_p, index: int) -> dict[str, Any]:
+        """Return the results of an example that are no text, by name."""
+        found: dict[str, Any] = {}
+        for which, result in enumerate(self._results_of_engine):
+            one = _Value(size=ctypes.sizeof(_Value))
+            if self._library.xformc_results_value(results, c_size_t(index), c_size_t(which), byref(one)):
+                shape: list[int] = one.shape[: one.rank]
+                numbers = np.array(one.numbers[: int(np.prod(shape))], np.float32).reshape(shape)
+                found[result.name] = numbers if result.kind != "labels" else _labels(result, one, numbers)
         return found
+
+    def _prediction(self, values: Mapping[str, Any]) -> Prediction:
+        nothing = Prediction((), np.zeros((0, 0), np.float32))
+        labelled = next((one for one in values.values() if isinstance(one, Prediction)), nothing)
+        return replace(labelled, results=values) if self._declared else labelled
 
     def _results(self, method: str, *arguments: Any) -> c_void_p:
         results = c_void_p()
@@ -195,8 +231,18 @@ class _Hypothesis(Structure):
     _fields_ = [("text", _Bytes), ("score", c_float), ("tokens", POINTER(c_int64)), ("token_count", c_size_t)]
 
 
-class _Prediction(Structure):
-    _fields_ = [("positions", c_size_t), ("labels", POINTER(c_int64)), ("probabilities", POINTER(c_float))]
+class _Result(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("name", c_char_p), ("kind", c_char_p), ("positions", c_char_p), ("label_count", c_size_t),
+        ("several", c_bool),
+    ]  # fmt: skip
+
+
+class _Value(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("numbers", POINTER(c_float)), ("shape", POINTER(c_int64)), ("rank", c_size_t),
+        ("labels", POINTER(c_int64)), ("labels_per_row", POINTER(c_size_t)), ("label_count", c_size_t),
+    ]  # fmt: skip
 
 
 class _Array(Structure):
@@ -210,10 +256,12 @@ _ELEMENTS = {"float32": 1, "int64": 7, "bool": 9}
 
 def _open() -> ctypes.CDLL:
     library = ctypes.CDLL(str(find_library().path))
-    for name in ("error_message", "error_place", "error_hint", "engine_label"):
+    for name in ("error_message", "error_place", "error_hint", "engine_task", "engine_result_label"):
         getattr(library, f"xformc_{name}").restype = c_char_p
-    for name in ("results_count", "results_hypothesis_count", "engine_label_count"):
+    for name in ("results_count", "results_hypothesis_count", "engine_result_count"):
         getattr(library, f"xformc_{name}").restype = c_size_t
+    for name in ("engine_result", "results_value"):
+        getattr(library, f"xformc_{name}").restype = c_bool
     return library
 
 
@@ -228,6 +276,26 @@ def _data(text: str) -> bytes:
 def _texts(texts: Sequence[str]) -> Any:
     encoded = [_data(text) for text in texts]
     return (_Text * len(texts))(*(_Text(data, len(data)) for data in encoded))
+
+
+def _examples(
+    method: str, examples: Sequence[str | Sequence[str]] | Mapping[str, NDArray[Any]]
+) -> tuple[str, tuple[Any, ...], Any]:
+    """Return the method for texts or for arrays, its arguments, and what must live as long as they do."""
+    if isinstance(examples, Mapping):
+        arrays, kept = _arrays(examples)
+        return f"{method}_arrays", (arrays, c_size_t(len(kept))), kept
+    texts = [text for example in examples for text in ([example] if isinstance(example, str) else example)]
+    return method, (_texts(texts), c_size_t(len(examples))), texts
+
+
+def _labels(result: ResultOfEngine, value: _Value, probabilities: NDArray[np.float32]) -> Prediction:
+    """Return labels as `kinds.labels` does."""
+    labels = iter([result.labels[label] for label in value.labels[: value.label_count]])
+    rows = [[next(labels) for _ in range(count)] for count in value.labels_per_row[: len(probabilities)]]
+    if result.several and result.positions is not None:
+        return Prediction(tuple(map(",".join, rows)), probabilities)
+    return Prediction(tuple(label for row in rows for label in row), probabilities)
 
 
 def _arrays(given: Mapping[str, NDArray[Any]]) -> tuple[Any, list[Any]]:

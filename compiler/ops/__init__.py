@@ -1,7 +1,6 @@
 """The ops: one file per family, with all rules of its ops and the primitives that write them."""
 
 from xformc.compiler.ops import (
-    alignment,
     batch_norm,
     comparison,
     concatenation,
@@ -39,7 +38,6 @@ from xformc.compiler.ops import (
 )
 
 __all__ = [
-    "alignment",
     "batch_norm",
     "comparison",
     "concatenation",

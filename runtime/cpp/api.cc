@@ -109,7 +109,25 @@ const char* text_of(const xformc_engine* engine, std::string Manifest::* field) 
   return engine == nullptr ? "" : (engine->engine.manifest().*field).c_str();
 }
 
-size_t text_count(const xformc::Engine& engine) { return engine.manifest().inputs.size(); }
+size_t text_count(const xformc::Engine& engine) { return engine.manifest().given.size(); }
+
+// Writes the values to a struct of a size that this library knows; returns false for another size.
+template <typename Struct>
+bool fill_known(Struct* given, const Struct& values) {
+  if (given == nullptr || given->size != sizeof values) return false;  // no struct has grown yet
+  *given = values;
+  return true;
+}
+
+xformc_input described(const xformc::Input& input) {
+  return {input.name.c_str(), input.kind_name(), input.vocabulary, input.longest.value_or(0), !input.tokenizer.empty()};
+}
+
+// The arguments of a call on arrays.
+std::vector<xformc::Row> read_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count) {
+  if (count > 0) require(arrays, "arrays");
+  return xformc::read_rows(engine->engine.manifest().given, arrays, count);
+}
 
 // Calls the caller's functions for each item of a stream.
 void run_stream(const xformc::Engine& engine, const Task& task, const xformc::Batching& batching, xformc_cancel* cancel,
@@ -190,23 +208,53 @@ size_t xformc_engine_input_count(const xformc_engine* engine) {
 }
 
 size_t xformc_engine_label_count(const xformc_engine* engine) {
-  return engine == nullptr ? 0 : engine->engine.manifest().labels.size();
+  const auto* found = engine == nullptr ? nullptr : engine->engine.manifest().labels();
+  return found == nullptr ? 0 : found->labels.size();
 }
 
 bool xformc_engine_input(const xformc_engine* engine, size_t index, xformc_input* input) {
   if (index >= xformc_engine_input_count(engine) || input == nullptr) return false;
-  const xformc::Input& found = engine->engine.manifest().inputs[index];
-  *input = {found.name.c_str(), found.kind_name(), found.vocabulary, found.longest.value_or(0),
-            !found.tokenizer.empty()};
+  *input = described(engine->engine.manifest().inputs[index]);
   return true;
 }
 
 const char* xformc_engine_label(const xformc_engine* engine, size_t index) {
-  return index < xformc_engine_label_count(engine) ? engine->engine.manifest().labels[index].c_str() : nullptr;
+  return index < xformc_engine_label_count(engine) ? engine->engine.manifest().labels()->labels[index].c_str()
+                                                   : nullptr;
+}
+
+size_t xformc_engine_given_input_count(const xformc_engine* engine) {
+  return engine == nullptr ? 0 : engine->engine.manifest().given.size();
+}
+
+bool xformc_engine_given_input(const xformc_engine* engine, size_t index, xformc_input* input) {
+  if (index >= xformc_engine_given_input_count(engine) || input == nullptr) return false;
+  *input = described(engine->engine.manifest().given[index]);
+  return true;
+}
+
+size_t xformc_engine_result_count(const xformc_engine* engine) {
+  return engine == nullptr ? 0 : engine->engine.manifest().results.size();
+}
+
+bool xformc_engine_result(const xformc_engine* engine, size_t index, xformc_result* result) {
+  if (index >= xformc_engine_result_count(engine)) return false;
+  const xformc::DeclaredResult& found = engine->engine.manifest().results[index];
+  const char* positions = found.positions.empty() ? nullptr : found.positions.c_str();
+  return fill_known(
+      result, {sizeof *result, found.name.c_str(), found.kind_name(), positions, found.labels.size(), found.several});
+}
+
+const char* xformc_engine_result_label(const xformc_engine* engine, size_t index, size_t label) {
+  if (index >= xformc_engine_result_count(engine)) return nullptr;
+  const auto& labels = engine->engine.manifest().results[index].labels;
+  return label < labels.size() ? labels[label].c_str() : nullptr;
 }
 
 bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_options* options) {
-  if (options == nullptr || engine == nullptr || engine->engine.manifest().task != "translation") return false;
+  if (options == nullptr || engine == nullptr || engine->engine.manifest().decoding() != xformc::Decoding::search) {
+    return false;
+  }
   const xformc::SearchOptions& found = engine->engine.manifest().search;
   fill(options, xformc_search_options{options->size, found.beam_size, found.n_best, found.length_penalty,
                                       found.max_length_factor, found.max_length_offset});
@@ -245,10 +293,21 @@ bool xformc_results_hypothesis(const xformc_results* results, size_t index, size
 
 bool xformc_results_prediction(const xformc_results* results, size_t index, xformc_prediction* prediction) {
   if (index >= xformc_results_count(results) || prediction == nullptr) return false;
-  const Result& found = results->items[index];
-  if (!found.hypotheses.empty()) return false;
-  *prediction = {found.labels.size(), found.labels.data(), found.probabilities.data()};
+  const Result& item = results->items[index];
+  if (!item.hypotheses.empty()) return false;
+  const auto found = std::find_if(item.values.begin(), item.values.end(),
+                                  [](const xformc::Value& one) { return one.kind == xformc::ResultKind::labels; });
+  if (found == item.values.end()) return false;
+  *prediction = {found->best.size(), found->best.data(), found->numbers.data()};
   return true;
+}
+
+bool xformc_results_value(const xformc_results* results, size_t index, size_t result, xformc_value* value) {
+  if (index >= xformc_results_count(results) || result >= results->items[index].values.size()) return false;
+  const xformc::Value& found = results->items[index].values[result];
+  if (found.kind == xformc::ResultKind::text) return false;
+  return fill_known(value, {sizeof *value, found.numbers.data(), found.shape.data(), found.shape.size(),
+                            found.labels.data(), found.per_row.data(), found.labels.size()});
 }
 
 void xformc_results_free(xformc_results* results) { delete results; }
@@ -310,11 +369,38 @@ xformc_status xformc_predict_arrays(const xformc_engine* engine, const xformc_ar
   return guarded(error, [&] {
     require(engine, "engine");
     require(results, "results");
-    if (count > 0) require(arrays, "arrays");
     const xformc_run_options options = xformc::read_options(run);
     const xformc::Batching batching = engine->engine.batching(options);
     const auto task = engine->engine.prediction(batching);
-    auto rows = xformc::read_rows(engine->engine.manifest().inputs, arrays, count);
+    auto rows = read_arrays(engine, arrays, count);
+    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, std::move(rows))};
+  });
+}
+
+xformc_status xformc_transcribe(const xformc_engine* engine, const xformc_text* texts, size_t count,
+                                const xformc_search_options* search, const xformc_run_options* run,
+                                xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require_texts(engine, texts, count, results);
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.transcription(search, batching);
+    engine->engine.check_texts();
+    *results = new xformc_results{
+        engine->engine.all(*task, batching, options.cancel, texts, count, text_count(engine->engine))};
+  });
+}
+
+xformc_status xformc_transcribe_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
+                                       const xformc_search_options* search, const xformc_run_options* run,
+                                       xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(results, "results");
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.transcription(search, batching);
+    auto rows = read_arrays(engine, arrays, count);
     *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, std::move(rows))};
   });
 }
@@ -350,6 +436,20 @@ xformc_status xformc_predict_stream(const xformc_engine* engine, xformc_read rea
     const xformc_run_options options = xformc::read_options(run);
     const xformc::Batching batching = engine->engine.batching(options);
     const auto task = engine->engine.prediction(batching);
+    engine->engine.check_texts();
+    run_stream(engine->engine, *task, batching, options.cancel, text_count(engine->engine), read, read_data, write,
+               write_data);
+  });
+}
+
+xformc_status xformc_transcribe_stream(const xformc_engine* engine, xformc_read read, void* read_data,
+                                       xformc_write write, void* write_data, const xformc_search_options* search,
+                                       const xformc_run_options* run, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.transcription(search, batching);
     engine->engine.check_texts();
     run_stream(engine->engine, *task, batching, options.cancel, text_count(engine->engine), read, read_data, write,
                write_data);

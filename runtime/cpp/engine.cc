@@ -12,31 +12,44 @@ namespace {
 
 constexpr size_t LARGEST_WINDOW = 1 << 16;  // items sorted by size at a time, if all items are given at once
 
-struct Method {
-  const char* task;
-  const char* name;
-};
-
-constexpr Method METHODS[] = {{"translation", "translate"},
-                              {"language_model", "generate"},
-                              {"tagging", "predict"},
-                              {"classification", "predict"}};
+// The names of these inputs of the model, with a mask after each input of vectors.
+std::vector<std::string> model_inputs(const std::vector<Input>& inputs) {
+  std::vector<std::string> names;
+  for (const Input& input : inputs) {
+    names.push_back(input.name);
+    if (input.kind == Kind::vectors) names.push_back(input.name + "_mask");
+  }
+  return names;
+}
 
 // The inputs and outputs of an engine's model.
 Interface interface_of(const Manifest& manifest) {
-  const std::vector<std::string> written = {"tokens", "lengths", "scores"};
-  if (manifest.task == "translation") {
-    return {{"source", "beam_size", "n_best", "length_penalty", "max_length_factor", "max_length_offset"}, written};
+  Interface interface;
+  for (const DeclaredResult& result : manifest.results) {
+    interface.outputs.insert(interface.outputs.end(), result.outputs.begin(), result.outputs.end());
   }
-  if (manifest.task == "language_model") {
-    return {{"prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"}, written};
+  if (manifest.decoding() == Decoding::sample) {
+    interface.inputs = {"prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"};
+    return interface;
   }
-  Interface interface{{}, {"probabilities"}};
-  for (const Input& input : manifest.inputs) {
-    interface.inputs.push_back(input.name);
-    if (input.kind == Kind::vectors) interface.inputs.push_back(input.name + "_mask");
+  interface.inputs = model_inputs(manifest.given);
+  if (manifest.decoding() == Decoding::search) {
+    for (const char* option : {"beam_size", "n_best", "length_penalty", "max_length_factor", "max_length_offset"}) {
+      interface.inputs.emplace_back(option);
+    }
   }
   return interface;
+}
+
+// The tasks whose engines have this method, those with a word in specs if there are any.
+std::vector<std::string> tasks_with(const std::string& method) {
+  std::vector<std::string> words, all;
+  for (const EngineTask& task : engine_tasks()) {
+    if (task.method != method) continue;
+    all.emplace_back(task.name);
+    if (!declares_results(task.name)) words.emplace_back(task.name);
+  }
+  return words.empty() ? all : words;
 }
 
 void check_operators(const std::string& place, const Manifest& manifest) {
@@ -111,39 +124,43 @@ const Vocabulary& Engine::vocabulary(const std::string& input) const {
 }
 
 std::unique_ptr<Task> Engine::translation(const xformc_search_options* search, const Batching& batching) const {
-  check_task("translate", {"translation"});
+  check_method("translate", "translate");
   const SearchOptions options = resolve(read_options(search), manifest_);
-  check_texts();
-  return make_translation(manifest_, tokenizer_, log_, options, batching);
+  check_texts(manifest_.inputs);
+  return make_search(manifest_, tokenizer_, log_, options, batching, false);
+}
+
+std::unique_ptr<Task> Engine::transcription(const xformc_search_options* search, const Batching& batching) const {
+  check_method("transcribe", "transcribe");
+  const SearchOptions options = resolve(read_options(search), manifest_);
+  return make_search(manifest_, tokenizer_, log_, options, batching, false);
 }
 
 std::unique_ptr<Task> Engine::generation(const xformc_sample_options* sampling, const Batching& batching) const {
-  check_task("generate", {"language_model"});
+  check_method("generate", "generate");
   const xformc_sample_options given = read_options(sampling);
   const SampleOptions options = resolve(given, manifest_);
-  check_texts();
+  check_texts(manifest_.inputs);
   return make_generation(manifest_, tokenizer_, log_, options, resolve_seed(given), batching);
 }
 
 std::unique_ptr<Task> Engine::prediction(const Batching& batching) const {
-  check_task("predict", {"tagging", "classification"});
+  check_method("predict", "predict");
   return make_prediction(manifest_, tokenizer_, log_, batching);
 }
 
 Batching Engine::batching(const xformc_run_options& run) const {
-  const bool written = manifest_.labels.empty();
+  const bool written = manifest_.decoding() != Decoding::forward;
   return resolve(run, session_->workers(), written ? MAX_BATCH_TOKENS : MAX_BATCH_POSITIONS);
 }
 
-void Engine::check_task(const char* method, const std::vector<std::string>& tasks) const {
+void Engine::check_method(const char* called, const std::string& method) const {
   check_process();
-  if (std::find(tasks.begin(), tasks.end(), manifest_.task) != tasks.end()) return;
-  const std::string wanted = joined(tasks, " or ");
-  const auto* right = std::find_if(std::begin(METHODS), std::end(METHODS),
-                                   [this](const Method& one) { return one.task == manifest_.task; });
-  throw invalid_argument(
-      manifest_.name + " is a " + manifest_.task + " engine; " + method + " needs a " + wanted + " engine", "",
-      std::string("use xformc_") + right->name);
+  const std::string right = engine_task(manifest_.task).method;
+  if (right == method) return;
+  throw invalid_argument(manifest_.name + " is a " + manifest_.task + " engine; " + called + " needs a " +
+                             joined(tasks_with(method), " or ") + " engine",
+                         "", "use xformc_" + right);
 }
 
 std::vector<Result> Engine::all(const Task& task, const Batching& batching, xformc_cancel* cancel,
@@ -189,13 +206,14 @@ void Engine::stream(const Task& task, const Batching& batching, xformc_cancel* c
 
 std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t length,
                                    const xformc_search_options* search, const xformc_run_options& run) const {
-  check_task("search", {"translation"});
+  check_method("search", "translate");
   const SearchOptions options = resolve(read_options(search), manifest_);
   const Input& input = manifest_.input("source");
   check_source(source, rows, length, input);
   if (rows == 0) return {};
   const Batching chosen = batching(run);
-  const std::unique_ptr<Task> task = make_translation(manifest_, {}, log_, options, chosen);
+  const Tokenizer none;
+  const std::unique_ptr<Task> task = make_search(manifest_, none, log_, options, chosen, true);
   std::vector<Row> examples(rows);
   Rows pointers;
   for (size_t i = 0; i < rows; ++i) {
@@ -218,16 +236,18 @@ void Engine::check_process() const {
                          "load engines after a fork, in the process that uses them");
 }
 
-void Engine::check_texts() const {
+void Engine::check_texts() const { check_texts(manifest_.given); }
+
+void Engine::check_texts(const std::vector<Input>& inputs) const {
   std::vector<std::string> others;
   bool tokenized = true;
-  for (const Input& input : manifest_.inputs) {
+  for (const Input& input : inputs) {
     if (input.kind != Kind::tokens) others.push_back(input.name);
     tokenized = tokenized && !input.tokenizer.empty();
   }
   if (!others.empty()) {
     throw invalid_argument("the engine " + manifest_.name + " takes more than text: it needs " + joined(others), "",
-                           "give it arrays: xformc_predict_arrays");
+                           std::string("give it arrays: xformc_") + engine_task(manifest_.task).method + "_arrays");
   }
   if (!tokenized) {
     throw invalid_argument("the engine " + manifest_.name + " has no tokenizer", "",

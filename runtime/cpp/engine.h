@@ -45,6 +45,7 @@ class Engine {
 
   // The task of one call. Throws Failure if it is not the engine's, or for invalid options.
   std::unique_ptr<Task> translation(const xformc_search_options* search, const Batching& batching) const;
+  std::unique_ptr<Task> transcription(const xformc_search_options* search, const Batching& batching) const;
   std::unique_ptr<Task> generation(const xformc_sample_options* sampling, const Batching& batching) const;
   std::unique_ptr<Task> prediction(const Batching& batching) const;
   Batching batching(const xformc_run_options& run) const;
@@ -52,7 +53,7 @@ class Engine {
   // Whether this is the process that loaded the engine, and not one that was forked from it.
   bool is_here() const;
 
-  // Throws Failure unless the engine takes text alone, and has a tokenizer for it.
+  // Throws Failure unless the inputs that calls give are text alone, and have tokenizers.
   void check_texts() const;
 
   // Runs all items: none is run if one of them is invalid.
@@ -69,7 +70,8 @@ class Engine {
                              const xformc_run_options& run) const;
 
  private:
-  void check_task(const char* method, const std::vector<std::string>& tasks) const;
+  void check_method(const char* called, const std::string& method) const;
+  void check_texts(const std::vector<Input>& inputs) const;
   void check_process() const;
 
   Manifest manifest_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
 
 #include "document.h"
 #include "failure.h"
@@ -18,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t FORMAT = 3;
+constexpr int64_t FORMAT = 4;
 constexpr size_t MANIFEST_BYTES = 1 << 20;
 constexpr int64_t FILE_BYTES = int64_t{1} << 40;
 constexpr int64_t MAX_SIZE = int64_t{1} << 31;
@@ -28,11 +29,10 @@ const std::vector<std::string> KINDS = {"tokens", "vectors", "values", "edges"};
 const std::vector<std::string> TARGETS = {"portable", "cpu", "native", "cuda", "tensorrt"};
 const std::vector<std::string> PRECISIONS = {"float32", "float16", "bfloat16", "int8", "int4", "float8"};
 const std::vector<std::string> TASKS = {"translation", "language_model", "tagging", "classification"};
+const std::vector<std::string> DECLARED = {WRITING, RESULTS};
+const std::vector<std::string> RESULT_KINDS = {"text", "labels", "numbers", "vectors"};
+const std::vector<std::string> TEXT_OUTPUTS = {"tokens", "lengths", "scores"};
 const std::vector<std::string> BUILDERS = {"tensorrt", "tensorrt_rtx"};
-
-// The inputs of the tasks that generate text; the others label any inputs.
-const std::map<std::string, std::vector<std::string>> WRITTEN = {{"translation", {"source", "target"}},
-                                                                 {"language_model", {"text"}}};
 
 std::vector<std::string> names_of(const std::vector<Input>& inputs) {
   std::vector<std::string> names;
@@ -135,6 +135,84 @@ SampleOptions read_sampling(const Document& document) {
   return options;
 }
 
+// The results of the tasks that have no more than one.
+DeclaredResult labels_of_task(const std::vector<std::string>& labels, const std::string& positions) {
+  const auto count = static_cast<int64_t>(labels.size());
+  return {"labels", ResultKind::labels, {count}, positions, labels, true, false, {"probabilities"}};
+}
+
+DeclaredResult text_of_task(const Manifest& manifest) {
+  const Input& written = manifest.input(engine_task(manifest.task).inputs.back());
+  return {written.name, ResultKind::text, {written.vocabulary}, written.name, {}, false, false, TEXT_OUTPUTS};
+}
+
+// Whether a setting of a result holds, as Python sees it. Throws Failure unless it is a number or a printable word.
+bool read_setting(const Document& result, const Document& settings, const std::string& name) {
+  const Json& value = settings.fields()[name];
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number()) return value.get<double>() != 0;
+  if (value.is_string() && is_printable(value.get_ref<const std::string&>())) return !value.get<std::string>().empty();
+  throw invalid_engine("the setting " + name + " must be a number or a word", result.place(), COPY);
+}
+
+std::vector<Input> given_inputs(const Manifest& manifest) {
+  std::vector<Input> found;
+  for (const Input& input : manifest.inputs) {
+    const bool is_written = std::any_of(
+        manifest.results.begin(), manifest.results.end(),
+        [&](const DeclaredResult& result) { return result.kind == ResultKind::text && result.name == input.name; });
+    if (!is_written) found.push_back(input);
+  }
+  return found;
+}
+
+// Whether a result other than text can be read from an output of the model.
+bool is_readable(const DeclaredResult& result, const std::vector<Input>& given) {
+  const bool labels = result.kind == ResultKind::labels;
+  const auto width = static_cast<int64_t>(result.labels.size());
+  const bool positions = result.positions.empty() || std::any_of(given.begin(), given.end(), [&](const Input& input) {
+                           return input.name == result.positions && input.has_positions();
+                         });
+  return positions && (!labels || result.axes == std::vector<int64_t>{width});
+}
+
+// Whether a text is one of the inputs, and has the outputs of a search.
+bool is_written(const DeclaredResult& result, const std::vector<Input>& inputs) {
+  return result.outputs == TEXT_OUTPUTS && std::any_of(inputs.begin(), inputs.end(), [&](const Input& input) {
+           return input.name == result.name && input.kind == Kind::tokens;
+         });
+}
+
+void check_outputs(const Document& document, const Manifest& manifest) {
+  for (const DeclaredResult& result : manifest.results) {
+    if (result.kind == ResultKind::text || result.outputs.size() == 1) continue;
+    throw invalid_engine("the result " + result.name + " has " + std::to_string(result.outputs.size()) +
+                             " outputs; its kind " + result.kind_name() + " needs 1",
+                         document.place(), COPY);
+  }
+}
+
+// Throws Failure unless the results are those of the task: one written text, which is first, or none.
+void check_declared(const Document& document, const Manifest& manifest) {
+  const std::vector<Input> given = given_inputs(manifest);
+  const bool writes = manifest.task == WRITING;
+  bool fits = !manifest.results.empty() && !given.empty() && given.size() + writes == manifest.inputs.size();
+  std::vector<std::string> found;
+  std::set<std::string> outputs;
+  size_t count = 0;
+  for (const DeclaredResult& result : manifest.results) {
+    const bool is_text = result.kind == ResultKind::text;
+    fits = fits && is_text == (writes && found.empty());
+    fits = fits && (is_text ? is_written(result, manifest.inputs) : is_readable(result, given));
+    outputs.insert(result.outputs.begin(), result.outputs.end());
+    count += result.outputs.size();
+    found.push_back(result.name + ": " + result.kind_name());
+  }
+  if (fits && outputs.size() == count) return check_outputs(document, manifest);
+  throw invalid_engine("the results do not fit the task " + manifest.task + ": " + joined(found), document.place(),
+                       COPY);
+}
+
 // What all formats have.
 void read_common(const Document& document, Manifest& manifest) {
   document.text("xformc");
@@ -158,37 +236,84 @@ void read_format_1(const Document& document, Manifest& manifest) {
     manifest.inputs.push_back(input);
   }
   manifest.task = document.text("task", {"translation"});
+  manifest.results = {text_of_task(manifest)};
   manifest.search = read_search(document.section("defaults"), "beam_width");
   read_common(document, manifest);
 }
 
-// Format 2 is format 3 with beam_size called beam_width.
-void read_described(const Document& document, Manifest& manifest) {
-  manifest.task = document.text("task", TASKS);
-  manifest.inputs = read_inputs(document.section("inputs"));
-  const auto written = WRITTEN.find(manifest.task);
-  const std::vector<std::string> names = names_of(manifest.inputs);
-  if (!document.is_null("labels")) manifest.labels = document.texts("labels");
-  if (!document.is_null("positions")) manifest.positions = document.text("positions", names);
-  if (manifest.labels.empty() != (written != WRITTEN.end()) ||
-      manifest.positions.empty() != (manifest.task != "tagging")) {
-    throw invalid_engine("the labels and positions do not fit the task " + manifest.task, document.place(), COPY);
-  }
-  const bool tokens = std::all_of(manifest.inputs.begin(), manifest.inputs.end(),
-                                  [](const Input& input) { return input.kind == Kind::tokens; });
-  if (names.empty() ||
-      (written != WRITTEN.end() &&
-       (!tokens || !std::is_permutation(names.begin(), names.end(), written->second.begin(), written->second.end())))) {
-    throw invalid_engine("the inputs do not fit the task " + manifest.task + ": " + joined(names), document.place(),
-                         COPY);
-  }
-  if (manifest.task == "translation") {
+// The defaults of the engine's task, of which a forward pass has none, and what all formats have.
+void read_rest(const Document& document, Manifest& manifest) {
+  const Decoding decoding = manifest.decoding();
+  if (decoding == Decoding::search) {
     manifest.search = read_search(document.section("defaults"), manifest.format == 2 ? "beam_width" : "beam_size");
   }
-  if (manifest.task == "language_model") manifest.sampling = read_sampling(document.section("defaults"));
+  if (decoding == Decoding::sample) manifest.sampling = read_sampling(document.section("defaults"));
   read_common(document, manifest);
   check_others(document);
   if (document.has("operators")) manifest.operators = document.integer("operators", 1);
+}
+
+void check_names(const Document& document, const Manifest& manifest) {
+  const std::vector<std::string> names = names_of(manifest.inputs), &wanted = engine_task(manifest.task).inputs;
+  const bool tokens = std::all_of(manifest.inputs.begin(), manifest.inputs.end(),
+                                  [](const Input& input) { return input.kind == Kind::tokens; });
+  const bool same = std::is_permutation(names.begin(), names.end(), wanted.begin(), wanted.end());
+  if (!names.empty() && (wanted.empty() || (tokens && same))) return;
+  throw invalid_engine("the inputs do not fit the task " + manifest.task + ": " + joined(names), document.place(),
+                       COPY);
+}
+
+// Formats 2 and 3: the results are those of one of four tasks. In format 2, beam_size is called beam_width.
+void read_task(const Document& document, Manifest& manifest) {
+  manifest.task = document.text("task", TASKS);
+  manifest.inputs = read_inputs(document.section("inputs"));
+  std::vector<std::string> labels;
+  std::string positions;
+  if (!document.is_null("labels")) labels = document.texts("labels");
+  if (!document.is_null("positions")) positions = document.text("positions", names_of(manifest.inputs));
+  if (labels.empty() != (manifest.decoding() != Decoding::forward) ||
+      positions.empty() != (manifest.task != "tagging")) {
+    throw invalid_engine("the labels and positions do not fit the task " + manifest.task, document.place(), COPY);
+  }
+  check_names(document, manifest);
+  manifest.results = {labels.empty() ? text_of_task(manifest) : labels_of_task(labels, positions)};
+  read_rest(document, manifest);
+}
+
+DeclaredResult read_result(const Document& document, const std::string& name, const std::vector<std::string>& inputs) {
+  const Document axes = document.section("axes"), settings = document.section("settings");
+  const std::string kind = document.text("kind");
+  const auto found = std::find(RESULT_KINDS.begin(), RESULT_KINDS.end(), kind);
+  if (found == RESULT_KINDS.end()) {
+    throw invalid_engine("this engine has a result of kind " + kind + "; this libxformc knows " + joined(RESULT_KINDS),
+                         document.place(), "upgrade libxformc, or run the engine with xformc's Python runtime");
+  }
+  DeclaredResult result{name, static_cast<ResultKind>(found - RESULT_KINDS.begin()), {}, "", {}, true, false, {}};
+  if (!document.is_null("outputs")) result.outputs = document.texts("outputs");
+  for (const std::string& axis : axes.keys()) result.axes.push_back(axes.integer(axis, 1, MAX_SIZE));
+  if (!document.is_null("positions")) result.positions = document.text("positions", inputs);
+  if (!document.is_null("labels")) result.labels = document.texts("labels");
+  for (const std::string& setting : settings.keys()) {
+    const bool holds = read_setting(document, settings, setting);
+    if (setting == "several") result.several = holds;
+    if (setting == "each") result.words = settings.fields()[setting] == "word";
+  }
+  if (!document.is_null("tokenizer")) document.text("tokenizer");
+  return result;
+}
+
+// Format 4: format 3 with the results that a spec declares.
+void read_declared(const Document& document, Manifest& manifest) {
+  manifest.task = document.text("task", DECLARED);
+  manifest.inputs = read_inputs(document.section("inputs"));
+  check_names(document, manifest);
+  const std::vector<std::string> names = names_of(manifest.inputs);
+  const Document results = document.section("results");
+  for (const std::string& name : results.keys()) {
+    manifest.results.push_back(read_result(results.section(name), name, names));
+  }
+  check_declared(document, manifest);
+  read_rest(document, manifest);
 }
 
 // The size and sha256 of a file.
@@ -232,8 +357,25 @@ void check_file(const fs::path& folder, const std::string& name, const FileRecor
 
 const char* Input::kind_name() const { return KINDS[static_cast<size_t>(kind)].c_str(); }
 
+const char* DeclaredResult::kind_name() const { return RESULT_KINDS[static_cast<size_t>(kind)].c_str(); }
+
 const Input& Manifest::input(const std::string& wanted) const {
   return *std::find_if(inputs.begin(), inputs.end(), [&](const Input& input) { return input.name == wanted; });
+}
+
+const Input& Manifest::written() const { return input(results.at(0).name); }
+
+const DeclaredResult* Manifest::labels() const {
+  for (const DeclaredResult& result : results) {
+    if (result.kind == ResultKind::labels) return &result;
+  }
+  return nullptr;
+}
+
+bool Manifest::labels_words() const {
+  return std::any_of(results.begin(), results.end(), [](const DeclaredResult& result) {
+    return result.kind != ResultKind::text && !result.positions.empty() && result.words;
+  });
 }
 
 bool Manifest::has_file(const std::string& wanted) const {
@@ -259,7 +401,8 @@ Manifest read_manifest(const fs::path& folder) {
   }
   if (document.text("checksum") != checksum(document.fields())) throw invalid_engine(CHANGED, path.string(), COPY);
   check_tokens(document.section("tokens"));
-  (manifest.format == 1 ? read_format_1 : read_described)(document, manifest);
+  (manifest.format == 1 ? read_format_1 : manifest.format < 4 ? read_task : read_declared)(document, manifest);
+  manifest.given = given_inputs(manifest);
   std::vector<std::string> needed = {"model.onnx"};
   for (const Input& input : manifest.inputs) {
     if (!input.tokenizer.empty()) needed.push_back(input.tokenizer);

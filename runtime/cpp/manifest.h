@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tasks.h"
+
 namespace xformc {
 
 constexpr int64_t PAD = 0, UNKNOWN = 1, BEGIN = 2, END = 3;  // the ids of special tokens
@@ -42,6 +44,23 @@ struct Input {
   std::string tokenizer;                              // its file; "" for an input that takes ids only
 
   const char* kind_name() const;
+  bool has_positions() const { return kind == Kind::tokens || kind == Kind::vectors; }
+};
+
+enum class ResultKind { text, labels, numbers, vectors };
+
+// A result of the engine, as engine.json records it.
+struct DeclaredResult {
+  std::string name;
+  ResultKind kind;
+  std::vector<int64_t> axes;         // the sizes of its axes after batch and positions; of text, its vocabulary
+  std::string positions;             // the input whose positions each have a result; "": the whole example has one
+  std::vector<std::string> labels;   // of labels, by id
+  bool words;                        // of positions: each word is one, otherwise each token
+  bool several;                      // labels: any number of them may hold at once
+  std::vector<std::string> outputs;  // the outputs of the model that make it
+
+  const char* kind_name() const;
 };
 
 struct FileRecord {
@@ -53,14 +72,18 @@ struct Manifest {
   int64_t format;
   std::string name, task, target, precision;
   std::vector<Input> inputs;
-  std::vector<std::string> labels;  // empty for tasks without
-  std::string positions;            // the input whose positions are labelled; "" for tasks without
-  SearchOptions search;             // translation only
-  SampleOptions sampling;           // language_model only
+  std::vector<Input> given;                               // the inputs that a call gives: all but the written text
+  std::vector<DeclaredResult> results;                    // the written text first
+  SearchOptions search;                                   // engines that search only
+  SampleOptions sampling;                                 // engines that sample only
   std::vector<std::pair<std::string, FileRecord>> files;  // every file but engine.json
   std::optional<int64_t> operators;                       // the version of xformc's operators in the model
 
+  Decoding decoding() const { return engine_task(task).decoding; }
   const Input& input(const std::string& name) const;  // which there must be
+  const Input& written() const;                       // the text that the engine writes; only for engines that do
+  const DeclaredResult* labels() const;               // the first result that is labels, or null
+  bool labels_words() const;                          // whether words have results, so that texts are encoded by word
   bool has_file(const std::string& name) const;
 };
 

@@ -75,7 +75,7 @@ Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_b
 
 SearchOptions resolve(const xformc_search_options& given, const Manifest& manifest) {
   const SearchOptions& unset = manifest.search;
-  const int64_t widest = std::max<int64_t>(1, manifest.input("target").vocabulary / 2);
+  const int64_t widest = std::max<int64_t>(1, manifest.written().vocabulary / 2);
   SearchOptions options;
   options.beam_size = checked("beam_size", given.beam_size, unset.beam_size, 1, widest);
   options.n_best = checked("n_best", given.n_best, std::min(unset.n_best, options.beam_size), 1, widest);

@@ -10,6 +10,7 @@
 #include "options.h"
 #include "rows.h"
 #include "session.h"
+#include "values.h"
 
 namespace xformc {
 
@@ -19,11 +20,11 @@ struct Hypothesis {
   Ids tokens;
 };
 
-// The result of one item: hypotheses for tasks that generate text, otherwise labels and their probabilities.
+// The results of one item: the hypotheses of its written text, and a value for each result of the engine; of text, and
+// of a language model's continuations, values are empty.
 struct Result {
   std::vector<Hypothesis> hypotheses;
-  std::vector<int64_t> labels;
-  std::vector<float> probabilities;
+  std::vector<Value> values;
 };
 
 // Gets warnings and what a developer asks for.
@@ -51,8 +52,9 @@ class Task {
   virtual std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const = 0;
 };
 
-std::unique_ptr<Task> make_translation(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
-                                       const SearchOptions& options, const Batching& batching);
+// With `every_row`, rows with a text of only the end token are searched for, too.
+std::unique_ptr<Task> make_search(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
+                                  const SearchOptions& options, const Batching& batching, bool every_row);
 std::unique_ptr<Task> make_generation(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
                                       const SampleOptions& options, int64_t seed, const Batching& batching);
 std::unique_ptr<Task> make_prediction(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,

@@ -49,4 +49,23 @@ Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(st
   return ids;
 }
 
+ExampleReader::ExampleReader(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
+                             const Batching& batching)
+    : inputs_(manifest.given), words_(manifest.labels_words()), tokenizer_(tokenizer), log_(log), batching_(batching) {}
+
+Row ExampleReader::encode(size_t line, const xformc_text* texts) const {
+  Row row;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Vocabulary& vocabulary = *tokenizer_.at(inputs_[i].name);
+    const auto reads = [&](std::string_view text) {
+      return words_ ? vocabulary.encode_words(text) : vocabulary.encode(text);
+    };
+    const Limit limit = whole_limit(inputs_[i].longest, batching_.max_batch_tokens);
+    Ids ids = encode_line(line, texts[i], reads, limit, batching_.truncate, words_ ? 0 : 1, log_);
+    const auto count = static_cast<int64_t>(ids.size());
+    row.fields.push_back({std::move(ids), {}, count});
+  }
+  return row;
+}
+
 }  // namespace xformc

@@ -29,4 +29,21 @@ Limit prompt_limit(std::optional<int64_t> longest, int64_t max_batch_tokens);
 Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(std::string_view)>& encode, Limit limit,
                 bool truncate, size_t tail, const Log& log);
 
+// Encodes examples that have a text for each of the engine's given inputs. If words have results, each has one id.
+class ExampleReader {
+ public:
+  // The manifest and the tokenizer must live as long as the reader.
+  ExampleReader(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const Batching& batching);
+
+  // The row of the texts on this line. Throws Failure as encode_line.
+  Row encode(size_t line, const xformc_text* texts) const;
+
+ private:
+  const std::vector<Input>& inputs_;
+  const bool words_;
+  const Tokenizer& tokenizer_;
+  const Log log_;
+  const Batching batching_;
+};
+
 }  // namespace xformc

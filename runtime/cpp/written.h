@@ -1,4 +1,4 @@
-// The outputs of a model that generates text.
+// The outputs of a model that generates text, which are first.
 #pragma once
 
 #include <vector>
@@ -18,6 +18,7 @@ class Written {
   Ids tokens(int64_t row, int64_t rank) const;
   float score(int64_t row, int64_t rank) const { return scores_[row * ranks_ + rank]; }
   int64_t ranks() const { return ranks_; }
+  const Output& other(size_t index) const { return outputs_[3 + index]; }  // of a further result
 
  private:
   std::vector<Output> outputs_;

@@ -1,6 +1,8 @@
-// xformc-run: runs an engine on lines of text, as `xformc translate`, `generate` and `predict` do, without Python.
+// xformc-run: runs an engine on lines of text without Python, as `xformc translate`, `generate`, `transcribe` and
+// `predict` do.
 #include <sched.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <deque>
@@ -11,6 +13,7 @@
 #include "run/characters.h"
 #include "run/lines.h"
 #include "run/output.h"
+#include "run/values.h"
 
 namespace run {
 namespace {
@@ -44,13 +47,13 @@ std::string json_line(size_t index) { return "{\"line\": " + std::to_string(inde
 
 using Hypotheses = std::vector<xformc::Hypothesis>;
 
-std::string json(size_t index, const Hypotheses& hypotheses) {
+std::string json(size_t index, const Hypotheses& hypotheses, const std::string& results = "") {
   std::string items;
   for (const xformc::Hypothesis& one : hypotheses) {
     items += std::string(items.empty() ? "" : ", ") + "{\"text\": " + json_string(one.text) +
              ", \"score\": " + json_number(one.score) + "}";
   }
-  return json_line(index) + "\"hypotheses\": [" + items + "]}\n";
+  return json_line(index) + "\"hypotheses\": [" + items + "]" + results + "}\n";
 }
 
 // Moses' n-best list: the line from 0, the text, features, and the score by which they are ranked.
@@ -109,26 +112,59 @@ void generate(const xformc::Engine& engine, const Arguments& arguments, Lines& l
   engine.generate_stream(read, write, arguments.sampling, arguments.batches);
 }
 
-// ---- Labels ---------------------------------------------------------------------------------------------------------
+// ---- Results --------------------------------------------------------------------------------------------------------
 
-std::string json(size_t index, const xformc::Prediction& found, const std::vector<std::string>& names, bool tags) {
-  std::string labels, rows;
-  for (size_t i = 0; i < found.labels.size(); ++i) {
-    std::string row;
-    for (size_t j = 0; j < names.size(); ++j) {
-      row +=
-          (j > 0 ? ", " : "") + json_string(names[j]) + ": " + json_number(found.probabilities[i * names.size() + j]);
-    }
-    labels += (i > 0 ? ", " : "") + json_string(found.labels[i]);
-    rows += std::string(i > 0 ? ", " : "") + "{" + row + "}";
-  }
-  return json_line(index) + (tags ? "\"labels\": [" + labels + "], \"probabilities\": [" + rows + "]}\n"
-                                  : "\"label\": " + labels + ", \"probabilities\": " + rows + "}\n");
-}
+using Results = std::vector<xformc::Value>;
 
 std::string joined(const std::vector<std::string>& words, const char* between) {
   std::string text;
   for (size_t i = 0; i < words.size(); ++i) text += (i > 0 ? between : "") + words[i];
+  return text;
+}
+
+const xformc::Result& result_of(const xformc::Engine& engine, const xformc::Value& value) {
+  const auto& results = engine.results();
+  return *std::find_if(results.begin(), results.end(), [&](const auto& one) { return one.name == value.name; });
+}
+
+// A result as JSON, which a result has in braces.
+std::string fields(const xformc::Result& result, const xformc::Value& value) {
+  if (result.kind == "numbers") return "\"numbers\": " + json_array(value);
+  if (result.kind == "vectors") {
+    return (value.shape.size() == 1 ? "\"vector\": " : "\"vectors\": ") + json_array(value);
+  }
+  std::vector<std::string> labels, rows;
+  for (const std::string& label : value.labels) labels.push_back(json_string(label));
+  for (size_t next = 0; next < value.numbers.size();) {
+    std::vector<std::string> row;
+    for (const std::string& name : result.labels) {
+      row.push_back(json_string(name) + ": " + json_number(value.numbers[next++]));
+    }
+    rows.push_back("{" + joined(row, ", ") + "}");
+  }
+  const std::string all = "\"labels\": [" + joined(labels, ", ") + "]";
+  if (!result.positions.empty()) return all + ", \"probabilities\": [" + joined(rows, ", ") + "]";
+  return (result.several ? all : "\"label\": " + (labels.empty() ? "null" : labels[0])) +
+         ", \"probabilities\": " + (rows.empty() ? "{}" : rows[0]);
+}
+
+// All results as JSON, each after a comma.
+std::string named_fields(const xformc::Engine& engine, const Results& values) {
+  std::string text;
+  for (const xformc::Value& value : values) {
+    text += ", " + json_string(value.name) + ": {" + fields(result_of(engine, value), value) + "}";
+  }
+  return text;
+}
+
+std::string line(const xformc::Result& result, const xformc::Value& value) {
+  return result.kind == "labels" ? joined(value.labels, " ") : numbers_line(value, result.kind == "vectors");
+}
+
+// All results as text, each after a tab.
+std::string lines_of(const xformc::Engine& engine, const Results& values) {
+  std::string text;
+  for (const xformc::Value& value : values) text += "\t" + line(result_of(engine, value), value);
   return text;
 }
 
@@ -149,21 +185,34 @@ std::vector<std::string> split(const std::string& line, size_t number, const std
                       "line " + std::to_string(number), "put one text for each input on a line, separated by tabs");
 }
 
-void predict(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
-  const std::vector<std::string> names = engine.labels();
-  const std::vector<xformc::Input> inputs = engine.inputs();
-  const bool tags = engine.task() == "tagging";
-  size_t number = 0;
-  const auto read = [&](std::vector<std::string>& texts) {
+// Reads lines with a text for each given input.
+std::function<bool(std::vector<std::string>&)> reads(const xformc::Engine& engine, Lines& lines) {
+  return [&lines, inputs = engine.given_inputs(), number = size_t{0}](std::vector<std::string>& texts) mutable {
     std::string line;
     if (!lines.next(line)) return false;
     texts = split(line, ++number, inputs);
     return true;
   };
+}
+
+void predict(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
+  const bool declared = engine.task() == "prediction";
   const auto write = [&](size_t index, const xformc::Prediction& found) {
-    output.write(arguments.json ? json(index, found, names, tags) : joined(found.labels, " ") + "\n");
+    if (!arguments.json) return output.write(lines_of(engine, found.results).substr(1) + "\n");
+    const std::string all =
+        declared ? named_fields(engine, found.results).substr(2) : fields(engine.results()[0], found.results[0]);
+    output.write(json_line(index) + all + "}\n");
   };
-  engine.predict_stream(read, write, arguments.batches);
+  engine.predict_stream(reads(engine, lines), write, arguments.batches);
+}
+
+void transcribe(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
+  const auto write = [&](size_t index, const xformc::Transcription& found) {
+    const std::string& best = found.hypotheses[0].text;
+    output.write(arguments.json ? json(index, found.hypotheses, named_fields(engine, found.results))
+                                : one_line(best) + lines_of(engine, found.results) + "\n");
+  };
+  engine.transcribe_stream(reads(engine, lines), write, arguments.search, arguments.batches);
 }
 
 // ---- The program ----------------------------------------------------------------------------------------------------
@@ -179,7 +228,11 @@ void work(Arguments arguments) {
   check_task(arguments, engine);
   Output output(arguments.output);
   const std::string task = engine.task();
-  (task == "translation" ? translate : task == "language_model" ? generate : predict)(engine, arguments, lines, output);
+  const auto run = task == "translation"      ? translate
+                   : task == "language_model" ? generate
+                   : task == "transcription"  ? transcribe
+                                              : predict;
+  run(engine, arguments, lines, output);
   output.finish();
 }
 

@@ -1,13 +1,14 @@
 """The interface of a kind of result at run time, and the registry of kinds."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.manifest import COPY
 from xformc.format.results import Result
 from xformc.runtime.results import Expected
 
@@ -24,18 +25,9 @@ class ResultKind(ABC):
         each = () if positions is None else (positions,)
         return (Expected(np.float32, (examples, *each, *result.axes.values())),)
 
-    def described(self, result: Result) -> tuple[str, ...]:
-        """The axes and the dtype of each output, in words."""
-        each = () if result.positions is None else ("positions",)
-        return (f"[{', '.join(('batch', *each, *result.axes))}] float32",)
-
     @abstractmethod
     def value(self, result: Result, arrays: Arrays) -> Any:
         """The result of one example from its outputs, without padding."""
-
-    def spelled(self, value: Any, decode: Callable[[Sequence[int]], str]) -> Any:
-        """The value with texts; `decode` returns that of tokens of the result's own tokenizer."""
-        return value
 
     @abstractmethod
     def nothing(self, result: Result) -> Any:
@@ -65,14 +57,26 @@ def register(kind: ResultKind) -> None:
 
 
 def kind_of(result: Result) -> ResultKind:
-    """The kind of a result. Raises: UserError if this runtime does not know it."""
-    if result.kind not in KINDS:
-        known = ", ".join(KINDS)
-        raise UserError(
-            f"this engine has a result of kind {result.kind}; this runtime knows {known}",
-            hint="upgrade: pip install --upgrade xformc",
-        )
+    """The kind of a result."""
     return KINDS[result.kind]
+
+
+def check_kinds(results: Mapping[str, Result], place: str) -> None:
+    """Check that this runtime reads all results but written text. Raises: UserError at `place` if not."""
+    for name, result in results.items():
+        if result.kind == "text":
+            continue
+        if result.kind not in KINDS:
+            known = ", ".join(("text", *KINDS))
+            raise UserError(
+                f"this engine has a result of kind {result.kind}; this runtime knows {known}",
+                place=place,
+                hint="upgrade: pip install --upgrade xformc",
+            )
+        needed = len(kind_of(result).expected(result, 1, None if result.positions is None else 1))
+        if len(result.outputs) != needed:
+            found = f"the result {name} has {len(result.outputs)} outputs; its kind {result.kind} needs {needed}"
+            raise UserError(found, place=place, hint=COPY)
 
 
 def rounded(array: NDArray[Any]) -> object:

@@ -72,7 +72,9 @@ class Labels(ResultKind):
         if result.positions is not None:
             return {"labels": list(value.labels), "probabilities": found}
         several = bool(result.settings.get("several"))
-        which: dict[str, object] = {"labels": list(value.labels)} if several else {"label": value.label}
+        which: dict[str, object] = (
+            {"labels": list(value.labels)} if several else {"label": value.label if value.labels else None}
+        )
         return {**which, "probabilities": found[0] if found else {}}
 
     def count(self, value: Any) -> int:

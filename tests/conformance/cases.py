@@ -74,10 +74,19 @@ def _plain(found: Any) -> Any:
             for rows, lengths, scores in zip(found.tokens, found.lengths, found.scores, strict=True)
         ]
     if isinstance(found, Hypothesis | Continuation):
-        return {"text": found.text, "tokens": list(found.tokens), "score": found.score}
+        results = _results(found.results) if isinstance(found, Hypothesis) else {}
+        return {"text": found.text, "tokens": list(found.tokens), "score": found.score, **results}
     if isinstance(found, Prediction):
-        return {"labels": list(found.labels), "probabilities": found.probabilities.tolist()}
+        labels = {"labels": list(found.labels), "probabilities": found.probabilities.tolist()}
+        return _results(found.results) or labels
+    if isinstance(found, np.ndarray):
+        return {"shape": list(found.shape), "numbers": found.tolist()}
     return [_plain(item) for item in found]
+
+
+def _results(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the results of an engine whose spec declares them."""
+    return {"results": {name: _plain(value) for name, value in found.items()}} if found else {}
 
 
 def _change(folder: Path, change: Mapping[str, Any]) -> None:

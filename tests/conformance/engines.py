@@ -15,6 +15,8 @@ import sentencepiece
 from onnx import parser
 from tiny_engine import DEFAULTS, SENTENCES, copy_model, write_manifest
 
+from xformc.format.interfaces import RESULTS
+
 FOLDER = Path(__file__).parent / "engines"
 
 OLD_DEFAULTS = {"beam_width" if name == "beam_size" else name: value for name, value in DEFAULTS.items()}
@@ -98,6 +100,131 @@ arrays (float[batch, frames, 2] frames, bool[batch, frames] frames_mask, bool[ba
 }
 """
 
+# Results of each word: a tag as above, marks that hold for odd ids, and a vector. Of the whole: topics with the
+# probabilities 1/2, 1/4 and 3/4, and the sum of the ids.
+HEADS = """\
+<ir_version: 10, opset_import: ["" : 23]>
+heads (int64[batch, words] words) => (float[batch, words, 4] tags, float[batch, words, 2] marks, float[batch, 3] topics,
+       float[batch] total, float[batch, words, 2] trace)
+<int64[1] last = {1}, int64 four = {4}, int64 two = {2}, float[2] values = {0.125, 0.625}, int64[1] end = {-1},
+ float[1, 1, 2] half = {0.5, 0.25}, float[1, 3] thresholds = {0.5, 0.25, 0.75}, int64[1, 1, 2] turn = {0, 1}>
+{
+  label = Mod (words, four)
+  tags = OneHot <axis = -1> (label, four, values)
+  each = Unsqueeze (words, end)
+  turned = Add (each, turn)
+  parity = Mod (turned, two)
+  odd = Cast <to = 1> (parity)
+  marks = Mul (odd, half)
+  sum = ReduceSum <keepdims = 1> (words, last)
+  total_1 = Cast <to = 1> (sum)
+  total = Squeeze (total_1, last)
+  nothing = Sub (total_1, total_1)
+  topics = Add (nothing, thresholds)
+  numbers = Cast <to = 1> (each)
+  trace = Mul (numbers, half)
+}
+"""
+
+# The caption of an image is its six numbers, without their signs, as ids, up to the limit. It costs its rank.
+CAPTION = """\
+<ir_version: 10, opset_import: ["" : 23]>
+caption (float[batch, 2, 3] image, int64 beam_size, int64 n_best, float length_penalty, float max_length_factor,
+         int64 max_length_offset)
+  => (int64[batch, n, length] tokens, int64[batch, n] lengths, float[batch, n] scores, float[batch, 1] bright,
+      float[batch, 2] topics)
+<int64[2] flat = {0, -1}, int64[1] first = {0}, int64[1] last = {1}, int64 zero = {0}, int64 one = {1},
+ int64[1] least = {1}, int64[1] most = {6}, int64[1] third = {2}, float[1, 2] thresholds = {0.5, 0.25}>
+{
+  row = Reshape (image, flat)
+  signed = Cast <to = 7> (row)
+  ids = Abs (signed)
+  offset = Unsqueeze (max_length_offset, first)
+  within = Min (offset, most)
+  length = Max (within, least)
+  cut = Slice (ids, first, length, last)
+  single = Unsqueeze (cut, last)
+  n = Unsqueeze (n_best, first)
+  copies = Concat <axis = 0> (least, n, least)
+  tokens = Tile (single, copies)
+  filled = ReduceMax <keepdims = 0> (tokens, third)
+  nothing = Sub (filled, filled)
+  lengths = Add (nothing, length)
+  ranks = Range (zero, n_best, one)
+  cost = Add (nothing, ranks)
+  costs = Cast <to = 1> (cost)
+  scores = Neg (costs)
+  bright = ReduceSum <keepdims = 1> (row, last)
+  none = Sub (bright, bright)
+  topics = Add (none, thresholds)
+}
+"""
+
+# Two texts are joined by counting on from the sum of their ids, for as many tokens as the first has, up to the limit.
+JOIN = """\
+<ir_version: 10, opset_import: ["" : 23]>
+join (int64[batch, first] first, int64[batch, second] second, int64 beam_size, int64 n_best, float length_penalty,
+      float max_length_factor, int64 max_length_offset)
+  => (int64[batch, n, length] tokens, int64[batch, n] lengths, float[batch, n] scores)
+<int64[1] last = {1}, int64[1] start = {0}, int64 zero = {0}, int64 one = {1}, int64 vocabulary = {36},
+ int64 special = {4}, int64[1] least = {1}>
+{
+  is_token = Cast <to = 9> (first)
+  counted = Cast <to = 7> (is_token)
+  positions = ReduceSum <keepdims = 1> (counted, last)
+  numbers = Cast <to = 1> (positions)
+  scaled = Mul (numbers, max_length_factor)
+  whole = Cast <to = 7> (scaled)
+  limit = Add (whole, max_length_offset)
+  shorter = Min (limit, positions)
+  length = Max (shorter, least)
+  longest = ReduceMax <keepdims = 0> (length)
+  steps = Range (zero, longest, one)
+  inside = Less (steps, length)
+  sum_1 = ReduceSum <keepdims = 1> (first, last)
+  sum_2 = ReduceSum <keepdims = 1> (second, last)
+  sum = Add (sum_1, sum_2)
+  all = Add (sum, steps)
+  within = Mod (all, vocabulary)
+  written = Add (within, special)
+  kept = Where (inside, written, zero)
+  single = Unsqueeze (kept, last)
+  n = Unsqueeze (n_best, start)
+  copies = Concat <axis = 0> (least, n, least)
+  tokens = Tile (single, copies)
+  copies_2 = Concat <axis = 0> (least, n)
+  lengths = Tile (length, copies_2)
+  ranks = Range (zero, n_best, one)
+  cost = Add (lengths, ranks)
+  costs = Cast <to = 1> (cost)
+  scores = Neg (costs)
+}
+"""
+
+# The transcript of frames is the number of them, as one token; each frame has the sum of its numbers.
+SPEECH = """\
+<ir_version: 10, opset_import: ["" : 23]>
+speech (float[batch, frames, 2] frames, bool[batch, frames] frames_mask, int64 beam_size, int64 n_best,
+        float length_penalty, float max_length_factor, int64 max_length_offset)
+  => (int64[batch, n, length] tokens, int64[batch, n] lengths, float[batch, n] scores, float[batch, frames] energy)
+<int64[1] last = {1}, int64[1] third = {2}, int64[1] start = {0}, int64[1] least = {1}, int64 special = {4}>
+{
+  counted = Cast <to = 7> (frames_mask)
+  positions = ReduceSum <keepdims = 1> (counted, last)
+  token = Add (positions, special)
+  single = Unsqueeze (token, last)
+  n = Unsqueeze (n_best, start)
+  copies = Concat <axis = 0> (least, n, least)
+  tokens = Tile (single, copies)
+  copies_2 = Concat <axis = 0> (least, n)
+  many = Tile (positions, copies_2)
+  lengths = Div (many, many)
+  costs = Cast <to = 1> (many)
+  scores = Neg (costs)
+  energy = ReduceSum <keepdims = 0> (frames, third)
+}
+"""
+
 # One hypothesis of a token that does not exist, whatever the source and the options.
 LIES = """\
 <ir_version: 10, opset_import: ["" : 23]>
@@ -126,7 +253,64 @@ def main() -> None:
     _write("tag", _model(TAG), _described("tagging", {"words": _text(longest=12)}, positions="words", **labels))
     pair = {"first": _text(), "second": _text(longest=9)}
     _write("pair", _model(PAIR), _described("classification", pair, **labels))
+    _write("heads", _model(HEADS), _declared("prediction", {"words": _text(longest=12)}, _HEADS))
+    written = {"caption": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="caption")}
+    inputs = {"image": _IMAGE, "caption": _text()}
+    _write(
+        "caption", _model(CAPTION, DEFAULTS), _declared("transcription", inputs, {**written, **_OF_IMAGES}, DEFAULTS)
+    )
+    joined = {"joined": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="joined")}
+    inputs = {"first": _text(), "second": _text(longest=9), "joined": _text()}
+    _write("join", _model(JOIN, DEFAULTS), _declared("transcription", inputs, joined, DEFAULTS))
+    words = {"words": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="words")}
+    words["energy"] = _result("numbers", "energy", positions="frames")
+    inputs = {"frames": _ARRAYS["frames"], "words": _text()}
+    _write("speech", _model(SPEECH, DEFAULTS), _declared("transcription", inputs, words, DEFAULTS))
     _write("arrays", _model(ARRAYS), _described("tagging", _ARRAYS, positions="frames", **labels))
+
+
+def _result(kind: str, *outputs: str, **others: Any) -> dict[str, object]:
+    """A result in engine.json of format 4."""
+    return {
+        "kind": kind, "axes": {}, "positions": None, "labels": None, "settings": {}, "outputs": list(outputs),
+        "tokenizer": None, **others,
+    }  # fmt: skip
+
+
+def _declared(
+    task: str, inputs: Mapping[str, object], results: Mapping[str, object], defaults: object = None
+) -> dict[str, object]:
+    return {
+        **_COMMON,
+        "format": 4,
+        "name": task,
+        "task": task,
+        "inputs": inputs,
+        "results": results,
+        "defaults": defaults,
+    }
+
+
+_TOPICS: dict[str, Any] = {"settings": {"several": True}, "labels": ["sea", "sky"], "axes": {"topics": 2}}
+_HEADS: dict[str, object] = {
+    "tags": _result(
+        "labels", "tags", axes={"tags": 4}, positions="words", labels=["north", "east", "south", "west"],
+        settings={"several": False},
+    ),
+    "marks": _result("labels", "marks", **{**_TOPICS, "positions": "words"}),
+    "topics": _result(
+        "labels", "topics", **{**_TOPICS, "labels": ["war", "peace", "größe"], "axes": {"topics": 3}},
+    ),
+    "total": _result("numbers", "total"),
+    "trace": _result("vectors", "trace", axes={"size": 2}, positions="words", settings={"normalize": True}),
+}  # fmt: skip
+_IMAGE: dict[str, object] = {
+    "kind": "values", "axes": {"height": 2, "width": 3}, "of": None, "longest": None, "tokenizer": None,
+}  # fmt: skip
+_OF_IMAGES: dict[str, object] = {
+    "brightness": _result("numbers", "bright", axes={"one": 1}),
+    "topics": _result("labels", "topics", **_TOPICS),
+}
 
 
 def _text(longest: int | None = None) -> dict[str, object]:

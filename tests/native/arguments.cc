@@ -34,6 +34,9 @@ void check_nothing_given() {
   xformc_input input;
   CHECK(xformc_engine_input_count(nullptr) == 0 && !xformc_engine_input(nullptr, 0, &input));
   CHECK(xformc_engine_label_count(nullptr) == 0 && xformc_engine_label(nullptr, 0) == nullptr);
+  CHECK(xformc_engine_given_input_count(nullptr) == 0 && !xformc_engine_given_input(nullptr, 0, &input));
+  CHECK(xformc_engine_result_count(nullptr) == 0 && !xformc_engine_result(nullptr, 0, nullptr));
+  CHECK(xformc_engine_result_label(nullptr, 0, 0) == nullptr && !xformc_results_value(nullptr, 0, 0, nullptr));
   xformc_search_options search;
   xformc_search_options_init(&search, sizeof search);
   CHECK(!xformc_engine_search_options(nullptr, &search) && search.beam_size == XFORMC_DEFAULT);
@@ -192,6 +195,10 @@ void check_pointers(const Engines& engines) {
   CHECK_STATUS(INVALID, xformc_search(none, ids, 1, 2, nullptr, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_search(engines.translation, nullptr, 1, 2, nullptr, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_search(engines.translation, ids, 1, 2, nullptr, nullptr, nullptr, &error));
+  CHECK_STATUS(INVALID, xformc_transcribe(none, texts.data(), 1, nullptr, nullptr, &results, &error));
+  CHECK_STATUS(INVALID, xformc_transcribe(engines.tagging, texts.data(), 1, nullptr, nullptr, &results, &error));
+  CHECK_STATUS(INVALID, xformc_transcribe_arrays(none, nullptr, 0, nullptr, nullptr, &results, &error));
+  CHECK_STATUS(INVALID, xformc_transcribe_arrays(engines.arrays, nullptr, 5, nullptr, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_predict_arrays(none, nullptr, 0, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_predict_arrays(engines.arrays, nullptr, 5, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_predict_arrays(engines.arrays, nullptr, 0, nullptr, nullptr, &error));
@@ -215,6 +222,7 @@ void check_pointers(const Engines& engines) {
   for (xformc_engine* engine : {none, engines.translation, engines.language_model, engines.tagging}) {
     const auto reads = engine == nullptr ? +read : nullptr;
     CHECK_STATUS(INVALID, xformc_translate_stream(engine, reads, nullptr, write, nullptr, nullptr, nullptr, &error));
+    CHECK_STATUS(INVALID, xformc_transcribe_stream(engine, reads, nullptr, write, nullptr, nullptr, nullptr, &error));
     CHECK_STATUS(INVALID, xformc_generate_stream(engine, reads, nullptr, write, nullptr, nullptr, nullptr, &error));
     CHECK_STATUS(INVALID, xformc_predict_stream(engine, read, nullptr, engine == nullptr ? +write : nullptr, nullptr,
                                                 nullptr, &error));
@@ -389,7 +397,28 @@ void check_results(const Engines& engines) {
   CHECK(!xformc_results_hypothesis(results, 0, SIZE_MAX, &hypothesis));
   CHECK(!xformc_results_hypothesis(results, SIZE_MAX, 0, &hypothesis));
   CHECK(!xformc_results_prediction(results, 0, &prediction) && !xformc_results_prediction(results, 9, &prediction));
+  xformc_value value{};
+  value.size = sizeof value;
+  CHECK(!xformc_results_value(results, 0, 0, &value) && value.rank == 0);  // a text
   xformc_results_free(results);
+  CHECK_STATUS(XFORMC_OK, xformc_predict(engines.tagging, texts.data(), 1, nullptr, &results, &error));
+  CHECK(!xformc_results_value(results, 0, 1, &value) && !xformc_results_value(results, 1, 0, &value));
+  CHECK(!xformc_results_value(results, 0, SIZE_MAX, &value) && !xformc_results_value(results, 0, 0, nullptr));
+  for (const size_t size : {size_t{0}, size_t{8}, sizeof value - 1, sizeof value + 1, SIZE_MAX}) {
+    value.size = size;
+    CHECK(!xformc_results_value(results, 0, 0, &value) && value.rank == 0);
+  }
+  value.size = sizeof value;
+  CHECK(xformc_results_value(results, 0, 0, &value) && value.rank == 2 && value.shape[1] == 3);
+  CHECK(value.label_count == static_cast<size_t>(value.shape[0]) && value.labels_per_row[0] == 1);
+  xformc_results_free(results);
+  xformc_result described{};
+  CHECK(!xformc_engine_result(engines.tagging, 0, &described) && described.name == nullptr);
+  described.size = sizeof described;
+  CHECK(!xformc_engine_result(engines.tagging, 1, &described) && !xformc_engine_result(engines.tagging, 0, nullptr));
+  CHECK(xformc_engine_result(engines.tagging, 0, &described) && described.label_count == 3);
+  CHECK(xformc_engine_result_label(engines.tagging, 0, 2) != nullptr);
+  CHECK(xformc_engine_result_label(engines.tagging, 0, 3) == nullptr);
   CHECK(xformc_engine_label(engines.tagging, SIZE_MAX) == nullptr);
   CHECK(!xformc_engine_input(engines.tagging, 1, nullptr) && !xformc_engine_input(engines.tagging, 0, nullptr));
 }

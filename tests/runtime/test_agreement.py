@@ -20,7 +20,19 @@ def _library() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("copy", 4), ("format_1", 2), ("generate", 1), ("tag", 2), ("pair", 2), ("arrays", 1)]
+    ("name", "count"),
+    [
+        ("copy", 4),
+        ("format_1", 2),
+        ("generate", 1),
+        ("tag", 2),
+        ("pair", 2),
+        ("arrays", 1),
+        ("heads", 2),
+        ("caption", 2),
+        ("join", 4),
+        ("speech", 2),
+    ],
 )
 def test_runtimes_agree_on_every_kind_of_engine(name: str, count: int) -> None:
     certificate = compare_runtimes(FOLDER / name)

@@ -93,8 +93,29 @@ XFORMC_API const char* xformc_engine_precision(const xformc_engine* engine);
 XFORMC_API const char* xformc_engine_onnxruntime(const xformc_engine* engine); /* the version of ONNX Runtime */
 XFORMC_API size_t xformc_engine_input_count(const xformc_engine* engine);
 XFORMC_API bool xformc_engine_input(const xformc_engine* engine, size_t index, xformc_input* input);
+/* The labels of the engine's first result that is labels, by id. */
 XFORMC_API size_t xformc_engine_label_count(const xformc_engine* engine);
 XFORMC_API const char* xformc_engine_label(const xformc_engine* engine, size_t index); /* NULL out of range */
+
+/* The inputs that a call gives: all but the text that the engine writes, in order. */
+XFORMC_API size_t xformc_engine_given_input_count(const xformc_engine* engine);
+XFORMC_API bool xformc_engine_given_input(const xformc_engine* engine, size_t index, xformc_input* input);
+
+/* A result that the engine gives for an example. Set `size` to sizeof(xformc_result): later versions add fields. */
+typedef struct xformc_result {
+  size_t size;
+  const char* name;
+  const char* kind;      /* "text", "labels", "numbers" or "vectors" */
+  const char* positions; /* the input whose positions each have a result; NULL: the whole example has one */
+  size_t label_count;    /* labels: the number of their names */
+  bool several;          /* labels: any number of them may hold at once, otherwise one */
+} xformc_result;
+
+XFORMC_API size_t xformc_engine_result_count(const xformc_engine* engine);
+/* False, and nothing is written, out of range or for a size that the library does not know. */
+XFORMC_API bool xformc_engine_result(const xformc_engine* engine, size_t index, xformc_result* result);
+/* The name of a label of result `index`; NULL out of range. */
+XFORMC_API const char* xformc_engine_result_label(const xformc_engine* engine, size_t index, size_t label);
 
 /* ---- Running --------------------------------------------------------------------------------------------------- */
 
@@ -134,7 +155,8 @@ typedef struct xformc_search_options {
 
 XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);
 
-/* Writes the engine's defaults to options that were initialized; false, and nothing, unless it translates. */
+/* Writes the engine's defaults to options that were initialized; false, and nothing, unless it translates or
+ * transcribes. */
 XFORMC_API bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_options* options);
 
 /* Options of sampling; what is not set is the engine's default. */
@@ -163,19 +185,34 @@ typedef struct xformc_hypothesis {
   size_t token_count;
 } xformc_hypothesis;
 
+/* Labels, of the engine's first result that is labels. */
 typedef struct xformc_prediction {
   size_t positions;           /* 1 for a label of the whole; for tagging, one for each position */
   const int64_t* labels;      /* [positions] the most likely label of each, for xformc_engine_label */
   const float* probabilities; /* [positions, labels of the engine] */
 } xformc_prediction;
 
+/* The value of one result of the engine. Set `size` to sizeof(xformc_value): later versions add fields. */
+typedef struct xformc_value {
+  size_t size;
+  const float* numbers; /* numbers, vectors, or the probabilities of labels, in row-major order */
+  const int64_t* shape; /* [positions, ...], or for a result of the whole [...]; of labels [positions or 1, labels] */
+  size_t rank;
+  const int64_t* labels; /* labels: the ids of those that hold, row after row: the most likely one of each row; */
+  const size_t* labels_per_row; /* if several may hold, those with a probability of 0.5 or more, and how many of each */
+  size_t label_count;           /* of all rows */
+} xformc_value;
+
 XFORMC_API size_t xformc_results_count(const xformc_results* results);
-/* Number of hypotheses of one text: up to n_best for translations, 1 for continuations, 0 for predictions. */
+/* Number of hypotheses of one text: up to n_best for searches, 1 for continuations, 0 for predictions. */
 XFORMC_API size_t xformc_results_hypothesis_count(const xformc_results* results, size_t index);
 /* These return false, and leave the struct alone, if there is no such hypothesis or prediction. */
 XFORMC_API bool xformc_results_hypothesis(const xformc_results* results, size_t index, size_t rank,
                                           xformc_hypothesis* hypothesis);
 XFORMC_API bool xformc_results_prediction(const xformc_results* results, size_t index, xformc_prediction* prediction);
+/* The value of result `result` of xformc_engine_result for an example; false, and nothing is written, for text, out of
+ * range, or for a size that the library does not know. */
+XFORMC_API bool xformc_results_value(const xformc_results* results, size_t index, size_t result, xformc_value* value);
 XFORMC_API void xformc_results_free(xformc_results* results);
 
 /* Translates texts: for each up to n_best hypotheses, best first. An empty text has one hypothesis, "". Options may be
@@ -194,7 +231,8 @@ XFORMC_API xformc_status xformc_generate(const xformc_engine* engine, const xfor
                                          const xformc_sample_options* sampling, const xformc_run_options* run,
                                          xformc_results** results, xformc_error** error);
 
-/* Labels `count` examples. Each has a text for each of the engine's inputs, in order: count * inputs texts. */
+/* Computes the results of `count` examples. Each has a text for each of the engine's inputs, in order: count * inputs
+ * texts. */
 XFORMC_API xformc_status xformc_predict(const xformc_engine* engine, const xformc_text* texts, size_t count,
                                         const xformc_run_options* run, xformc_results** results, xformc_error** error);
 
@@ -209,14 +247,26 @@ typedef struct xformc_array {
   size_t rank;
 } xformc_array;
 
-/* Labels examples given as arrays: for each input one array, whose first axis is the examples (docs/runtime.md). */
+/* The same for examples given as arrays: one for each input, whose first axis is the examples (docs/runtime.md). */
 XFORMC_API xformc_status xformc_predict_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
                                                const xformc_run_options* run, xformc_results** results,
                                                xformc_error** error);
 
+/* Writes text for `count` examples: for each up to n_best hypotheses, best first, and the engine's further results.
+ * Each has a text for each of xformc_engine_given_input: count * inputs texts. */
+XFORMC_API xformc_status xformc_transcribe(const xformc_engine* engine, const xformc_text* texts, size_t count,
+                                           const xformc_search_options* search, const xformc_run_options* run,
+                                           xformc_results** results, xformc_error** error);
+
+/* The same for examples given as arrays: one for each given input, as for xformc_predict_arrays. */
+XFORMC_API xformc_status xformc_transcribe_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
+                                                  const xformc_search_options* search, const xformc_run_options* run,
+                                                  xformc_results** results, xformc_error** error);
+
 /* ---- Streams: any number of texts in constant memory, results in order. Callbacks run in the calling thread. ---- */
 
-/* Writes the next text (for predictions: a text for each input) to `texts`, valid until the next call.
+/* Writes the next text (for predictions and transcriptions: a text for each given input) to `texts`, valid until the
+ * next call.
  * Returns 1 for a text, 0 at the end, and anything else to end the call with XFORMC_CANCELLED. */
 typedef int (*xformc_read)(void* data, xformc_text* texts);
 
@@ -236,6 +286,12 @@ XFORMC_API xformc_status xformc_generate_stream(const xformc_engine* engine, xfo
 XFORMC_API xformc_status xformc_predict_stream(const xformc_engine* engine, xformc_read read, void* read_data,
                                                xformc_write write, void* write_data, const xformc_run_options* run,
                                                xformc_error** error);
+
+/* `read` writes a text for each of xformc_engine_given_input. */
+XFORMC_API xformc_status xformc_transcribe_stream(const xformc_engine* engine, xformc_read read, void* read_data,
+                                                  xformc_write write, void* write_data,
+                                                  const xformc_search_options* search, const xformc_run_options* run,
+                                                  xformc_error** error);
 
 /* ---- Tokens ---------------------------------------------------------------------------------------------------- */
 

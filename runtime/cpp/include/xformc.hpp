@@ -110,9 +110,34 @@ struct Hypothesis {
   std::vector<int64_t> tokens;  // with the end token if there was one
 };
 
+// A result that the engine gives for an example.
+struct Result {
+  std::string name;
+  std::string kind;                 // "text", "labels", "numbers" or "vectors"
+  std::string positions;            // the input whose positions each have a result; "": the whole example has one
+  std::vector<std::string> labels;  // the names of labels, by id
+  bool several;                     // labels: any number of them may hold at once, otherwise one
+};
+
+// The value of a result for one example.
+struct Value {
+  std::string name, kind;           // of the result
+  std::vector<float> numbers;       // numbers, vectors, or the probabilities of labels, in row-major order
+  std::vector<int64_t> shape;       // [positions, ...] or [...]; of labels [positions or 1, Result::labels.size()]
+  std::vector<std::string> labels;  // the most likely one of each row; of several at once those of the whole with a
+                                    // probability of 0.5 or more, or for each position those, joined by commas
+};
+
+// The labels and probabilities are those of the first result that is labels; without one they are empty.
 struct Prediction {
   std::vector<std::string> labels;   // one for the whole; for tagging, one for each position
-  std::vector<float> probabilities;  // [labels.size(), Engine::labels().size()], row by row
+  std::vector<float> probabilities;  // [positions or 1, Engine::labels().size()], row by row
+  std::vector<Value> results = {};   // all results, in the order of Engine::results()
+};
+
+struct Transcription {
+  std::vector<Hypothesis> hypotheses;  // best first
+  std::vector<Value> results;          // the engine's further results
 };
 
 struct Input {
@@ -216,16 +241,69 @@ inline std::vector<Hypothesis> hypotheses(const xformc_results* results, size_t 
   return found;
 }
 
-inline Prediction prediction(const xformc_engine* engine, const xformc_results* results, size_t index) {
-  xformc_prediction one;
-  if (!xformc_results_prediction(results, index, &one)) throw Error(XFORMC_INTERNAL_ERROR, "no prediction");
-  Prediction found;
-  for (size_t i = 0; i < one.positions; ++i) {
-    found.labels.emplace_back(xformc_engine_label(engine, static_cast<size_t>(one.labels[i])));
+inline std::vector<Result> results(const xformc_engine* engine) {
+  std::vector<Result> found(xformc_engine_result_count(engine));
+  for (size_t i = 0; i < found.size(); ++i) {
+    xformc_result one{};
+    one.size = sizeof one;
+    if (!xformc_engine_result(engine, i, &one))
+      throw Error(XFORMC_INTERNAL_ERROR, "libxformc is older than xformc.hpp");
+    found[i] = {one.name, one.kind, one.positions == nullptr ? "" : one.positions, {}, one.several};
+    for (size_t label = 0; label < one.label_count; ++label) {
+      found[i].labels.emplace_back(xformc_engine_result_label(engine, i, label));
+    }
   }
-  const size_t count = one.positions * xformc_engine_label_count(engine);
-  if (count > 0) found.probabilities.assign(one.probabilities, one.probabilities + count);
   return found;
+}
+
+inline std::vector<std::string> labels(const Result& result, const xformc_value& value) {
+  std::vector<std::string> found;
+  const bool joins = result.several && !result.positions.empty();
+  size_t next = 0;
+  for (int64_t row = 0; row < value.shape[0]; ++row) {
+    if (joins) found.emplace_back();
+    for (size_t i = 0; i < value.labels_per_row[row]; ++i) {
+      const std::string& label = result.labels[static_cast<size_t>(value.labels[next++])];
+      if (joins) {
+        found.back() += (i > 0 ? "," : "") + label;
+      } else {
+        found.push_back(label);
+      }
+    }
+  }
+  return found;
+}
+
+// The values of one example: all results that are no text.
+inline std::vector<Value> values(const std::vector<Result>& described, const xformc_results* results, size_t index) {
+  std::vector<Value> found;
+  for (size_t i = 0; i < described.size(); ++i) {
+    xformc_value one{};
+    one.size = sizeof one;
+    if (!xformc_results_value(results, index, i, &one)) continue;
+    Value value{described[i].name, described[i].kind, {}, {one.shape, one.shape + one.rank}, {}};
+    size_t count = 1;
+    for (const int64_t size : value.shape) count *= static_cast<size_t>(size);
+    if (count > 0) value.numbers.assign(one.numbers, one.numbers + count);
+    if (value.kind == "labels") value.labels = labels(described[i], one);
+    found.push_back(std::move(value));
+  }
+  return found;
+}
+
+inline Prediction prediction(const std::vector<Result>& described, const xformc_results* results, size_t index) {
+  Prediction found{{}, {}, values(described, results, index)};
+  for (const Value& value : found.results) {
+    if (value.kind != "labels") continue;
+    found.labels = value.labels;
+    found.probabilities = value.numbers;
+    break;
+  }
+  return found;
+}
+
+inline Transcription transcription(const std::vector<Result>& described, const xformc_results* results, size_t index) {
+  return {hypotheses(results, index), values(described, results, index)};
 }
 
 // The callables of a stream behind the callbacks of the C API, through which no exception may pass.
@@ -265,6 +343,16 @@ inline auto one_text(const std::function<bool(std::string&)>& read) {
   return [&read, text = std::string()](xformc_text* found) mutable {
     if (!read(text)) return false;
     *found = {text.data(), text.size()};
+    return true;
+  };
+}
+
+// Reads a text for each input for an item.
+inline auto several_texts(const std::function<bool(std::vector<std::string>&)>& read, size_t count) {
+  return [&read, count, texts = std::vector<std::string>(count)](xformc_text* found) mutable {
+    if (!read(texts)) return false;
+    if (texts.size() != count) throw Error(XFORMC_INVALID_ARGUMENT, "read must give a text for each input");
+    for (size_t i = 0; i < count; ++i) found[i] = {texts[i].data(), texts[i].size()};
     return true;
   };
 }
@@ -320,6 +408,7 @@ class Engine {
     xformc_engine* engine = nullptr;
     detail::call(xformc_load, folder.c_str(), &options, &engine);
     handle_.reset(engine);
+    results_ = detail::results(engine);
   }
 
   // Translations of each text, best first. An empty text has one hypothesis, "".
@@ -359,27 +448,39 @@ class Engine {
     return std::move(generate(Texts{prompt}, sampling, run)[0]);
   }
 
-  // Labels examples. Each has a text for each input of the engine, in order: {"first of 1", "second of 1", ...}.
+  // Computes the results of examples. Each has a text for each input of the engine, in order: {"first of 1", "second of
+  // 1", ...}.
   std::vector<Prediction> predict(const Texts& texts, const RunOptions& run = {}) const {
-    const size_t each = xformc_engine_input_count(get());
-    if (texts.size() % each != 0) {
-      throw Error(XFORMC_INVALID_ARGUMENT, "an example has a text for each of " + std::to_string(each) +
-                                               " inputs; found " + std::to_string(texts.size()) + " texts");
-    }
-    return predictions(call(run, xformc_predict, texts.data(), texts.size() / each));
+    return predictions(call(run, xformc_predict, texts.data(), examples(texts)));
   }
   template <typename Text, std::enable_if_t<detail::is_text<Text>, int> = 0>
   Prediction predict(const Text& text, const RunOptions& run = {}) const {
     return std::move(predict(Texts{text}, run)[0]);
   }
 
-  // Labels examples given as arrays: one for each input, whose first axis is the examples (docs/runtime.md).
+  // The same for examples given as arrays: one for each input, whose first axis is the examples (docs/runtime.md).
   std::vector<Prediction> predict_arrays(const std::vector<Array>& arrays, const RunOptions& run = {}) const {
-    std::vector<xformc_array> given;
-    for (const Array& one : arrays) {
-      given.push_back({one.name.c_str(), one.element, one.data, one.shape.data(), one.shape.size()});
-    }
+    const auto given = c_arrays(arrays);
     return predictions(call(run, xformc_predict_arrays, given.data(), given.size()));
+  }
+
+  // Writes text for examples, and gives the engine's further results. Each has a text for each given input.
+  std::vector<Transcription> transcribe(const Texts& texts, const SearchOptions& search = {},
+                                        const RunOptions& run = {}) const {
+    const auto options = detail::c_options(search);
+    return transcriptions(call(run, xformc_transcribe, texts.data(), examples(texts), &options));
+  }
+  template <typename Text, std::enable_if_t<detail::is_text<Text>, int> = 0>
+  Transcription transcribe(const Text& text, const SearchOptions& search = {}, const RunOptions& run = {}) const {
+    return std::move(transcribe(Texts{text}, search, run).at(0));
+  }
+
+  // The same for examples given as arrays: one for each given input.
+  std::vector<Transcription> transcribe_arrays(const std::vector<Array>& arrays, const SearchOptions& search = {},
+                                               const RunOptions& run = {}) const {
+    const auto given = c_arrays(arrays);
+    const auto options = detail::c_options(search);
+    return transcriptions(call(run, xformc_transcribe_arrays, given.data(), given.size(), &options));
   }
 
   // Streams take any number of texts in constant memory and give results in order, in the calling thread. `read` sets
@@ -406,17 +507,19 @@ class Engine {
   void predict_stream(const std::function<bool(std::vector<std::string>& texts)>& read,  // of a text for each input
                       const std::function<void(size_t index, Prediction prediction)>& write,
                       const RunOptions& run = {}) const {
-    std::vector<std::string> texts(xformc_engine_input_count(get()));
-    const size_t count = texts.size();
-    const auto reads = [&](xformc_text* found) {
-      if (!read(texts)) return false;
-      if (texts.size() != count) throw Error(XFORMC_INVALID_ARGUMENT, "read must give a text for each input");
-      for (size_t i = 0; i < count; ++i) found[i] = {texts[i].data(), texts[i].size()};
-      return true;
-    };
     stream(
-        xformc_predict_stream, reads,
-        [&](size_t index, const xformc_results* result) { write(index, detail::prediction(get(), result, 0)); }, run);
+        xformc_predict_stream, detail::several_texts(read, xformc_engine_given_input_count(get())),
+        [&](size_t index, const xformc_results* result) { write(index, detail::prediction(results_, result, 0)); },
+        run);
+  }
+  void transcribe_stream(const std::function<bool(std::vector<std::string>& texts)>& read,  // of a text for each input
+                         const std::function<void(size_t index, Transcription transcription)>& write,
+                         const SearchOptions& search = {}, const RunOptions& run = {}) const {
+    const auto options = detail::c_options(search);
+    stream(
+        xformc_transcribe_stream, detail::several_texts(read, xformc_engine_given_input_count(get())),
+        [&](size_t index, const xformc_results* result) { write(index, detail::transcription(results_, result, 0)); },
+        run, &options);
   }
 
   // The token ids of a text of an input, with the end token, and the text of ids without special tokens.
@@ -447,14 +550,11 @@ class Engine {
   std::string target() const { return xformc_engine_target(get()); }
   std::string precision() const { return xformc_engine_precision(get()); }
   std::string onnxruntime() const { return xformc_engine_onnxruntime(get()); }  // the version of ONNX Runtime
-  std::vector<Input> inputs() const {
-    std::vector<Input> found;
-    xformc_input one;
-    while (xformc_engine_input(get(), found.size(), &one)) {
-      found.push_back({one.name, one.kind, one.vocabulary, one.longest, one.has_tokenizer});
-    }
-    return found;
+  std::vector<Input> inputs() const { return described(xformc_engine_input); }
+  std::vector<Input> given_inputs() const {  // those that a call gives: all but the text that the engine writes
+    return described(xformc_engine_given_input);
   }
+  const std::vector<Result>& results() const noexcept { return results_; }
   std::vector<std::string> labels() const {
     std::vector<std::string> found;
     while (const char* label = xformc_engine_label(get(), found.size())) found.emplace_back(label);
@@ -486,11 +586,42 @@ class Engine {
     return Results(results);
   }
 
+  template <typename Function>
+  std::vector<Input> described(Function input) const {
+    std::vector<Input> found;
+    xformc_input one;
+    while (input(get(), found.size(), &one)) {
+      found.push_back({one.name, one.kind, one.vocabulary, one.longest, one.has_tokenizer});
+    }
+    return found;
+  }
+
+  // The number of examples in these texts.
+  size_t examples(const Texts& texts) const {
+    const size_t each = std::max<size_t>(1, xformc_engine_given_input_count(get()));
+    if (texts.size() % each == 0) return texts.size() / each;
+    throw Error(XFORMC_INVALID_ARGUMENT, "an example has a text for each of " + std::to_string(each) +
+                                             " inputs; found " + std::to_string(texts.size()) + " texts");
+  }
+
+  static std::vector<xformc_array> c_arrays(const std::vector<Array>& arrays) {
+    std::vector<xformc_array> given;
+    for (const Array& one : arrays) {
+      given.push_back({one.name.c_str(), one.element, one.data, one.shape.data(), one.shape.size()});
+    }
+    return given;
+  }
+
   static std::vector<std::vector<Hypothesis>> each_hypotheses(const Results& results) {
     return detail::each(results.get(), [&](size_t index) { return detail::hypotheses(results.get(), index); });
   }
   std::vector<Prediction> predictions(const Results& results) const {
-    return detail::each(results.get(), [&](size_t index) { return detail::prediction(get(), results.get(), index); });
+    return detail::each(results.get(),
+                        [&](size_t index) { return detail::prediction(results_, results.get(), index); });
+  }
+  std::vector<Transcription> transcriptions(const Results& results) const {
+    return detail::each(results.get(),
+                        [&](size_t index) { return detail::transcription(results_, results.get(), index); });
   }
 
   template <typename Function, typename Read, typename Write, typename... Options>
@@ -507,6 +638,7 @@ class Engine {
 
   std::unique_ptr<const Log> log_;  // outlives the engine
   std::unique_ptr<xformc_engine, Free> handle_;
+  std::vector<Result> results_;
 };
 
 }  // namespace api

@@ -1,5 +1,6 @@
 #include "arguments.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <functional>
@@ -8,8 +9,10 @@ namespace run {
 namespace {
 
 constexpr const char* ASK = "xformc-run --help";
-constexpr const char* TRANSLATION = "translation";
-constexpr const char* LANGUAGE_MODEL = "language_model";
+const std::vector<std::string> EVERY;
+const std::vector<std::string> TRANSLATION = {"translation"};
+const std::vector<std::string> SEARCH = {"translation", "transcription"};
+const std::vector<std::string> LANGUAGE_MODEL = {"language_model"};
 
 constexpr const char* USAGE = R"(Usage: xformc-run [OPTIONS] ENGINE
 
@@ -22,8 +25,8 @@ constexpr const char* USAGE = R"(Usage: xformc-run [OPTIONS] ENGINE
   echo 'the dog sleeps' | xformc-run tagger/engine --json
 
   ENGINE is a folder made by `xformc build`, of target portable, cpu or native.
-  Its task says what becomes of a line: a translation, a continuation or
-  labels. Lines are UTF-8. Results keep the order of the lines. Defaults of the
+  Its task says what becomes of a line: a translation, a continuation, labels or
+  other results. Lines are UTF-8. Results keep the order of the lines. Defaults of the
   search and of sampling come from the engine.
 
   Translation: with --n-best above 1, lines have Moses' format,
@@ -37,6 +40,10 @@ constexpr const char* USAGE = R"(Usage: xformc-run [OPTIONS] ENGINE
   Tagging and classification: tabs separate the texts of an engine with several
   inputs. Labels of words are separated by spaces. With --json:
   {"line": 1, "label": "good", "probabilities": {"bad": 0.1, "good": 0.9}}
+
+  Other results: of an engine whose spec declares them, a line has the written
+  text, if there is one, and then each result after a tab. With --json, each
+  result is an object under its name.
 
   ONNX Runtime (libonnxruntime.so, 1.24 or newer) is searched for beside this
   program and its library, in Python environments, and where the system has its
@@ -52,7 +59,7 @@ struct Option {
   std::vector<std::string> names;  // the long one first
   const char* value;               // what the help calls its value; nullptr for a flag
   const char* help;
-  const char* task;  // nullptr for every task
+  std::vector<std::string> tasks;  // empty for every task
   Set set;
 };
 
@@ -97,24 +104,24 @@ const std::vector<Option>& options() {
   using Sampling = xformc::SampleOptions;
   using Batches = xformc::RunOptions;
   static const std::vector<Option> found = {
-      {{"--input", "-i"}, "FILE", "Read lines from this file; `-` is standard input.", nullptr, names(&A::input)},
-      {{"--output", "--out", "-o"}, "FILE", "Write to this file; `-` is standard output.", nullptr, names(&A::output)},
-      {{"--json"}, nullptr, "Print a JSON object for each line.", nullptr, marks(&A::json)},
+      {{"--input", "-i"}, "FILE", "Read lines from this file; `-` is standard input.", EVERY, names(&A::input)},
+      {{"--output", "--out", "-o"}, "FILE", "Write to this file; `-` is standard output.", EVERY, names(&A::output)},
+      {{"--json"}, nullptr, "Print a JSON object for each line.", EVERY, marks(&A::json)},
       {{"--truncate"},
        nullptr,
        "Cut texts that are too long, with a warning.",
-       nullptr,
+       EVERY,
        [](A& to, const std::string&) { to.batches.truncate = true; }},
       {{"--beam-size", "--beam", "-b"},
        "N",
        "Hypotheses kept at each step; 1 is greedy.",
-       TRANSLATION,
+       SEARCH,
        counts(&A::search, &Search::beam_size)},
-      {{"--n-best"}, "N", "Translations of each line, best first.", TRANSLATION, counts(&A::search, &Search::n_best)},
+      {{"--n-best"}, "N", "Texts of each line, best first.", SEARCH, counts(&A::search, &Search::n_best)},
       {{"--length-penalty"},
        "ALPHA",
-       "Larger values prefer longer translations (GNMT).",
-       TRANSLATION,
+       "Larger values prefer longer texts (GNMT).",
+       SEARCH,
        measures(&A::search, &Search::length_penalty)},
       {{"--max-length-factor"},
        "FACTOR",
@@ -155,36 +162,36 @@ const std::vector<Option>& options() {
       {{"--window"},
        "N",
        "Lines read ahead to sort by length; 1 answers each at once.",
-       nullptr,
+       EVERY,
        counts(&A::batches, &Batches::window)},
       {{"--workers", "-j"},
        "N",
        "Batches run at the same time, sharing the cores.",
-       nullptr,
+       EVERY,
        counts(&A::batches, &Batches::workers)},
       {{"--max-batch-tokens"},
        "N",
        "Capacity of a batch in tokens, padding included.",
-       nullptr,
+       EVERY,
        counts(&A::batches, &Batches::max_batch_tokens)},
       {{"--threads"},
        "N",
        "Cores to use; all of them unless given.",
-       nullptr,
+       EVERY,
        counts(&A::load, &xformc::LoadOptions::threads)},
       {{"--onnxruntime"},
        "FILE",
        "ONNX Runtime's library, libonnxruntime.so.",
-       nullptr,
+       EVERY,
        [](A& to, const std::string& text) { to.load.onnxruntime = text; }},
       {{"--no-verify-hashes"},
        nullptr,
        "Compare the sizes of the engine's files only.",
-       nullptr,
+       EVERY,
        [](A& to, const std::string&) { to.load.verify_hashes = false; }},
-      {{"--verbose", "-v"}, nullptr, "Log details to standard error.", nullptr, marks(&A::verbose)},
-      {{"--version", "-V"}, nullptr, "Print the version.", nullptr, marks(&A::version)},
-      {{"--help", "-h"}, nullptr, "Show this message.", nullptr, marks(&A::help)},
+      {{"--verbose", "-v"}, nullptr, "Log details to standard error.", EVERY, marks(&A::verbose)},
+      {{"--version", "-V"}, nullptr, "Print the version.", EVERY, marks(&A::version)},
+      {{"--help", "-h"}, nullptr, "Show this message.", EVERY, marks(&A::help)},
   };
   return found;
 }
@@ -198,12 +205,12 @@ const Option& find(const std::string& name) {
   wrong("No such option: " + name);
 }
 
-// The options with their help, of every task (nullptr) or of one.
-std::string described(const char* task) {
+// The options of these tasks, with their help.
+std::string described(const std::vector<std::string>& tasks) {
   constexpr size_t COLUMN = 30;
   std::string text;
   for (const Option& option : options()) {
-    if (option.task != task) continue;
+    if (option.tasks != tasks) continue;
     std::string names = "  ";
     for (auto name = option.names.rbegin(); name != option.names.rend(); ++name) {
       names += (names.size() > 2 ? ", " : "") + *name;
@@ -254,7 +261,7 @@ class Reader {
   }
 
   void set(const Option& option, const std::string& name, const std::string& value) {
-    if (option.task != nullptr) found_.tasks.emplace_back(name, option.task);
+    if (!option.tasks.empty()) found_.tasks.emplace_back(name, option.tasks);
     try {
       option.set(found_, value);
     } catch (const xformc::Error& error) {
@@ -272,17 +279,20 @@ class Reader {
 Arguments parse(const std::vector<std::string>& words) { return Reader(words).all(); }
 
 void check_task(const Arguments& arguments, const xformc::Engine& engine) {
-  for (const auto& [name, task] : arguments.tasks) {
-    if (task == engine.task()) continue;
-    throw xformc::Error(XFORMC_INVALID_ARGUMENT,
-                        engine.name() + " is a " + engine.task() + " engine; " + name + " needs a " + task + " engine",
-                        "", ASK);
+  for (const auto& [name, tasks] : arguments.tasks) {
+    if (std::find(tasks.begin(), tasks.end(), engine.task()) != tasks.end()) continue;
+    std::string wanted;
+    for (const std::string& task : tasks) wanted += (wanted.empty() ? "" : " or ") + task;
+    throw xformc::Error(
+        XFORMC_INVALID_ARGUMENT,
+        engine.name() + " is a " + engine.task() + " engine; " + name + " needs a " + wanted + " engine", "", ASK);
   }
 }
 
 std::string help() {
-  return std::string(USAGE) + "\nOptions:\n" + described(nullptr) + "\nOptions of translation:\n" +
-         described(TRANSLATION) + "\nOptions of language models:\n" + described(LANGUAGE_MODEL);
+  return std::string(USAGE) + "\nOptions:\n" + described(EVERY) + "\nOptions of translation and transcription:\n" +
+         described(SEARCH) + "\nOptions of translation:\n" + described(TRANSLATION) +
+         "\nOptions of language models:\n" + described(LANGUAGE_MODEL);
 }
 
 }  // namespace run

@@ -1,4 +1,4 @@
-// The command line of xformc-run: the options of `xformc translate`, `generate` and `predict`.
+// The command line of xformc-run: the options of `xformc translate`, `generate`, `transcribe` and `predict`.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct Arguments {
   xformc::SearchOptions search;
   xformc::SampleOptions sampling;
   xformc::RunOptions batches;
-  std::vector<std::pair<std::string, std::string>> tasks;  // options that were given, of one task only, and the task
+  std::vector<std::pair<std::string, std::vector<std::string>>> tasks;  // options that were given, and their tasks
 };
 
 // Throws Error for a wrong command line.

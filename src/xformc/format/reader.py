@@ -8,7 +8,8 @@ from typing import cast, get_args
 from xformc.errors import UserError
 from xformc.format.document import Document, read_document
 from xformc.format.inputs import Input
-from xformc.format.interfaces import results_of_task
+from xformc.format.interfaces import RESULTS as TEXT_OUTPUTS
+from xformc.format.interfaces import given_inputs, results_of_task
 from xformc.format.manifest import (
     CHANGED,
     COPY,
@@ -30,7 +31,7 @@ from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
 from xformc.format.results import Result, Setting
 from xformc.format.targets import Target
-from xformc.format.tasks import NAMED, TASKS
+from xformc.format.tasks import NAMED, RESULTS, TASKS, WRITING
 from xformc.format.tokens import SPECIAL
 
 DefaultsReader = Callable[[Document], SearchOptions | SampleOptions]
@@ -117,16 +118,39 @@ def _read_task(document: Document, defaults: Mapping[str, DefaultsReader]) -> Ma
 
 def _read_format_4(document: Document) -> Manifest:
     """Read format 4: format 3 with any results."""
-    task, inputs = document.text("task", tuple(TASKS)), _read_inputs(document.section("inputs"))
+    task, inputs = document.text("task", (WRITING, RESULTS)), _read_inputs(document.section("inputs"))
     _check_names(task, inputs, document.place)
     section = document.section("results")
     results = {name: _read_result(section.section(name), tuple(inputs)) for name in section.fields}
-    written = [name for name, result in results.items() if result.kind == "text"]
-    tokens = [name for name, item in inputs.items() if item.kind == "tokens"]
-    if not results or len(written) != TASKS[task].writes or not {*written} <= {*tokens}:
+    if not _fit(task, inputs, results):
         found = ", ".join(f"{name}: {result.kind}" for name, result in results.items())
         raise UserError(f"the results do not fit the task {task}: {found}", place=document.place, hint=COPY)
     return _read_rest(document, task, inputs, results, _DEFAULTS)
+
+
+def _fit(task: str, inputs: Mapping[str, Input], results: Mapping[str, Result]) -> bool:
+    """Whether the results are those of the task, one written text, which is first, or none; and can be read."""
+    kinds, outputs = [result.kind for result in results.values()], [one for r in results.values() for one in r.outputs]
+    written = kinds.count("text")
+    given = given_inputs(inputs, results)
+    sequences = [None, *(name for name, item in given.items() if item.is_sequence)]
+    return (
+        bool(results)
+        and bool(given)
+        and written == TASKS[task].writes == len(inputs) - len(given) == kinds[:1].count("text")
+        and len(set(outputs)) == len(outputs)
+        and all(
+            inputs[name].kind == "tokens" and result.outputs == TEXT_OUTPUTS
+            if result.kind == "text"
+            else result.positions in sequences
+            for name, result in results.items()
+        )
+        and all(
+            [*result.axes.values()] == [len(result.labels or ())]
+            for result in results.values()
+            if result.kind == "labels"
+        )
+    )
 
 
 def _read_result(document: Document, inputs: tuple[str, ...]) -> Result:

@@ -1,4 +1,5 @@
-// Checks of xformc.hpp: face COPY_ENGINE ENDLESS_ENGINE LANGUAGE_MODEL PAIRS IMAGES. Prints what fails.
+// Checks of xformc.hpp, which prints what fails:
+// face COPY_ENGINE ENDLESS_ENGINE LANGUAGE_MODEL PAIRS IMAGES HEADS CAPTION JOIN
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -271,6 +272,50 @@ void check_labels(const std::string& pairs, const std::string& images) {
         XFORMC_INVALID_ARGUMENT);
 }
 
+void check_results(const std::string& heads) {
+  const xformc::Engine engine(heads);
+  CHECK(engine.task() == "prediction" && engine.results().size() == 5 && engine.results()[2].several);
+  CHECK(engine.results()[0].positions == "words" && engine.results()[2].positions.empty());
+  CHECK(engine.labels() == engine.results()[0].labels && engine.labels().size() == 4);
+  const xformc::Prediction found = engine.predict("two dogs");
+  CHECK(found.labels.size() == 2 && found.probabilities.size() == 8 && found.results.size() == 5);
+  CHECK(found.results[2].name == "topics" && found.results[2].labels.size() == 2);
+  CHECK(found.results[2].shape == std::vector<int64_t>{1, 3} && found.results[2].numbers[2] == 0.75F);
+  CHECK(found.results[1].labels.size() == 2 && found.results[3].shape.empty() && found.results[3].numbers.size() == 1);
+  CHECK(found.results[4].kind == "vectors" && found.results[4].shape == std::vector<int64_t>{2, 2});
+  const xformc::Prediction empty = engine.predict("");
+  CHECK(empty.labels.empty() && empty.results[4].shape == std::vector<int64_t>{0, 2} &&
+        empty.results[4].numbers.empty());
+}
+
+void check_transcription(const std::string& caption, const std::string& join) {
+  const xformc::Engine writer(caption);
+  CHECK(writer.inputs().size() == 2 && writer.given_inputs().size() == 1 && writer.given_inputs()[0].name == "image");
+  const std::vector<float> pixels = {5, 6, 7, 8, 9, 10};
+  xformc::SearchOptions search;
+  search.n_best = 2;
+  const auto seen = writer.transcribe_arrays({{"image", pixels.data(), {1, 2, 3}}}, search);
+  CHECK(seen.size() == 1 && seen[0].hypotheses.size() == 2 && !seen[0].hypotheses[0].text.empty());
+  CHECK(seen[0].results.size() == 2 && seen[0].results[0].name == "brightness" && seen[0].results[0].numbers[0] == 45);
+  CHECK(seen[0].results[1].labels == Strings{"sea"});
+  CHECK(error_of([&] { writer.transcribe("one"); }).hint() == "give it arrays: xformc_transcribe_arrays");
+
+  const xformc::Engine engine(join);
+  const auto found = engine.transcribe({"two dogs", "hello", "a man", "a"});
+  CHECK(found.size() == 2 && !found[1].hypotheses[0].text.empty() && found[0].results.empty());
+  CHECK(error_of([&] { engine.transcribe({"one", "two", "three"}); }).status() == XFORMC_INVALID_ARGUMENT);
+  size_t number = 0, given = 0;
+  engine.transcribe_stream(
+      [&](Strings& texts) {
+        texts = {"two dogs", "hello"};
+        return number++ < 3;
+      },
+      [&](size_t, const xformc::Transcription& one) {
+        given += one.hypotheses[0].text == found[0].hypotheses[0].text ? 1 : 0;
+      });
+  CHECK(given == 3);
+}
+
 }  // namespace
 
 int main(int, char** words) {
@@ -283,5 +328,7 @@ int main(int, char** words) {
   check_cancel(words[2]);
   check_language_model(words[3]);
   check_labels(words[4], words[5]);
+  check_results(words[6]);
+  check_transcription(words[7], words[8]);
   return failures == 0 ? 0 : 1;
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
+from tests.conformance.engines import FOLDER
 from tests.runtime.cpp.compiled import CPP, compile_program, environment, run
 from tests.runtime.kernel_session import kernel_library
 
@@ -35,20 +36,20 @@ def test_the_program_of_the_page_runs(copy_engine: Path, tmp_path: Path) -> None
 
 def test_each_snippet_of_the_page_runs(copy_engine: Path, language_model: Path, pairs: Path, tmp_path: Path) -> None:
     snippets = [block for block in blocks("cpp") if "int main" not in block]
-    assert len(snippets) == 5
+    assert len(snippets) == 6
     functions = [f"void run_{i}(const xformc::Engine& engine) {{\n{text}}}\n" for i, text in enumerate(snippets)]
     calls = [f"  run_{i}(xformc::Engine(words[{engine_of(text)}]));\n" for i, text in enumerate(snippets)]
     lines = [*(f"#include <{header}>\n" for header in HEADERS), *functions, "int main(int, char** words) {\n", *calls]
     (tmp_path / "snippets.cc").write_text("".join([*lines, "}\n"]))
     program = compile_program(tmp_path / "snippets", tmp_path / "snippets.cc", standard="c++20")
-    result = run(program, copy_engine, language_model, pairs, stdin="two dogs\none\n")
+    result = run(program, copy_engine, language_model, pairs, FOLDER / "caption", stdin="two dogs\none\n")
     assert (result.code, result.err) == (0, "")
     assert "Once upon a time" in result.out and ": 3 of 3\n" in result.out
     assert result.out.endswith("two dogs\none\n")
 
 
 def engine_of(snippet: str) -> int:
-    return 2 if ".generate" in snippet else 3 if ".predict" in snippet else 1
+    return 4 if ".transcribe" in snippet else 2 if ".generate" in snippet else 3 if ".predict" in snippet else 1
 
 
 def test_the_project_of_the_page_is_built(copy_engine: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tiny_engine import SENTENCES
 
+from tests.conformance.engines import FOLDER
 from tests.runtime.cpp.compiled import CPP, compile_program, compiler, run
 
 HERE = Path(__file__).parent
@@ -13,7 +14,14 @@ EXAMPLES = CPP / "examples"
 
 @pytest.fixture
 def engines(copy_engine: Path, endless_engine: Path, language_model: Path, pairs: Path, images: Path) -> list[Path]:
-    return [copy_engine, endless_engine, language_model, pairs, images]
+    return [
+        copy_engine,
+        endless_engine,
+        language_model,
+        pairs,
+        images,
+        *(FOLDER / name for name in ("heads", "caption", "join")),
+    ]
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])

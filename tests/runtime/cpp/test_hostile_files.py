@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 from native.hostile_files import HOSTILE_MANIFESTS, HOSTILE_TOKENIZERS, tokenizer
 from tiny_engine import DEFAULTS, make_engine, text_input, write_manifest
 
+from tests.conformance.engines import FOLDER
 from xformc.errors import UserError
+from xformc.runtime import load as load_in_python
 from xformc.runtime.library import find_library
 from xformc.runtime.libxformc import onnx_library
 
@@ -72,6 +75,17 @@ def test_an_input_along_another_one_is_refused(library: Path, tmp_path: Path) ->
     rewrite(engine, inputs={"source": text_input(500), "target": {**text_input(500), "of": "source"}})
     message = "the input target lies along source, which libxformc does not support"
     assert load(library, engine).startswith(f"{INVALID_ENGINE} {message}")
+
+
+def test_a_kind_of_result_that_is_not_known_is_refused_by_both(library: Path, tmp_path: Path) -> None:
+    engine = Path(shutil.copytree(FOLDER / "heads", tmp_path / "engine"))
+    results = json.loads((engine / "engine.json").read_text())["results"]
+    rewrite(engine, results={**results, "total": {**results["total"], "kind": "smells"}})
+    message = "this engine has a result of kind smells; this {} knows text, labels, numbers, vectors"
+    assert load(library, engine).startswith(f"{INVALID_ENGINE} {message.format('libxformc')}")
+    with pytest.raises(UserError, match=message.format("runtime")) as caught:
+        load_in_python(engine)
+    assert caught.value.place == str(engine / "engine.json")
 
 
 def load(library: Path, engine: Path) -> str:

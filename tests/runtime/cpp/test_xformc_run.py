@@ -8,6 +8,7 @@ import pytest
 from command_line import CommandLine, Result, mistake
 from tiny_engine import SENTENCES
 
+from tests.conformance.engines import FOLDER
 from tests.runtime.cpp.compiled import run
 from xformc import __version__
 
@@ -52,6 +53,25 @@ def test_labels_are_those_of_python(
     expected = xformc("predict", engine, *options.split(), stdin=text)
     assert expected.code == 0
     assert run(xformc_run, engine, *options.split(), stdin=text) == expected
+
+
+@pytest.mark.parametrize("options", ["", "--json", "-j 2 --max-batch-tokens 20 --json"])
+def test_results_are_those_of_python(xformc: CommandLine, xformc_run: Path, options: str) -> None:
+    text = "two dogs\n\n  hello \u6f22\na man rides a red bicycle\n"
+    expected = xformc("predict", FOLDER / "heads", *options.split(), stdin=text)
+    assert expected.code == 0
+    assert run(xformc_run, FOLDER / "heads", *options.split(), stdin=text) == expected
+
+
+@pytest.mark.parametrize("options", ["", "--json", "-b 3 --n-best 2 --json", "--length-penalty 0 --window 1"])
+def test_transcriptions_are_those_of_python(xformc: CommandLine, xformc_run: Path, options: str) -> None:
+    text = "two dogs\thello\na man\t\nhello world\twe were here\n"
+    expected = xformc("transcribe", FOLDER / "join", *options.split(), stdin=text)
+    assert expected.code == 0
+    assert run(xformc_run, FOLDER / "join", *options.split(), stdin=text) == expected
+    lacking = xformc("transcribe", FOLDER / "join", stdin="one\n")
+    assert "needs a text for each of first, second, found 1" in mistake(lacking)
+    assert run(xformc_run, FOLDER / "join", stdin="one\n") == lacking
 
 
 def test_a_stream_of_many_lines_keeps_their_order(
@@ -129,7 +149,7 @@ def test_wrong_usage_is_a_mistake(xformc_run: Path, words: str, message: str) ->
 def test_options_of_other_tasks_are_a_mistake(xformc_run: Path, copy_engine: Path, language_model: Path) -> None:
     found = mistake(run(xformc_run, copy_engine, "--seed", "1"))
     assert found.startswith("copy is a translation engine; --seed needs a language_model engine")
-    assert "; -b needs a translation engine" in mistake(run(xformc_run, language_model, "-b", "1"))
+    assert "; -b needs a translation or transcription engine" in mistake(run(xformc_run, language_model, "-b", "1"))
     assert (
         mistake(run(xformc_run, copy_engine, "--length-penalty", "nan")) == "length_penalty must be a number, not nan"
     )
@@ -172,7 +192,7 @@ def test_help_and_version(xformc_run: Path) -> None:
 
 def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc_run: Path) -> None:
     shown = set(re.findall(r"--[a-z-]+", run(xformc_run, "--help").out))
-    for command in ("translate", "generate", "predict"):
+    for command in ("translate", "generate", "predict", "transcribe"):
         assert set(re.findall(r"--[a-z-]+", xformc(command, "--help").out)) - shown == {"--device", "--quiet"}
 
 

@@ -1,0 +1,119 @@
+// The tasks translation and transcription: a search for each example, inside the model.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "task.h"
+#include "texts.h"
+#include "written.h"
+
+namespace xformc {
+namespace {
+
+// The maximum tokens of a hypothesis for `source` tokens, the end token included (docs/search.md). The product is
+// computed in float32, as in an engine.
+int64_t length_limit(const SearchOptions& options, int64_t source) {
+  const float scaled = static_cast<float>(options.max_length_factor) * static_cast<float>(source);
+  return std::max<int64_t>(1, static_cast<int64_t>(scaled) + options.max_length_offset);
+}
+
+class Search : public Task {
+ public:
+  Search(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const SearchOptions& options,
+         const Batching& batching, bool every_row)
+      : reader_(manifest, tokenizer, log, batching), given_(manifest.given), written_(manifest.written()),
+        others_(manifest.results.begin() + 1, manifest.results.end()), options_(options), every_row_(every_row) {
+    for (size_t i = given_.size(); i-- > 0;) {
+      if (given_[i].has_positions()) measured_ = static_cast<int>(i);
+    }
+    if (tokenizer.count(written_.name) != 0) writes_ = tokenizer.at(written_.name);
+  }
+
+  Row encode(size_t line, const xformc_text* texts) const override { return reader_.encode(line, texts); }
+
+  int64_t size(const Row& row) const override {
+    const int64_t limit = length_limit(options_, measured(row));
+    const __int128 target = written_.longest ? std::min(limit, *written_.longest) : limit;
+    const int64_t positions = measured_ < 0 ? 1 : row.longest();
+    return static_cast<int64_t>(std::min<__int128>(positions + options_.beam_size * target, INT64_MAX));
+  }
+
+  // A row with a text of only the end token gets an empty text.
+  std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
+    Result nothing{{{"", 0, {}}}, {Value()}};
+    for (const DeclaredResult& other : others_) nothing.values.push_back(no_value(other));
+    std::vector<Result> results(rows.size(), nothing);
+    std::vector<size_t> numbers;
+    Rows filled;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (!every_row_ && is_empty(*rows[i])) continue;
+      numbers.push_back(i);
+      filled.push_back(rows[i]);
+    }
+    if (filled.empty()) return results;
+    int64_t longest = 0;
+    for (const Row* row : filled) longest = std::max(longest, measured(*row));
+    const Written written(model.run(feeds(filled).feeds, stopper), static_cast<int64_t>(filled.size()), options_.n_best,
+                          length_limit(options_, longest), written_.vocabulary);
+    for (size_t i = 0; i < filled.size(); ++i) {
+      results[numbers[i]].hypotheses = hypotheses(written, static_cast<int64_t>(i));
+    }
+    for (size_t other = 0; other < others_.size(); ++other) {
+      std::vector<Value> values = read_values(others_[other], written.other(other), given_, filled);
+      for (size_t i = 0; i < filled.size(); ++i) results[numbers[i]].values[other + 1] = std::move(values[i]);
+    }
+    return results;
+  }
+
+ private:
+  // The positions by which a text may be longer.
+  int64_t measured(const Row& row) const { return measured_ < 0 ? 0 : row.fields[measured_].positions; }
+
+  bool is_empty(const Row& row) const {
+    for (size_t i = 0; i < given_.size(); ++i) {
+      const int64_t least = given_[i].kind == Kind::tokens ? 2 : given_[i].kind == Kind::vectors ? 1 : 0;
+      if (row.fields[i].positions < least) return true;
+    }
+    return false;
+  }
+
+  Batch feeds(const Rows& rows) const {
+    Batch batch;
+    for (size_t i = 0; i < given_.size(); ++i) stack(batch, given_[i].name, given_[i], i, rows);
+    batch.add("beam_size", std::vector<int64_t>{options_.beam_size}, {});
+    batch.add("n_best", std::vector<int64_t>{options_.n_best}, {});
+    batch.add("length_penalty", std::vector<float>{static_cast<float>(options_.length_penalty)}, {});
+    batch.add("max_length_factor", std::vector<float>{static_cast<float>(options_.max_length_factor)}, {});
+    batch.add("max_length_offset", std::vector<int64_t>{options_.max_length_offset}, {});
+    return batch;
+  }
+
+  std::vector<Hypothesis> hypotheses(const Written& written, int64_t row) const {
+    std::vector<Hypothesis> found;
+    for (int64_t rank = 0; rank < written.ranks(); ++rank) {
+      const float score = written.score(row, rank);
+      if (score == -std::numeric_limits<float>::infinity() && !found.empty()) break;
+      Ids tokens = written.tokens(row, rank);
+      found.push_back({writes_ ? writes_->decode(tokens) : "", score, std::move(tokens)});
+    }
+    return found;
+  }
+
+  const ExampleReader reader_;
+  const std::vector<Input>& given_;
+  const Input& written_;
+  const std::vector<DeclaredResult> others_;  // all results but the written text
+  const SearchOptions options_;
+  const bool every_row_;
+  int measured_ = -1;                         // the first input with positions, or -1 if there is none
+  std::shared_ptr<const Vocabulary> writes_;  // null without a tokenizer
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_search(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
+                                  const SearchOptions& options, const Batching& batching, bool every_row) {
+  return std::make_unique<Search>(manifest, tokenizer, log, options, batching, every_row);
+}
+
+}  // namespace xformc
