@@ -31,6 +31,7 @@ from xformc.compiler.program import Program
 from xformc.compiler.quantize.calibration import RULE, Example, calibrate, calibrated_weights
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import Refusal
+from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import Spec, SpecError
 from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
@@ -77,10 +78,10 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
 ) -> Certificate:
     """Compile a spec with these weights (None: randomly initialized) into the engine folder `out`, atomically.
 
-    `tokenizers` holds the SentencePiece model of each input of tokens; `progress` is called with the name of each
-    phase. `labels` are the label names by id, of the results that are labels; None names them by their ids. `rounding`
-    sets the quantization. `plans` are the options for building TensorRT plans, for target tensorrt; without them, the
-    folder holds only the models.
+    `tokenizers` holds the SentencePiece model of each input of tokens and of each alignment; `progress` is
+    called with the name of each phase. `labels` are the label names by id, of the results that are labels; None names
+    them by their ids. `rounding` sets the quantization. `plans` are the options for building TensorRT plans, for target
+    tensorrt; without them, the folder holds only the models.
 
     Raises: UserError if the kernels of a native engine are missing, if the spec cannot be decoded step by step, if the
     number of labels differs from the model's, if a weight does not fit its precision, if the target does not support a
@@ -301,7 +302,7 @@ def _manifest(
         "precision": "float32",
         "tokens": SPECIAL,
         "inputs": {name: asdict(item) for name, item in inputs.items()},
-        **(_of_task(results) if program.task in NAMED else {"results": _declared(results)}),
+        **(_of_task(results) if program.task in NAMED else {"results": _declared(results, tokenizers)}),
         "defaults": program.defaults,
         "parameters": program.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",
@@ -315,5 +316,9 @@ def _of_task(results: Mapping[str, Result]) -> dict[str, Any]:
     return {"labels": result.labels, "positions": result.positions if labelled else None}
 
 
-def _declared(results: Mapping[str, Result]) -> dict[str, Any]:
-    return {name: asdict(result) for name, result in results.items()}
+def _declared(results: Mapping[str, Result], tokenizers: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, result in results.items():
+        file = tokenizers.get(name) if KINDS[result.kind].tokenized else None
+        found[name] = asdict(replace(result, tokenizer=file))
+    return found

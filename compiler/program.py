@@ -110,7 +110,7 @@ class Program:
             declared.name: Result(
                 declared.kind,
                 {axis.name: axis.size for axis in value.type.axes[1:] if axis.size is not None},
-                self.along(value),
+                KINDS[declared.kind].positions(value.type, self.sequences),
                 settings=declared.settings,
                 outputs=self._outputs(declared),
             )
@@ -132,8 +132,12 @@ class Program:
 
     def along(self, value: Value) -> str | None:
         """The input whose positions a value has, or None."""
-        sequences = [name for name, item in self.spec.inputs.items() if item.is_sequence]
-        return positions_of(value.type, sequences)
+        return positions_of(value.type, self.sequences)
+
+    @property
+    def sequences(self) -> list[str]:
+        """The inputs with positions."""
+        return [name for name, item in self.spec.inputs.items() if item.is_sequence]
 
     @property
     def places(self) -> dict[str, str | None]:

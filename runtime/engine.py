@@ -323,7 +323,7 @@ class Engine:
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
         needed = partial(positions_needed, inputs=self.manifest.inputs)
-        return Job(encode, needed, partial(predict_rows, manifest=self.manifest))
+        return Job(encode, needed, partial(predict_rows, manifest=self.manifest, tokenizer=self.tokenizer))
 
     def _reader(self, batching: Batching, truncate: bool) -> Callable[[int, str | Sequence[str]], Row]:
         inputs = self.manifest.given

@@ -14,7 +14,7 @@ from xformc.format.manifest import Manifest
 from xformc.format.results import Result
 from xformc.format.tasks import NAMED
 from xformc.format.tokens import END
-from xformc.runtime.kinds.kind import kind_of
+from xformc.runtime.kinds.kind import ResultKind, kind_of
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, row_lengths, stack
@@ -80,10 +80,12 @@ def positions_needed(row: Row, *, inputs: Mapping[str, Input]) -> int:
     return max((FEWEST_POSITIONS, *row_lengths(inputs, row).values()))
 
 
-def predict_rows(session: Session, rows: Sequence[Row], *, manifest: Manifest) -> list[Prediction]:
+def predict_rows(
+    session: Session, rows: Sequence[Row], *, manifest: Manifest, tokenizer: Tokenizer | None = None
+) -> list[Prediction]:
     """Predict the rows as one batch, and return the results in order; a row without positions has none."""
     results = {name: (result, kind_of(result)) for name, result in manifest.results.items()}
-    nothing = {name: kind.nothing(result) for name, (result, kind) in results.items()}
+    nothing = {name: spelled(name, kind, kind.nothing(result), tokenizer) for name, (result, kind) in results.items()}
     lengths = [row_lengths(manifest.inputs, row) for row in rows]
     found = [dict(nothing) for _ in rows]
     filled = [index for index, length in enumerate(lengths) if all(length.values())]
@@ -93,8 +95,16 @@ def predict_rows(session: Session, rows: Sequence[Row], *, manifest: Manifest) -
         for name, (result, kind) in results.items():
             arrays = [next(outputs) for _ in result.outputs]
             for place, index in enumerate(filled):
-                found[index][name] = kind.value(result, of_row(result, arrays, place, lengths[index]))
+                value = kind.value(result, of_row(result, arrays, place, lengths[index]))
+                found[index][name] = spelled(name, kind, value, tokenizer)
     return [_prediction(manifest, one) for one in found]
+
+
+def spelled(name: str, kind: ResultKind, value: Any, tokenizer: Tokenizer | None) -> Any:
+    """Return the value of a result with its texts, if it has a tokenizer."""
+    if tokenizer is None or name not in tokenizer.vocabularies:
+        return value
+    return kind.spelled(value, partial(tokenizer.decode, name))
 
 
 def _prediction(manifest: Manifest, results: Mapping[str, Any]) -> Prediction:

@@ -81,22 +81,22 @@ def _run(engine: Engine, items: Sequence[Any]) -> list[Found]:
         written = sample(session, items, replace(manifest.sampling, max_new_tokens=16))
         tokens = [row[row != PAD] for row in written.tokens]
         return list(zip(tokens, written.scores, strict=True))
-    nothing = np.zeros(0, np.int64)
     feeds = stack(manifest.inputs, items)
     outputs = session.run(feeds, expected_outputs(manifest.results, feeds))
-    return [(nothing, _joined(manifest, outputs, items, index)) for index in range(len(items))]
+    return [_joined(manifest, outputs, items, index) for index in range(len(items))]
 
 
-def _joined(
-    manifest: Manifest, outputs: Sequence[NDArray[Any]], items: Sequence[Row], index: int
-) -> NDArray[np.float32]:
-    """Return all results of one example, without padding, as one vector."""
+def _joined(manifest: Manifest, outputs: Sequence[NDArray[Any]], items: Sequence[Row], index: int) -> Found:
+    """Return the tokens and the numbers of all results of one example, without padding, as two vectors."""
     along = [result.positions for result in manifest.results.values() for _ in result.outputs]
     parts = [
         array[index] if name is None else array[index, : len(items[index][name])]
         for array, name in zip(outputs, along, strict=True)
     ]
-    return np.concatenate([part.reshape(-1) for part in parts])
+    flat = [part.reshape(-1) for part in parts]
+    tokens = [part[part != PAD] for part in flat if part.dtype == np.int64]
+    numbers = [part for part in flat if part.dtype == np.float32]
+    return np.concatenate([np.zeros(0, np.int64), *tokens]), np.concatenate([np.zeros(0, np.float32), *numbers])
 
 
 def _between(first: Found, second: Found) -> float:

@@ -12,7 +12,7 @@ from xformc.format.tokens import END, SPECIAL, UNKNOWN
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The vocabulary of each input of tokens.
+    """The vocabulary of each input of tokens, and of each result that has its own.
 
     A character outside a vocabulary becomes the unknown token. An unknown token in an output is left out of the text,
     but not of the tokens.
@@ -46,7 +46,7 @@ class Tokenizer:
 
 
 def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:
-    """Return the engine's tokenizer, or None if it has no input of tokens or was built without one.
+    """Return the engine's tokenizer, or None if no input or result has one.
 
     Raises: UserError for a model that SentencePiece cannot read or that has more pieces than the engine's vocabulary.
     """
@@ -55,7 +55,7 @@ def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:
     loaded: dict[tuple[str, int], _Vocabulary] = {}
     vocabularies: dict[str, _Vocabulary] = {}
     for name, file in manifest.tokenizers.items():
-        key = (file, manifest.inputs[name].pieces)
+        key = (file, manifest.inputs[name].pieces if name in manifest.inputs else manifest.results[name].width)
         if key not in loaded:
             loaded[key] = _Vocabulary(directory / file, key[1])
         vocabularies[name] = loaded[key]

@@ -9,7 +9,7 @@ import numpy as np
 from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, SearchOptions
 from xformc.runtime.kinds.kind import kind_of
-from xformc.runtime.predict import expected_outputs, of_row
+from xformc.runtime.predict import expected_outputs, of_row, spelled
 from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.search import SearchResult, length_limit, search
 from xformc.runtime.session import Session
@@ -45,7 +45,10 @@ def write_rows(
     """Return the hypotheses of each row, best first; a row with a text of only the end token gets an empty text."""
     given, written = manifest.given, manifest.written
     others = {name: result for name, result in manifest.results.items() if name != written}
-    nothing = {name: kind_of(result).nothing(result) for name, result in others.items()}
+    kinds = {name: kind_of(result) for name, result in others.items()}
+    nothing = {
+        name: spelled(name, kinds[name], kinds[name].nothing(result), tokenizer) for name, result in others.items()
+    }
     results = [[Hypothesis("", 0.0, (), nothing)] for _ in rows]
     least = {name: 1 + (item.kind == "tokens") for name, item in given.items()}
     filled = [
@@ -56,11 +59,12 @@ def write_rows(
         for row, index in enumerate(filled):
             lengths = row_lengths(given, rows[index])
             heads = {
-                name: kind_of(result).value(
+                name: kinds[name].value(
                     result, of_row(result, [found.others[output] for output in result.outputs], row, lengths)
                 )
                 for name, result in others.items()
             }
+            heads = {name: spelled(name, kinds[name], value, tokenizer) for name, value in heads.items()}
             results[index] = _hypotheses(tokenizer, written, found, row, heads)
     return results
 

@@ -27,6 +27,12 @@ model:
   logits: {from: states, do: [linear: vocabulary]}
 decode: {beam_size: 2, max_length: {offset: 3}}
 """
+FRAMES = """\
+sizes: {d_model: 8, features: 3, vocabulary: 6}
+inputs: {frames: {vectors: features}}
+results: {letters: {alignment: logits, beam_size: 2}}
+model: {states: {from: frames, do: [linear: d_model, tanh]}, logits: {from: states, do: [linear: vocabulary]}}
+"""
 HEADS = """\
 sizes: {d_model: 8, vocabulary: 12, tags: 3}
 inputs: {words: {tokens: vocabulary}}
@@ -84,6 +90,23 @@ def test_predict_gives_all_results_of_arrays(xformc: CommandLine, built, tmp_pat
     assert np.linalg.norm(rows[0]["meaning"]["vector"]) == pytest.approx(1, abs=1e-4)
     tags, vector = xformc("predict", engine, "-i", tmp_path / "data.npz").out.splitlines()[0].split("\t")
     assert len(tags.split()) == 2 and len(vector.split(",")) == 8
+
+
+def test_predict_writes_the_texts_of_alignments(xformc: CommandLine, built, tmp_path: Path) -> None:
+    engine = built(FRAMES)
+    frames = np.random.default_rng(0).standard_normal((2, 5, 3), np.float32)
+    np.savez(tmp_path / "data.npz", frames=frames, frames_lengths=np.array([5, 3]))
+    lines = xformc("predict", engine, "-i", tmp_path / "data.npz", "--json").out.splitlines()
+    rows = [json.loads(line)["letters"]["hypotheses"] for line in lines]
+    assert [len(row) for row in rows] == [2, 2] and rows[0][0].keys() == {"tokens", "score"}
+    plain = xformc("predict", engine, "-i", tmp_path / "data.npz").out.splitlines()
+    assert plain == [" ".join(map(str, row[0]["tokens"])) for row in rows]
+    assert "letters_tokens [batch, n_best, length] int64" in xformc("inspect", engine).out
+    assert xformc("bench", engine, "--seconds", "0.01").code == 0
+    assert xformc("verify", engine).code == 0
+    spec = tmp_path / "model.yaml"
+    assert xformc("build", spec, "-o", tmp_path / "int8", "--target", "cpu", "--precision", "int8").code == 0
+    assert xformc("report", spec).code == xformc("draw", spec, "-o", tmp_path / "model.svg").code == 0
 
 
 def test_the_wrong_method_and_the_wrong_input_are_mistakes(xformc: CommandLine, built, tmp_path: Path) -> None:

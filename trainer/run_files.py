@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xformc.compiler.build import Labels
+from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.format.names import SPEC
@@ -87,4 +88,5 @@ def _find_labels(folders: Sequence[Path], weights: Path, file: str) -> list[str]
 
 
 def _texts(spec: Spec) -> tuple[str, ...]:
-    return tuple(name for name, item in spec.inputs.items() if item.kind == "tokens")
+    spelled = [result.name for result in spec.results if KINDS[result.kind].tokenized]
+    return (*(name for name, item in spec.inputs.items() if item.kind == "tokens"), *spelled)

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.compiler.certify.alignment_stages import alignment_stages
 from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.forward import forward_stage
 from xformc.compiler.certify.probes import Probes, make_probes
 from xformc.compiler.certify.subject import Feeds, Subject
 from xformc.compiler.program import Program
-from xformc.compiler.results.kind import KINDS
+from xformc.compiler.results.kind import KINDS, Declared
 from xformc.format.certificate import Stage
 from xformc.runtime.rows import stack
 
@@ -27,15 +28,23 @@ def forward_stages(subject: Subject, progress: Callable[[str], None]) -> Iterato
     probes, word = make_probes(subject.program), word_of(subject.program)
     progress("certify: forward")
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch" if word == "labels" else "ONNX and PyTorch")
-    progress(f"certify: {word}")
-    yield _results(subject, probes, word)
-    progress("certify: batch")
-    yield _batch(subject, probes)
+    if plain_results(subject.program):
+        progress(f"certify: {word}")
+        yield _results(subject, probes, word)
+        progress("certify: batch")
+        yield _batch(subject, probes)
+    progress("certify: alignment")
+    yield from alignment_stages(subject, probes)
 
 
 def word_of(program: Program) -> str:
     """The name of the stage that compares results: labels, if there are no others."""
     return "labels" if {item.kind for item in program.spec.results} == {"labels"} else "results"
+
+
+def plain_results(program: Program) -> list[Declared]:
+    """The results that no search makes: those that an engine returns are functions of the values."""
+    return [item for item in program.spec.results if not KINDS[item.kind].decoded]
 
 
 def found_results(subject: Subject, feeds: Feeds) -> Found:
@@ -45,11 +54,14 @@ def found_results(subject: Subject, feeds: Feeds) -> Found:
 
 
 def expected_results(program: Program, values: Sequence[NDArray[Any]]) -> Found:
-    """What an engine must return for these values of the training form, which are those of all results but text."""
-    declared = [item for item in program.spec.results if item.kind != "text"]
+    """What an engine must return for these values of the training form, which are those of all results.
+
+    Results that a search makes are left out.
+    """
     return {
         name: array
-        for item, value in zip(declared, values, strict=True)
+        for item, value in zip(program.spec.results, values, strict=True)
+        if not KINDS[item.kind].decoded
         for name, array in zip(
             program.results[item.name].outputs, KINDS[item.kind].expected(value, item.settings), strict=True
         )
@@ -58,8 +70,13 @@ def expected_results(program: Program, values: Sequence[NDArray[Any]]) -> Found:
 
 def real_results(program: Program, probes: Probes, found: Found) -> dict[str, NDArray[Any]]:
     """Results without those of padding, by output: [examples or positions, ..]."""
-    reals = zip(program.results.values(), probes.reals, strict=True)
-    return {name: found[name][real] for result, real in reals for name in result.outputs}
+    reals = zip(program.spec.results, program.results.values(), probes.reals, strict=True)
+    return {
+        name: found[name][real]
+        for item, result, real in reals
+        if not KINDS[item.kind].decoded
+        for name in result.outputs
+    }
 
 
 def expected_at(subject: Subject, probes: Probes) -> dict[str, NDArray[Any]]:
@@ -96,9 +113,10 @@ def _batch(subject: Subject, probes: Probes) -> Stage:
 def alone_and_together(subject: Subject, probes: Probes) -> Iterator[float]:
     """The difference of each example's results, alone and in the batch."""
     program, together = subject.program, found_results(subject, probes.feeds)
+    plain = [program.results[item.name] for item in plain_results(program)]
     for index, row in enumerate(probes.rows):
         alone = found_results(subject, stack(program.inputs, [row]))
-        for result in program.results.values():
+        for result in plain:
             for name in result.outputs:
                 one = alone[name][0]
                 yield difference(together[name][index][: len(one)] if result.positions else together[name][index], one)

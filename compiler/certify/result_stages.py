@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.compiler.certify.alignment_stages import alignments, best_scores
 from xformc.compiler.certify.forward_stages import (
+    Found,
     alone_and_together,
     expected_at,
     flat,
@@ -20,8 +22,10 @@ from xformc.compiler.certify.reference_search import rescore
 from xformc.compiler.certify.sampling_stages import GREEDY, make_prompts
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.certify.translation_stages import LENGTHS, short
+from xformc.compiler.program import Program
 from xformc.format.certificate import Stage
 from xformc.runtime.generate import SampleResult, sample
+from xformc.runtime.rows import stack
 from xformc.runtime.search import SearchResult
 
 Scores = NDArray[np.float32]
@@ -95,14 +99,32 @@ def _forward(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stag
     program = subject.program
     probes, labels = make_probes(program), word_of(program) == "labels"
     progress("certify: results")
-    together = flat(real_results(program, probes, found_results(subject, probes.feeds)))
-    rounded, exact = (flat(expected_at(form, probes)) for form in (subject.rounding, subject))
+    found = found_results(subject, probes.feeds)
+    together = flat(_with_best(program, real_results(program, probes, found), _best(program, found)))
+    rounded, exact = (
+        flat(_with_best(program, expected_at(form, probes), best_scores(form.results(probes.feeds), program)))
+        for form in (subject.rounding, subject)
+    )
     bound = noise_bound(rounded, exact)
     what = f"{'probabilities' if labels else 'results'} of the engine and of the training form"
     yield Stage("results", what, _worst(together, rounded), bound)
     progress("certify: alone")
-    worst = max(alone_and_together(subject, probes))
+    worst = max(alone_and_together(subject, probes), default=0.0)
+    for index, row in enumerate(probes.rows):
+        pairs = zip(
+            _best(program, found_results(subject, stack(program.inputs, [row]))), _best(program, found), strict=True
+        )
+        worst = max(worst, *(_worst(one, both[index : index + 1]) for one, both in pairs), 0.0)
     yield Stage("alone", "the same examples alone and among longer ones", worst, bound)
+
+
+def _best(program: Program, found: Found) -> list[Scores]:
+    """The engine's score of the best hypothesis of each example, for each alignment."""
+    return [found[program.results[item.name].outputs[-1]][:, 0] for _, item in alignments(program)]
+
+
+def _with_best(program: Program, found: Found, best: Sequence[Scores]) -> Found:
+    return {**found, **{item.name: scores for (_, item), scores in zip(alignments(program), best, strict=True)}}
 
 
 _RESULTS: dict[str, Callable[[Subject, Callable[[str], None]], Iterator[Stage]]] = {

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from xformc.compiler.certify.alignment_stages import alignments, apart, reference
 from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.forward import forward_stage, step_stage
 from xformc.compiler.certify.forward_stages import BOUND as RESULT_BOUND
@@ -147,10 +148,14 @@ def _heads(subject: Subject, sources: tuple[Row, ...]) -> Stage:
     program = subject.program
     given = stack(program.given, sources)
     begun = {str(program.written): np.full((len(sources), 1), BEGIN, np.int64)}
-    _, *values = subject.results({**given, **begun})
+    values = subject.results({**given, **begun})
     found = subject.search_rows(sources, short(program.search, 1)).others
     expected = expected_results(program, values)
-    worst = max(difference(found[name], array) for name, array in expected.items())
+    differences = [difference(found[name], array) for name, array in expected.items()]
+    for place, declared in alignments(program):
+        outputs = [found[name] for name in program.results[declared.name].outputs]
+        differences.append(apart(outputs, reference(values[place], declared)))
+    worst = max(differences)
     return Stage("results", "the other results of the engine and of PyTorch", worst, RESULT_BOUND)
 
 

@@ -1,6 +1,7 @@
 """The ops: one file per family, with all rules of its ops and the primitives that write them."""
 
 from xformc.compiler.ops import (
+    alignment,
     batch_norm,
     comparison,
     concatenation,
@@ -38,6 +39,7 @@ from xformc.compiler.ops import (
 )
 
 __all__ = [
+    "alignment",
     "batch_norm",
     "comparison",
     "concatenation",

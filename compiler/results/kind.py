@@ -1,7 +1,7 @@
 """The interface of a kind of result, and the registry of kinds."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.graph.axes import Type
-from xformc.compiler.graph.graph import Op
+from xformc.compiler.graph.graph import Op, Value
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.format.results import Setting
 
@@ -45,13 +45,20 @@ class Kind(ABC):
     """A kind of result. A new kind is a subclass that `register` adds to KINDS.
 
     name: its word in specs and in engine.json. settings, losses: the settings of results and of their losses.
-    outputs: the endings of the names of its outputs of an engine's model.
+    outputs: the endings of the names of its outputs of an engine's model. decoded: a search makes them from the value.
+    tokenized: the result has a tokenizer of its own, whose vocabulary is the value's last axis.
     """
 
     name: ClassVar[str]
     settings: ClassVar[Allowed] = {}
     losses: ClassVar[Allowed] = {}
     outputs: ClassVar[tuple[str, ...]] = ("",)
+    decoded: ClassVar[bool] = False
+    tokenized: ClassVar[bool] = False
+
+    def refused(self, name: str, inputs: Collection[str], settings: Mapping[str, Setting]) -> str | None:
+        """Why a result cannot have this name beside these inputs, or these settings; None if it can."""
+        return None
 
     @abstractmethod
     def wanted(self, sequences: Collection[str], settings: Mapping[str, Setting]) -> str:
@@ -60,6 +67,16 @@ class Kind(ABC):
     @abstractmethod
     def fits(self, type: Type, sequences: Collection[str], settings: Mapping[str, Setting]) -> bool:
         """Whether a stage of this type can be such a result."""
+
+    def complete(
+        self, value: Value, mask: Callable[[], Value | None], emit: Callable[[Op, tuple[Value, ...]], Value]
+    ) -> Value:
+        """The value that losses and engines take, from that of the stage; `mask` makes the mask of its second axis."""
+        return value
+
+    def positions(self, type: Type, sequences: Collection[str]) -> str | None:
+        """The axis of positions that each have a result, if there is one."""
+        return positions_of(type, sequences)
 
     @abstractmethod
     def target(self, type: Type, settings: Mapping[str, Setting]) -> Type:

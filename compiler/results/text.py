@@ -23,6 +23,7 @@ class Text(Kind):
 
     name = "text"
     outputs = ("tokens", "lengths", "scores")
+    decoded = True
 
     def wanted(self, sequences: Collection[str], settings: Mapping[str, Setting]) -> str:
         """See `Kind`."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.graph.graph import Graph, Op, Value
 from xformc.compiler.graph.primitives import PRIMITIVES
-from xformc.compiler.results.kind import Declared
+from xformc.compiler.results.kind import KINDS, Declared
 from xformc.compiler.spec.frames import Frame, FrameLog
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.model import Model
@@ -76,21 +76,23 @@ class Elaborator:
             turns[name] = []
             self.log.enter("stage", name, name, x)
             values[name] = self.log.leave(self.inline(stage, scope, x, name, turns[name]))
-        last = list(self.model.stages)[-1]
-        for result in self.model.results:
-            self.check_result(task, result, values[result.stage or last])
-        graph = self.writer.finish([values[result.stage or last] for result in self.model.results])
+        graph = self.writer.finish([self.result(task, result, values) for result in self.model.results])
         used = (frozenset(self.binder.used), frozenset(self.choices), frozenset(self.defaults))
         return Elaborated(graph, self.writer.paths(), *used, self.log)
 
-    def check_result(self, task: str, result: Declared, value: Value) -> None:
-        """Check that the stage of a result returns what the task or the kind needs. Raises: SpecError."""
-        wanted = unfit(task, result, value.type, self.model.inputs)
-        if wanted is None:
-            return
+    def result(self, task: str, result: Declared, values: Mapping[str, Value]) -> Value:
+        """The value of a result, if its stage returns what the task or the kind needs. Raises: SpecError otherwise."""
         name = result.stage or list(self.model.stages)[-1]
-        what = f"the last stage of a {task} model" if result.stage is None else f"the stage of {result.kind}"
-        raise SpecError.at(self.model.stages[name].span, f"{what} must return {wanted}, found {value.type}")
+        value, span = values[name], self.model.stages[name].span
+        wanted = unfit(task, result, value.type, self.model.inputs)
+        if wanted is not None:
+            what = f"the last stage of a {task} model" if result.stage is None else f"the stage of {result.kind}"
+            raise SpecError.at(span, f"{what} must return {wanted}, found {value.type}")
+
+        def emit(op: Op, inputs: tuple[Value, ...]) -> Value:
+            return self.writer.complete(op, inputs, f"{result.name}/{op.kind}", span)
+
+        return KINDS[result.kind].complete(value, lambda: self.writer.mask(value.type.names[1], span), emit)
 
     def body(self, body: Body, scope: Scope, x: Value, path: str) -> Value:
         """The result of a body applied to `x`."""

@@ -90,6 +90,9 @@ class _Reader:
             return None
         own = {key: item for key, item in entry.tree.entries.items() if key != kind.name}
         settings = self.settings(own, kind.settings, f"results of kind {kind.name}")
+        refused = kind.refused(name, self.inputs, settings)
+        if refused is not None:
+            self.problem(entry.key, refused)
         given = self.weights[name].tree.entries if name in self.weights else {}
         loss = self.settings(given, {"weight": 1.0, **kind.losses}, f"losses of {kind.name}")
         weight = float(loss.pop("weight"))

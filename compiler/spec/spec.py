@@ -123,7 +123,7 @@ class Spec:
             resolved["initial"] = {pattern: entry.tree.plain() for pattern, entry in self._section("initial")}
         if self.precision:
             resolved["precision"] = dict(self.precision)
-        for path in idle_settings(self.task, self.inputs):
+        for path in idle_settings(self.task, self.inputs, self.results):
             _remove(resolved, path)
         blocks = reachable_blocks(self.tree, self.model.stages)
         resolved["blocks"] = {name: entry.tree.plain() for name, entry in blocks.items()}

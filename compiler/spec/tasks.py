@@ -50,7 +50,7 @@ def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declar
     if declared is None or task not in TASKS:
         return []
     along = _along_problems(inputs, results)
-    return [*_input_problems(task, declared, inputs), *along, *_idle_problems(task, tree, inputs)]
+    return [*_input_problems(task, declared, inputs), *along, *_idle_problems(task, tree, inputs, results)]
 
 
 def _along_problems(inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
@@ -82,10 +82,13 @@ def _input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list
     return problems
 
 
-def idle_settings(name: str, inputs: Mapping[str, Input]) -> dict[tuple[str, ...], str]:
-    """The settings without effect for this task and these inputs: the path of each, and the reason."""
+def idle_settings(
+    name: str, inputs: Mapping[str, Input], results: tuple[Declared, ...] = ()
+) -> dict[tuple[str, ...], str]:
+    """The settings without effect for this task, these inputs and results: the path of each, and the reason."""
     used, arrays = DECODE[TASKS[name].decoding], [other for other, item in inputs.items() if item.kind != "tokens"]
-    texts = len(inputs) - len(arrays)
+    spelled = sum(KINDS[item.kind].tokenized for item in results)
+    texts = len(inputs) - len(arrays) + spelled
     idle: dict[tuple[str, ...], str] = {}
     if not used:
         others = listed(other for other in NAMED if DECODE[TASKS[other].decoding])
@@ -94,16 +97,16 @@ def idle_settings(name: str, inputs: Mapping[str, Input]) -> dict[tuple[str, ...
         for key in keys:
             if key not in used:
                 idle["decode", key] = f"the decoding settings of {name} are {', '.join(used)}"
-    if arrays and not TASKS[name].writes:
+    if arrays and not TASKS[name].writes and not spelled:
         idle["train", "tokenizer"] = f"the input {arrays[0]} is not text, so examples are arrays"
     elif texts == 1:
-        idle["train", "tokenizer", "shared"] = "the model has only one input of text" if arrays else _ONE
+        idle["train", "tokenizer", "shared"] = "the model has only one text" if arrays else _ONE
     if not any(item.is_sequence for item in inputs.values()):
         idle["train", "max_length"] = "no input has positions"
     return idle
 
 
-def _idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input]) -> list[Problem]:
+def _idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
     """Report settings without effect, unless the inputs are already wrong.
 
     A variant that changes the results inherits settings that only the results before it used.
@@ -111,7 +114,7 @@ def _idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input]) -> list[P
     declared = tree.get("inputs")
     if not inputs or declared is None or declared.entries.keys() != inputs.keys():
         return []
-    idle = idle_settings(name, inputs).items()
+    idle = idle_settings(name, inputs, results).items()
     found = [(entry, path, why) for path, why in idle if (entry := _entry(tree, path)) is not None]
     chosen = tree.entries.get("results") or tree.entries.get("task")
     own = chosen is not None and is_own(chosen, tree)

@@ -140,6 +140,10 @@ class Writer:
         ones = self._at_root(Constant((part.name,), (part.size,), (1.0,)), (), f"{axis}/{part.name}", span)
         return self._at_root(Compare("greater", 0.0), (ones,), f"{axis}/{part.name}/mask", span)
 
+    def complete(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
+        """Write a node that follows a stage and belongs to no step."""
+        return self._at_root(op, inputs, name, span)
+
     def _at_root(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:
         value = self._root.emit(op, inputs, name, span.place)
         self._spans[value.name] = span

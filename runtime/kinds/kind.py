@@ -1,7 +1,7 @@
 """The interface of a kind of result at run time, and the registry of kinds."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,9 +25,18 @@ class ResultKind(ABC):
         each = () if positions is None else (positions,)
         return (Expected(np.float32, (examples, *each, *result.axes.values())),)
 
+    def described(self, result: Result) -> tuple[str, ...]:
+        """The axes and the dtype of each output, in words."""
+        each = () if result.positions is None else ("positions",)
+        return (f"[{', '.join(('batch', *each, *result.axes))}] float32",)
+
     @abstractmethod
     def value(self, result: Result, arrays: Arrays) -> Any:
         """The result of one example from its outputs, without padding."""
+
+    def spelled(self, value: Any, decode: Callable[[Sequence[int]], str]) -> Any:
+        """The value with texts; `decode` returns that of tokens of the result's own tokenizer."""
+        return value
 
     @abstractmethod
     def nothing(self, result: Result) -> Any:

@@ -15,6 +15,7 @@ from xformc.compiler.graph.graph import Graph, Initial, Op
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import RuleError, mixes, to_onnx, to_step, to_torch, types
 from xformc.compiler.graph.verify import verify
+from xformc.compiler.ops.alignment import BlankPadding
 from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import Add, Dropout, Multiply, Scale
 from xformc.compiler.ops.embedding import Embedding
@@ -29,13 +30,22 @@ from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Positions, Sinusoid
 from xformc.compiler.ops.softmax import Softmax
 
-LOSSES = {"cross_entropy", "linear_cross_entropy", "binary_cross_entropy", "deviation", "contrastive", "mean_loss"}
+LOSSES = {
+    "cross_entropy",
+    "linear_cross_entropy",
+    "binary_cross_entropy",
+    "ctc_loss",
+    "deviation",
+    "contrastive",
+    "mean_loss",
+}
 TRAINING_ONLY = {"dropout", "auxiliary_loss", "linear_scan", "previous", *LOSSES}
 
 
 CASES = {
     **{name: Case(Unary(name), (("a", "b"),)) for name in FUNCTIONS},
     "scale": Case(Scale(2.5), (("a", "b"),)),
+    "blank_padding": Case(BlankPadding(), (("a", "b", "k"), ("b", "a")), dtypes=("float32", "bool")),
     "add": Case(Add(), (("a", "b", "c"), ("b", "c"))),
     "add needs a place": Case(Add(), (("a", "b", "c"), ("a", "c"))),
     "add in another order": Case(Add(), (("a", "b", "c"), ("c", "a"))),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xformc.compiler.results.kind import positions_of, target_of
+from xformc.compiler.results.kind import KINDS, target_of
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.sections import Objective
@@ -43,6 +43,12 @@ class DataSchema:
     def texts(self) -> tuple[str, ...]:
         """The inputs of tokens."""
         return tuple(name for name, item in self.inputs.items() if item.kind == "tokens")
+
+    @property
+    def vocabularies(self) -> Mapping[str, int]:
+        """The size of the vocabulary of each input of tokens and each target that is text."""
+        given = {name: self.inputs[name].vocabulary for name in self.texts}
+        return given | {item.name: item.sizes[-1] for item in self.targets if KINDS[item.kind].tokenized}
 
     @property
     def labelled(self) -> bool:
@@ -90,7 +96,7 @@ def data_schema(spec: Spec) -> DataSchema:
             target_of(result, spec.results),
             result.kind,
             tuple(axis.size for axis in value.type.axes[1:] if axis.size is not None),
-            positions_of(value.type, sequences),
+            KINDS[result.kind].positions(value.type, sequences),
             result.settings,
         )
         for result, value in zip(spec.results, outputs, strict=True)

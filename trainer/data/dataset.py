@@ -84,9 +84,8 @@ def make_tokenizer(split: Split, schema: DataSchema, wanted: TokenizerSection) -
     """Train the tokenizers of the inputs that the split has as text; None if there are none."""
     if schema.declared:
         columns = text_columns(split, schema)
-        sizes = {name: schema.inputs[name].vocabulary for name in columns}
         own = [] if schema.objective is None else symbols(schema.objective)
-        shared = wanted.shared or schema.objective is not None
+        shared, sizes = wanted.shared or schema.objective is not None, schema.vocabularies
         return train_tokenizer(columns, sizes, kind=wanted.kind, shared=shared, symbols=own) if columns else None
     return train_on(split, schema, wanted) if isinstance(split, Texts) else None
 

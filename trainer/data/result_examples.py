@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from xformc.compiler.results.kind import LABELS
+from xformc.compiler.results.kind import KINDS, LABELS
 from xformc.compiler.spec.sections import Objective
 from xformc.errors import UserError
 from xformc.format.tokens import BEGIN, END, IGNORE, PAD
@@ -25,7 +25,7 @@ Labels = Mapping[str, Names]
 
 
 def text_columns(split: Texts | Arrays, schema: DataSchema) -> dict[str, list[str]]:
-    """Return the texts of each input of tokens that the split has as text, those of both rows of pairs together.
+    """Return the texts of each vocabulary that the split has as text, those of both rows of pairs together.
 
     All inputs share the plain text of an objective; it belongs to the first.
     """
@@ -33,7 +33,7 @@ def text_columns(split: Texts | Arrays, schema: DataSchema) -> dict[str, list[st
         first, *others = schema.texts
         return {first: _cells(split, "text").texts or [], **{name: [] for name in others}}
     found: dict[str, list[str]] = {}
-    for name in schema.texts:
+    for name in schema.vocabularies:
         cells = [_cells(split, column) for column in (name, f"{name}{SIMILAR}") if _has(split, column)]
         texts = [text for one in cells for text in one.texts or ()]
         if texts:
@@ -82,7 +82,7 @@ def encode_results(
             encoder.require_aligned(name, inputs[name], item.of, inputs[item.of])
     for target in schema.targets:
         targets[target.input] = encoder.target(target, labels.get(target.name, ()), inputs)
-        ignore[target.input] = IGNORE
+        ignore[target.input] = TARGETS[target.kind].ignore
     ordered = {name: inputs[name] for name in schema.inputs}
     if schema.paired:
         ordered = encoder.pairs(ordered)
@@ -191,6 +191,9 @@ class _Encoder:
         if target.positions is not None:
             lengths = inputs[target.positions].lengths()
         _require_rows(cells, len(lengths))
+        if cells.texts is not None and KINDS[target.kind].tokenized:
+            assert self.tokenizer is not None
+            return pack(self.tokenizer.vocabularies[target.name].encode(cells.texts))
         return kind.column(target, cells, labels, lengths)
 
     def pairs(self, inputs: Mapping[str, Column]) -> dict[str, Column]:

@@ -89,7 +89,7 @@ _ENCODERS: Mapping[str, Callable[[Texts, DataSchema, Tokenizer, Sequence[str]], 
 
 
 def _sizes(schema: DataSchema) -> dict[str, int]:
-    return {name: schema.inputs[name].vocabulary for name in schema.texts}
+    return dict(schema.vocabularies)
 
 
 def _encode(texts: Texts, tokenizer: Tokenizer) -> dict[str, list[list[int]]]:

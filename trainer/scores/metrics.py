@@ -79,13 +79,19 @@ def text_measures(outputs: Sequence[str], references: Sequence[str]) -> list[Mea
     ]
 
 
-def _error_rate(key: str, name: str, unit: str, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Measure:
+def token_measures(outputs: Sequence[Sequence[int]], references: Sequence[Sequence[int]]) -> list[Measure]:
+    """Return the error rate of tokens, where there are no texts."""
+    pairs = list(zip(outputs, references, strict=True))
+    return [_error_rate("ter", "token errors", "tokens", pairs)]
+
+
+def _error_rate(key: str, name: str, unit: str, pairs: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Measure:
     """Return the edit distance of all pairs, divided by the length of their references."""
     errors, length = sum(edit_distance(*pair) for pair in pairs), sum(len(reference) for _, reference in pairs)
     return Measure(key, name, errors / max(length, 1), f"{errors:,} errors in {length:,} {unit}", True)
 
 
-def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
+def edit_distance(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return the least number of insertions, deletions and substitutions (Levenshtein, 1966)."""
     row = list(range(len(second) + 1))
     for i, one in enumerate(first, start=1):

@@ -20,7 +20,7 @@ from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import Split, encode_split, reads_text
 from xformc.trainer.data.targets.target import Target
 from xformc.trainer.data.text_examples import load_for
-from xformc.trainer.scores.metrics import Measure, label_measures, text_measures
+from xformc.trainer.scores.metrics import Measure, label_measures, text_measures, token_measures
 
 Array = NDArray[Any]
 EVERY = 1 << 40
@@ -42,7 +42,11 @@ def score_results(engine: Engine, folder: Path, data: Split) -> tuple[list[Measu
     measures: list[Measure] = []
     for target in schema.targets:
         values = [one[target.name] for one in found]
-        made = SCORES[target.kind](target, values, examples.targets[target.input], labels[target.name])
+        column = examples.targets[target.input]
+        if engine.tokenizer is not None and target.name in engine.tokenizer.vocabularies:
+            made = text_measures([str(one.text) for one in values], _texts(engine, column, target.name))
+        else:
+            made = SCORES[target.kind](target, values, column, labels[target.name])
         measures += [replace(one, key=f"{target.name}_{one.key}", name=f"{target.name} {one.name}") for one in made]
     if schema.written is not None:
         texts = [one[schema.written] for one in found]
@@ -83,9 +87,14 @@ def _items(column: Column) -> list[Array]:
 
 
 def _written(engine: Engine, examples: Examples, name: str) -> list[str]:
+    whole = examples.inputs[name]
+    assert isinstance(whole, Sequences)
+    return _texts(engine, replace(whole, starts=whole.starts + 1), name)
+
+
+def _texts(engine: Engine, column: Column, name: str) -> list[str]:
     assert engine.tokenizer is not None
-    decode = engine.tokenizer.decode
-    return [decode(name, [int(one) for one in row[1:]]) for row in _items(examples.inputs[name])]
+    return [engine.tokenizer.decode(name, [int(one) for one in row]) for row in _items(column)]
 
 
 def _labels(target: Target, values: Sequence[Any], column: Column, labels: Sequence[str]) -> list[Measure]:
@@ -148,7 +157,12 @@ def _vectors(target: Target, values: Sequence[Any], column: Column, labels: Sequ
     ]
 
 
+def _alignment(target: Target, values: Sequence[Any], column: Column, labels: Sequence[str]) -> list[Measure]:
+    """The error rate of tokens, of an engine without a tokenizer."""
+    return token_measures([one.tokens for one in values], [tuple(map(int, row)) for row in _items(column)])
+
+
 Score = Callable[[Target, Sequence[Any], Column, Sequence[str]], list[Measure]]
 
-SCORES: dict[str, Score] = {"labels": _labels, "numbers": _numbers, "vectors": _vectors}
+SCORES: dict[str, Score] = {"alignment": _alignment, "labels": _labels, "numbers": _numbers, "vectors": _vectors}
 """The measures of each kind of result."""

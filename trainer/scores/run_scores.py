@@ -23,7 +23,7 @@ def score_run(
 
     Raises: UserError as `build_program`, `read_weights` and the engine.
     """
-    files = tokenizer_files(schema.texts, shared=program.spec.train.tokenizer.shared)
+    files = tokenizer_files(tuple(schema.vocabularies), shared=program.spec.train.tokenizer.shared)
     tokenizers = {name: run / file for name, file in files.items()} if reads_text(corpus.valid, schema) else None
     with tempfile.TemporaryDirectory(prefix="xformc-") as folder:
         engine = Path(folder) / "engine"

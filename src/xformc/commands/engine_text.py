@@ -8,6 +8,7 @@ from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest
 from xformc.format.plans import Plan
 from xformc.format.results import Result
+from xformc.runtime.kinds.kind import kind_of
 
 
 def engine_lines(manifest: Manifest, certificate: Certificate) -> list[str]:
@@ -48,12 +49,11 @@ def output_lines(manifest: Manifest) -> list[str]:
     """The outputs of the engine's model."""
     results = manifest.results.values()
     lines = [_WRITTEN[manifest.decoding] for result in results if result.kind == "text"]
-    return lines + [_output(name, result) for result in results if result.kind != "text" for name in result.outputs]
+    return lines + [line for result in results if result.kind != "text" for line in _outputs(result)]
 
 
-def _output(name: str, result: Result) -> str:
-    each = ["batch", *(["positions"] if result.positions else []), *result.axes]
-    return f"{name} [{', '.join(each)}] float32"
+def _outputs(result: Result) -> list[str]:
+    return [f"{name} {what}" for name, what in zip(result.outputs, kind_of(result).described(result), strict=True)]
 
 
 SHOWN_LABELS = 20

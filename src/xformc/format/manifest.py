@@ -139,8 +139,9 @@ class Manifest:
 
     @property
     def tokenizers(self) -> Mapping[str, str]:
-        """The tokenizer's file for each input of tokens that has one."""
-        return {name: item.tokenizer for name, item in self.inputs.items() if item.tokenizer is not None}
+        """The tokenizer's file for each input and result that has one."""
+        every = (self.results, self.inputs)
+        return {name: item.tokenizer for items in every for name, item in items.items() if item.tokenizer is not None}
 
 
 def check_files(directory: Path | str, manifest: Manifest, *, verify_hashes: bool = True) -> None:

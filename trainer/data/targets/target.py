@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.results import Setting
+from xformc.format.tokens import IGNORE
 from xformc.trainer.data.columns import Column, Counts, Sequences, Values
 
 Names = tuple[str, ...]
@@ -64,11 +65,12 @@ class TargetKind(ABC):
     """A kind of target. A new kind is a subclass that `register` adds; `name` is the word of the kind of result.
 
     paired: each example is a pair of inputs that belong together, in the columns INPUT and INPUT_similar; there is no
-    column of the target itself.
+    column of the target itself. ignore: the whole number that does not count as a target.
     """
 
     name: ClassVar[str]
     paired: ClassVar[bool] = False
+    ignore: ClassVar[int] = IGNORE
 
     def labels(self, target: Target, cells: Cells) -> Names | None:
         """The names of labels in the training data by id; None for kinds without labels."""
