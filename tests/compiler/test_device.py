@@ -12,7 +12,11 @@ from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.pipeline import compile_engine
 
 
-@pytest.mark.parametrize("name", names())
+BY_VALUE = {"sparse_experts"}
+"""Specs whose modules split rows by their values, which the meta device does not have."""
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name not in BY_VALUE])
 def test_nothing_stays_on_another_device(name: str, tmp_path: Path) -> None:
     spec = small(name, tmp_path)
     feeds = make_probes(compile_engine(spec)).feeds

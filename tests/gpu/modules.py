@@ -67,7 +67,7 @@ def _trained(name: str, device: torch.device) -> dict[str, Any]:
     recipe = make_recipe(spec, Identity("", "", "", 1, "bfloat16", compile=False), None)
     optimizer = make_optimizer(spec, model)
     names = [value.name for value in graph.inputs if value.name != "labels"]
-    batch = Batch(dict(zip(names, feeds, strict=True)), labels, labels.numel())
+    batch = Batch(dict(zip(names, feeds, strict=True)), {"labels": labels}, (labels.numel(),))
     losses = [float(take_step(model, optimizer, (batch,), recipe, step).nll) / batch.count for step in (1, 2)]
     finite = all(bool(torch.isfinite(value).all()) for value in (torch.tensor(losses), *model.parameters()))
     return {"first": losses[0], "second": losses[1]} | ({} if finite else {"failed": "not finite"})
