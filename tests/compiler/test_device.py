@@ -11,7 +11,6 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.pipeline import compile_engine
 
-
 BY_VALUE = {"sparse_experts"}
 """Specs whose modules split rows by their values, which the meta device does not have."""
 
