@@ -291,8 +291,10 @@ def _examples(
 
 def _labels(result: ResultOfEngine, value: _Value, probabilities: NDArray[np.float32]) -> Prediction:
     """Return labels as `kinds.labels` does."""
-    labels = iter([result.labels[label] for label in value.labels[: value.label_count]])
-    rows = [[next(labels) for _ in range(count)] for count in value.labels_per_row[: len(probabilities)]]
+    found: list[int] = value.labels[: value.label_count]
+    counts: list[int] = value.labels_per_row[: len(probabilities)]
+    labels = iter([result.labels[label] for label in found])
+    rows = [[next(labels) for _ in range(count)] for count in counts]
     if result.several and result.positions is not None:
         return Prediction(tuple(map(",".join, rows)), probabilities)
     return Prediction(tuple(label for row in rows for label in row), probabilities)

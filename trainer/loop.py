@@ -98,7 +98,7 @@ def take_step(
             losses = model(*_inputs(batch, device))
         shares = [one / max(whole, 1) for one, whole in zip(batch.counts, counts, strict=True)]
         weighted, measured = _weighted(losses, shares, counts, recipe.weights, 1 / len(group))
-        weighted.backward()
+        weighted.backward()  # pyright: ignore[reportUnknownMemberType]
         nll += measured.detach() * counts[0]
     _complete_gradients(model)
     if recipe.clip_norm is not None:

@@ -1,6 +1,7 @@
 """Measures what a comparison of results sees: the weights that change them, and a redraw where a gate hides some."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,13 +27,17 @@ def seen_weights(module: TorchModule, probes: Probes, bound: float) -> tuple[int
     weights = {item.name for item in module.graph.parameters if item.trained and item.initial.kind != "constant"}
     seen, random = set[str](), torch.Generator().manual_seed(0)
     found = {name: value for name, value in parameters_by_path(module).items() if name in weights}
-    handles = [value.register_post_accumulate_grad_hook(_recorder(name, seen, bound)) for name, value in found.items()]
+    parameters: dict[str, Any] = dict(found)
+    handles: list[Any] = [
+        value.register_post_accumulate_grad_hook(_recorder(name, seen, bound)) for name, value in parameters.items()
+    ]
     try:
         with torch.enable_grad():
-            results = module(*(torch.tensor(probes.feeds[value.name]) for value in module.graph.inputs))
-            total = torch.zeros(())
-            for result, real in zip(results if isinstance(results, tuple) else (results,), probes.reals, strict=True):
-                rows = result[torch.from_numpy(np.ascontiguousarray(real))]
+            results: Any = module(*(torch.tensor(probes.feeds[value.name]) for value in module.graph.inputs))
+            total: Any = torch.zeros(())
+            several = cast(tuple[Any, ...], results if isinstance(results, tuple) else (results,))
+            for result, real in zip(several, probes.reals, strict=True):
+                rows = result[torch.tensor(np.ascontiguousarray(real))]
                 signs = torch.randn(rows.shape, generator=random)
                 total = total + (signs * rows / rows.detach().abs().clamp(min=1.0)).sum()
             if total.requires_grad:

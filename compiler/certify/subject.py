@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -142,7 +142,7 @@ class Subject:
         """The results of the training form for the graph's inputs by name."""
         with torch.inference_mode():
             found: Any = self.module(*self._tensors(feeds))
-        tensors: tuple[torch.Tensor, ...] = found if isinstance(found, tuple) else (found,)
+        tensors = cast(tuple[torch.Tensor, ...], found if isinstance(found, tuple) else (found,))
         return tuple(tensor.numpy() for tensor in tensors)
 
     def logits(self, feeds: Feeds) -> NDArray[np.float32]:

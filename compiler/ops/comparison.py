@@ -85,7 +85,11 @@ for _op in (Compare, Logic):
 @to_torch.rule(Compare)
 def _compare_torch(op: Compare, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     function, by = getattr(torch.torch, COMPARISONS[op.function][0]), op.by
-    return matched_torch(function)(op, node, torch) if by is None else lambda x: function(x, by)
+
+    def apply(x: Any) -> Any:
+        return function(x, by)
+
+    return matched_torch(function)(op, node, torch) if by is None else apply
 
 
 @to_onnx.rule(Compare)

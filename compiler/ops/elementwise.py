@@ -249,9 +249,11 @@ def _function_torch(op: Binary, node: Node, torch: TorchNamespace) -> Callable[.
     if by is None:
         return matched_torch(function)(op, node, torch)
     clamps = {"minimum": {"max": by}, "maximum": {"min": by}}
-    if op.function in clamps:
-        return lambda x: x.clamp(**clamps[op.function])
-    return lambda x: function(x, by)
+
+    def apply(x: Any) -> Any:
+        return x.clamp(**clamps[op.function]) if op.function in clamps else function(x, by)
+
+    return apply
 
 
 @to_onnx.rule(Binary)

@@ -200,7 +200,7 @@ def _contrastive_torch(op: Contrastive, node: Node, torch: TorchNamespace) -> Ca
 
 
 @to_torch.rule(AuxiliaryLoss)
-def _auxiliary_torch(op: AuxiliaryLoss, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+def _auxiliary_torch(op: AuxiliaryLoss, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     return lambda x: x
 
 

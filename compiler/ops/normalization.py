@@ -64,7 +64,11 @@ def _sizes(op: LayerNorm | RMSNorm, node: Node) -> tuple[int, ...]:
 @to_torch.rule(LayerNorm)
 def _layer_norm_torch(op: LayerNorm, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     sizes, normalize, epsilon = _sizes(op, node), torch.functional.layer_norm, op.epsilon
-    return lambda x, gain=None, bias=None: normalize(x, sizes, gain, bias, epsilon)
+
+    def apply(x: Any, gain: Any = None, bias: Any = None) -> Any:
+        return normalize(x, sizes, gain, bias, epsilon)
+
+    return apply
 
 
 @to_onnx.rule(LayerNorm)

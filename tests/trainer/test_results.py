@@ -213,7 +213,7 @@ def plain(folder: Path) -> None:
 
 def test_a_masked_language_model_learns_and_is_tuned_to_tag(trained, tmp_path: Path) -> None:
     engine, result = trained(MASKED, plain)
-    assert result.scores["tokens_accuracy"].value > 0.25  # one of two or three words is right
+    assert (result.scores["tokens_accuracy"].value or 0) > 0.25  # one of two or three words is right
     with load(engine, threads=1) as loaded:
         assert "<mask>" in (loaded.manifest.results["tokens"].labels or ())
         (found,) = loaded.predict(["red<mask> runs"])
@@ -226,7 +226,7 @@ def test_a_masked_language_model_learns_and_is_tuned_to_tag(trained, tmp_path: P
         (data / f"{name}.tsv").write_text("".join(f"{line}\tC O O\n" for line in lines))
     (tmp_path / "tagger.yaml").write_text(TAGGER)
     tuned = train(load_spec(tmp_path / "tagger.yaml"), data, tmp_path / "tuned", start=result.run)
-    assert tuned.scores["accuracy"].value > 0.9
+    assert (tuned.scores["accuracy"].value or 0) > 0.9
     assert (tmp_path / "tuned" / "tokenizer.model").read_bytes() == (result.run / "tokenizer.model").read_bytes()
     again = train(load_spec(tmp_path / "tagger.yaml"), data, tmp_path / "tuned", start=result.run, resume=True)
     assert again.state == tuned.state

@@ -9,7 +9,7 @@ from xformc.compiler.spec.model import Input, InputKind
 from xformc.errors import UserError
 from xformc.format.tokens import IGNORE, PAD
 from xformc.trainer.data.batches import Examples, without_long
-from xformc.trainer.data.columns import Column, Counts, Edges, Sequences, Values
+from xformc.trainer.data.columns import Column, Counts, Edges, Sequences, Values, inside
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.label_names import COLUMN, some
 from xformc.trainer.data.npz import Array, Arrays, label_ids_of
@@ -98,7 +98,7 @@ class ArrayReader:
             return
         filled, most = array != PAD, item.vocabulary - 1
         lengths = filled.sum(1)
-        ended = (filled == _inside(lengths, array.shape[1])).all(1) & (lengths > 0)
+        ended = (filled == inside(lengths, array.shape[1])).all(1) & (lengths > 0)
         known = self.holds((array >= 0) & (array <= most), f"'{name}' must be ids from 0 to {most}")
         if known and self.holds(ended, f"'{name}' must be one or more ids in each row, then padding (0)"):
             along = self.columns.get(item.of or "")
@@ -162,7 +162,7 @@ class ArrayReader:
                 self.columns[COLUMN] = Values(ids, whole=True)
             return
         lengths, width = sequence.lengths(), array.shape[1]
-        right = (known & _inside(lengths, width)) | (ids == IGNORE)
+        right = (known & inside(lengths, width)) | (ids == IGNORE)
         if not self.holds(lengths <= width, f"'{COLUMN}' must cover all positions of '{each}', found {width}"):
             return
         if self.holds(right, f"{wanted}, or {IGNORE} for positions without a label") and self.holds(
@@ -180,12 +180,7 @@ _KINDS: Mapping[InputKind, Callable[[ArrayReader, str, Input], None]] = {
 _DTYPES = {"b": "bool", "i": "int", "u": "int", "f": "float", "U": "text"}
 
 
-def _inside(lengths: Counts, width: int) -> Array:
-    """Return bool [n, width]: true for the positions inside each row's length."""
-    return np.arange(width) < lengths[:, None]
-
-
 def _ragged(array: Array, lengths: Counts, fill: int = PAD) -> Sequences:
     """Return the rows of `array` [n, longest, ..], each cut to its length."""
     ends = np.cumsum(lengths)
-    return Sequences(array[_inside(lengths, array.shape[1])], ends - lengths, ends, fill)
+    return Sequences(array[inside(lengths, array.shape[1])], ends - lengths, ends, fill)

@@ -207,6 +207,11 @@ class Groups:
         return {name: torch.from_numpy(np.concatenate([numbers, numbers]))}  # pyright: ignore[reportUnknownMemberType]
 
 
+def inside(lengths: Counts, width: int) -> Array:
+    """Return bool [n, width]: true for the positions inside each row's length."""
+    return np.arange(width) < lengths[:, None]
+
+
 def pack(rows: Sequence[Sequence[int]], *, before: Sequence[int] = (), after: Sequence[int] = ()) -> Sequences:
     """Return sequences of integers below 2^31, each with `before` prepended and `after` appended."""
     extra = len(before) + len(after)

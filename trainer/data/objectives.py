@@ -58,7 +58,9 @@ def copies_of(objective: Objective) -> int:
 
 def corrupt(objective: Objective, ids: Ids, noise: Noise, random: Random) -> Example | None:
     """Make an example of a text; None if it is too short."""
-    return _MAKERS[type(objective.chosen)](objective.chosen, ids, noise, random)
+    section = objective.chosen
+    assert section is not None
+    return _MAKERS[type(section)](section, ids, noise, random)
 
 
 def _masked(section: Masked, ids: Ids, noise: Noise, random: Random) -> Example:

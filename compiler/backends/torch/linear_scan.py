@@ -6,8 +6,9 @@ neighbouring steps in pairs, computes the states after every pair in the same wa
 stays in the cache of a processor, and so that no product of factors overflows where the states do not.
 """
 
+from collections.abc import Sequence
 from math import log
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ def linear_scan(inputs: Tensor, factors: Tensor, start: Tensor, axis: int, rever
     the first position, with one position. Computes in float32 at least. torch.compile leaves it as it is: the number
     of operations depends on the number of positions.
     """
-    run: Any = torch.compiler.disable(_run)
+    run: Any = cast(Any, torch.compiler).disable(_run)
     return run(inputs, factors, start, axis, reverse)
 
 
@@ -74,7 +75,7 @@ def _chunk(inputs: Tensor, factors: Tensor) -> int:
     """The positions of a chunk: as many as fit, and as few as keep products of factors finite."""
     count = inputs.shape[0]
     chunk = max(1, CHUNK_ELEMENTS // max(1, inputs[0].numel())) if inputs.device.type == "cpu" else count
-    largest = torch.linalg.vector_norm(factors, float("inf")).item()
+    largest = float(cast(Any, torch.linalg).vector_norm(factors, float("inf")))
     if largest > 1:
         chunk = min(chunk, max(1, int(LARGEST_PRODUCT / log(largest))))
     return chunk
@@ -84,9 +85,9 @@ def _scan_chunks(states: Tensor, factors: Tensor, state: Tensor, chunk: int, rev
     """Turn inputs into states in place, chunk after chunk, from the state before them."""
     if states.shape[0] == 0:
         return
-    parts = states.split(chunk)
+    parts: Sequence[Tensor] = cast(Any, states).split(chunk)
     many = factors.shape[0] > 1
-    given = factors.split(chunk) if many else [factors] * len(parts)
+    given: Sequence[Tensor] = cast(Any, factors).split(chunk) if many else [factors] * len(parts)
     for part, factor in zip(*((parts[::-1], given[::-1]) if reverse else (parts, given)), strict=True):
         _scan(part, factor, state, reverse)
         state = part[0 if reverse else -1]

@@ -1,7 +1,7 @@
 """The PyTorch backend: turns a graph into an `nn.Module` with the blocks of the spec as submodules."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -111,6 +111,6 @@ def _orthogonal(initial: Initial, sizes: tuple[int, ...], generator: torch.Gener
     """A matrix with orthonormal rows or columns, whichever are fewer (Saxe et al. 2014, section 4)."""
     drawn = torch.empty(sizes).normal_(generator=generator).reshape(initial.rows, -1)
     wide = drawn.shape[0] < drawn.shape[1]
-    q, r = torch.linalg.qr(drawn.T if wide else drawn)
-    unique = q * r.diagonal().sign()
+    factors: tuple[Tensor, Tensor] = cast(Any, torch.linalg).qr(drawn.T if wide else drawn)
+    unique = factors[0] * factors[1].diagonal().sign()
     return (initial.value * (unique.T if wide else unique)).reshape(sizes).contiguous()

@@ -47,7 +47,7 @@ class Operators:
 
     def constant(self, name: str, values: Tensor) -> Callable[[], Tensor | None]:
         """A function that returns this tensor, a buffer of the module that no state_dict contains."""
-        attribute, buffers = f"constant {name.replace('.', ':')}", self._module._buffers
+        attribute, buffers = f"constant {name.replace('.', ':')}", self._module._buffers  # pyright: ignore[reportPrivateUsage]
         if attribute not in buffers:
             self._module.register_buffer(attribute, values, persistent=False)
         return lambda: buffers[attribute]

@@ -1,6 +1,7 @@
 """What objectives make of plain text."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ NOISE = Noise(4, range(4, 12), range(12, 1000))
 TEXTS = st.lists(st.integers(12, 999), min_size=1, max_size=60)
 
 
-def make(text: str, ids: list[int], seed: int = 0):
+def make(text: str, ids: list[int], seed: int = 0) -> Any:
     return corrupt(Objective.model_validate({text: {}}), ids, NOISE, np.random.default_rng(seed))
 
 

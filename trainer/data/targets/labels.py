@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from xformc.format.tokens import IGNORE
-from xformc.trainer.data.columns import Column, Counts, Sequences, Values, pack
+from xformc.trainer.data.columns import Column, Counts, Sequences, Values, inside, pack
 from xformc.trainer.data.label_names import label_names, some
 from xformc.trainer.data.targets.target import Cells, Names, Target, TargetKind, numbers_column, register
 
@@ -97,9 +97,8 @@ def _ids_column(target: Target, cells: Cells, lengths: Counts) -> Column:
         return Values(array.astype(np.int64), whole=True)
     if array.shape[1] < int(lengths.max(initial=0)):
         raise cells.refuse(0, f"'{target.name}' must cover all positions of '{target.positions}'")
-    inside = np.arange(array.shape[1]) < lengths[:, None]
     ends = np.cumsum(lengths)
-    return Sequences(array[inside].astype(np.int64), ends - lengths, ends, IGNORE)
+    return Sequences(array[inside(lengths, array.shape[1])].astype(np.int64), ends - lengths, ends, IGNORE)
 
 
 register(Labels())

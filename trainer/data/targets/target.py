@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.results import Setting
 from xformc.format.tokens import IGNORE
-from xformc.trainer.data.columns import Column, Counts, Sequences, Values
+from xformc.trainer.data.columns import Column, Counts, Sequences, Values, inside
 
 Names = tuple[str, ...]
 
@@ -107,9 +107,8 @@ def numbers_column(target: Target, cells: Cells, lengths: Counts) -> Column:
         return Values(array.astype(np.float32))
     if len(array) != len(lengths) or array.shape[1] < int(lengths.max(initial=0)):
         raise UserError(f"'{target.name}' must cover all positions of '{target.positions}'", place=cells.place)
-    inside = np.arange(array.shape[1]) < lengths[:, None]
     ends = np.cumsum(lengths)
-    return Sequences(array[inside].astype(np.float32), ends - lengths, ends, fill=float("nan"))
+    return Sequences(array[inside(lengths, array.shape[1])].astype(np.float32), ends - lengths, ends, fill=float("nan"))
 
 
 def _shape(target: Target) -> tuple[int | str, ...]:
