@@ -235,7 +235,8 @@ def limit_of(axis: str, limited: str, limit: int, made: Mapping[str, Length]) ->
     length = made.get(limited)
     if length is None:
         return None
-    limits = (limit_of(axis, each, (limit - length.more) * length.stride, made) for each in length.of)
+    others = {name: item for name, item in made.items() if name != limited}  # a slice may give an earlier axis back
+    limits = (limit_of(axis, each, (limit - length.more) * length.stride, others) for each in length.of)
     return next((found for found in limits if found is not None), None)
 
 

@@ -115,4 +115,8 @@ def test_results_keep_other_rows_and_replace_the_same(tmp_path: Path) -> None:
 def test_every_shipped_architecture_has_a_row() -> None:
     trained = {row.spec["extends"] for row in read_rows()}
     sizes_alone = {"transformer_big", "multi30k", "numbers", "parsing_semi_supervised"}
-    assert {name for name in shipped_specs().keys() - trained if not name.startswith("table3/")} == sizes_alone
+    without_row = {"albert", "sparse_experts", "universal_transformer"}  # docs/plan.md
+    assert {name for name in shipped_specs().keys() - trained if not name.startswith("table3/")} == {
+        *sizes_alone,
+        *without_row,
+    }
