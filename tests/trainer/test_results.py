@@ -156,7 +156,7 @@ def test_an_image_is_captioned_with_a_second_head(trained, tmp_path: Path) -> No
 
 def test_texts_of_pairs_are_near_each_other(trained, tmp_path: Path) -> None:
     engine, result = trained(PAIRS, pairs)
-    assert result.scores["meaning_mrr"].value > 0.9
+    assert result.scores["meaning_mrr"].value > 0.8
     with load(engine, threads=1) as loaded:
         first, second, third = (one.results["meaning"] for one in loaded.predict(["red dog", "dog red", "hen sleeps"]))
     assert np.linalg.norm(first) == pytest.approx(1, abs=1e-5)
