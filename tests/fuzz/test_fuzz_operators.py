@@ -1,5 +1,6 @@
 """The fuzzer of operators: its valid calls are valid, its cases are the same again, and it sees how a process ends."""
 
+import signal
 import sys
 from collections import Counter
 from random import Random
@@ -20,6 +21,7 @@ def test_valid_calls_run(operator: str) -> None:
     cases = [case for case in map(valid_case, map(Random, range(300))) if case.operator == operator]
     assert len(cases) > 9
     assert [(str(case), outcome_of(case)) for case in cases[:15]] == [(str(case), "ran") for case in cases[:15]]
+    assert signal.alarm(0) == 0, "an alarm that goes on would end the process of other tests"
 
 
 def test_a_seed_is_a_case() -> None:

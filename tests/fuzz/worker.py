@@ -35,6 +35,8 @@ def outcome_of(case: Case) -> str:
         case.run()
     except Exception as error:
         return f"refused: {' '.join(str(error).split())}"
+    finally:
+        signal.alarm(0)
     return "ran"
 
 
