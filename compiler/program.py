@@ -8,6 +8,7 @@ from xformc.compiler.ops.positions import longest
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.results.kind import KINDS, Declared, positions_of
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.model import sequences_of
 from xformc.format.inputs import Input
 from xformc.format.interfaces import PROBABILITIES, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions
@@ -137,7 +138,7 @@ class Program:
     @property
     def sequences(self) -> list[str]:
         """The inputs with positions."""
-        return [name for name, item in self.spec.inputs.items() if item.is_sequence]
+        return sequences_of(self.spec.inputs)
 
     @property
     def places(self) -> dict[str, str | None]:

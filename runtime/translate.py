@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, SearchOptions
+from xformc.format.results import Result
+from xformc.format.tokens import END
 from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.predict import expected_outputs, of_row, spelled
 from xformc.runtime.rows import Row, row_lengths, stack
@@ -69,13 +71,40 @@ def write_rows(
     return results
 
 
-def search_rows(session: Session, rows: Sequence[Row], manifest: Manifest, options: SearchOptions) -> SearchResult:
-    """Search for rows of the engine's inputs, as one batch."""
-    feeds = stack(manifest.given, rows)
-    others = {name: result for name, result in manifest.results.items() if name != manifest.written}
+class Interface(Protocol):
+    """What an engine that writes text is given, and what it returns."""
+
+    @property
+    def inputs(self) -> Mapping[str, Input]:
+        """Every input of the model."""
+        ...
+
+    @property
+    def given(self) -> Mapping[str, Input]:
+        """The inputs without the written text."""
+        ...
+
+    @property
+    def results(self) -> Mapping[str, Result]:
+        """Every result."""
+        ...
+
+    @property
+    def written(self) -> str | None:
+        """The written text."""
+        ...
+
+
+def search_rows(
+    session: Session, rows: Sequence[Row], engine: Interface, options: SearchOptions, end: int = END
+) -> SearchResult:
+    """Search for rows of the engine's inputs, as one batch; `end` is the end token."""
+    feeds = stack(engine.given, rows)
+    others = {name: result for name, result in engine.results.items() if name != engine.written}
     names = [name for result in others.values() for name in result.outputs]
     expected = dict(zip(names, expected_outputs(others, feeds), strict=True))
-    return search(session, feeds, options, vocabulary=manifest.inputs[manifest.written].pieces, others=expected)
+    vocabulary = engine.inputs[str(engine.written)].pieces
+    return search(session, feeds, options, end, vocabulary=vocabulary, others=expected)
 
 
 def _hypotheses(

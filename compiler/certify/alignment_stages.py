@@ -48,8 +48,7 @@ def reference(value: NDArray[Any], declared: Declared) -> list[Decoded]:
 
 def engine_outputs(subject: Subject, feeds: Feeds, declared: Declared) -> list[NDArray[Any]]:
     """The outputs of the engine for an alignment."""
-    names = [name for result in subject.program.results.values() for name in result.outputs]
-    found = dict(zip(names, subject.session.run(feeds), strict=True))
+    found = subject.outputs(feeds)
     return [found[name] for name in subject.program.results[declared.name].outputs]
 
 

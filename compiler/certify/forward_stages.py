@@ -10,7 +10,7 @@ from xformc.compiler.certify.alignment_stages import alignment_stages
 from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.forward import forward_stage
 from xformc.compiler.certify.probes import Probes, make_probes
-from xformc.compiler.certify.subject import Feeds, Subject
+from xformc.compiler.certify.subject import Subject
 from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS, Declared
 from xformc.format.certificate import Stage
@@ -47,12 +47,6 @@ def plain_results(program: Program) -> list[Declared]:
     return [item for item in program.spec.results if not KINDS[item.kind].decoded]
 
 
-def found_results(subject: Subject, feeds: Feeds) -> Found:
-    """What the engine returns, by output."""
-    names = [name for result in subject.program.results.values() for name in result.outputs]
-    return dict(zip(names, subject.session.run(feeds), strict=True))
-
-
 def expected_results(program: Program, values: Sequence[NDArray[Any]]) -> Found:
     """What an engine must return for these values of the training form, which are those of all results.
 
@@ -87,7 +81,7 @@ def expected_at(subject: Subject, probes: Probes) -> dict[str, NDArray[Any]]:
 
 def _results(subject: Subject, probes: Probes, word: str) -> Stage:
     expected = expected_at(subject, probes)
-    found = real_results(subject.program, probes, found_results(subject, probes.feeds))
+    found = real_results(subject.program, probes, subject.outputs(probes.feeds))
     least = _least(subject.program)
     worst = max(difference(found[name], array, least(name, array)) for name, array in expected.items())
     what = "probabilities" if word == "labels" else "results"
@@ -112,10 +106,10 @@ def _batch(subject: Subject, probes: Probes) -> Stage:
 
 def alone_and_together(subject: Subject, probes: Probes) -> Iterator[float]:
     """The difference of each example's results, alone and in the batch."""
-    program, together = subject.program, found_results(subject, probes.feeds)
+    program, together = subject.program, subject.outputs(probes.feeds)
     plain = [program.results[item.name] for item in plain_results(program)]
     for index, row in enumerate(probes.rows):
-        alone = found_results(subject, stack(program.inputs, [row]))
+        alone = subject.outputs(stack(program.inputs, [row]))
         for result in plain:
             for name in result.outputs:
                 one = alone[name][0]

@@ -6,15 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.alignment_stages import alignments, best_scores
-from xformc.compiler.certify.forward_stages import (
-    Found,
-    alone_and_together,
-    expected_at,
-    flat,
-    found_results,
-    real_results,
-    word_of,
-)
+from xformc.compiler.certify.forward_stages import Found, alone_and_together, expected_at, flat, real_results, word_of
 from xformc.compiler.certify.probes import make_probes, make_sources
 from xformc.compiler.certify.product_stages import noise_bound
 from xformc.compiler.certify.reference_sampling import follow
@@ -99,7 +91,7 @@ def _forward(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stag
     program = subject.program
     probes, labels = make_probes(program), word_of(program) == "labels"
     progress("certify: results")
-    found = found_results(subject, probes.feeds)
+    found = subject.outputs(probes.feeds)
     together = flat(_with_best(program, real_results(program, probes, found), _best(program, found)))
     rounded, exact = (
         flat(_with_best(program, expected_at(form, probes), best_scores(form.results(probes.feeds), program)))
@@ -111,9 +103,7 @@ def _forward(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stag
     progress("certify: alone")
     worst = max(alone_and_together(subject, probes), default=0.0)
     for index, row in enumerate(probes.rows):
-        pairs = zip(
-            _best(program, found_results(subject, stack(program.inputs, [row]))), _best(program, found), strict=True
-        )
+        pairs = zip(_best(program, subject.outputs(stack(program.inputs, [row]))), _best(program, found), strict=True)
         worst = max(worst, *(_worst(one, both[index : index + 1]) for one, both in pairs), 0.0)
     yield Stage("alone", "the same examples alone and among longer ones", worst, bound)
 

@@ -28,11 +28,11 @@ from xformc.format.precision import Precision
 from xformc.format.targets import Target
 from xformc.format.tokens import END
 from xformc.runtime.devices.fixed_shapes import fixed_shapes
-from xformc.runtime.predict import expected_outputs
 from xformc.runtime.rows import Row, stack
 from xformc.runtime.search import SearchResult, search
 from xformc.runtime.session import Session, open_model
 from xformc.runtime.sessions import open_session
+from xformc.runtime.translate import search_rows
 from xformc.runtime.whole import WholeSearch
 
 Ids = NDArray[np.int64]
@@ -131,12 +131,12 @@ class Subject:
 
     def search_rows(self, sources: Sequence[Row], options: SearchOptions, end: int = END) -> SearchResult:
         """The texts of these sources, with the other results of the engine."""
-        program = self.program
-        others = {name: result for name, result in program.results.items() if name != program.written}
-        given = stack(program.given, sources)
-        names = [name for result in others.values() for name in result.outputs]
-        expected = dict(zip(names, expected_outputs(others, given), strict=True))
-        return search(self.session, given, options, end, others=expected)
+        return search_rows(self.session, sources, self.program, options, end)
+
+    def outputs(self, feeds: Feeds) -> dict[str, NDArray[Any]]:
+        """What the engine's model returns in one forward pass, by output."""
+        names = [name for result in self.program.results.values() for name in result.outputs]
+        return dict(zip(names, self.session.run(feeds), strict=True))
 
     def results(self, feeds: Feeds) -> tuple[NDArray[np.float32], ...]:
         """The results of the training form for the graph's inputs by name."""
@@ -151,10 +151,10 @@ class Subject:
 
     def scorer(self, source: Row) -> Callable[[Ids], NDArray[np.float32]]:
         """A function from texts [batch, positions] to the logits of the training form, for this one source."""
+        inputs, name = self.program.given, str(self.program.written)
 
         def score(written: Ids) -> NDArray[np.float32]:
-            given = stack(self.program.given, [source] * len(written))
-            return self.logits({**given, str(self.program.written): written})
+            return self.logits({**stack(inputs, [source] * len(written)), name: written})
 
         return score
 

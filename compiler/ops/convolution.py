@@ -25,7 +25,7 @@ from xformc.compiler.graph.rules import (
 )
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
-from xformc.compiler.ops.windows import Ends, Wanted, Windows, make_windows, without_padding
+from xformc.compiler.ops.windows import Ends, Wanted, Windows, make_windows, window_lengths, without_padding
 
 CHANNELS = "with 'to', the value is one channel"
 
@@ -97,12 +97,7 @@ def _convolution_mixes(op: Convolution, node: Node) -> frozenset[str]:
 
 @lengths.rule(Convolution)
 def _convolution_lengths(op: Convolution, node: Node) -> Mapping[str, Length]:
-    x = node.inputs[0].type
-    return {
-        to: Length((axis,), stride)
-        for axis, to, stride in zip(op.axes, op.to, op.stride, strict=True)
-        if to != axis and x.axis(axis).size is None
-    }
+    return window_lengths(op, node.inputs[0].type)
 
 
 @to_step.rule(Convolution)

@@ -25,7 +25,7 @@ from xformc.compiler.graph.rules import (
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned
 from xformc.compiler.ops.masks import MASKED
-from xformc.compiler.ops.windows import Ends, Wanted, Windows, make_windows
+from xformc.compiler.ops.windows import Ends, Wanted, Windows, make_windows, window_lengths
 
 LARGEST_WINDOW = 1024
 """The largest number of elements of a window along one axis."""
@@ -80,12 +80,7 @@ def _pool_mixes(op: Pool, node: Node) -> frozenset[str]:
 
 @lengths.rule(Pool)
 def _pool_lengths(op: Pool, node: Node) -> Mapping[str, Length]:
-    x = node.inputs[0].type
-    return {
-        to: Length((axis,), stride)
-        for axis, to, stride in zip(op.axes, op.to, op.stride, strict=True)
-        if to != axis and x.axis(axis).size is None
-    }
+    return window_lengths(op, node.inputs[0].type)
 
 
 @to_step.rule(Pool)

@@ -1,10 +1,11 @@
 """Windows that move along axes: the arguments that convolution and pooling share."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
-from xformc.compiler.graph.axes import Axis
+from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
+from xformc.compiler.graph.lengths import Length
 from xformc.compiler.graph.primitives import Site
 from xformc.compiler.ops.masks import Fill
 
@@ -76,6 +77,34 @@ def _ends(ends: Ends, axis: Axis, reach: int, site: Site) -> tuple[int, int, int
     if reach >= axis.size:
         raise site.refuse(f"the axis {axis} is shorter than a window, which has {reach + 1} elements")
     return 0, 0, reach
+
+
+class Moving(Protocol):
+    """An op whose windows move along axes; its fields are those of `Windows`."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes."""
+        ...
+
+    @property
+    def to(self) -> tuple[str, ...]:
+        """The axes that the windows form."""
+        ...
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        """The elements between two windows, of each axis."""
+        ...
+
+
+def window_lengths(op: Moving, x: Type) -> dict[str, Length]:
+    """The sizes of new axes that are known only at run time."""
+    return {
+        to: Length((axis,), stride)
+        for axis, to, stride in zip(op.axes, op.to, op.stride, strict=True)
+        if to != axis and x.axis(axis).size is None
+    }
 
 
 def without_padding(site: Site, x: Value, axes: tuple[str, ...], value: float, name: str) -> Value:

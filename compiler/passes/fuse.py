@@ -11,7 +11,6 @@ from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.layout import Align
-from xformc.compiler.ops.loss import AuxiliaryLoss
 from xformc.compiler.ops.masks import MASKED, NEVER, Fill, LocalMask
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.softmax import Softmax
@@ -63,9 +62,7 @@ def fuse_attention(graph: Graph, *, arranged: bool = True) -> Graph:
             values[node.outputs[0].name] = _write(builder, values, item, reader, arranged)
         elif id(node) not in gone:
             copy_node(builder, values, _inside(node, arranged))
-    outputs = tuple(values[value.name] for value in graph.outputs)
-    losses = (node.outputs[0] for node in builder.nodes if isinstance(node.op, AuxiliaryLoss))
-    return replace(pruned(builder.finish((*outputs, *losses))), outputs=outputs)
+    return pruned(builder.finish(tuple(values[value.name] for value in graph.outputs)))
 
 
 def _inside(node: Node, arranged: bool) -> Node:

@@ -54,6 +54,11 @@ class Input:
         return Type("bool", (batch, Axis(f"{self.of}"), Axis(f"{self.of}_keys")))
 
 
+def sequences_of(inputs: Mapping[str, Input]) -> list[str]:
+    """The inputs with positions of their own."""
+    return [name for name, item in inputs.items() if item.is_sequence]
+
+
 @dataclass(frozen=True)
 class Model:
     """The model that a graph is built from.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.results.kind import KINDS, Declared, positions_of
 from xformc.compiler.spec.load import is_own
-from xformc.compiler.spec.model import Input
+from xformc.compiler.spec.model import Input, sequences_of
 from xformc.compiler.spec.problems import Problem, listed, suggest
 from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.tree import Entry, Tree
@@ -29,7 +29,7 @@ def written_in(results: tuple[Declared, ...]) -> str | None:
 
 def unfit(task: str, declared: Declared, type: Type, inputs: Mapping[str, Input]) -> str | None:
     """What a result must be, in words, unless it has a type that fits."""
-    sequences = [name for name, item in inputs.items() if item.is_sequence]
+    sequences = sequences_of(inputs)
     if declared.kind == "text":
         wanted = Type("float32", (Axis("batch"), Axis(declared.name), inputs[declared.name].axes[0]))
         return None if type == wanted else str(wanted)
@@ -101,7 +101,7 @@ def idle_settings(
         idle["train", "tokenizer"] = f"the input {arrays[0]} is not text, so examples are arrays"
     elif texts == 1:
         idle["train", "tokenizer", "shared"] = "the model has only one text" if arrays else _ONE
-    if not any(item.is_sequence for item in inputs.values()):
+    if not sequences_of(inputs):
         idle["train", "max_length"] = "no input has positions"
     return idle
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from xformc.compiler.results.kind import KINDS, target_of
 from xformc.compiler.spec import Spec
-from xformc.compiler.spec.model import Input
+from xformc.compiler.spec.model import Input, sequences_of
 from xformc.compiler.spec.sections import Objective
 from xformc.format.tasks import NAMED, TASKS
 from xformc.trainer.data.label_names import COLUMN
@@ -89,7 +89,7 @@ class DataSchema:
 def data_schema(spec: Spec) -> DataSchema:
     """Return the schema of a spec's data. Raises: SpecError."""
     outputs, labelled = spec.graph().outputs, spec.written is None
-    axes, sequences = outputs[0].type.axes, [name for name, item in spec.inputs.items() if item.is_sequence]
+    axes, sequences = outputs[0].type.axes, sequences_of(spec.inputs)
     targets = tuple(
         Target(
             result.name,

@@ -12,7 +12,7 @@ from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.label_names import COLUMN, label_names, labels_of
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
 from xformc.trainer.data.objectives import copies_of, symbols
-from xformc.trainer.data.result_examples import encode_results, target_labels, text_columns
+from xformc.trainer.data.result_examples import encode_results, has_texts, target_labels, text_columns
 from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
 from xformc.trainer.data.text_examples import encode_texts, train_on
 from xformc.trainer.data.text_files import Texts, read_texts
@@ -92,7 +92,7 @@ def make_tokenizer(split: Split, schema: DataSchema, wanted: TokenizerSection) -
 
 def reads_text(split: Split, schema: DataSchema) -> bool:
     """Whether the split has inputs as text, so that a run has tokenizers."""
-    return bool(text_columns(split, schema)) if schema.declared else isinstance(split, Texts)
+    return has_texts(split, schema) if schema.declared else isinstance(split, Texts)
 
 
 def name_labels(split: Split, schema: DataSchema) -> Mapping[str, tuple[str, ...]]:

@@ -32,13 +32,19 @@ def text_columns(split: Texts | Arrays, schema: DataSchema) -> dict[str, list[st
     if schema.objective is not None:
         first, *others = schema.texts
         return {first: _cells(split, "text").texts or [], **{name: [] for name in others}}
-    found: dict[str, list[str]] = {}
-    for name in schema.vocabularies:
-        cells = [_cells(split, column) for column in (name, f"{name}{SIMILAR}") if _has(split, column)]
-        texts = [text for one in cells for text in one.texts or ()]
-        if texts:
-            found[name] = texts
-    return found
+    rows = {name: _texts_of(split, name) for name in schema.vocabularies}
+    return {name: [text for one in cells for text in one.texts or ()] for name, cells in rows.items() if cells}
+
+
+def has_texts(split: Texts | Arrays, schema: DataSchema) -> bool:
+    """Whether the split has a vocabulary's texts."""
+    return schema.objective is not None or any(_texts_of(split, name) for name in schema.vocabularies)
+
+
+def _texts_of(split: Texts | Arrays, name: str) -> list[Cells]:
+    """The columns of an input that are text: its own, and that of the second rows of pairs."""
+    cells = (_cells(split, column) for column in (name, f"{name}{SIMILAR}") if _has(split, column))
+    return [one for one in cells if one.is_text and len(one.content)]
 
 
 def target_labels(split: Texts | Arrays, schema: DataSchema) -> dict[str, Names]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
+from xformc.format.names import SPEC
 from xformc.format.reader import read_manifest
 from xformc.format.tasks import RESULTS, WRITING
 from xformc.runtime import load
@@ -164,9 +165,10 @@ def _score_continuations(engine: Path, data: Data, options: ScoreOptions, watch:
 
 
 def _read_results(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts | Arrays:
-    from xformc.trainer.scores.result_scores import result_schema  # noqa: PLC0415 (it brings the compiler)
+    from xformc.compiler.spec import load_spec  # noqa: PLC0415
+    from xformc.trainer.scores.result_scores import scored_schema  # noqa: PLC0415
 
-    path, schema = _only(files, "test.npz"), result_schema(engine)
+    path, schema = _only(files, "test.npz"), scored_schema(load_spec(engine / SPEC))
     if suffix_of(path) not in schema.suffixes:
         wanted = " or ".join(f".{suffix}" for suffix in schema.suffixes)
         raise UserError(f"{manifest.name} is evaluated on a {wanted} file", place=str(path))

@@ -31,7 +31,7 @@ def score_labels(engine: Engine, data: Texts | Arrays, *, truncate: bool = False
     predictions = _predict(engine, data, truncate)
     ids = {name: index for index, name in enumerate(names)}
     found = [[ids[label] for label in prediction.labels] for prediction in predictions]
-    pairs = [_aligned(row, labels, len(names)) for row, labels in zip(found, wanted, strict=True)]
+    pairs = [aligned(row, labels, len(names)) for row, labels in zip(found, wanted, strict=True)]
     both = np.concatenate(pairs, axis=1)
     measures = label_measures(both[0], both[1], len(names), "positions" if each else "examples")
     return measures, [" ".join(prediction.labels) for prediction in predictions]
@@ -63,7 +63,7 @@ def _wanted_of_arrays(arrays: Arrays, names: Sequence[str]) -> list[Ids]:
     return [np.atleast_1d(row) for row in ids]
 
 
-def _aligned(found: Sequence[int], wanted: Ids, classes: int) -> Ids:
+def aligned(found: Sequence[int], wanted: Ids, classes: int) -> Ids:
     """Return int64 [2, labels]: the predicted and the wanted ids of labelled positions; a missing one is `classes`."""
     row = np.full(len(wanted), classes, np.int64)
     row[: len(found)] = found[: len(wanted)]

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.spec import load_spec
+from xformc.compiler.spec import Spec, load_spec
 from xformc.format.names import SPEC
-from xformc.format.tokens import IGNORE
 from xformc.runtime import Engine
 from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.rows import Row
@@ -20,6 +19,7 @@ from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import Split, encode_split, reads_text
 from xformc.trainer.data.targets.target import Target
 from xformc.trainer.data.text_examples import load_for
+from xformc.trainer.scores.label_scores import aligned
 from xformc.trainer.scores.metrics import Measure, label_measures, text_measures, token_measures
 
 Array = NDArray[Any]
@@ -27,14 +27,15 @@ EVERY = 1 << 40
 """No example of a test set is too long to be scored."""
 
 
-def result_schema(engine: Path) -> DataSchema:
-    """The schema of the data that an engine is scored on."""
-    return replace(data_schema(load_spec(engine / SPEC)), longest=EVERY)
+def scored_schema(spec: Spec) -> DataSchema:
+    """The schema of the data that an engine of this spec is scored on."""
+    return replace(data_schema(spec), longest=EVERY)
 
 
 def score_results(engine: Engine, folder: Path, data: Split) -> tuple[list[Measure], list[str]]:
     """Score all results of the engine in this folder, and return the measures and a line for each example."""
-    spec, schema = load_spec(folder / SPEC), result_schema(folder)
+    spec = load_spec(folder / SPEC)
+    schema = scored_schema(spec)
     tokenizer = load_for(schema, spec.train.tokenizer, folder) if reads_text(data, schema) else None
     labels = {name: result.labels or () for name, result in engine.manifest.results.items()}
     examples = encode_split(data, schema, tokenizer, labels)
@@ -102,15 +103,9 @@ def _labels(target: Target, values: Sequence[Any], column: Column, labels: Seque
     if target.settings.get("several"):
         return _several(values, wanted, what)
     found = [one.probabilities.argmax(-1) for one in values]
-    pairs = [_aligned(row, np.atleast_1d(right), len(labels)) for row, right in zip(found, wanted, strict=True)]
+    pairs = [aligned(row, np.atleast_1d(right), len(labels)) for row, right in zip(found, wanted, strict=True)]
     both = np.concatenate(pairs, axis=1)
     return label_measures(both[0], both[1], len(labels), what)
-
-
-def _aligned(found: Array, wanted: Array, classes: int) -> Array:
-    row = np.full(len(wanted), classes, np.int64)
-    row[: len(found)] = found[: len(wanted)]
-    return np.stack([row, wanted])[:, wanted != IGNORE]
 
 
 def _several(values: Sequence[Any], wanted: Sequence[Array], what: str) -> list[Measure]:

@@ -11,6 +11,7 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.model import sequences_of
 from xformc.errors import UserError
 from xformc.format.targets import Target
 
@@ -25,7 +26,7 @@ def checked_length(spec: Spec, graph: Graph, length: int | None) -> int | None:
 
     Raises: UserError for a length that the model does not support.
     """
-    if not any(item.is_sequence for item in spec.inputs.values()):
+    if not sequences_of(spec.inputs):
         if length is not None:
             raise UserError(f"the inputs of {spec.name} have no length: the spec fixes their sizes")
         return None

@@ -16,6 +16,7 @@ from xformc.compiler.ops.keys import PAST
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.results.kind import positions_of
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.model import sequences_of
 
 BACKWARD = 2
 """The cost of the backward pass in forward passes: each product has a gradient for each of its two operands."""
@@ -138,8 +139,7 @@ def _unit(spec: Spec, graph: Graph) -> str:
     """What a spec has a result for: the first of its results."""
     if spec.written is not None:
         return f"token of {spec.written}"
-    sequences = [name for name, item in spec.inputs.items() if item.is_sequence]
-    return _WHOLE if positions_of(graph.outputs[0].type, sequences) is None else "position"
+    return _WHOLE if positions_of(graph.outputs[0].type, sequences_of(spec.inputs)) is None else "position"
 
 
 @dataclass

@@ -41,13 +41,15 @@ class Cells:
     lines: Sequence[int] = ()
 
     @property
+    def is_text(self) -> bool:
+        """Whether each row is one text."""
+        content = self.content
+        return not isinstance(content, np.ndarray) or (content.dtype.kind == "U" and content.ndim == 1)
+
+    @property
     def texts(self) -> list[str] | None:
         """The texts, also of an array of texts; None for numbers, and for texts of positions."""
-        if not isinstance(self.content, np.ndarray):
-            return list(self.content)
-        return (
-            [str(text) for text in self.content] if self.content.dtype.kind == "U" and self.content.ndim == 1 else None
-        )
+        return [str(text) for text in self.content] if self.is_text else None
 
     @property
     def array(self) -> NDArray[Any]:
