@@ -83,14 +83,7 @@ class Program:
     def inputs(self) -> dict[str, Input]:
         """The spec's inputs, as an engine records them."""
         return {
-            name: Input(
-                item.kind,
-                vocabulary=item.vocabulary if item.kind == "tokens" else None,
-                axes={axis.name: axis.size or 0 for axis in item.axes if item.kind != "tokens"},
-                of=item.of,
-                longest=longest(self.graph, name),
-            )
-            for name, item in self.spec.inputs.items()
+            name: replace(item.recorded, longest=longest(self.graph, name)) for name, item in self.spec.inputs.items()
         }
 
     @property

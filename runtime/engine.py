@@ -29,6 +29,7 @@ from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.kinds.kind import check_kinds
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import check_operators
+from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, encode_example, positions_needed, predict_rows
 from xformc.runtime.rows import Row
@@ -131,7 +132,7 @@ class Engine:
 
     def transcribe(
         self,
-        examples: Sequence[str | Sequence[str]] | Mapping[str, Any],
+        examples: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
         *,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
@@ -143,7 +144,8 @@ class Engine:
         Returns: for each example, in order, up to `n_best` hypotheses, best first.
 
         examples: a mapping from each input's name to an array with one row for each example; or texts, if all inputs
-            are text; for several inputs, sequences of texts in the order of the inputs.
+            are text; for several inputs, sequences of texts in the order of the inputs. The text of a sound is the
+            path of its .wav file.
 
         The other arguments are those of `translate`.
 
@@ -159,7 +161,7 @@ class Engine:
 
     def transcribe_stream(
         self,
-        texts: Iterable[str | Sequence[str]],
+        texts: Iterable[str | Path | Sequence[str]],
         *,
         window: int | None = None,
         workers: int | None = None,
@@ -223,7 +225,7 @@ class Engine:
 
     def predict(
         self,
-        examples: Sequence[str | Sequence[str]] | Mapping[str, Any],
+        examples: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
         *,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_POSITIONS,
@@ -234,7 +236,8 @@ class Engine:
         Returns: the prediction of each example, in order.
 
         examples: texts; for an engine with several text inputs, sequences of texts in the order of the inputs; or a
-            mapping from each input's name to an array with one row for each example.
+            mapping from each input's name to an array with one row for each example. The text of a sound is the path of
+            its .wav file.
         workers: batches run at the same time. None: the number that the engine was loaded for.
         max_batch_tokens: capacity of a batch in positions, padding included. Neither this nor `workers` changes the
             results.
@@ -251,7 +254,7 @@ class Engine:
 
     def predict_stream(
         self,
-        texts: Iterable[str | Sequence[str]],
+        texts: Iterable[str | Path | Sequence[str]],
         *,
         window: int | None = None,
         workers: int | None = None,
@@ -325,13 +328,13 @@ class Engine:
         needed = partial(positions_needed, inputs=self.manifest.inputs)
         return Job(encode, needed, partial(predict_rows, manifest=self.manifest, tokenizer=self.tokenizer))
 
-    def _reader(self, batching: Batching, truncate: bool) -> Callable[[int, str | Sequence[str]], Row]:
+    def _reader(self, batching: Batching, truncate: bool) -> Callable[[int, str | Path | Sequence[str]], Row]:
         inputs = self.manifest.given
         return partial(
             encode_example,
             inputs=inputs,
             words=self.manifest.labels_words,
-            tokenizer=self._tokenizer(inputs),
+            tokenizer=self._tokenizer_of(inputs),
             truncate=truncate,
             max_batch_tokens=batching.max_batch_tokens,
         )
@@ -344,6 +347,12 @@ class Engine:
                 f"{self.manifest.name} is a {self.manifest.task} engine; {called} needs a {tasks} engine",
                 hint=f"use engine.{right}(...) in Python, or xformc {right} on the command line",
             )
+
+    def _tokenizer_of(self, inputs: Mapping[str, Input]) -> Tokenizer | None:
+        """The tokenizer of the inputs that are text; None if all of them are files."""
+        files = [name for name, item in inputs.items() if suffixes_of(item)]
+        rest = {name: item for name, item in inputs.items() if name not in files}
+        return self._tokenizer(rest) if rest or not files else None
 
     def _tokenizer(self, inputs: Mapping[str, Input]) -> Tokenizer:
         others = [name for name, item in inputs.items() if item.kind != "tokens"]

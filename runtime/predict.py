@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from xformc.format.tasks import NAMED
 from xformc.format.tokens import END
 from xformc.runtime.kinds.kind import ResultKind, kind_of
 from xformc.runtime.kinds.labels import Prediction
+from xformc.runtime.media.reader import read_file
 from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.session import Session
@@ -32,20 +34,22 @@ FEWEST_POSITIONS = 16
 
 def encode_example(
     line: int,
-    example: str | Sequence[str],
+    example: str | Path | Sequence[str],
     *,
     inputs: Mapping[str, Input],
     words: bool,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | None,
     truncate: bool,
     max_batch_tokens: int = MAX_BATCH_TOKENS,
 ) -> Row:
-    """Return the ids of an example: one text, or a text for each input. With `words`, each word has one id.
+    """Return an example as a row: one text, or a text for each input. With `words`, each word has one id.
 
-    Raises: UserError if the number of texts is not the number of inputs, and as `encode_line`.
+    The text of an input that is not tokens is the path of its file.
+
+    Raises: UserError if the number of texts is not the number of inputs, and as `encode_line` and `read_file`.
     """
     names = list(inputs)
-    texts = [example] if isinstance(example, str) else list(example)
+    texts = [example] if isinstance(example, str | Path) else list(example)
     if len(texts) != len(names):
         raise UserError(
             f"needs a text for each of {', '.join(names)}, found {len(texts)}",
@@ -53,11 +57,16 @@ def encode_example(
             hint="put one text for each input on a line, separated by tabs",
         )
     aligned = any(item.of for item in inputs.values())
-    encode, tail = (tokenizer.encode_words, 0) if words else (tokenizer.encode, 1)
-    if aligned and not words:
-        encode = partial(_words_and_end, tokenizer)
-    row: dict[str, NDArray[np.int64]] = {}
+    tail = 0 if words else 1
+    row: dict[str, NDArray[Any]] = {}
     for name, text in zip(names, texts, strict=True):
+        if inputs[name].kind != "tokens":
+            row[name] = _read(line, text, name, inputs[name])
+            continue
+        assert tokenizer is not None
+        encode = tokenizer.encode_words if words else tokenizer.encode
+        if aligned and not words:
+            encode = partial(_words_and_end, tokenizer)
         limit = whole_limit(inputs[name].longest, max_batch_tokens)
         function = partial(encode, name)
         ids = encode_line(line, text, encode=function, limit=limit, truncate=truncate, tail=tail)
@@ -69,6 +78,15 @@ def encode_example(
                 f"found {found}", place=f"line {line}", hint=f"write one word of {name} for each word of {item.of}"
             )
     return row
+
+
+def _read(line: int, path: str, name: str, item: Input) -> NDArray[Any]:
+    if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] (callers without types)
+        hint = f"give arrays by name: {{'{name}': array, ...}}"
+        raise UserError(
+            f"'{name}' must be the path of a file, found {type(path).__name__}", place=f"line {line}", hint=hint
+        )
+    return read_file(Path(path), name, item)
 
 
 def _words_and_end(tokenizer: Tokenizer, name: str, text: str) -> list[int]:

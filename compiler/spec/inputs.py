@@ -45,7 +45,7 @@ class _Reader:
         return Input("tokens", (self.axis(value, SMALLEST_VOCABULARY, message, hint),), self.along(entry), entry.key)
 
     def vectors(self, entry: Entry, value: Tree) -> Input:
-        return Input("vectors", (self.axis(value),), self.along(entry), entry.key)
+        return Input("vectors", (self.axis(value),), self.along(entry), entry.key, self.rate(entry))
 
     def values(self, entry: Entry, value: Tree) -> Input:
         items = value.items if isinstance(value.value, tuple) else (value,)
@@ -65,6 +65,11 @@ class _Reader:
             return None
         self.names_sequence("along", value)
         return value.word
+
+    def rate(self, entry: Entry) -> int | None:
+        """The samples in a second of a sound, or None."""
+        value = entry.tree.get("rate")
+        return None if value is None else self.axis(value).size
 
     def names_sequence(self, key: str, value: Tree) -> None:
         """Check that a value names an input with positions of its own."""

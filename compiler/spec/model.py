@@ -11,6 +11,7 @@ from xformc.compiler.spec.problems import Span
 from xformc.compiler.spec.syntax import Block, Inline
 from xformc.compiler.spec.ties import Ties
 from xformc.compiler.spec.tree import Tree
+from xformc.format.inputs import Input as RecordedInput
 
 MAX_AXIS = 2**31 - 1
 """The largest size of an axis."""
@@ -24,12 +25,14 @@ class Input:
 
     `axes`: the vocabulary for tokens, the width for vectors, all axes but the batch for values. Edges have none. `of`:
     the input whose positions edges connect, or along which tokens or vectors lie; None for positions of its own.
+    `rate`: the samples in a second, of vectors that are the samples of a sound.
     """
 
     kind: InputKind
     axes: tuple[Axis, ...]
     of: str | None
     span: Span = field(repr=False, compare=False)
+    rate: int | None = None
 
     @property
     def vocabulary(self) -> int:
@@ -41,6 +44,15 @@ class Input:
     def is_sequence(self) -> bool:
         """Whether it has positions of its own, along an axis that is named after the input and has no fixed size."""
         return self.kind in ("tokens", "vectors") and self.of is None
+
+    @property
+    def recorded(self) -> RecordedInput:
+        """The input as an engine records it, without a limit of positions."""
+        tokens = self.kind == "tokens"
+        axes = {} if tokens else {axis.name: axis.size or 0 for axis in self.axes}
+        return RecordedInput(
+            self.kind, vocabulary=self.vocabulary if tokens else None, axes=axes, of=self.of, rate=self.rate
+        )
 
     def type(self, name: str) -> Type:
         """The type of the graph input `name`."""

@@ -7,7 +7,9 @@ from xformc.compiler.results.kind import KINDS, target_of
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input, sequences_of
 from xformc.compiler.spec.sections import Objective
+from xformc.format.inputs import Input as Recorded
 from xformc.format.tasks import NAMED, TASKS
+from xformc.runtime.media.reader import suffixes_of
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.targets.target import TARGETS, Target
 
@@ -45,6 +47,12 @@ class DataSchema:
         return tuple(name for name, item in self.inputs.items() if item.kind == "tokens")
 
     @property
+    def files(self) -> Mapping[str, Recorded]:
+        """The inputs that a line of text names files for."""
+        recorded = {name: item.recorded for name, item in self.inputs.items()}
+        return {name: item for name, item in recorded.items() if suffixes_of(item)}
+
+    @property
     def vocabularies(self) -> Mapping[str, int]:
         """The size of the vocabulary of each input of tokens and each target that is text."""
         given = {name: self.inputs[name].vocabulary for name in self.texts}
@@ -71,18 +79,22 @@ class DataSchema:
         """The columns of a line of text."""
         if self.objective is not None:
             return ("text",)
+        given = tuple(name for name in self.inputs if name in self.texts or name in self.files)
         if not self.declared:
-            return (*self.texts, COLUMN) if self.labelled else self.texts
-        second = tuple(f"{name}{SIMILAR}" for name in self.texts) if self.paired else ()
-        return (*self.texts, *second, *(item.name for item in self.targets if not TARGETS[item.kind].paired))
+            return (*given, COLUMN) if self.labelled else given
+        second = tuple(f"{name}{SIMILAR}" for name in given) if self.paired else ()
+        return (*given, *second, *(item.name for item in self.targets if not TARGETS[item.kind].paired))
 
     @property
     def suffixes(self) -> tuple[str, ...]:
         """The suffixes of files that can hold the data."""
         if self.objective is not None or (not self.labelled and not self.declared):
             return ("txt",)
-        own = [name for name in self.texts if self.inputs[name].is_sequence]
-        only_text = len(self.texts) == len(self.inputs) and (self.positions is None or len(own) == 1)
+        files, own = self.files, [name for name in self.texts if self.inputs[name].is_sequence]
+        if files and not self.declared:
+            only_text = len(files) == len(self.inputs) and self.positions is None
+        else:
+            only_text = len(self.texts) + len(files) == len(self.inputs) and (self.positions is None or len(own) == 1)
         return ("tsv", "npz") if only_text else ("npz",)
 
 

@@ -9,6 +9,7 @@ from xformc.errors import UserError
 from xformc.trainer.data.array_examples import encode_arrays
 from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.data_schema import DataSchema
+from xformc.trainer.data.file_columns import as_arrays, read_files
 from xformc.trainer.data.label_names import COLUMN, label_names, labels_of
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
 from xformc.trainer.data.objectives import copies_of, symbols
@@ -76,8 +77,11 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
 
 
 def read_split(files: Files, schema: DataSchema) -> Split:
-    """Read one split. Raises: UserError as `read_texts` and `read_arrays`."""
-    return read_arrays(files[0]) if suffix_of(files[0]) == "npz" else read_texts(files, schema.columns)
+    """Read one split. Raises: UserError as `read_texts`, `read_files` and `read_arrays`."""
+    if suffix_of(files[0]) == "npz":
+        return read_arrays(files[0])
+    texts = read_texts(files, schema.columns)
+    return read_files(texts, schema.files) if schema.files else texts
 
 
 def make_tokenizer(split: Split, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer | None:
@@ -87,12 +91,12 @@ def make_tokenizer(split: Split, schema: DataSchema, wanted: TokenizerSection) -
         own = [] if schema.objective is None else symbols(schema.objective)
         shared, sizes = wanted.shared or schema.objective is not None, schema.vocabularies
         return train_tokenizer(columns, sizes, kind=wanted.kind, shared=shared, symbols=own) if columns else None
-    return train_on(split, schema, wanted) if isinstance(split, Texts) else None
+    return train_on(split, schema, wanted) if isinstance(split, Texts) and not split.arrays else None
 
 
 def reads_text(split: Split, schema: DataSchema) -> bool:
     """Whether the split has inputs as text, so that a run has tokenizers."""
-    return has_texts(split, schema) if schema.declared else isinstance(split, Texts)
+    return has_texts(split, schema) if schema.declared else isinstance(split, Texts) and not split.arrays
 
 
 def name_labels(split: Split, schema: DataSchema) -> Mapping[str, tuple[str, ...]]:
@@ -126,6 +130,8 @@ def encode_split(
         examples = encode_results(split, schema, tokenizer, labels, copies=copies)
     elif isinstance(split, Arrays):
         examples = encode_arrays(split, schema, labels.get(COLUMN, ()))
+    elif split.arrays:
+        examples = encode_arrays(as_arrays(split, schema.files), schema, labels.get(COLUMN, ()))
     else:
         assert tokenizer is not None
         examples = encode_texts(split, schema, tokenizer, labels.get(COLUMN, ()))

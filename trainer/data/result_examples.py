@@ -13,6 +13,7 @@ from xformc.trainer.data.array_examples import ArrayReader
 from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Column, Pairs, Sequences, pack
 from xformc.trainer.data.data_schema import SIMILAR, DataSchema
+from xformc.trainer.data.file_columns import file_column
 from xformc.trainer.data.npz import Arrays
 from xformc.trainer.data.objectives import Noise, corrupt, symbols
 from xformc.trainer.data.targets.target import TARGETS, Cells, Names, Target
@@ -181,6 +182,8 @@ class _Encoder:
 
         Raises: UserError for what does not fit.
         """
+        if isinstance(self.split, Texts) and name in self.split.arrays:
+            return {name: file_column(self.split, name)}
         if isinstance(self.split, Texts):
             raise UserError(f"'{name}' is not text", place=str(self.split.path), hint="the data must be an .npz file")
         reader = ArrayReader(self.split.arrays, self.schema, {**(known or {})})

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from xformc.errors import UserError
 from xformc.runtime.lines import read_file_lines, read_text_file
+from xformc.runtime.rows import Array
 from xformc.trainer.data.splits import Files
 
 Row = tuple[str, ...]
@@ -17,7 +18,7 @@ class Texts:
     """Columns of text by name, in the order of the file.
 
     lines: the line number of each row. path: the first file. empty: number of rows dropped for an empty column.
-    sha256: hash of the content.
+    sha256: hash of the content. arrays: those of the columns that name files, once these are read.
     """
 
     columns: Mapping[str, Sequence[str]]
@@ -25,6 +26,7 @@ class Texts:
     path: Path
     empty: int
     sha256: str
+    arrays: Mapping[str, Sequence[Array]] = field(default_factory=dict[str, Sequence[Array]])
 
     def __len__(self) -> int:
         """The number of rows."""

@@ -13,7 +13,9 @@ from xformc.format.reader import read_manifest
 from xformc.format.tasks import RESULTS, WRITING
 from xformc.runtime import load
 from xformc.runtime.devices.device import DeviceName
+from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.translate import Hypothesis
+from xformc.trainer.data.file_columns import read_files
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.npz import Arrays, read_arrays
 from xformc.trainer.data.splits import suffix_of
@@ -141,7 +143,11 @@ def _score_translations(engine: Path, data: Data, options: ScoreOptions, watch: 
 
 def _read_labels(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts | Arrays:
     path = _only(files, "test.tsv")
-    return read_arrays(path) if path.suffix == ".npz" else read_texts((path,), (*manifest.inputs, COLUMN))
+    if path.suffix == ".npz":
+        return read_arrays(path)
+    texts = read_texts((path,), (*manifest.inputs, COLUMN))
+    named = {name: item for name, item in manifest.inputs.items() if suffixes_of(item)}
+    return read_files(texts, named) if named else texts
 
 
 def _score_labels(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
@@ -166,13 +172,14 @@ def _score_continuations(engine: Path, data: Data, options: ScoreOptions, watch:
 
 def _read_results(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts | Arrays:
     from xformc.compiler.spec import load_spec  # noqa: PLC0415
+    from xformc.trainer.data.dataset import read_split  # noqa: PLC0415
     from xformc.trainer.scores.result_scores import scored_schema  # noqa: PLC0415
 
     path, schema = _only(files, "test.npz"), scored_schema(load_spec(engine / SPEC))
     if suffix_of(path) not in schema.suffixes:
         wanted = " or ".join(f".{suffix}" for suffix in schema.suffixes)
         raise UserError(f"{manifest.name} is evaluated on a {wanted} file", place=str(path))
-    return read_arrays(path) if path.suffix == ".npz" else read_texts((path,), schema.columns)
+    return read_split((path,), schema)
 
 
 def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:

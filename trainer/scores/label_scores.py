@@ -40,6 +40,9 @@ def score_labels(engine: Engine, data: Texts | Arrays, *, truncate: bool = False
 def _predict(engine: Engine, data: Texts | Arrays, truncate: bool) -> list[Prediction]:
     if isinstance(data, Arrays):
         return engine.predict({name: array for name, array in data.arrays.items() if name != COLUMN})
+    if data.arrays:
+        rows = zip(*data.arrays.values(), strict=True)
+        return engine.predict_rows([dict(zip(data.arrays, row, strict=True)) for row in rows])
     inputs = [texts for name, texts in data.columns.items() if name != COLUMN]
     examples: Sequence[Any] = inputs[0] if len(inputs) == 1 else list(zip(*inputs, strict=True))
     return list(engine.predict_stream(examples, truncate=truncate))

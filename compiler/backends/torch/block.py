@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xformc.compiler.backends.torch.node_steps import LinearMap, Operators, Step, run_steps
+from xformc.compiler.backends.torch.node_steps import LinearMap, Operators, Step, in_float32, run_steps
 from xformc.compiler.backends.torch.parameter_paths import attribute_of
 from xformc.compiler.backends.torch.plan import BlockPlan
 from xformc.compiler.graph.graph import Node, Parameter
@@ -121,9 +121,14 @@ class Block(nn.Module):
         self._inner = [(name, attributes) for name, attributes in read if len(attributes) > 1]
         self._inputs, operators = self._plan.inputs, Operators(self, self._maps)
         self._steps: list[Step] = [
-            operators.step(step) if isinstance(step, Node) else (self._calling(step), step.inputs, step.outputs)
+            self._running(operators.step(step), step.outputs[0].name)
+            if isinstance(step, Node)
+            else (self._calling(step), step.inputs, step.outputs)
             for step in self._plan.steps
         ]
+
+    def _running(self, step: Step, name: str) -> Step:
+        return in_float32(step) if name in self._plan.exact else step
 
     def _calling(self, plan: BlockPlan) -> Callable[..., Any]:
         modules, attribute, first = self._modules, _attribute(plan), len(plan.values)

@@ -73,6 +73,17 @@ class Operators:
         )
 
 
+def in_float32(step: Step) -> Step:
+    """The step, computed without autocast."""
+    function, arguments, results = step
+
+    def run(*inputs: Tensor) -> Any:
+        with torch.autocast(inputs[0].device.type, enabled=False):
+            return function(*inputs)
+
+    return run, arguments, results
+
+
 def run_steps(steps: Iterable[Step], values: dict[str, Any]) -> None:
     """Run the steps in order; each reads its arguments from `values` and stores its results there."""
     for function, arguments, results in steps:

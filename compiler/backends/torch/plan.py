@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Union
 
 from xformc.compiler.graph.graph import Graph, Node
+from xformc.compiler.ops.contract import Contract
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,8 @@ class BlockPlan:
     """The plan of the block at `path`; the root's path is empty.
 
     It is called with `values`, then with `tied`, parameters of other blocks. It reads `parameters`, its own and those
-    of inner blocks, runs the `steps` in order, and returns `outputs`, in reverse order of computation.
+    of inner blocks, runs the `steps` in order, and returns `outputs`, in reverse order of computation. Steps whose
+    results are in `exact` are computed in float32 also where training is in bfloat16.
     """
 
     path: str
@@ -22,6 +24,7 @@ class BlockPlan:
     parameters: tuple[str, ...] = ()
     steps: tuple[Union[Node, "BlockPlan"], ...] = ()
     outputs: tuple[str, ...] = ()
+    exact: frozenset[str] = frozenset()
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -50,6 +53,21 @@ def plan_blocks(graph: Graph) -> BlockPlan:
     return _Planner(graph).root()
 
 
+def before_parameters(graph: Graph) -> frozenset[str]:
+    """The products of values that depend on no parameter, such as the spectrum of a wave.
+
+    Their inputs are numbers as they were measured, of a wide range, and no training adapts to their rounding.
+    """
+    learned = {parameter.name for parameter in graph.parameters}
+    found: set[str] = set()
+    for node in graph.nodes:
+        if any(value.name in learned for value in node.inputs):
+            learned.update(value.name for value in node.outputs)
+        elif isinstance(node.op, Contract):
+            found.add(node.outputs[0].name)
+    return frozenset(found)
+
+
 def parents(path: str) -> Iterator[str]:
     """The blocks around a path, the outermost first: `a` and `a/b` for `a/b/c`."""
     return accumulate(path.split("/")[:-1], "{}/{}".format)
@@ -74,11 +92,12 @@ class _Planner:
         self.paths = {path for name in named for path in parents(name)}
         self.paths |= {node.outputs[0].name for node in graph.nodes if self.is_tied(node)}
         self.users = _users(graph)
+        self.exact = before_parameters(graph)
 
     def root(self) -> BlockPlan:
         steps = self.steps("", self.graph.nodes)
         inputs, outputs = (tuple(v.name for v in values) for values in (self.graph.inputs, self.graph.outputs))
-        return BlockPlan("", inputs, (), self.read("", steps), steps, outputs)
+        return BlockPlan("", inputs, (), self.read("", steps), steps, outputs, self.exact)
 
     def block(self, path: str, nodes: Sequence[Node]) -> BlockPlan:
         """The plan of a block that runs exactly these nodes."""
@@ -90,7 +109,7 @@ class _Planner:
         values = tuple(name for name in taken if name not in self.parameters)
         tied = tuple(name for name in taken if name in self.parameters)
         outputs = [name for name in made if self.users[name] - inside]
-        return BlockPlan(path, values, tied, self.read(path, steps), steps, tuple(reversed(outputs)))
+        return BlockPlan(path, values, tied, self.read(path, steps), steps, tuple(reversed(outputs)), self.exact)
 
     def steps(self, path: str, nodes: Sequence[Node]) -> tuple[Node | BlockPlan, ...]:
         steps: list[Node | BlockPlan] = []

@@ -7,8 +7,18 @@ from typing import Annotated
 
 from typer import Option
 
-from xformc.commands.options import Device, EngineFolder, JsonLines, TextOutput, Threads, Truncate, Window, Workers
-from xformc.commands.text_lines import choose_pace, input_lines, write_results
+from xformc.commands.options import (
+    Device,
+    EngineFolder,
+    InputFiles,
+    JsonLines,
+    TextOutput,
+    Threads,
+    Truncate,
+    Window,
+    Workers,
+)
+from xformc.commands.text_lines import choose_pace, file_names, files_pace, input_lines, write_results
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
@@ -22,6 +32,7 @@ INPUT_HELP = """Read lines from this file, which may be .gz, or arrays from an .
 
 def predict(
     engine: EngineFolder,
+    files: InputFiles = None,
     *,
     examples: Annotated[Path | None, Option("--input", "-i", help=INPUT_HELP, metavar="FILE")] = None,
     output: TextOutput = None,
@@ -45,20 +56,21 @@ def predict(
     A line is an example in UTF-8; tabs separate the texts of an engine with several inputs. Results keep the order of
     the lines; those of words are separated by spaces, several results by tabs. The rows of an .npz file are examples:
     tokens [rows, longest], vectors [rows, longest, size] and NAME_lengths [rows], values [rows, ...], edges [rows,
-    longest, longest].
+    longest, longest]. The text of a sound is the path of its .wav file.
     `xformc inspect ENGINE` shows the engine's inputs.
 
     With --json: {"line": 1, "label": "good", "probabilities": {"bad": 0.1, "good": 0.9}}; for labels of words
     "labels" and a list of "probabilities". An engine whose spec declares its results has an object for each of them.
     """
-    if examples is not None and examples.suffix == ".npz":
+    if files is None and examples is not None and examples.suffix == ".npz":
         with load(engine, threads=threads, workers=1 if workers is None else workers, device=device) as loaded:
             predictions = loaded.predict(read_npz(examples), max_batch_tokens=max_batch_tokens)
             write_results((one for one in predictions), partial(_render, loaded, as_json=as_json), output)
         return
     several = len(read_manifest(engine).given) > 1
-    pace = choose_pace(examples, window, workers, threads)
-    with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, input_lines(examples) as lines:
+    pace = choose_pace(examples, window, workers, threads) if files is None else files_pace(files, window, workers)
+    lines_of = input_lines(examples) if files is None else file_names(files, examples, several=several)
+    with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, lines_of as lines:
         split = (line.split("\t") if several else line for line in lines)
         found = loaded.predict_stream(split, window=pace.window, max_batch_tokens=max_batch_tokens, truncate=truncate)
         write_results(found, partial(_render, loaded, as_json=as_json), output)

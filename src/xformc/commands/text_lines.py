@@ -5,7 +5,7 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +54,22 @@ def choose_pace(path: Path | None, window: int | None, workers: int | None, thre
     waiting = cast(io.BufferedReader, sys.stdin.buffer).peek() if file is None else _beginning(file)
     plenty = len(waiting) >= io.DEFAULT_BUFFER_SIZE or (file is not None and file.suffix == ".gz")
     return Pace(window, most if plenty else max(1, min(most, waiting.count(b"\n") // LINES_EACH)))
+
+
+def files_pace(files: Sequence[Path], window: int | None, workers: int | None) -> Pace:
+    """The pace for these files, all of which are examples."""
+    return Pace(window, max(1, min(len(files) // LINES_EACH, MOST_WORKERS)) if workers is None else workers)
+
+
+@contextmanager
+def file_names(files: Sequence[Path], path: Path | None, *, several: bool) -> Generator[Iterator[str]]:
+    """The names of files as lines. Raises: UserError beside `--input`, or for an engine with several inputs."""
+    if path is not None:
+        raise UserError("the examples are either files or lines of --input", hint="leave one of them out")
+    if several:
+        hint = "write a line for each example, with tabs between its texts and files, and give the lines to --input"
+        raise UserError("this engine has several inputs", hint=hint)
+    yield iter(map(str, files))
 
 
 def one_line(text: str) -> str:

@@ -11,6 +11,7 @@ from xformc.commands.options import (
     BeamSize,
     Device,
     EngineFolder,
+    InputFiles,
     JsonLines,
     LengthPenalty,
     TextOutput,
@@ -19,7 +20,7 @@ from xformc.commands.options import (
     Window,
     Workers,
 )
-from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
+from xformc.commands.text_lines import choose_pace, file_names, files_pace, input_lines, one_line, write_results
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
@@ -33,6 +34,7 @@ INPUT_HELP = """Read arrays from this .npz file, or lines of text, which may be 
 
 def transcribe(
     engine: EngineFolder,
+    files: InputFiles = None,
     *,
     examples: Annotated[Path | None, Option("--input", "-i", help=INPUT_HELP, metavar="FILE")] = None,
     output: TextOutput = None,
@@ -52,17 +54,19 @@ def transcribe(
     """Write text for frames of speech, images, several texts, or whatever the engine's spec takes.
 
     \b
+    xformc transcribe recognizer/engine one.wav two.wav
     xformc transcribe recognizer/engine -i speech.npz > out.txt
     xformc transcribe captioner/engine -i images.npz --json
 
     The rows of an .npz file are examples: vectors [rows, longest, size] and NAME_lengths [rows], values [rows, ...],
     tokens [rows, longest], edges [rows, longest, longest]. A line has the texts of an engine that reads only text,
-    separated by tabs. `xformc inspect ENGINE` shows the engine's inputs.
+    separated by tabs; the text of a sound is the path of its .wav file. `xformc inspect ENGINE` shows the engine's
+    inputs.
 
     Each line of the output has the best text; further results of the engine follow after tabs. With --json:
     {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, with an object for each further result.
     """
-    if examples is not None and examples.suffix == ".npz":
+    if files is None and examples is not None and examples.suffix == ".npz":
         with load(engine, threads=threads, workers=1 if workers is None else workers, device=device) as loaded:
             found = loaded.transcribe(
                 read_npz(examples),
@@ -74,8 +78,9 @@ def transcribe(
             write_results((row for row in found), partial(_render, loaded, as_json=as_json), output)
         return
     several = len(read_manifest(engine).given) > 1
-    pace = choose_pace(examples, window, workers, threads)
-    with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, input_lines(examples) as lines:
+    pace = choose_pace(examples, window, workers, threads) if files is None else files_pace(files, window, workers)
+    lines_of = input_lines(examples) if files is None else file_names(files, examples, several=several)
+    with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, lines_of as lines:
         results = loaded.transcribe_stream(
             (line.split("\t") if several else line for line in lines),
             window=pace.window,

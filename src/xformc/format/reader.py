@@ -222,6 +222,7 @@ def _read_input(document: Document, inputs: tuple[str, ...]) -> Input:
         of=_read_of(document, kind, inputs),
         longest=document.optional_integer("longest", 1),
         tokenizer=document.optional_text("tokenizer") if kind == "tokens" else None,
+        rate=document.optional_integer("rate", 1) if kind == "vectors" and "rate" in document.fields else None,
     )
 
 
