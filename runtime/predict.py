@@ -49,7 +49,7 @@ def encode_example(
     Raises: UserError if the number of texts is not the number of inputs, and as `encode_line` and `read_file`.
     """
     names = list(inputs)
-    texts = [example] if isinstance(example, str | Path) else list(example)
+    texts: list[Any] = [example] if isinstance(example, str | Path) else list(example)
     if len(texts) != len(names):
         raise UserError(
             f"needs a text for each of {', '.join(names)}, found {len(texts)}",
@@ -80,8 +80,8 @@ def encode_example(
     return row
 
 
-def _read(line: int, path: str, name: str, item: Input) -> NDArray[Any]:
-    if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] (callers without types)
+def _read(line: int, path: Any, name: str, item: Input) -> NDArray[Any]:
+    if not isinstance(path, str | Path):
         hint = f"give arrays by name: {{'{name}': array, ...}}"
         raise UserError(
             f"'{name}' must be the path of a file, found {type(path).__name__}", place=f"line {line}", hint=hint
