@@ -52,6 +52,15 @@ def is_own(entry: Entry, tree: Tree) -> bool:
     return entry.key.source.setting or entry.key.source == tree.span.source
 
 
+def own_results(tree: Tree) -> Tree:
+    """The tree without an inherited task if the file or a setting declares results, and the other way round."""
+    task, results = tree.entries.get("task"), tree.entries.get("results")
+    if task is None or results is None or is_own(task, tree) == is_own(results, tree):
+        return tree
+    inherited = "results" if is_own(task, tree) else "task"
+    return replace(tree, value={key: entry for key, entry in tree.entries.items() if key != inherited})
+
+
 def _is_whole(keys: tuple[str, ...]) -> bool:
     return len(keys) > 1 and (keys[0], *keys[2:]) in _WHOLE
 
@@ -72,7 +81,7 @@ def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:
     if not isinstance(base.value, dict):
         raise SpecError.at(base.span, f"a spec must be a mapping, found {base.described()}")
     rest = {key: entry for key, entry in tree.value.items() if key != "extends"}
-    return merge(base, Tree(rest, tree.span, tree.weight))
+    return own_results(merge(base, Tree(rest, tree.span, tree.weight)))
 
 
 def _find(name: str, span: Span, folder: Path) -> Path:

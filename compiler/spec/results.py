@@ -1,11 +1,9 @@
 """Reads the results of a spec: those that it declares, or those of its task."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from xformc.compiler.results.kind import KINDS, Allowed, Declared, Kind, defaults
-from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.problems import Problem, Span, suggest
 from xformc.compiler.spec.tree import Entry, Tree
@@ -14,15 +12,6 @@ from xformc.format.tasks import RESULTS, WRITING
 
 LABELLED = "labels"
 """The name of the result of a task that labels."""
-
-
-def own_results(tree: Tree) -> Tree:
-    """The tree without an inherited task if the file itself declares results, and the other way round."""
-    task, results = tree.entries.get("task"), tree.entries.get("results")
-    if task is None or results is None or is_own(task, tree) == is_own(results, tree):
-        return tree
-    inherited = "results" if is_own(task, tree) else "task"
-    return replace(tree, value={key: entry for key, entry in tree.entries.items() if key != inherited})
 
 
 def read_results(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem]) -> tuple[Declared, ...]:

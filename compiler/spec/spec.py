@@ -26,11 +26,11 @@ from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.frames import Frame
 from xformc.compiler.spec.frozen_parameters import frozen
 from xformc.compiler.spec.initial_values import initialized, read_section
-from xformc.compiler.spec.load import load_tree
+from xformc.compiler.spec.load import load_tree, own_results
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, Span, raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
-from xformc.compiler.spec.results import own_results, task_of
+from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.schema import validate
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.settings import apply_settings, parse_settings

@@ -109,7 +109,7 @@ def idle_settings(
 def _idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
     """Report settings without effect, unless the inputs are already wrong.
 
-    A variant that changes the results inherits settings that only the results before it used.
+    A variant that changes the results inherits settings that only the results before it used, and hands them on.
     """
     declared = tree.get("inputs")
     if not inputs or declared is None or declared.entries.keys() != inputs.keys():
@@ -117,11 +117,10 @@ def _idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input], results: 
     idle = idle_settings(name, inputs, results).items()
     found = [(entry, path, why) for path, why in idle if (entry := _entry(tree, path)) is not None]
     chosen = tree.entries.get("results") or tree.entries.get("task")
-    own = chosen is not None and is_own(chosen, tree)
     return [
         Problem(entry.key, f"{'.'.join(path)} has no effect here: {why}", "remove it")
         for entry, path, why in found
-        if is_own(entry, tree) or not own
+        if is_own(entry, tree) or chosen is None or entry.key.source == chosen.key.source
     ]
 
 
