@@ -79,6 +79,22 @@ def objective_fits(
     return []
 
 
+def named_apart(tree: Tree, train: Train, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
+    """Check that the data can have a column for each input and each result: only an objective makes results itself."""
+    section = tree.get("results")
+    if section is None or train.objective is not None:
+        return []
+    return [
+        Problem(
+            section.entries[result.name].key,
+            f"'{result.name}' is an input, and the data would have two columns of this name",
+            "give the result another name; only written text has the name of its input",
+        )
+        for result in results
+        if result.kind != "text" and result.name in inputs
+    ]
+
+
 def wide_beam(tree: Tree, written: str | None, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
     """Check that the vocabulary has at least 2 W tokens: beam search of width W looks at the 2 W best."""
     most = decode.beam_size if written is None or len(inputs) == 1 else inputs[written].vocabulary // 2

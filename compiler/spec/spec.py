@@ -12,6 +12,7 @@ from xformc.compiler.ops.roundable import roundable
 from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec.consistency import (
     learned_limits,
+    named_apart,
     objective_fits,
     schedule_rate,
     shared_vocabulary,
@@ -182,6 +183,7 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
         problems += wide_beam(tree, written_in(model.results), document.decode, model.inputs)
         problems += word_pieces(tree, document.task, document.train, model.inputs)
         problems += objective_fits(tree, document.train, model.inputs, model.results)
+        problems += named_apart(tree, document.train, model.inputs, model.results)
     raise_problems(problems)
     assert document is not None
     name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]

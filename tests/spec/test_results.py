@@ -76,8 +76,15 @@ def test_an_auxiliary_loss_is_trained_but_not_computed_by_the_engine(build: Buil
 
 
 def test_a_variant_replaces_the_task_of_what_it_extends(build: Build) -> None:
-    graph = build("extends: gpt\nresults: {text: {labels: logits, each: token}}\n")
+    graph = build("extends: gpt\nresults: {words: {labels: logits, each: token}}\n")
     assert str(graph.outputs[0].type).startswith("float32[batch, text, vocabulary")
+
+
+def test_a_variant_of_a_variant_keeps_the_results(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "masked.yaml").write_text("extends: gpt\nresults: {words: {labels: logits, each: token}}\n")
+    assert build("extends: masked\nsizes: {layers: 1}\n").outputs[0].type.dtype == "float32"
+    (tmp_path / "back.yaml").write_text("extends: masked\ntask: language_model\n")
+    assert build("extends: back\n") == build("extends: gpt\n")
 
 
 def test_declared_results_resolve_to_themselves(build: Build, tmp_path: Path) -> None:
@@ -87,6 +94,8 @@ def test_declared_results_resolve_to_themselves(build: Build, tmp_path: Path) ->
 
 
 WRONG = [
+    (SPEC.replace("height_of", "image"), "image",
+     "'image' is an input, and the data would have two columns of this name"),
     (SPEC + "task: tagging\n", "task", "a spec has either a task or results"),
     (SPEC.replace("{text: logits}", "{texts: logits}"), "words", "a result is of one kind, found a mapping"),
     (SPEC.replace("{numbers: tall}", "{numbers: tall, labels: tall}"), "height_of",

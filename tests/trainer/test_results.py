@@ -170,7 +170,7 @@ MASKED = (
     """\
 sizes: {d_model: 32, vocabulary: 20}
 inputs: {text: {tokens: vocabulary}}
-results: {tokens: {labels: logits, each: token}}
+results: {text: {labels: logits, each: token}}
 model:
 """
     + ENCODER
@@ -213,11 +213,11 @@ def plain(folder: Path) -> None:
 
 def test_a_masked_language_model_learns_and_is_tuned_to_tag(trained, tmp_path: Path) -> None:
     engine, result = trained(MASKED, plain)
-    assert (result.scores["tokens_accuracy"].value or 0) > 0.25  # one of two or three words is right
+    assert (result.scores["text_accuracy"].value or 0) > 0.25  # one of two or three words is right
     with load(engine, threads=1) as loaded:
-        assert "<mask>" in (loaded.manifest.results["tokens"].labels or ())
+        assert "<mask>" in (loaded.manifest.results["text"].labels or ())
         (found,) = loaded.predict(["red<mask> runs"])
-        best = found.results["tokens"].labels[1]
+        best = found.results["text"].labels[1]
         assert best.strip("\u2581") in WORDS[3:6]
     data = tmp_path / "tags"
     data.mkdir()

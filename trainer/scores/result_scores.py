@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import Spec, load_spec
 from xformc.format.names import SPEC
 from xformc.runtime import Engine
@@ -44,7 +45,7 @@ def score_results(engine: Engine, folder: Path, data: Split) -> tuple[list[Measu
     for target in schema.targets:
         values = [one[target.name] for one in found]
         column = examples.targets[target.input]
-        if engine.tokenizer is not None and target.name in engine.tokenizer.vocabularies:
+        if engine.tokenizer is not None and KINDS[target.kind].tokenized:
             made = text_measures([str(one.text) for one in values], _texts(engine, column, target.name))
         else:
             made = SCORES[target.kind](target, values, column, labels[target.name])
@@ -143,7 +144,7 @@ def _vectors(target: Target, values: Sequence[Any], column: Column, labels: Sequ
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     first, second = np.split(vectors, 2)
     scores = first @ second.T
-    ranks = (scores > np.diag(scores)[:, None]).sum(1)
+    ranks = (scores >= np.diag(scores)[:, None]).sum(1) - 1  # ties are misses, so that equal vectors find nothing
     hits, count = int((ranks == 0).sum()), len(ranks)
     mean = float((1 / (1 + ranks)).mean())
     return [
