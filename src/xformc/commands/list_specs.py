@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def list_specs(*, as_json: Json = False) -> None:
-    """List the shipped specs, with their tasks.
+    """List the shipped specs, with their tasks, or the kinds of their results.
 
     \b
     xformc list
@@ -32,8 +32,13 @@ def list_specs(*, as_json: Json = False) -> None:
 
 
 def _task(tree: "Tree") -> str:
-    task = tree.get("task")
-    return "" if task is None else task.word
+    """The task, or the kinds of results."""
+    from xformc.compiler.results.kind import KINDS
+
+    results, task = tree.get("results"), tree.get("task")
+    if results is None:
+        return "" if task is None else task.word
+    return ", ".join(kind for entry in results.entries.values() for kind in entry.tree.entries if kind in KINDS)
 
 
 def _about(path: Path) -> str:
