@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from small_specs import names, small
+from small_specs import NOT_IN_FIXED_SHAPES, names, small
 
 from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.build import build_engine
@@ -27,7 +27,7 @@ def test_shipped_spec_is_certified_with_kernels(name: str, tmp_path: Path, monke
     build(name, "native", tmp_path)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_IN_FIXED_SHAPES])
 def test_shipped_spec_is_certified_in_fixed_shapes(name: str, tmp_path: Path) -> None:
     stages = build(name, ("cuda", "tensorrt")[NAMES.index(name) % 2], tmp_path)
     assert ("whole" in stages) == ("step" in stages)

@@ -36,11 +36,12 @@ def main() -> int:
     for task in dict.fromkeys(row.task for row in rows):
         data(task, out)
     outcomes: list[Outcome] = []
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        for outcome in pool.map(lambda row: run_row(row, out), rows):
-            outcomes.append(outcome)
-            print(line(outcome), flush=True)
-            record(outcome, out / "results.json")
+    for started in (False, True):
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            for outcome in pool.map(lambda row: run_row(row, out), [row for row in rows if bool(row.start) == started]):
+                outcomes.append(outcome)
+                print(line(outcome), flush=True)
+                record(outcome, out / "results.json")
     missed = [outcome for outcome in outcomes if not outcome.reached]
     print(f"{len(outcomes) - len(missed)} of {len(outcomes)} reached their score; the runs are in {out}")
     return bool(missed)
@@ -56,11 +57,13 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def choose(rows: Sequence[Row], only: Sequence[str] | None, *, quick: bool) -> list[Row]:
-    """Return the chosen rows. Raises: SystemExit for a name that no row has."""
+    """Return the chosen rows, with those that they start from. Raises: SystemExit for a name that no row has."""
     unknown = {*(only or ())} - {row.name for row in rows}
     if unknown:
         raise SystemExit(f"no row {', '.join(sorted(unknown))}; the rows are {', '.join(row.name for row in rows)}")
-    return [row for row in rows if (not only or row.name in only) and (row.quick or not quick)]
+    chosen = [row for row in rows if (not only or row.name in only) and (row.quick or not quick)]
+    names = {name for row in chosen for name in (row.name, row.start)}
+    return [row for row in rows if row.name in names]
 
 
 def record(outcome: Outcome, path: Path) -> None:

@@ -5,13 +5,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
-from benchmarks.zoo.rows import Row
+from benchmarks.zoo.rows import GAIN, Row
 from benchmarks.zoo.tasks import TASKS
 from benchmarks.zoo.tasks.language import is_sentence
 from xformc.compiler import compile_spec
@@ -58,20 +58,31 @@ def _run(row: Row, folder: Path) -> Outcome:
     if (own / "spec.yaml").exists():
         shutil.rmtree(own)
     own.mkdir()
-    spec, run, engine = own / "spec.yaml", own / "run", own / "engine"
+    spec = own / "spec.yaml"
     spec.write_text(yaml.safe_dump(dict(row.spec), sort_keys=False), encoding="utf-8")
     _xformc("check", spec)
     began = time.monotonic()
-    _xformc("train", spec, "--data", source, "--output", run, "--minutes", row.minutes, "--seed", SEED)
+    engine = _train(row, spec, source, own, [] if row.start is None else ["--start", folder / row.start / "run"])
     seconds = time.monotonic() - began
-    _xformc("build", run, "--output", engine, "--target", "cpu")
+    scores = _scores(row, engine, source)
+    if row.start is not None:
+        alone = _scores(row, _train(row, spec, source, own / "alone", []), source)
+        scores[GAIN] = scores[row.measure] - alone[row.measure]
     return Outcome(
         row,
         parameters=compile_spec(load_spec(spec)).parameter_count(),
         training_seconds=round(seconds, 1),
-        scores=_scores(row, engine, source),
+        scores=scores,
         certificate=json.loads((engine / "certificate.json").read_text(encoding="utf-8"))["passed"],
     )
+
+
+def _train(row: Row, spec: Path, source: Path, folder: Path, start: Sequence[object]) -> Path:
+    """Train the row, and return its engine."""
+    run, engine = folder / "run", folder / "engine"
+    _xformc("train", spec, "--data", source, "--output", run, "--minutes", row.minutes, "--seed", SEED, *start)
+    _xformc("build", run, "--output", engine, "--target", "cpu")
+    return engine
 
 
 def _scores(row: Row, engine: Path, source: Path) -> dict[str, float]:
@@ -80,7 +91,7 @@ def _scores(row: Row, engine: Path, source: Path) -> dict[str, float]:
     if "grammatical" in row.needed:
         written = _xformc("generate", engine, "--seed", SEED, stdin="\n" * TEXTS).splitlines()
         measured["grammatical"] = sum(map(is_sentence, written)) / TEXTS
-    return {name: measured[name] for name in row.needed}
+    return {name: measured[name] for name in row.needed if name != GAIN}
 
 
 def data(task: str, folder: Path) -> Path:

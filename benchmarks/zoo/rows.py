@@ -11,7 +11,10 @@ from benchmarks.zoo.tasks import TASKS
 
 FILE = Path(__file__).parent / "rows.yaml"
 SECTIONS = ("sizes", "choices", "tie", "train", "decode")
-LOWER_IS_BETTER = frozenset({"perplexity"})
+LOWER_IS_BETTER = frozenset({"perplexity", "wer", "cer", "mae", "rmse"})
+"""The last words of the names of errors."""
+GAIN = "gain"
+"""By how much a row that starts from another one exceeds the same row from random weights, in its first score."""
 Settings = dict[str, Any]
 
 
@@ -20,7 +23,7 @@ class Row:
     """One architecture on one task.
 
     spec: the content of the spec to train, which extends a shipped one. needed: the minimum scores of the engine; for
-    perplexity, the maximum. minutes: the limit of training time.
+    perplexity and errors, the maximum. minutes: the limit of training time.
     """
 
     name: str
@@ -29,6 +32,12 @@ class Row:
     needed: Mapping[str, float]
     minutes: float
     quick: bool = False
+    start: str | None = None
+
+    @property
+    def measure(self) -> str:
+        """The first of the needed scores."""
+        return next(iter(self.needed))
 
     def reached(self, scores: Mapping[str, float]) -> bool:
         """Whether these scores are good enough."""
@@ -37,7 +46,7 @@ class Row:
 
 def is_enough(name: str, score: float, bound: float) -> bool:
     """Whether the score of this name satisfies its bound."""
-    return score <= bound if name in LOWER_IS_BETTER else score >= bound
+    return score <= bound if name.rsplit("_", maxsplit=1)[-1] in LOWER_IS_BETTER else score >= bound
 
 
 def read_rows(path: Path = FILE) -> list[Row]:
@@ -55,7 +64,9 @@ def _row(name: str, row: Settings, table: Settings) -> Row:
         "extends": row.get("spec", name),
         **{key: merged[key] for key in SECTIONS if key in merged},
     }
-    return Row(name, row["task"], spec, merged["needed"], merged["minutes"], merged.get("quick", False))
+    return Row(
+        name, row["task"], spec, merged["needed"], merged["minutes"], merged.get("quick", False), row.get("start")
+    )
 
 
 def merge(base: Settings, over: Settings) -> Settings:

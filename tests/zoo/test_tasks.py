@@ -10,12 +10,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.zoo.tasks import TASKS, graphs, language, listops, memory, speech
+from benchmarks.zoo.tasks import TASKS, facts, formulas, graphs, language, listops, memory, orders, pronouns, speech
 from benchmarks.zoo.tasks.grammar import ENGLISH, leaves, read_grammar, sentence
 
-TEXT = {"parsing": 1, "tagging": 1, "listops": 1, "listops_long": 1, "memory": 2, "numbers": 1}
+TEXT = {
+    "parsing": 1,
+    "tagging": 1,
+    "few_tags": 1,
+    "listops": 1,
+    "listops_long": 1,
+    "memory": 2,
+    "numbers": 1,
+    "aisles": 1,
+    "prices": 1,
+    "paraphrases": 1,
+    "misspelled": 1,
+}
 """Task -> the columns that are given, before the answer."""
-ARRAYS = {"digits": ("image",), "feature_maps": ("features",), "speech": ("frames",), "graphs": ("nodes", "edges")}
+ARRAYS = {
+    "digits": ("image",),
+    "feature_maps": ("features",),
+    "speech": ("frames",),
+    "graphs": ("nodes", "edges"),
+    "shapes": ("image",),
+    "formulas": ("image",),
+}
+OTHERS = {"language", "masked_text", "facts", "capitals", "answers", "pronouns"}
 SPLITS = ("train", "valid", "test")
 
 
@@ -44,7 +64,7 @@ def arrays(data: Path, task: str, split: str) -> dict[str, np.ndarray]:
 
 
 def test_every_task_is_tested() -> None:
-    assert TASKS.keys() == {*TEXT, *ARRAYS, "language"}
+    assert TASKS.keys() == {*TEXT, *ARRAYS, *OTHERS}
 
 
 @pytest.mark.parametrize("task", TEXT)
@@ -259,3 +279,92 @@ def test_parsing_trees_are_balanced_over_the_words_of_the_sentence(data: Path) -
     assert (folder(data, "parsing") / "test.trees").read_text().splitlines() == [
         tree for _, tree in rows(data, "parsing", "test")
     ]
+
+
+def test_a_model_that_overlooks_a_word_finds_fewer_aisles_and_another_price(data: Path) -> None:
+    hits = total = 0
+    for text, wanted in rows(data, "aisles", "test"):
+        seen = {aisle for aisle, things in orders.AISLES.items() if set(text.split()) & things.keys()}
+        asked = set(wanted.split()) - {"-"}
+        assert asked <= seen
+        hits, total = hits + len(asked), total + len(seen) + len(asked)
+    assert 2 * hits / total < 0.9
+    prices = np.array(
+        [
+            (price(text), price(text.replace("large ", "")), float(wanted))
+            for text, wanted in rows(data, "prices", "test")
+        ]
+    )
+    assert (prices[:, 0] == prices[:, 2]).all() and np.abs(prices[:, 1] - prices[:, 2]).mean() > 3
+    assert np.abs(prices[:, 2] - np.median(prices[:, 2])).mean() > 8
+
+
+def price(text: str) -> int:
+    total = 0
+    for count, *size, thing in (item.split() for item in text.split(" , ")):
+        (single,) = (things[thing] for things in orders.AISLES.values() if thing in things)
+        total += orders.COUNTS[count] * single * (1 + len(size))
+    return total
+
+
+def test_paraphrases_need_the_order_of_words(data: Path) -> None:
+    found = rows(data, "paraphrases", "test")
+    bags = Counter(tuple(sorted(active.split())) for active, _ in found)
+    assert all(count % 2 == 0 for count in bags.values()) and len(set(map(tuple, found))) == len(found) == 500
+
+
+def test_answers_need_the_order_of_words(data: Path) -> None:
+    found = rows(data, "answers", "test")
+    assert 0.4 < np.mean([label == "yes" for *_, label in found]) < 0.6
+    same = [label for question, sentence, label in found if bag(question) <= bag(sentence)]
+    assert 0.6 < np.mean([label == "yes" for label in same]) < 0.73
+
+
+def bag(text: str) -> set[str]:
+    return {word[:3] for word in text.split()} - {"who", "is", "by", "the"}
+
+
+def test_facts_of_the_test_questions_are_in_the_text_alone(data: Path) -> None:
+    text = (folder(data, "facts") / "train.txt").read_text().splitlines()
+    known, asked = rows(data, "capitals", "train"), rows(data, "capitals", "test")
+    assert len(known) == 2 * facts.ASKED and len(asked) == 2 * (facts.COUNTRIES - facts.ASKED)
+    assert not {question for question, _ in known} & {question for question, _ in asked}
+    assert all(f"{question} is {answer}" in text for question, answer in known + asked)
+    capitals = [answer for question, answer in known + asked if "capital" in question]
+    assert len(set(capitals)) == len(capitals)
+
+
+def test_pronouns_need_the_sentence_before(data: Path) -> None:
+    chosen: dict[str, set[str]] = {}
+    for sentence_, german, before in rows(data, "pronouns", "train"):
+        pronoun = german.split()[0]
+        assert pronouns.PRONOUNS[pronouns.NOUNS[before.split()[1]][1]] == pronoun
+        chosen.setdefault(sentence_, set()).add(pronoun)
+    assert all(found == {"er", "sie", "es"} for found in chosen.values())
+
+
+def test_misspelled_words_are_as_many_as_the_quality_says(data: Path) -> None:
+    from num2words import num2words
+
+    words = {word for number in range(1_000) for word in num2words(number).split()} | {"thousand", "thousand,"}
+    shares = [float(share) for *_, share in rows(data, "misspelled", "test")]
+    for text, _, share in rows(data, "misspelled", "test"):
+        assert sum(word in words for word in text.split()) / len(text.split()) == pytest.approx(float(share), abs=1e-3)
+    assert np.abs(np.array(shares) - np.median(shares)).mean() > 0.2
+
+
+@pytest.mark.parametrize("task", ["shapes", "formulas"])
+def test_a_caption_belongs_to_its_image(data: Path, task: str) -> None:
+    """The nearest image of the training data has another caption."""
+    train, test = arrays(data, task, "train"), arrays(data, task, "test")
+    assert test["image"].min() == 0 and test["image"].max() == 1 and test["image"].dtype == np.float32
+    given, asked = (part["image"].reshape(len(part["image"]), -1) for part in (train, test))
+    nearest = ((given**2).sum(1) - 2 * asked @ given.T).argmin(1)
+    right = (train["caption"][nearest] == test["caption"]).mean()
+    assert right == 0 and {*"".join(test["caption"])} <= {*"".join(train["caption"])}
+
+
+def test_signs_of_formulas_differ() -> None:
+    assert len(set(formulas.SIGNS.values())) == len(formulas.SIGNS)
+    quiet = np.random.default_rng(0)
+    assert formulas.image(quiet, "x^2").shape == (formulas.HEIGHT, formulas.WIDTH, 1)

@@ -4,7 +4,24 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks.zoo.tasks import digits, graphs, language, listops, memory, numbers, parsing, speech, tagging
+from benchmarks.zoo.tasks import (
+    digits,
+    facts,
+    formulas,
+    graphs,
+    language,
+    listops,
+    memory,
+    numbers,
+    orders,
+    parsing,
+    pronouns,
+    quality,
+    roles,
+    shapes,
+    speech,
+    tagging,
+)
 
 Write = Callable[[Path, int], None]
 
@@ -12,6 +29,7 @@ TASKS: dict[str, Write] = {
     "numbers": numbers.write,
     "parsing": parsing.write,
     "tagging": tagging.write,
+    "few_tags": partial(tagging.write, train=tagging.FEW),
     "language": language.write,
     "listops": listops.write,
     "listops_long": partial(listops.write, difficulty=listops.LONG),
@@ -20,5 +38,16 @@ TASKS: dict[str, Write] = {
     "feature_maps": partial(digits.write, name="features"),
     "speech": speech.write,
     "graphs": graphs.write,
+    "aisles": orders.write_aisles,
+    "prices": orders.write_prices,
+    "paraphrases": roles.write_paraphrases,
+    "answers": roles.write_answers,
+    "facts": facts.write_text_of_facts,
+    "capitals": facts.write_questions,
+    "masked_text": language.write,
+    "shapes": shapes.write,
+    "formulas": formulas.write,
+    "pronouns": pronouns.write,
+    "misspelled": quality.write,
 }
 """The function of each task that writes train, valid and test into a folder, the same for the same seed."""

@@ -13,11 +13,12 @@ from benchmarks.zoo.tasks.grammar import ENGLISH, leaves
 from benchmarks.zoo.tasks.splits import draw_splits, write_columns
 
 TRAIN = 10_000
+FEW = 30
 
 
-def write(folder: Path, seed: int) -> None:
+def write(folder: Path, seed: int, train: int = TRAIN) -> None:
     """Write train.tsv, valid.tsv and test.tsv with the words and a tag for each."""
-    write_columns(folder, draw_splits(partial(draw, random.Random(seed)), TRAIN, key=lambda example: example[0]))
+    write_columns(folder, draw_splits(partial(draw, random.Random(seed)), train, key=lambda example: example[0]))
 
 
 def draw(source: random.Random) -> tuple[str, str]:
