@@ -76,6 +76,67 @@ blocks:
 
 SPECS = {"language_model": LANGUAGE_MODEL, "tagging": TAGGING, "frames": FRAMES, "images": IMAGES, "graph": GRAPH}
 
+CAPTIONS = """\
+sizes: {d_model: 8, height: 3, width: 2, vocabulary: 12, one: 1, topics: 2, rate: 0.1}
+inputs: {image: {values: [height, width]}, hints: {tokens: vocabulary}, caption: {tokens: vocabulary}}
+results:
+  caption: {text: logits}
+  brightness: {numbers: bright}
+  topics: {labels: topical, several: true}
+model:
+  sight: {from: image, do: [linear: {over: [height, width], to: d_model}, tanh, {auxiliary_loss: rate}]}
+  hinted: {from: hints, do: [embedding: d_model, mean, {plus: sight}]}
+  bright: {from: sight, do: [linear: one]}
+  topical: {from: hinted, do: [linear: topics]}
+  states: {from: caption, do: [embedding: d_model, {gru_from: {start: hinted}}]}
+  logits: {from: states, do: [linear: vocabulary]}
+decode: {beam_size: 2, max_length: {offset: 3}}
+train: {max_length: 20, losses: {topics: {weight: 0.5}, brightness: {error: absolute}}}
+"""
+
+HEADS = """\
+sizes: {d_model: 8, features: 3, vocabulary: 12, tags: 3, letters: 6, layers: 2}
+inputs: {words: {tokens: vocabulary}, kinds: {tokens: vocabulary, along: words}, frames: {vectors: features},
+  links: {edges: words}}
+results:
+  tags: {labels: tagged, each: token}
+  meaning: {vectors: pooled, normalize: true}
+  said: {alignment: spoken, beam_size: 2}
+model:
+  kind: {from: kinds, do: [embedding: d_model]}
+  states:
+    from: words
+    do:
+      start: {embedding: d_model}
+      typed: {plus: kind}
+      layers: {repeat: layers, index: turn, do: [{scale: 1 / (turn + 1)}, {linear: d_model}, {near: {links: links}}]}
+  heard:
+    from: frames
+    do: [{name: start, linear: d_model}, {repeat: layers, shared: true, do: [{linear: d_model}, tanh]}]
+  sum: {from: heard, do: [mean]}
+  tagged: {from: states, do: [linear: tags]}
+  pooled: {from: states, do: [mean, {plus: sum}]}
+  spoken: {from: heard, do: [linear: letters]}
+blocks:
+  near:
+    takes: {links: value}
+    do: {keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}}, masked: {mask: {edges: links}},
+      share: {softmax: keys}, mixed: {contract: {by: keys, over: keys}}}
+train: {losses: {meaning: {temperature: 0.1, weight: 2}}}
+"""
+
+MASKED = """\
+sizes: {d_model: 8, vocabulary: 20}
+inputs: {text: {tokens: vocabulary}}
+results: {tokens: {labels: logits, each: token}}
+model: {logits: {from: text, do: [embedding: d_model, {linear: {to: vocabulary, initial: {normal: 0.02}}}]}}
+initial: {default: {normal: 0.02}}
+defaults: {linear: {bias: false}}
+train: {objective: {masked: {rate: 0.2, copies: 2}}, freeze: [logits/embedding]}
+"""
+
+DECLARED = {"captions": CAPTIONS, "heads": HEADS, "masked": MASKED}
+
 
 def write_task(folder: Path, name: str) -> Spec:
     """The spec of this name, written to a file of `folder`."""

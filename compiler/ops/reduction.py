@@ -33,12 +33,14 @@ class Reduce(Op):
     """The mean, sum, max, first or last along `axis`; the functions are in FUNCTIONS.
 
     Inputs: x, and optionally a mask with some of its axes; only elements where it is true count. If it is false
-    everywhere, the mean, sum and last are zero and the max is MASKED.
+    everywhere, the mean, sum and last are zero and the max is MASKED. If `ordered`, an engine adds one element
+    after the other, so that zeros for padding never change a sum.
     """
 
     kind: ClassVar[str] = "reduce"
     function: str
     axis: str
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,24 @@ def _reduce_onnx(op: Reduce, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     x, masks = node.inputs[0].type, node.inputs[1:]
     index = x.names.index(op.axis) - len(x.axes)
     mask = emit_aligned(onnx, inputs[1], masks[0].type, Type("bool", x.axes)) if masks else None
+    if op.ordered:
+        return (_ordered_onnx(op, onnx, inputs[0], x, mask),)
     return (FUNCTIONS[op.function].onnx(onnx, inputs[0], mask, index),)
+
+
+def _ordered_onnx(op: Reduce, onnx: OnnxEmitter, x: str, type: Type, mask: str | None) -> str:
+    """The last of the sums so far; ONNX Runtime adds them in order, and fast along any axis but the last."""
+    index, kept = type.names.index(op.axis), x if mask is None else onnx.op("Where", mask, x, 0.0)
+    if index < len(type.axes) - 1:
+        total = onnx.op("Gather", onnx.op("CumSum", kept, index), -1, axis=index)
+    else:
+        first = onnx.op("Transpose", kept, perm=[index, *range(index)])
+        total = onnx.op("Gather", onnx.op("CumSum", first, 0), -1, axis=0)
+    if op.function == "sum":
+        return total
+    if mask is not None:
+        return onnx.op("Div", total, _count_onnx(onnx, mask, index - len(type.axes)))
+    return onnx.op("Div", total, onnx.op("Cast", onnx.op("Shape", x, start=index, end=index + 1), to=1))
 
 
 @dataclass(frozen=True)
@@ -159,8 +178,12 @@ def _mean_torch(x: Any, mask: Any, index: int) -> Any:
 def _mean_onnx(onnx: OnnxEmitter, x: str, mask: str | None, index: int) -> str:
     if mask is None:
         return onnx.op("ReduceMean", x, [index], keepdims=0)
-    count = onnx.op("ReduceSum", onnx.op("Cast", mask, to=1), [index], keepdims=0)
-    return onnx.op("Div", _sum_onnx(onnx, x, mask, index), onnx.op("Max", count, 1.0))
+    return onnx.op("Div", _sum_onnx(onnx, x, mask, index), _count_onnx(onnx, mask, index))
+
+
+def _count_onnx(onnx: OnnxEmitter, mask: str, index: int) -> str:
+    """How many elements count, at least 1."""
+    return onnx.op("Max", onnx.op("ReduceSum", onnx.op("Cast", mask, to=1), [index], keepdims=0), 1.0)
 
 
 def _max_torch(x: Any, mask: Any, index: int) -> Any:

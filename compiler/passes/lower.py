@@ -2,7 +2,8 @@
 
 A projection absorbs the activation, residual and normalization after it; plain projections of the same value are merged
 into one node. Attention reads keys in the layout that projections write. In a step, caches are updated in place, and
-reordering a beam moves only its ancestor indices. Other nodes stay as they are.
+reordering a beam moves only its ancestor indices. Sums over positions are added in order, so that padding does not
+change their last bits. Other nodes stay as they are.
 """
 
 from collections import Counter, defaultdict
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Graph, Node, Value, pruned
+from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node
 from xformc.compiler.ops.elementwise import Add, Scale
 from xformc.compiler.ops.embedding import Embedding
@@ -21,6 +22,7 @@ from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.native import ACTIVATIONS, Attend, AttendCached, Embed, Narrow, Project
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
+from xformc.compiler.ops.reduction import Reduce
 from xformc.compiler.passes.step import Decoder, Resident
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.format.precision import Precision
@@ -247,6 +249,11 @@ def _rounded(value: Value, producers: Mapping[str, Node], precision_of: Precisio
     return node is not None and FORMATS[precision_of(node.inputs[1].name)].coarse
 
 
+def _sums_positions(op: Reduce, type: Type) -> bool:
+    """Whether it adds values whose number is known only at run time."""
+    return op.function in ("sum", "mean") and type.axis(op.axis).size is None
+
+
 def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """The names of the rows and of the shared heads, if `Attend` can compute this attention."""
     if op.window is not None or op.masks > 1:
@@ -422,7 +429,7 @@ class _Lowering:
         results = self.builder.emit_all(project, inputs, first.outputs[0].name, first.place)
         self.values.update({node.outputs[0].name: value for node, value in zip(group, results, strict=True)})
 
-    def _emit(self, op: Project | Attend | AttendCached | Embed, inputs: Iterable[Value], like: Node) -> None:
+    def _emit(self, op: Op, inputs: Iterable[Value], like: Node) -> None:
         arguments = [self.values.get(value.name, value) for value in inputs]
         name = like.outputs[0].name
         self.values[name] = self.builder.emit(op, arguments, name, like.place)
@@ -471,5 +478,7 @@ class _Lowering:
                 self._emit(Embed(scaled.op.factor, packed), node.inputs, scaled)
             else:
                 self._emit(Embed(1.0, packed), node.inputs, node)
+        elif isinstance(op, Reduce) and _sums_positions(op, node.inputs[0].type):
+            self._emit(replace(op, ordered=True), node.inputs, node)
         elif node.outputs[0].name not in self.values:
             copy_node(self.builder, self.values, node)

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 from hypothesis import strategies as st
-from task_specs import SPECS
+from task_specs import DECLARED, SPECS
 
 from xformc.compiler.graph.primitives import PRIMITIVES
 from xformc.compiler.spec.load import shipped_blocks
@@ -43,6 +43,7 @@ DOCUMENTS = [
     _with_blocks("transformer"),
     _with_blocks("attention"),
     *(yaml.safe_load(text) for text in SPECS.values()),
+    *(yaml.safe_load(text) for text in DECLARED.values()),
 ]
 WORDS = sorted({word for document in DOCUMENTS for word in yaml.safe_dump(document).replace(":", " ").split()})
 BLOCKS = sorted(shipped_blocks())

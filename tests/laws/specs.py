@@ -62,6 +62,7 @@ INPUTS = {
 }
 """The inputs of each task; `frames` stands for tagging of vectors."""
 
+EMBEDDING: Step = {"embedding": "d_model"}
 REDUCTIONS = ["mean", "max", "first", "last", "sum"]
 
 
@@ -101,10 +102,11 @@ class Sample:
         choices = {"positions": "none", **self.choices}
         model: dict[str, object] = {}
         if self.task == "translation":
-            model["encoder"] = {"from": "source", "do": _embedded("embedding", self.encoder, choices)}
+            model["encoder"] = {"from": "source", "do": embedded(EMBEDDING, self.encoder, choices)}
             model["vector"] = {"from": "encoder", "do": ["mean"]}
-        table, steps = "linear" if self.task == "frames" else "embedding", _using(self.steps, self.task)
-        model["decoder"] = {"from": self.time, "do": _embedded(table, steps, choices)}
+        table = {"linear": "d_model"} if self.task == "frames" else EMBEDDING
+        steps = _using(self.steps, self.task)
+        model["decoder"] = {"from": self.time, "do": embedded(table, steps, choices)}
         if self.task == "classification":
             model["vector"] = {"from": "decoder", "do": [self.reduction]}
         bias = not self.tied
@@ -130,9 +132,9 @@ def _using(steps: Sequence[Step], task: str) -> list[Step]:
     return [*steps, {"plus": {"by": "vector"}}] if task == "translation" else [*steps]
 
 
-def _embedded(table: str, steps: Sequence[Step], choices: Iterable[str]) -> dict[str, Step]:
-    """The embedding, positions, and the steps by name; every size and choice is used, whatever the steps are."""
-    start: dict[str, Step] = {"table": {table: "d_model"}}
+def embedded(table: Step, steps: Sequence[Step], choices: Iterable[str]) -> dict[str, Step]:
+    """A table, positions, and the steps by name; every size and choice is used, whatever the steps are."""
+    start: dict[str, Step] = {"table": table}
     names = list(SIZES)
     start |= {f"sizes_{at}": {"shift": f"0 * ({' + '.join(names[at : at + 7])})"} for at in range(0, len(names), 7)}
     start |= {f"{name}_made": f"{name}_made" for name in choices}
@@ -146,13 +148,12 @@ def named(steps: Sequence[Step]) -> dict[str, Step]:
 
 def samples(task: str, steps: Steps, encoder: Steps | None = None) -> st.SearchStrategy[Sample]:
     """Models of this task with such steps, and of a translation with such steps in its encoder."""
-    choices = st.fixed_dictionaries({name: st.sampled_from(words) for name, words in CHOICES.items()})
     return st.builds(
         Sample,
         task=st.just(task),
         steps=steps,
         encoder=st.just([]) if encoder is None else encoder,
-        choices=choices.map(_possible),
+        choices=chosen_words,
         tied=st.booleans(),
         reduction=st.sampled_from(REDUCTIONS),
     )
@@ -164,3 +165,7 @@ def _possible(choices: dict[str, str | None]) -> dict[str, str]:
     if made["positions"] in ("alibi", "relative") and made.get("key_value_heads") == "grouped":
         del made["key_value_heads"]
     return made
+
+
+chosen_words = st.fixed_dictionaries({name: st.sampled_from(words) for name, words in CHOICES.items()}).map(_possible)
+"""The words of the choices of a spec."""

@@ -8,6 +8,7 @@ import torch
 from one_op import run_onnx
 from steps import assert_padding_does_not_matter, assert_steps_are_the_training_form, language_graph, tagging_graph
 
+from tests.runtime.kernel_session import kernel_library
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
@@ -19,6 +20,7 @@ from xformc.compiler.passes.lower import lower_decoder
 from xformc.compiler.passes.step import derive_step, with_beam
 from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.spec import SpecError, load_spec
+from xformc.runtime import load
 
 ALONG_EDGES = """{mine: {argmax: d_model}, other: {linear: {from: x, to: d_model}}, its: {argmax: d_model},
   seen: as_keys, same: {equal: {from: mine, by: seen}}, keys: {as_keys: {from: x}},
@@ -84,6 +86,14 @@ model:
     from: target
     do: {start: {embedding: d_model}, near: causal_self_attention, sum: {plus: NAME}, far: {cross_attention: encoder}}
   logits: {from: decoder, do: [linear: vocabulary]}
+"""
+SUMMED = """\
+sizes: {d_model: 6, vocabulary: 20}
+inputs: {text: {tokens: vocabulary}}
+results: {size: {numbers: size}}
+model:
+  start: {from: text, do: [embedding: d_model]}
+  size: {from: start, do: [mean]}
 """
 
 
@@ -173,6 +183,18 @@ def test_a_node_without_edges_sees_no_padding(tmp_path: Path, between: str) -> N
     for target in ("portable", "cpu"):
         (found,) = run_onnx(graph, module, [tokens, links], tmp_path, target=target)
         np.testing.assert_allclose(found[0, :3], alone[0], atol=1e-5)
+
+
+def test_a_mean_of_positions_is_the_same_to_the_bit_in_any_batch(tmp_path: Path) -> None:
+    kernel_library()
+    (tmp_path / "model.yaml").write_text(SUMMED)
+    assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, "native", tmp_path / "engine").passed
+    random = np.random.default_rng(0)
+    rows = [{"text": random.integers(4, 20, length)} for length in (1, 3, 7, 12, 40)]
+    with load(tmp_path / "engine", threads=1) as engine:
+        for row, together in zip(rows, engine.predict_rows(rows), strict=True):
+            alone = engine.predict_rows([row])[0].results["size"]
+            assert alone.tobytes() == together.results["size"].tobytes()
 
 
 @pytest.mark.parametrize("task", ["tagging", "classification"])

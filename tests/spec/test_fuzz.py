@@ -19,7 +19,8 @@ from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import derive_step, with_beam
-from xformc.compiler.spec import SpecError, load_spec
+from xformc.compiler.pipeline import compile_training
+from xformc.compiler.spec import Spec, SpecError, load_spec
 from xformc.specs import SHIPPED
 
 PLACE = re.compile(r".+:\d+:\d+")
@@ -46,11 +47,21 @@ def check(content: bytes, folder: Path) -> None:
         assert str(error).startswith(error.problems[0].span.place)
         return
     event("legal")
+    check_loss(spec)
     if len(content) % ROUND_TRIPS == 0:
         again = folder / "again.yaml"
         again.write_text(spec.resolved_yaml(), encoding="utf-8")
         assert compile_spec(load_spec(again)) == graph
     check_steps(spec.written, graph)
+
+
+def check_loss(spec: Spec) -> None:
+    """A legal spec can be trained, or says at its place why not."""
+    try:
+        compile_training(spec)
+    except RuleError as error:
+        event("not trained")
+        assert error.place is not None and PLACE.fullmatch(error.place), error
 
 
 def check_steps(time: str | None, graph: Graph) -> None:

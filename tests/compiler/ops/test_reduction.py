@@ -28,6 +28,13 @@ CASES = {
     "sum, the mask without the leading axis": Case(
         Reduce("last", "t"), (("a", "b", "t"), ("t", "b")), dtypes=("float32", "bool")
     ),
+    **{f"ordered {name} of all": Case(Reduce(name, "b", ordered=True), (("a", "b", "h"),)) for name in ("sum", "mean")},
+    **{
+        f"ordered {name} of what the mask shows": Case(
+            Reduce(name, "t", ordered=True), (("a", "b", "t"), ("a", "t")), dtypes=("float32", "bool")
+        )
+        for name in ("sum", "mean")
+    },
     "cumulative_sum": Case(CumulativeSum("t"), (("a", "t", "h"),)),
 }
 

@@ -1,0 +1,148 @@
+"""Laws of specs that declare their results: they train, are explained, and their engines do what the spec says."""
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from laws.declared import Declared, declared, losses_of, trainable
+from laws.models import ILL_CONDITIONED, TOLERANCE, random_module
+from laws.settings import examples
+
+from tests.runtime.kernel_session import kernel_library
+from xformc.compiler import compile_spec
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.build import build_engine
+from xformc.compiler.certify.probes import make_probes
+from xformc.compiler.explain.cost.spec_cost import report
+from xformc.compiler.explain.cost.table import report_text
+from xformc.compiler.explain.picture.draw import draw_spec
+from xformc.compiler.ops.contract import Contract
+from xformc.compiler.ops.convolution import Convolution
+from xformc.compiler.ops.recurrence import Recurrence
+from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.spec import Spec, load_spec
+from xformc.format.targets import Target
+from xformc.runtime import Engine, load
+from xformc.runtime.kinds.alignment import Transcript
+from xformc.runtime.kinds.labels import Prediction
+from xformc.runtime.rows import Row
+
+TARGETS: tuple[Target, ...] = ("portable", "native")
+
+
+@pytest.fixture
+def kernels() -> None:
+    """Skip a test without the kernels of native engines."""
+    kernel_library()
+
+
+@examples(12)
+@given(declared())
+def test_a_training_step_is_finite(tmp_path: Path, made: Declared) -> None:
+    spec = made.read(tmp_path)
+    assume(trainable(spec))
+    loss, module = losses_of(spec)
+    loss.backward()
+    assert math.isfinite(float(loss.detach()))
+    assert all(one.grad is None or bool(one.grad.isfinite().all()) for one in module.parameters())
+
+
+@examples(6)
+@given(declared())
+def test_a_declared_spec_is_read_back_counted_and_drawn(tmp_path: Path, made: Declared) -> None:
+    spec = made.read(tmp_path)
+    text = spec.resolved_yaml()
+    (tmp_path / "again.yaml").write_text(text, encoding="utf-8")
+    again = load_spec(tmp_path / "again.yaml")
+    assert compile_spec(again) == compile_spec(spec)
+    assert again.resolved_yaml() == text
+    assert report_text(report(spec, None, 2))
+    draw_spec(spec, tmp_path / "model.svg", 2)
+
+
+@pytest.mark.usefixtures("kernels")
+@examples(3)
+@given(declared())
+def test_an_engine_is_certified_and_does_not_depend_on_the_batch(tmp_path: Path, made: Declared) -> None:
+    spec = made.read(tmp_path)
+    rows, weights = probed(spec)
+    found: list[list[Any]] = []
+    for target in TARGETS:
+        shutil.rmtree(tmp_path / target, ignore_errors=True)
+        assert build_engine(spec, weights, None, target, tmp_path / target).passed
+        with load(tmp_path / target, threads=1) as engine:
+            found.append(results(engine, rows))
+            alone = [results(engine, [row])[0] for row in rows]
+        tolerance = 0.0 if target == "native" and ordered(spec) else TOLERANCE
+        for one, other in zip(found[-1], alone, strict=True):
+            same(one, other, tolerance)
+    for one, other in zip(found[0], found[-1], strict=True):
+        same(one, other, TOLERANCE)
+
+
+def ordered(spec: Spec) -> bool:
+    """Whether kernels or ordered sums compute all that mixes positions; ONNX Runtime's products depend on shapes."""
+    graphs = compile_engine(spec, "native").graphs
+    return not any(isinstance(node.op, Contract | Convolution | Recurrence) for graph in graphs for node in graph.nodes)
+
+
+def probed(spec: Spec) -> tuple[list[Row], dict[str, Any]]:
+    """Examples of the engine's inputs, and weights of which none is zero; specs that amplify rounding are left out."""
+    program = compile_engine(spec)
+    module = random_module(program.graph)
+    probes = make_probes(program)
+    inputs = [torch.from_numpy(probes.feeds[value.name]) for value in program.graph.inputs]
+    arrays, random = module.arrays(), np.random.default_rng(1)
+    nudged = TorchModule(program.graph).eval()
+    nudged.load_arrays(
+        {name: array * (1 + 1e-7 * random.standard_normal(array.shape)) for name, array in arrays.items()}
+    )
+    with torch.no_grad():
+        for one, other in zip(_several(module(*inputs)), _several(nudged(*inputs)), strict=True):
+            scale = max(1.0, float(one.abs().max()))
+            assume(math.isfinite(scale) and float((one - other).abs().max()) < ILL_CONDITIONED * 1e-2 * scale)
+    given: list[Row] = [{name: row[name] for name in program.given} for row in probes.rows]
+    return given, arrays
+
+
+def _several(found: Any) -> tuple[torch.Tensor, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def results(engine: Engine, rows: list[Row]) -> list[Any]:
+    """What the engine gives for rows of its inputs, by example."""
+    if engine.manifest.task == "transcription":
+        return engine.transcribe_rows(rows, beam_size=2, n_best=2)
+    return engine.predict_rows(rows)
+
+
+def same(one: Any, other: Any, tolerance: float) -> None:
+    """Fail where results of an example differ."""
+    if isinstance(one, list):
+        if tolerance and [item.tokens for item in one] != [item.tokens for item in other]:
+            return  # two candidates are closer than rounding; the certificate judges these
+        assert [item.tokens for item in one] == [item.tokens for item in other]
+        close([item.score for item in one], [item.score for item in other], tolerance)
+        one, other = one[0], other[0]
+    for name, value in one.results.items():
+        for left, right in zip(_numbers(value), _numbers(other.results[name]), strict=True):
+            close(left, right, tolerance)
+
+
+def _numbers(value: Any) -> list[Any]:
+    """The numbers of a result of any kind."""
+    if isinstance(value, Prediction):
+        return [value.probabilities]
+    if isinstance(value, Transcript):
+        return [[item.score for item in value.hypotheses]]
+    return [value]
+
+
+def close(found: Any, expected: Any, tolerance: float) -> None:
+    left, right = np.asarray(found), np.asarray(expected)
+    np.testing.assert_allclose(left, right, rtol=0, atol=tolerance * max(1.0, float(np.abs(right).max(initial=0))))
