@@ -144,8 +144,8 @@ class Engine:
         Returns: for each example, in order, up to `n_best` hypotheses, best first.
 
         examples: a mapping from each input's name to an array with one row for each example; or texts, if all inputs
-            are text; for several inputs, sequences of texts in the order of the inputs. The text of a sound is the
-            path of its .wav file.
+            are text; for several inputs, sequences of texts in the order of the inputs. The text of a sound or an
+            image is the path of its .wav, .png or .jpg file.
 
         The other arguments are those of `translate`.
 
@@ -236,8 +236,8 @@ class Engine:
         Returns: the prediction of each example, in order.
 
         examples: texts; for an engine with several text inputs, sequences of texts in the order of the inputs; or a
-            mapping from each input's name to an array with one row for each example. The text of a sound is the path of
-            its .wav file.
+            mapping from each input's name to an array with one row for each example. The text of a sound or an image is
+            the path of its .wav, .png or .jpg file.
         workers: batches run at the same time. None: the number that the engine was loaded for.
         max_batch_tokens: capacity of a batch in positions, padding included. Neither this nor `workers` changes the
             results.

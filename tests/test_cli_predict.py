@@ -83,7 +83,7 @@ def test_predict_takes_arrays_from_a_file(xformc: CommandLine, tmp_path: Path) -
     result = xformc("predict", tmp_path / "engine", "--input", tmp_path / "data.npz")
     assert len(result.out.splitlines()) == 3 and set(result.out.split()) <= {"cat", "dog", "hen", "owl"}
     found = mistake(xformc("predict", tmp_path / "engine", stdin="a cat\n"))
-    assert found.startswith("the engine spec takes more than text: it needs image\nhint: give it arrays: ")
+    assert found == "a cat: 'image' is read from a .png, .jpg or .jpeg file\nhint: or give arrays, as an .npz file"
     np.savez(tmp_path / "data.npz", image=np.array([{}]))
     found = mistake(xformc("predict", tmp_path / "engine", "--input", tmp_path / "data.npz"))
     assert "data.npz: not an .npz file of plain arrays" in found

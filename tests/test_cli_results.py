@@ -73,7 +73,7 @@ def test_transcribe_writes_text_and_the_other_results(xformc: CommandLine, built
     assert "cannot be exported yet" in mistake(
         xformc("export", engine, "--format", "triton", "-o", tmp_path / "models")
     )
-    assert "is evaluated on a .npz file" in mistake(xformc("evaluate", engine, tmp_path / "test.tsv"))
+    assert "is evaluated on a .tsv or .npz file" in mistake(xformc("evaluate", engine, tmp_path / "test.txt"))
     spec = tmp_path / "model.yaml"
     assert xformc("build", spec, "-o", tmp_path / "int8", "--target", "cpu", "--precision", "int8").code == 0
     refused = mistake(xformc("build", spec, "-o", tmp_path / "cuda", "--target", "cuda"))
@@ -116,4 +116,4 @@ def test_the_wrong_method_and_the_wrong_input_are_mistakes(xformc: CommandLine, 
     assert "is a transcription engine; predict needs a tagging or classification engine" in wrong
     assert "xformc transcribe" in wrong
     assert "the arrays lack image" in mistake(xformc("transcribe", engine, "-i", tmp_path / "data.npz"))
-    assert "takes more than text: it needs image" in mistake(xformc("transcribe", engine, stdin="a dog\n"))
+    assert "'image' is read from a .png, .jpg or .jpeg file" in mistake(xformc("transcribe", engine, stdin="a dog\n"))

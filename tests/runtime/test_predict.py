@@ -205,7 +205,7 @@ def test_predict_refuses_more_texts_than_inputs(tagger: Engine) -> None:
 
 
 def test_predict_refuses_text_for_what_is_no_text(images: Engine) -> None:
-    with pytest.raises(UserError, match="the engine images takes more than text: it needs image"):
+    with pytest.raises(UserError, match=r"'image' is read from a .png, .jpg or .jpeg file"):
         images.predict(["a cat"])
 
 

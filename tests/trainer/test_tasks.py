@@ -192,7 +192,7 @@ def test_run_of_labels_names_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("images", "no file train.npz"),
+        ("images", "no file train.tsv or train.npz"),
         ("language_model", "no file train.txt"),
         ("tagging", "no file train.tsv or train.npz"),
     ],

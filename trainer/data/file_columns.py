@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from xformc.compiler.spec.model import Input as Declared
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.runtime.media.reader import read_file
 from xformc.runtime.rows import Array, stack
-from xformc.trainer.data.columns import Column, Sequences
+from xformc.trainer.data.columns import Column, Sequences, Values
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.npz import Arrays
 from xformc.trainer.data.text_files import Texts
@@ -42,19 +43,21 @@ def read_files(texts: Texts, inputs: Mapping[str, Input]) -> Texts:
     return replace(texts, arrays=arrays, sha256=digest.hexdigest())
 
 
-def file_column(texts: Texts, name: str) -> Column:
+def file_column(texts: Texts, name: str, item: Declared) -> Column:
     """The column of an input that was read from files."""
     arrays = texts.arrays[name]
+    if item.kind == "values":
+        return Values(np.stack(arrays))
     lengths = np.array([len(array) for array in arrays], np.int64)
     ends = np.cumsum(lengths)
     return Sequences(np.concatenate(arrays), ends - lengths, ends, masked=True)
 
 
 def as_arrays(texts: Texts, inputs: Mapping[str, Input]) -> Arrays:
-    """The texts of a task as arrays: those of the files, padded, and the labels."""
+    """The texts of a task as arrays: those of the files, vectors padded, and the labels."""
     rows = [dict(zip(inputs, row, strict=True)) for row in zip(*(texts.arrays[name] for name in inputs), strict=True)]
     found = stack(inputs, rows)
-    for name in inputs:
+    for name in [name for name, item in inputs.items() if item.is_sequence]:
         found[f"{name}_lengths"] = found.pop(f"{name}_mask").sum(1)
     return Arrays({**found, COLUMN: np.array(texts.columns[COLUMN])}, texts.path, texts.sha256)
 

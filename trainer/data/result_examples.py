@@ -183,7 +183,7 @@ class _Encoder:
         Raises: UserError for what does not fit.
         """
         if isinstance(self.split, Texts) and name in self.split.arrays:
-            return {name: file_column(self.split, name)}
+            return {name: file_column(self.split, name, self.schema.inputs[name.removesuffix(SIMILAR)])}
         if isinstance(self.split, Texts):
             raise UserError(f"'{name}' is not text", place=str(self.split.path), hint="the data must be an .npz file")
         reader = ArrayReader(self.split.arrays, self.schema, {**(known or {})})

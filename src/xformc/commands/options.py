@@ -19,7 +19,7 @@ def complete_spec(incomplete: str) -> list[str]:
 
 
 SpecName = Annotated[str, Argument(help=SPEC_HELP, metavar="SPEC", autocompletion=complete_spec)]
-FILES_HELP = "The examples, as files such as one.wav, of an engine whose only input is read from them."
+FILES_HELP = "The examples, as files such as one.wav or one.png, of an engine whose only input is read from them."
 InputFiles = Annotated[list[Path] | None, Argument(help=FILES_HELP, metavar="FILE")]
 EngineFolder = Annotated[Path, Argument(help="An engine: a folder made by `xformc build`.", metavar="ENGINE")]
 

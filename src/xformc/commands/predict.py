@@ -56,7 +56,7 @@ def predict(
     A line is an example in UTF-8; tabs separate the texts of an engine with several inputs. Results keep the order of
     the lines; those of words are separated by spaces, several results by tabs. The rows of an .npz file are examples:
     tokens [rows, longest], vectors [rows, longest, size] and NAME_lengths [rows], values [rows, ...], edges [rows,
-    longest, longest]. The text of a sound is the path of its .wav file.
+    longest, longest]. The text of a sound or an image is the path of its .wav, .png or .jpg file.
     `xformc inspect ENGINE` shows the engine's inputs.
 
     With --json: {"line": 1, "label": "good", "probabilities": {"bad": 0.1, "good": 0.9}}; for labels of words

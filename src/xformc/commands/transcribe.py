@@ -55,13 +55,13 @@ def transcribe(
 
     \b
     xformc transcribe recognizer/engine one.wav two.wav
+    xformc transcribe captioner/engine photo.jpg --json
     xformc transcribe recognizer/engine -i speech.npz > out.txt
-    xformc transcribe captioner/engine -i images.npz --json
 
     The rows of an .npz file are examples: vectors [rows, longest, size] and NAME_lengths [rows], values [rows, ...],
     tokens [rows, longest], edges [rows, longest, longest]. A line has the texts of an engine that reads only text,
-    separated by tabs; the text of a sound is the path of its .wav file. `xformc inspect ENGINE` shows the engine's
-    inputs.
+    separated by tabs; the text of a sound or an image is the path of its .wav, .png or .jpg file. `xformc inspect
+    ENGINE` shows the engine's inputs.
 
     Each line of the output has the best text; further results of the engine follow after tabs. With --json:
     {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, with an object for each further result.

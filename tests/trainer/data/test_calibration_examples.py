@@ -94,7 +94,7 @@ def test_arrays_calibrate_every_product(task: str, tmp_path: Path) -> None:
         ("translation", ["valid.txt"], "translation is calibrated with a source and its target, not with 1"),
         ("language_model", ["valid.txt", "valid.txt"], "language_model is calibrated with one file, not with 2"),
         ("tagging", ["valid.txt"], "valid.txt: tagging with these inputs is calibrated with .tsv or .npz"),
-        ("images", ["valid.txt"], "valid.txt: classification with these inputs is calibrated with .npz"),
+        ("images", ["valid.txt"], "valid.txt: classification with these inputs is calibrated with .tsv or .npz"),
         ("language_model", ["valid.npz"], "valid.npz: language_model with these inputs is calibrated with text, not"),
         ("translation", ["valid.txt", "valid.npz"], "valid.npz: translation with these inputs is calibrated with text"),
     ],
