@@ -51,7 +51,9 @@ def read_file(path: Path, name: str, item: Input) -> Array:
     if path.suffix.lower() not in suffixes:
         *others, last = suffixes
         listed = f"{', '.join(others)} or {last}" if others else last
-        raise UserError(f"'{name}' is read from a {listed} file", place=str(path), hint="or give arrays, as an .npz file")
+        raise UserError(
+            f"'{name}' is read from a {listed} file", place=str(path), hint="or give arrays, as an .npz file"
+        )
     try:
         array = READERS[path.suffix.lower()].read(path, item)
     except OSError as error:
