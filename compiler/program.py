@@ -57,8 +57,10 @@ class Program:
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """The graphs to compute: `prepare` and `step` of the decoder, or the graph if there is none."""
-        return (self.graph,) if self.steps is None else (self.steps.prepare, self.steps.step)
+        """The graphs to compute: those of the decoder, or the graph if there is none."""
+        if self.steps is None:
+            return (self.graph,)
+        return (self.steps.prepare, self.steps.step, *([] if self.steps.extend is None else [self.steps.extend]))
 
     def alone(self, graph: Graph | None = None) -> "Program":
         """The program with this graph, or its own, and without a decoder."""

@@ -64,7 +64,7 @@ def assert_padding_does_not_matter(graph: Graph, folder: Path) -> None:
 
 
 def assert_steps_are_the_training_form(graph: Graph, folder: Path, time: str = "text", length: int = 7) -> Decoder:
-    """So many steps give what the graph gives of that many tokens. Returns the decoder."""
+    """So many steps, of one token or of several, give what the graph gives of that many tokens. Returns the decoder."""
     graph = verify(inference(graph))
     module, decoder = TorchModule(graph, seed=3).eval(), derive_step(graph, time)
     fixed = derive_step(graph, time, fixed=True)
@@ -74,6 +74,9 @@ def assert_steps_are_the_training_form(graph: Graph, folder: Path, time: str = "
     for run in (torch_run, onnx_run):
         for steps in (decoder, fixed):
             found = run_steps(steps, run, module, tokens, folder)
+            np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4)
+        for parts in ((length,), (1, length - 1), (length - 2, 1, 1)):
+            found = run_parts(decoder, run, module, tokens, folder, parts)
             np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4)
         found = run_steps(with_beam(decoder), run, module, tokens.reshape(2, 2, length), folder)
         np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-5, rtol=1e-4)
@@ -92,8 +95,24 @@ def run_steps(
 
     `run` is `torch_run` or `onnx_run`; `inputs` are those of `prepare`. Fixed caches have room for two positions more.
     """
+    return run_parts(decoder, run, module, tokens, folder, (1,) * tokens.shape[-1], inputs, decoder.step)
+
+
+def run_parts(
+    decoder: Decoder,
+    run: Callable[..., Run],
+    module: TorchModule,
+    tokens: np.ndarray,
+    folder: Path,
+    parts: Sequence[int],
+    inputs: Sequence[np.ndarray] = (),
+    graph: Graph | None = None,
+) -> np.ndarray:
+    """The logits of steps of so many tokens each, by default of the decoder's step of several."""
+    extend = graph or decoder.extend
+    assert extend is not None and sum(parts) == tokens.shape[-1]
     verify(decoder.prepare)
-    verify(decoder.step)
+    verify(extend)
     room = tokens.shape[-1] + 2
     if decoder.positions is not None:
         inputs = [*inputs, np.arange(room)]
@@ -101,11 +120,12 @@ def run_steps(
     known = dict(zip((value.name for value in decoder.prepared), prepared, strict=True))
     constants = prepared[: len(decoder.constants)]
     states = [_initial(state, known, tokens.shape, room) for state in decoder.states]
-    step, logits = run(decoder.step, module, folder / "step"), list[np.ndarray]()
-    for position in range(tokens.shape[-1]):
-        token = tokens[..., position : position + 1]
+    step, logits, position = run(extend, module, folder / "step"), list[np.ndarray](), 0
+    for count in parts:
+        token = tokens[..., position : position + count]
         now, *states = step([token, np.array(position), *constants, *states])
         logits.append(now)
+        position += count
     return np.concatenate(logits, -2)
 
 

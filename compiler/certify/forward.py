@@ -65,6 +65,15 @@ def step_stage(subject: Subject, probes: Probes) -> Stage:
     return Stage("step", "logits of the derived step and of the training form", max(value, changed), BOUND, detail)
 
 
+def extend_stage(subject: Subject, probes: Probes) -> Stage:
+    """Compare the logits of the derived step of several tokens, for texts in two parts, with the training form."""
+    expected, length = subject.logits(probes.feeds), probes.real.shape[1]
+    found = (subject.extended(probes.feeds, split) for split in {1, (length + 1) // 2} - {length})
+    value = max((_on_real(logits, expected, probes.real) for logits in found), default=0.0)
+    what = "logits of the derived step of several tokens and of the training form"
+    return Stage("extend", what, value, BOUND)
+
+
 def _on_real(found: NDArray[np.float32], expected: NDArray[np.float32], real: NDArray[np.bool_]) -> float:
     return difference(found[real], expected[real]) if found.shape == expected.shape else float("inf")
 

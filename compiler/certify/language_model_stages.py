@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from xformc.compiler.certify.forward import forward_stage, step_stage
+from xformc.compiler.certify.forward import extend_stage, forward_stage, step_stage
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.certify.sampling_stages import sampling_stages
 from xformc.compiler.certify.subject import Subject
@@ -16,4 +16,7 @@ def language_model_stages(subject: Subject, progress: Callable[[str], None]) -> 
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch, given the text")
     progress("certify: step")
     yield step_stage(subject, probes)
+    if subject.program.decoder.extend is not None:
+        progress("certify: extend")
+        yield extend_stage(subject, probes)
     yield from sampling_stages(subject, progress)

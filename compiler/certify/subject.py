@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from xformc.compiler.backends.onnx.initializers import Initializers, save_model, save_models
-from xformc.compiler.backends.onnx.models import emit_engine, forward_model, stepwise_model
+from xformc.compiler.backends.onnx.models import SPLIT, emit_engine, extended_model, forward_model, stepwise_model
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.pipeline import run_passes
@@ -184,6 +184,13 @@ class Subject:
         initializers, program = self.initializers(), self.program
         program = program if show else run_passes(program, without=("beam", "candidates"))
         return self._run(stepwise_model(program, initializers, show=show), initializers, feeds)
+
+    def extended(self, feeds: Feeds, split: int) -> NDArray[np.float32]:
+        """The logits of the derived step of several tokens, fed with the first `split` tokens and then the others."""
+        initializers, program = self.initializers(), run_passes(self.program, without=("beam", "candidates"))
+        model = extended_model(program, initializers)
+        (logits,) = self._run(model, initializers, {**feeds, SPLIT: np.array(split)})
+        return logits
 
     def initializers(self) -> Initializers:
         """The module's parameters as initializers of a new model."""

@@ -169,11 +169,13 @@ class OnnxEmitter(Protocol):
 class Stepper(Protocol):
     """The interface of `to_step` rules, which read a node of the training graph and write nodes of the step graph.
 
-    `fixed` states do not grow: a cache has the capacity for all positions from the start.
+    A step is of one token, and the axis `time` has size 1, or of `several`; both have the same states. `fixed` states
+    do not grow: a cache has the capacity for all positions from the start.
     """
 
     time: str
     fixed: bool
+    several: bool
 
     def value(self, value: Value) -> Value:
         """The step's counterpart of a value of the training graph."""
@@ -187,6 +189,10 @@ class Stepper(Protocol):
         """Write a node of the step graph."""
         ...
 
+    def emit_all(self, op: Op, inputs: tuple[Value, ...], name: str) -> tuple[Value, ...]:
+        """Write a node of the step graph with several results."""
+        ...
+
     def state(self, name: str, type: Type, initial: Value | None = None) -> Value:
         """Declare a state that starts as `initial`, a value without the time axis, or else as zero (or empty)."""
         ...
@@ -196,11 +202,16 @@ class Stepper(Protocol):
         ...
 
     def position(self) -> Value:
-        """The index of the token of this step: int64, no axes."""
+        """The index of the first token of this step: int64, no axes."""
         ...
 
-    def places(self) -> Value:
-        """The positions that fixed caches have capacity for, 0, 1, 2, ..: int64 [room]."""
+    def index(self) -> Value:
+        """The indices of the tokens of this step: int64 [time]."""
+        ...
+
+    def places(self, window: int | None = None) -> Value:
+        """The positions of the entries of a cache: int64. Those of a fixed one are 0, 1, 2, .. up to its capacity;
+        those of a growing one, which may have held only the last `window`, end with the tokens of this step."""
         ...
 
     def refuse(self, reason: str, hint: str | None = None) -> RuleError:

@@ -172,7 +172,10 @@ def _shift_step(op: ShiftPositions, node: Node, step: Stepper) -> tuple[Value, .
     axes = tuple(Axis(recent, op.by) if axis.name == step.time else axis for axis in x.type.axes)
     past = step.state(f"{name}/recent", Type(x.type.dtype, axes))
     step.carry(past, step.emit(Append(step.time, recent, recent, op.by), (past, step.value(x)), f"{name}/seen"))
-    return (step.emit(Slice(recent, step.time, count=1), (past,), name),)
+    if not step.several:
+        return (step.emit(Slice(recent, step.time, count=1), (past,), name),)
+    seen = step.emit(Append(step.time, recent, f"{name}/all"), (past, step.value(x)), f"{name}/all")
+    return (step.emit(Slice(f"{name}/all", step.time, end=op.by, exact=True), (seen,), name),)
 
 
 @to_torch.rule(ShiftPositions)

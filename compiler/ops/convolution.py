@@ -25,6 +25,7 @@ from xformc.compiler.graph.rules import (
 )
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
+from xformc.compiler.ops.slicing import Slice
 from xformc.compiler.ops.windows import Ends, Wanted, Windows, make_windows, window_lengths, without_padding
 
 CHANNELS = "with 'to', the value is one channel"
@@ -76,7 +77,7 @@ def _made(op: Convolution, index: int, x: Type, weight: Type) -> Axis:
     size, to, lost = x.axis(op.axes[index]).size, op.to[index], op.reach(weight)[index]
     lost -= op.before[index] + op.after[index]
     if size is None:
-        require(lost == 0, f"{op.axes[index]} would be shorter by {lost}, but has no fixed size")
+        require(lost == 0 or to != op.axes[index], f"{to} would be shorter by {lost}, but has no fixed size")
         require(op.stride[index] == 1 or to != op.axes[index], f"with a stride, {to} cannot keep its name")
         return Axis(to)
     require(size > lost, f"{op.axes[index]}={size} is shorter than the convolution")
@@ -115,6 +116,10 @@ def _convolution_step(op: Convolution, node: Node, step: Stepper) -> tuple[Value
     past = step.state(f"{name}/recent", Type(x.type.dtype, axes))
     seen = step.emit(Append(step.time, recent, step.time, count), (past, step.value(x)), f"{name}/seen")
     step.carry(past, seen)
+    if step.several:
+        seen = step.emit(Append(step.time, recent, f"{name}/all"), (past, step.value(x)), f"{name}/all")
+        seen = step.emit(Slice(f"{name}/all", f"{name}/seen", 1, exact=True), (seen,), f"{name}/seen")
+        op = replace(op, axes=(*op.axes[:at], f"{name}/seen", *op.axes[at + 1 :]))
     inputs = (seen, *(step.value(value) for value in node.inputs[1:]))
     return (step.emit(replace(op, before=(*op.before[:at], 0, *op.before[at + 1 :])), inputs, name),)
 

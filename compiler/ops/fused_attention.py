@@ -95,9 +95,9 @@ def _attention_step(op: Attention, node: Node, step: Stepper) -> tuple[Value, ..
     if not op.causal:
         raise step.refuse("every position sees the ones after it; make the attention causal")
     inputs = tuple(step.value(value) for value in node.inputs)
-    alone = replace(op, causal=False, window=None)
-    if step.fixed:
-        alone, inputs = replace(alone, masks=op.masks + 1), (*inputs[:3], reached(op, step, node), *inputs[3:])
+    alone, mask = replace(op, causal=False, window=None), reached(op, step, node)
+    if mask is not None:
+        alone, inputs = replace(alone, masks=op.masks + 1), (*inputs[:3], mask, *inputs[3:])
     return (step.emit(alone, inputs, node.outputs[0].name),)
 
 

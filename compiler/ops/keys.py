@@ -68,6 +68,18 @@ class Write(Op):
     room: str
 
 
+@dataclass(frozen=True)
+class Places(Op):
+    """The positions of the keys of a growing cache, after new ones were appended: int64 [keys].
+
+    Input: the positions of the new ones, int64. The cache had all earlier ones, or the last `window` of these.
+    """
+
+    kind: ClassVar[str] = "places"
+    keys: str
+    window: int | None = None
+
+
 @types.rule(AsKeys)
 def _as_keys_types(op: AsKeys, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (x,) = inputs
@@ -99,7 +111,9 @@ def _as_keys_step(op: AsKeys, node: Node, step: Stepper) -> tuple[Value, ...]:
         return (step.emit(AsKeys(past, op.keys), (kept,), f"{name}/keys"),)
     seen = step.emit(Append(step.time, past, op.keys, op.window), (cache, step.value(new)), name)
     step.carry(cache, seen)
-    return (seen,)
+    if not step.several or op.window is None:
+        return (seen,)
+    return (step.emit(Append(step.time, past, op.keys), (cache, step.value(new)), f"{name}/all"),)
 
 
 @to_torch.rule(AsKeys)
@@ -123,6 +137,8 @@ def _append_types(op: Append, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 
 
 def _grown(op: Append, past: int | None, new: int | None) -> int | None:
+    if past is not None and op.window is not None and past >= op.window:
+        return op.window
     if past is None or new is None:
         return None
     return past + new if op.window is None else min(past + new, op.window)
@@ -198,6 +214,42 @@ def _as_keys_cost(op: AsKeys, node: Node) -> Cost:
     return replace(FREE, reach=Reach(op.positions, "local", op.window - 1, op.window - 1, Axis("r", op.window)))
 
 
+@types.rule(Places)
+def _places_types(op: Places, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (index,) = inputs
+    require(index.dtype == "int64" and len(index.axes) == 1, f"the positions must be an int64 vector, found {index}")
+    return (Type("int64", (Axis(op.keys),)),)
+
+
+@mixes.rule(Places)
+def _places_mixes(op: Places, node: Node) -> frozenset[str]:
+    return frozenset({op.keys, *node.inputs[0].type.names})
+
+
+@to_torch.rule(Places)
+def _places_torch(op: Places, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    def apply(index: Any) -> Any:
+        first = 0 if op.window is None else max(0, int(index[0]) - op.window)
+        return torch.torch.arange(first, int(index[-1]) + 1, device=index.device)
+
+    return apply
+
+
+@to_onnx.rule(Places)
+def _places_onnx(op: Places, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    (index,) = inputs
+
+    def make() -> str:
+        first: str | int = 0
+        if op.window is not None:
+            first = onnx.op("Max", onnx.op("Sub", onnx.op("Gather", index, 0, axis=0), op.window), 0)
+        last = onnx.op("Squeeze", onnx.op("Slice", index, [-1], [2**31], [0]), [0])
+        return onnx.op("Range", first, onnx.op("Add", last, 1), 1)
+
+    return (onnx.once(f"places {index} {op.window}", make),)
+
+
+cost.rule(Places)(per_result(0))
 cost.rule(Append)(per_result(0))
 cost.rule(Write)(per_result(0))
 

@@ -78,9 +78,10 @@ class LocalMask(Op):
 
 @dataclass(frozen=True)
 class Reached(Op):
-    """The filled entries of a fixed cache: true up to the position, or for the last `window` entries of these.
+    """The entries of a cache that a query sees: true up to its position, or for the last `window` entries of these.
 
-    Inputs: the positions of the entries, int64 [room]; the current position, an int64 scalar. Result: bool [keys].
+    Inputs: the positions of the entries, int64 [room]; the query's position, an int64 scalar, or those of several
+    queries, int64 [queries]. Result: bool [keys], or bool [queries, keys].
     """
 
     kind: ClassVar[str] = "reached"
@@ -124,8 +125,8 @@ def _local_mask_types(op: LocalMask, inputs: tuple[Type, ...]) -> tuple[Type, ..
 def _reached_types(op: Reached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     places, position = inputs
     require(places.dtype == "int64" and len(places.axes) == 1, f"needs int64 [room], found {places}")
-    require(position == Type("int64"), f"the position must be an int64 scalar, found {position}")
-    return (Type("bool", (Axis(op.keys, places.axes[0].size),)),)
+    require(position.dtype == "int64" and len(position.axes) < 2, f"needs one position or a vector, found {position}")
+    return (Type("bool", (*position.axes, Axis(op.keys, places.axes[0].size))),)
 
 
 mixes.rule(PaddingMask)(mixes_nothing)
@@ -179,15 +180,17 @@ def _local_mask_hidden(op: LocalMask, node: Node, inputs: tuple[Hidden, ...], ke
 def _local_mask_step(op: LocalMask, node: Node, step: Stepper) -> tuple[Value, ...]:
     if not op.causal:
         raise step.refuse("every position sees the ones after it; make the mask causal")
-    scores = step.value(node.inputs[0])
-    if not step.fixed:
-        return (scores,)
-    return (step.emit(Fill(NEVER), (scores, reached(op, step, node)), node.outputs[0].name),)
+    scores, mask = step.value(node.inputs[0]), reached(op, step, node)
+    return (scores if mask is None else step.emit(Fill(NEVER), (scores, mask), node.outputs[0].name),)
 
 
-def reached(op: Any, step: Stepper, node: Node) -> Value:
-    """The keys of a fixed cache that the newest query sees, for an op with the fields `keys` and `window`."""
-    return step.emit(Reached(op.keys, op.window), (step.places(), step.position()), f"{node.outputs[0].name}/reached")
+def reached(op: Any, step: Stepper, node: Node) -> Value | None:
+    """The keys of a cache that each query sees, for an op with the fields `keys` and `window`; None for all."""
+    if not (step.fixed or step.several):
+        return None
+    queries = step.index() if step.several else step.position()
+    places = step.places(op.window)
+    return step.emit(Reached(op.keys, op.window), (places, queries), f"{node.outputs[0].name}/reached")
 
 
 @to_torch.rule(PaddingMask)
@@ -229,6 +232,7 @@ def _select_onnx(op: Select, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 @to_torch.rule(Reached)
 def _reached_torch(op: Reached, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
     def apply(places: Any, position: Any) -> Any:
+        position = position.unsqueeze(-1)
         seen = places <= position
         return seen if op.window is None else seen & (places > position - op.window)
 
@@ -240,10 +244,11 @@ def _reached_onnx(op: Reached, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
     places, position = inputs
 
     def make() -> str:
-        seen = onnx.op("LessOrEqual", places, position)
+        query = onnx.op("Unsqueeze", position, [1]) if node.inputs[1].type.axes else position
+        seen = onnx.op("LessOrEqual", places, query)
         if op.window is None:
             return seen
-        return onnx.op("And", seen, onnx.op("Greater", places, onnx.op("Sub", position, op.window)))
+        return onnx.op("And", seen, onnx.op("Greater", places, onnx.op("Sub", query, op.window)))
 
     return (onnx.once(f"reached {places} {position} {op.window}", make),)
 

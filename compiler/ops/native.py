@@ -75,7 +75,7 @@ class AttendCached(Op):
 
     Inputs: query [batch, beam.., shared.., repeated.., d_k]; key and value [batch, beam.., shared.., d] of the newest
     position; the two caches; position; slots; with a beam, ancestors; if `biased`, the bias with keys and any axes of
-    the heads and `queries` (of size 1).
+    the heads and `queries` (of size 1). A step of `several` positions has no beam, but the axis `queries` of any size.
     """
 
     kind: ClassVar[str] = "attend_cached"
@@ -85,6 +85,7 @@ class AttendCached(Op):
     queries: str
     window: int | None
     biased: bool
+    several: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,9 +254,9 @@ def _attend_cached_onnx(op: AttendCached, node: Node, onnx: OnnxEmitter, inputs:
     shared, repeated = _groups(op, node.inputs[0].type)
     return (
         onnx.op(
-            "AttendCached",
+            "ExtendCached" if op.several else "AttendCached",
             *(query, key, value, keys, values, position),
-            *(rest or [""]),
+            *([] if op.several else rest or [""]),
             slots,
             bias,
             domain=DOMAIN,

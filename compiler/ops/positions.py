@@ -25,7 +25,6 @@ from xformc.compiler.graph.rules import (
 )
 from xformc.compiler.ops.embedding import Embedding, table
 from xformc.compiler.ops.frequencies import BASE, MAX_BASE, frequency
-from xformc.compiler.ops.layout import Expand
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def _positions_onnx(op: Positions, node: Node, onnx: OnnxEmitter, inputs: tuple[
 
 @to_step.rule(Positions)
 def _positions_step(op: Positions, node: Node, step: Stepper) -> tuple[Value, ...]:
-    return (step.emit(Expand(op.axis), (step.position(),), node.outputs[0].name),)
+    return (step.index(),)
 
 
 @types.rule(Index)

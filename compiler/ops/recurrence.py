@@ -30,18 +30,20 @@ from xformc.compiler.ops.masks import Select
 class Recurrence(Op):
     """`y[t], state = body(x[t], state)` for every position t in order, or from the last to the first.
 
-    Inputs: `sequences` values with the axis `positions`; if `started`, the initial value of the first state; then the
+    Inputs: `sequences` values with the axis `positions`; the initial values of the first `started` states; then the
     outer values that the body uses. The body takes one position of each sequence (the axis `positions` has size 1), the
-    `states`, and the outer values; it returns y and the new states. Other states start as zero.
+    `states`, and the outer values; it returns y and the new states. Other states start as zero. With `ends`, the states
+    after the last position are results too.
     """
 
     kind: ClassVar[str] = "recurrence"
     positions: str
     sequences: int
     states: int
-    started: bool
+    started: int
     reverse: bool
     body: Graph
+    ends: bool = False
 
     def state_types(self) -> tuple[Type, ...]:
         """The types of the states: [batch, positions=1, ..]."""
@@ -61,11 +63,12 @@ def _recurrence_types(op: Recurrence, inputs: tuple[Type, ...]) -> tuple[Type, .
     assert length is not None
     expected = [value.type for value in op.body.inputs]
     found = [_narrow(type, op.positions) for type in given]
-    found += [inputs[op.sequences], *expected[op.sequences + 1 :][: op.states - 1]] if op.started else op.state_types()
-    found += inputs[op.sequences + op.started :]
+    first = op.sequences + op.started
+    found += [*inputs[op.sequences : first], *op.state_types()[op.started :], *inputs[first:]]
     require(found == expected, f"the cell needs {', '.join(map(str, expected))}, found {', '.join(map(str, found))}")
     result = op.body.outputs[0].type
-    return (Type(result.dtype, tuple(length if axis.name == op.positions else axis for axis in result.axes)),)
+    whole = Type(result.dtype, tuple(length if axis.name == op.positions else axis for axis in result.axes))
+    return (whole, *(op.state_types() if op.ends else ()))
 
 
 def _narrow(type: Type, positions: str) -> Type:
@@ -90,6 +93,12 @@ def _recurrence_step(op: Recurrence, node: Node, step: Stepper) -> tuple[Value, 
         for index, type in enumerate(op.state_types())
     ]
     given = [step.value(value) for value in node.inputs[: op.sequences]]
+    if step.several:
+        whole = replace(op, started=op.states, ends=True)
+        result, *ends = step.emit_all(whole, (*given, *states, *(step.value(value) for value in outside)), name)
+        for state, value in zip(states, ends, strict=True):
+            step.carry(state, value)
+        return (result,)
     values = op.bind(given, states, [step.value(value) for value in outside])
     for inner in op.body.nodes:
         inputs = tuple(values[value.name] for value in inner.inputs)
@@ -116,15 +125,15 @@ def _recurrence_torch(op: Recurrence, node: Node, torch: TorchNamespace) -> Call
         sequences, rest = inputs[: op.sequences], inputs[op.sequences + op.started :]
         first, rows = sequences[0], None if rows_of is None else inputs[rows_of[0]].shape[rows_of[1]]
         states: list[Any] = [first.new_zeros([rows if size is None else size for size in shape]) for shape in sizes]
-        if op.started:
-            states[0] = inputs[op.sequences]
+        states[: op.started] = inputs[op.sequences : op.sequences + op.started]
         split = [value.split(1, axis) for value, axis in zip(sequences, axes, strict=True)]
         count, outputs = first.shape[axes[0]], list[Any]()
         for index in range(count - 1, -1, -1) if op.reverse else range(count):
             parts = [value[index] for value in split]
             output, *states = run(*parts, *states, *rest)
             outputs.append(output)
-        return torch.torch.cat(outputs[::-1] if op.reverse else outputs, result)
+        whole = torch.torch.cat(outputs[::-1] if op.reverse else outputs, result)
+        return (whole, *states) if op.ends else whole
 
     return apply
 
@@ -136,8 +145,7 @@ def _recurrence_onnx(op: Recurrence, node: Node, onnx: OnnxEmitter, inputs: tupl
     rest = inputs[op.sequences + op.started :]
     types = op.state_types()
     states = [onnx.op("Expand", 0.0, onnx.shape(type.axes)) for type in types[op.started :]]
-    if op.started:
-        states.insert(0, inputs[op.sequences])
+    states = [*inputs[op.sequences : op.sequences + op.started], *states]
     axes = [value.type.names.index(op.positions) for value in node.inputs[: op.sequences]]
 
     def body(scope: OnnxEmitter, index: str, carried: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
@@ -155,7 +163,8 @@ def _recurrence_onnx(op: Recurrence, node: Node, onnx: OnnxEmitter, inputs: tupl
         stacked = onnx.op("Slice", stacked, [-1], [-(2**31)], [0], [-1])
     order = (result.axes[at], *(axis for axis in result.axes if axis.name != op.positions))
     wanted = node.outputs[0].type
-    return (emit_aligned(onnx, stacked, Type(result.dtype, order), wanted),)
+    whole = emit_aligned(onnx, stacked, Type(result.dtype, order), wanted)
+    return (whole, *(results[: op.states] if op.ends else ()))
 
 
 @cost.rule(Recurrence)
@@ -198,7 +207,7 @@ def _recurrence(
     if positions not in body.outputs[0].type.names:
         raise site.refuse("the cell's result does not depend on its position or its states")
     begin = () if start is None else (_start(site, start, positions, next(iter(held.values()))),)
-    op = Recurrence(positions, len(sequences), len(held), start is not None, reverse, body)
+    op = Recurrence(positions, len(sequences), len(held), int(start is not None), reverse, body)
     return site.emit(op, *sequences, *begin, *captured)
 
 

@@ -24,6 +24,7 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.elementwise import Add
+from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import aligner, emit_aligned
 from xformc.compiler.ops.masks import MASKED, PaddingMask, Select
 
@@ -109,8 +110,13 @@ def _cumulative_sum_step(op: CumulativeSum, node: Node, step: Stepper) -> tuple[
     (x,), name = node.inputs, node.outputs[0].name
     axes = tuple(Axis(axis.name, 1) if axis.name == step.time else axis for axis in x.type.axes)
     past = step.state(f"{name}/sum", Type(x.type.dtype, axes))
-    result = step.emit(Add(), (past, step.value(x)), name)
-    step.carry(past, result)
+    if not step.several:
+        result = step.emit(Add(), (past, step.value(x)), name)
+        step.carry(past, result)
+        return (result,)
+    before = step.emit(Reduce("first", step.time), (past,), f"{name}/before")
+    result = step.emit(Add(), (step.emit(op, (step.value(x),), f"{name}/new"), before), name)
+    step.carry(past, step.emit(Append(step.time, step.time, step.time, 1), (past, result), f"{name}/last"))
     return (result,)
 
 

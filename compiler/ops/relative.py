@@ -34,9 +34,9 @@ MAX_DISTANCE = 2**16
 class Distance(Op):
     """The position of each key minus that of each query: int64 [queries, keys].
 
-    Input: the positions of the queries, int64 [queries]; the keys have the same positions. `newest`: a step has one
-    query, the newest. Its keys are the positions up to it, or the last `window` of these, or those of the optional
-    second input, int64 [room].
+    Input: the positions of the queries, int64 [queries]; the keys have the same positions. `newest`: in a step, the
+    queries are the newest positions. The keys are those of the second input, int64 [room]; without it, there is one
+    query, and they are the positions up to it, or the last `window` of these.
     """
 
     kind: ClassVar[str] = "distance"
@@ -136,7 +136,7 @@ for _op in (Distance, Buckets, Slopes):
 
 @to_step.rule(Distance)
 def _distance_step(op: Distance, node: Node, step: Stepper) -> tuple[Value, ...]:
-    inputs = (step.value(node.inputs[0]), *([step.places()] if step.fixed else []))
+    inputs = (step.value(node.inputs[0]), *([step.places(op.window)] if step.fixed or step.several else []))
     return (step.emit(replace(op, newest=True), inputs, node.outputs[0].name),)
 
 

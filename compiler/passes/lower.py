@@ -48,7 +48,8 @@ def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
 def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     """Lower a tabulated decoder to kernels where possible; the inputs that only kernels need are its `resident`."""
     screened = _screened(decoder, precision_of)
-    packable = _packable([decoder.prepare, decoder.step], precision_of) - screened
+    graphs = [graph for graph in (decoder.prepare, decoder.step, decoder.extend) if graph is not None]
+    packable = _packable(graphs, precision_of) - screened
     slotted = _slotted(decoder)
     narrowed = _narrowed(decoder, slotted, precision_of)
     made = zip(decoder.constants, decoder.prepare.outputs, strict=False)
@@ -67,9 +68,15 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
     states = tuple(
         replace(state, past=kept[state.past.name], new=new) for state, new in zip(moving, step.outputs[1:], strict=True)
     )
+    extend = decoder.extend
+    if extend is not None:
+        cached = [_extended(item, extend) for item in cached]
+        extend = _Lowering(extend, packable, precision_of, screened, cached, slotted, narrowed, decoder.position).run()
     slots = lowering.slots
     resident = None if slots is None else Resident(slots, lowering.ancestors, tuple(lowering.caches))
-    return replace(decoder, prepare=prepare, step=step, constants=constants, states=states, resident=resident)
+    return replace(
+        decoder, prepare=prepare, step=step, extend=extend, constants=constants, states=states, resident=resident
+    )
 
 
 def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
@@ -187,6 +194,14 @@ def _read_cached(op: Attention, node: Node, keys: Node, values: Node, window: in
     fits = _reads(query, rows, shared) and key.names[: len(rows)] == rows
     fits = fits and _plain(op, node, query.names[len(rows) : -1])
     return [_Cached(node, keys, values, window, rows, shared)] if fits else []
+
+
+def _extended(item: _Cached, extend: Graph) -> _Cached:
+    """The same attention of several positions; its mask hides what the kernel never reads."""
+    producers = extend.producers()
+    node = producers[item.node.outputs[0].name]
+    keys, values = (producers[value.name] for value in node.inputs[1:3])
+    return replace(item, node=node, keys=keys, values=values)
 
 
 def _plain(op: Attention, node: Node, heads: tuple[str, ...]) -> bool:
@@ -308,8 +323,10 @@ class _Lowering:
             for value in node.inputs:
                 self.users[value.name].append(node)
         self.results = {value.name for value in self.graph.outputs}
-        self.appends = [node for item in self.cached for node in item.appends]
         self.in_place = {cache.name for item in self.cached for cache in item.caches}
+        self.appends = [
+            node for node in self.graph.nodes if isinstance(node.op, Append) and node.inputs[0].name in self.in_place
+        ]
 
     def run(self) -> Graph:
         self._declare()
@@ -457,7 +474,8 @@ class _Lowering:
             *([self.ancestors] if self.ancestors is not None else []),
             *biases,
         )
-        attend = AttendCached(op.scale, item.shared, len(item.rows), op.queries, item.window, bool(biases))
+        several = item.keys.inputs[1].type.axis(op.queries).size is None
+        attend = AttendCached(op.scale, item.shared, len(item.rows), op.queries, item.window, bool(biases), several)
         self._emit(attend, inputs, item.node)
 
     def _lower(self, node: Node) -> None:

@@ -12,7 +12,10 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.graph.rules import HIDING, Hidden, RuleError, hidden, mixed_axes, mixture, to_step
-from xformc.compiler.ops.keys import ROOM, AsKeys
+from xformc.compiler.ops.elementwise import Add
+from xformc.compiler.ops.keys import ROOM, AsKeys, Places
+from xformc.compiler.ops.layout import Expand
+from xformc.compiler.ops.positions import Positions
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,9 @@ class Decoder:
     any. Its outputs are the logits and then the new states. With a `projection`, its first output is the input of that
     node instead, which computes the logits.
 
+    `extend` is the step of several tokens at once, from the same states to the same states: its token has the axis
+    `time` of any size, and `position` is that of the first. Without a beam only, and not with fixed caches.
+
     The outputs of `prepare` are the constants, the initial states that are not zero, and the `heads`, which are results
     of the model that do not depend on the time axis; together they are `prepared`. Its input
     `positions`, if any, is 0, 1, 2, .. up to the last position to decode; with fixed caches it is also a constant.
@@ -58,6 +64,7 @@ class Decoder:
     time: str
     prepare: Graph
     step: Graph
+    extend: Graph | None
     token: Value
     position: Value
     constants: tuple[Value, ...]
@@ -104,10 +111,8 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
             raise RuleError(reason, hint="compute it from the other inputs", place=place)
     once = [node for node in graph.nodes if node.outputs[0].name not in timed]
     steps = [node for node in graph.nodes if node.outputs[0].name in timed]
-    derivation = _Derivation(graph, time, timed, fixed)
-    for node in steps:
-        derivation.add(node)
-    step, constants = derivation.finish()
+    derivation = _Derivation(graph, time, timed, fixed=fixed)
+    step, constants = derivation.run(steps)
     prepare, values = rebuild(graph, f"{graph.name} prepare", {})
     prepare.inputs = [value for value in prepare.inputs if value.name != time]
     for node in once:
@@ -119,6 +124,7 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
         time=time,
         prepare=prepare.finish(()),
         step=step,
+        extend=None if fixed else _extend(graph, time, timed, steps, step),
         token=derivation.token,
         position=derivation.position(),
         constants=constants,
@@ -127,6 +133,14 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
         heads=tuple(heads),
     )
     return replace(decoder, prepare=pruned(prepare.finish(values[value.name] for value in decoder.prepared)))
+
+
+def _extend(graph: Graph, time: str, timed: frozenset[str], nodes: list[Node], step: Graph) -> Graph:
+    """The step of several tokens, with the inputs of the step of one."""
+    derivation = _Derivation(graph, time, timed, several=True)
+    extend, _ = derivation.run(nodes)
+    assert [value.name for value in extend.inputs] == [value.name for value in step.inputs]
+    return extend
 
 
 def with_beam(decoder: Decoder) -> Decoder:
@@ -146,7 +160,7 @@ def with_beam(decoder: Decoder) -> Decoder:
         copy_node(builder, values, node)
     step = builder.finish(values[value.name] for value in decoder.step.outputs)
     states = (replace(state, past=values[state.past.name], new=values[state.new.name]) for state in decoder.states)
-    return replace(decoder, step=step, token=values[decoder.token.name], states=tuple(states))
+    return replace(decoder, step=step, extend=None, token=values[decoder.token.name], states=tuple(states))
 
 
 def _timed_values(graph: Graph, time: str) -> frozenset[str]:
@@ -165,13 +179,16 @@ def _timed_values(graph: Graph, time: str) -> frozenset[str]:
 class _Derivation:
     """Builds the step graph; implements `Stepper` for the `to_step` rules."""
 
-    def __init__(self, graph: Graph, time: str, timed: frozenset[str], fixed: bool) -> None:
+    def __init__(
+        self, graph: Graph, time: str, timed: frozenset[str], *, fixed: bool = False, several: bool = False
+    ) -> None:
         self.time = time
         self.fixed = fixed
+        self.several = several
         self.graph = graph
         self.producers = graph.producers()
         self.timed = timed
-        self.builder = GraphBuilder(f"{graph.name} step")
+        self.builder = GraphBuilder(f"{graph.name} {'extend' if several else 'step'}")
         token = next(value for value in graph.inputs if value.name == time)
         self.token = self.builder.input(time, self._narrow(token.type))
         # No value of a spec is called step/..: the name is reserved.
@@ -183,6 +200,14 @@ class _Derivation:
         self.hidden: dict[tuple[str, str], Hidden] = {}
         self.node: Node | None = None
         self.used_places: Value | None = None
+        self._index: Value | None = None
+        self._places: dict[int | None, Value] = {}
+
+    def run(self, nodes: list[Node]) -> tuple[Graph, tuple[Value, ...]]:
+        """The step graph of these nodes, and which of its inputs are constants."""
+        for node in nodes:
+            self.add(node)
+        return self.finish()
 
     def add(self, node: Node) -> None:
         self.node = node
@@ -223,8 +248,12 @@ class _Derivation:
         return self.time in value.type.names
 
     def emit(self, op: Op, inputs: tuple[Value, ...], name: str) -> Value:
+        (output,) = self.emit_all(op, inputs, name)
+        return output
+
+    def emit_all(self, op: Op, inputs: tuple[Value, ...], name: str) -> tuple[Value, ...]:
         assert self.node is not None
-        return self.builder.emit(op, inputs, name, self.node.place)
+        return self.builder.emit_all(op, inputs, name, self.node.place)
 
     def state(self, name: str, type: Type, initial: Value | None = None) -> Value:
         if grown := self.keys.intersection(type.names):
@@ -240,7 +269,22 @@ class _Derivation:
     def position(self) -> Value:
         return self._position
 
-    def places(self) -> Value:
+    def index(self) -> Value:
+        if self._index is None:
+            assert self.node is not None
+            name = f"{self.node.outputs[0].name.removesuffix('/index')}/index"
+            if self.several:
+                new = self.emit(Positions(self.time), (self.token,), f"{name}/new")
+                self._index = self.emit(Add(), (new, self._position), name)
+            else:
+                self._index = self.emit(Expand(self.time), (self._position,), name)
+        return self._index
+
+    def places(self, window: int | None = None) -> Value:
+        if self.several:
+            if window not in self._places:
+                self._places[window] = self.emit(Places("step/keys", window), (self.index(),), "step/places")
+            return self._places[window]
         if self.used_places is None:
             self.used_places = self.builder.input("step/places", Type("int64", (Axis(ROOM),)))
         return self.used_places
@@ -283,5 +327,7 @@ class _Derivation:
         return None
 
     def _narrow(self, type: Type) -> Type:
+        if self.several:
+            return type
         axes = tuple(Axis(axis.name, 1) if axis.name == self.time else axis for axis in type.axes)
         return Type(type.dtype, axes)

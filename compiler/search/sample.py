@@ -1,7 +1,7 @@
 """Sampling as ONNX operators around a derived step, as defined in docs/search.md; temperature 0 is greedy.
 
-There are two loops over positions. The first reads the tokens up to the length of the shortest prompt, only to update
-the states. The second continues to read longer prompts, and samples after the end of a prompt.
+There are two loops. The first reads the tokens up to the length of the shortest prompt, many at a time, only to update
+the states. The second goes on position by position: it reads longer prompts, and samples after the end of a prompt.
 """
 
 from dataclasses import dataclass, replace
@@ -40,6 +40,9 @@ from xformc.compiler.search.random_numbers import emit_stream, emit_uniform
 from xformc.format.tokens import BEGIN, PAD
 
 _INT64, _FLOAT = 7, 1
+READ_TOGETHER, READ_AT_LEAST = 512, 16
+"""The number of tokens of all prompts that are read at once, and the minimum number of each: more take more memory."""
+
 _KEPT = frozenset({"batch"})
 """The axes with constant sizes in the loops."""
 
@@ -161,20 +164,26 @@ def _step(onnx: OnnxEmitter, decoder: Decoder, token: str, position: str, known:
 
 
 def _read(
-    onnx: OnnxEmitter, decoder: Decoder, known: Names, states: Names, prompts: _Prompts, trips: str
+    onnx: OnnxEmitter, decoder: Decoder, known: Names, states: Names, prompts: _Prompts, count: str
 ) -> tuple[str, Names]:
-    """Read the first `trips` tokens, which every prompt has; return their number and the states after them."""
+    """Read the first `count` tokens, which every prompt has; return their number and the states after them."""
     if not decoder.states and decoder.resident is None:
-        return trips, states
-    written = (node.outputs[0] for node in decoder.step.nodes if isinstance(node.op, AttendCached))
+        return count, states
+    assert decoder.extend is not None
+    _, *new = decoder.extend.outputs
+    written = (node.outputs[0] for node in decoder.extend.nodes if isinstance(node.op, AttendCached))
+    silent = pruned(replace(decoder.extend, outputs=(*new, *written)))
     pasts = [state.past.name for state in decoder.states]
-    silent = pruned(replace(decoder.step, outputs=(*(state.new for state in decoder.states), *written)))
+    rows = onnx.op("Squeeze", onnx.op("Shape", prompts.lengths), [0])
+    most = onnx.op("Max", onnx.op("Div", READ_TOGETHER, rows), READ_AT_LEAST)
+    trips = onnx.op("Div", onnx.op("Sub", onnx.op("Add", count, most), 1), most)
 
-    def body(scope: OnnxEmitter, iteration: str, now: _Reading) -> tuple[str, _Reading, Collected]:
-        token = scope.op("Unsqueeze", scope.op("Gather", prompts.tokens, iteration, axis=1), [1])
-        results = scope.graph(silent, step_inputs(decoder, token, iteration, {**known, **now.state}))
-        state = dict(zip(pasts, results, strict=False))
-        return scope.op("Identity", True), _Reading(scope.op("Add", iteration, 1), state), []
+    def body(scope: OnnxEmitter, _: str, now: _Reading) -> tuple[str, _Reading, Collected]:
+        end = scope.op("Min", scope.op("Add", now.position, most), count)
+        bounds = (scope.op("Unsqueeze", bound, [0]) for bound in (now.position, end))
+        tokens = scope.op("Slice", prompts.tokens, *bounds, [1])
+        results = scope.graph(silent, step_inputs(decoder, tokens, now.position, {**known, **now.state}))
+        return scope.op("Identity", True), _Reading(end, dict(zip(pasts, results, strict=False))), []
 
     types = fields_of(_Reading, state=state_types(decoder))
     last, _ = emit_loop(onnx, trips, types, _Reading(onnx.operand(0), states), body, _KEPT)

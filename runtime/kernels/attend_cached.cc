@@ -1,4 +1,5 @@
-// AttendCached (docs/kernels.md): a step of causal self-attention over caches that are written in place.
+// AttendCached and ExtendCached (docs/kernels.md): a step of causal self-attention over caches that are written in place,
+// of one position for each hypothesis, and of several positions.
 #include <cstring>
 
 #include "attend_queries.h"
@@ -24,23 +25,33 @@ struct CacheView {
   int64_t step() const { return shared * depth; }
   Stored* head(int64_t slot, int64_t head) const { return data + slot * capacity() * beam() * step() + head * depth; }
 
-  // Writes some heads of the newest rows [rows, shared, depth] of a sentence into the cache.
+  // Writes some heads of the newest rows [rows, shared, depth] of a sentence into the cache: those of the hypotheses at
+  // this position.
   void write(const float* newest, int64_t rows, int64_t slot, int64_t position, int64_t first, int64_t last) const {
-    Stored* to = head(slot, first) + position * beam() * step();
-    newest += first * depth;
-    const int64_t count = (last - first) * depth;
-    for (int64_t i = 0; i < rows; ++i) {
-      if constexpr (std::is_same_v<Stored, float>) {
-        std::memmove(to + i * step(), newest + i * step(), count * sizeof(float));
-      } else {
-        step_routines().narrow(newest + i * step(), count, to + i * step());
-      }
-    }
+    write(newest, rows, head(slot, first) + position * beam() * step(), step(), first, last);
+  }
+
+  // The same for rows of the first hypothesis, at this position and the next ones.
+  void extend(const float* newest, int64_t rows, int64_t slot, int64_t position, int64_t first, int64_t last) const {
+    write(newest, rows, head(slot, first) + position * beam() * step(), beam() * step(), first, last);
   }
 
   Shape shape;
   int64_t shared, depth;
   Stored* data;
+
+ private:
+  void write(const float* newest, int64_t rows, Stored* to, int64_t apart, int64_t first, int64_t last) const {
+    newest += first * depth;
+    const int64_t count = (last - first) * depth;
+    for (int64_t i = 0; i < rows; ++i) {
+      if constexpr (std::is_same_v<Stored, float>) {
+        std::memmove(to + i * apart, newest + i * step(), count * sizeof(float));
+      } else {
+        step_routines().narrow(newest + i * step(), count, to + i * apart);
+      }
+    }
+  }
 };
 
 // The rows of a cache that the hypotheses of one sentence see, of `keys` positions the last of which is `position`.
@@ -83,6 +94,29 @@ class Past {
   std::vector<int64_t> rows_, each_once_;
 };
 
+// The caches of a node and the newest keys and values, with what both operators require of them.
+template <typename Stored>
+struct Newest {
+  Newest(Ort::KernelContext& context, const AttendAttributes& attributes)
+      : query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2)),
+        keys(context.GetInput(3), attributes.shared, key.depth()),
+        values(context.GetInput(4), attributes.shared, value.depth()), position(single<int64_t>(context, 5)) {}
+
+  // `all` are the rows of the query, `positions` the new ones.
+  void check(int64_t all, int64_t shared, int64_t positions) const {
+    const int64_t newest = times(all, shared);
+    require(std::equal(keys.shape.begin(), keys.shape.begin() + 3, values.shape.begin()), "the caches differ in shape");
+    require(key.depth() == query.depth() && key.size() == times(newest, key.depth()), "the key's axes do not fit");
+    require(value.size() == times(newest, value.depth()), "the value's axes do not fit");
+    require(position >= 0 && positions <= keys.capacity() && position <= keys.capacity() - positions,
+            "the cache is full");
+  }
+
+  const Tensor<> query, key, value;
+  const CacheView<Stored> keys, values;
+  const int64_t position;
+};
+
 struct AttendCached {
   explicit AttendCached(const OrtKernelInfo* info)
       : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {}
@@ -94,20 +128,14 @@ struct AttendCached {
 
   template <typename Stored>
   void compute(Ort::KernelContext& context) const {
-    const Tensor<> query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2));
-    const CacheView<Stored> keys(context.GetInput(3), attributes.shared, key.depth());
-    const CacheView<Stored> values(context.GetInput(4), attributes.shared, value.depth());
-    const auto position = single<int64_t>(context, 5);
+    const Newest<Stored> newest(context, attributes);
+    const auto& [query, key, value, keys, values, position] = newest;
     Queries queries(attributes, query, value.depth());
     const Slots slots(context, 7, queries.batch, keys.shape[0]);
     require(slots.differ(queries.batch), "two sentences have the same slot");
     const int64_t beam = keys.beam(), hypotheses = queries.rows, all = times(queries.batch, hypotheses);
-    const int64_t newest = times(all, queries.shared);
     require(hypotheses <= beam, "the cache was made for fewer hypotheses");
-    require(std::equal(keys.shape.begin(), keys.shape.begin() + 3, values.shape.begin()), "the caches differ in shape");
-    require(key.depth() == query.depth() && key.size() == times(newest, key.depth()), "the key's axes do not fit");
-    require(value.size() == times(newest, value.depth()), "the value's axes do not fit");
-    require(position >= 0 && position < keys.capacity(), "the cache is full");
+    newest.check(all, queries.shared, 1);
     const int64_t past = times(all, position);
     const int64_t* ancestors =
         optional_input<int64_t>(context, 6, past, "there must be one ancestor for each position before");
@@ -149,12 +177,76 @@ struct AttendCached {
   const StepRoutines& routines = step_routines();
 };
 
+struct ExtendCached {
+  explicit ExtendCached(const OrtKernelInfo* info)
+      : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {}
+
+  void Compute(OrtKernelContext* raw) {
+    Ort::KernelContext context(raw);
+    element_of(context.GetInput(3)) == FLOAT16 ? compute<uint16_t>(context) : compute<float>(context);
+  }
+
+  template <typename Stored>
+  void compute(Ort::KernelContext& context) const {
+    const Newest<Stored> newest(context, attributes);
+    const auto& [query, key, value, keys, values, position] = newest;
+    Queries queries(attributes, query, value.depth());
+    const Slots slots(context, 6, queries.batch, keys.shape[0]);
+    require(slots.differ(queries.batch), "two sentences have the same slot");
+    const int64_t positions = queries.rows, beam = keys.beam();
+    newest.check(times(queries.batch, positions), queries.shared, positions);
+    const int64_t oldest = window > 0 ? std::max<int64_t>(0, position - window) : 0;
+    const int64_t count = position + positions - oldest;
+    const Bias bias(context, 7, queries, count);
+    queries.make_output(context, query.shape);
+    if (query.size() == 0) return;
+
+    std::vector<int64_t> rows(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) rows[static_cast<size_t>(i)] = (oldest + i) * beam;
+    for_each_head(context, queries, count, [&](int64_t sentence, int64_t first, int64_t last) {
+      const int64_t own = sentence * positions, slot = slots[sentence];
+      const Scratch scratch(scratch_size(count));
+      keys.extend(key.data + own * keys.step(), positions, slot, position, first, last);
+      values.extend(value.data + own * values.step(), positions, slot, position, first, last);
+      for (int64_t head = first; head < last; ++head) {
+        const Memory<Stored> memory{keys.head(slot, head),
+                                    values.head(slot, head),
+                                    keys.step(),
+                                    values.step(),
+                                    keys.depth,
+                                    values.depth,
+                                    attributes.scale,
+                                    rows.data(),
+                                    0};
+        Groups<Stored> groups(routines, memory, window > 0 ? 0 : count, scratch.data());
+        for (int64_t i = 0; i < positions; ++i) {
+          const int64_t end = position + i + 1, from = window > 0 ? std::max(oldest, end - window) : 0;
+          for (int64_t r = 0; r < queries.repeated; ++r) {
+            const float* row_bias = bias.of(i, head, r);
+            groups.add(queries.query(sentence, i, head, r), queries.out(sentence, i, head, r),
+                       rows.data() + (from - oldest), end - from,
+                       row_bias == nullptr ? nullptr : row_bias + (from - oldest), nullptr);
+          }
+        }
+        groups.finish();
+      }
+    });
+  }
+
+  AttendAttributes attributes;
+  int64_t window;
+  const StepRoutines& routines = step_routines();
+};
+
 }  // namespace
 
 void add_cached_attention(Ort::CustomOpDomain& domain) {
   static const Operator<AttendCached> cached("AttendCached",
                                              {FLOAT, FLOAT, FLOAT, ANY, ANY, INT64, INT64, INT64, FLOAT}, {FLOAT}, 6);
+  static const Operator<ExtendCached> extended("ExtendCached", {FLOAT, FLOAT, FLOAT, ANY, ANY, INT64, INT64, FLOAT},
+                                               {FLOAT}, 6);
   domain.Add(&cached);
+  domain.Add(&extended);
 }
 
 }  // namespace xformc

@@ -9,7 +9,7 @@ from xformc.compiler.backends.onnx.emitter import Emitter, model
 from xformc.compiler.backends.onnx.initializers import Initializers, taken_names
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.ops.keys import ROOM
+from xformc.compiler.ops.keys import PAST, ROOM
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.pipeline import run_passes
 from xformc.compiler.program import Program
@@ -28,6 +28,9 @@ from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.names import GO_ON, MODEL, NEXT, PREPARE, STEP
 from xformc.format.targets import Target
 from xformc.format.tokens import END
+
+SPLIT = "split"
+"""The input of an extended model: the number of tokens in the first part."""
 
 
 def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
@@ -184,6 +187,44 @@ def stepwise_model(program: Program, weights: Initializers, *, show: Sequence[Va
     ]
     inputs = [(value.name, value.type) for value in (*fixed, given)]
     return model(emitter, "stepwise", inputs, outputs)
+
+
+def extended_model(program: Program, weights: Initializers) -> onnx.ModelProto:
+    """The program's decoder, without a beam, fed with given tokens in two parts: the first `split`, then the others.
+
+    Takes the graph's inputs and `split`, int64 []; returns the logits of all positions.
+    """
+    emitter, decoder, graph = _emitter(program, weights), program.decoder, program.decoder.extend
+    assert graph is not None, "the decoder has no step of several tokens"
+    token, fixed = graph.inputs[0], decoder.given
+    emitter.bind(token, token.name)
+    count, batch = emitter.shape(token.type.axes[1:]), emitter.merged(token.type.axes[:1])
+    names = {value.name: value.name for value in fixed}
+    names |= emit_positions(emitter, decoder, emitter.op("Squeeze", count))
+    known = emit_prepare(emitter, decoder, names)
+    bind_fields(emitter, {value.name: value.type for value in decoder.prepared}, known)
+    states = emit_states(emitter, decoder, {"batch": batch}, known)
+    known |= emit_resident(emitter, decoder.resident, batch, count)
+    bounds = emitter.op("Concat", [0], emitter.op("Unsqueeze", SPLIT, [0]), count, axis=0)
+    logits = Type("float32", (token.type.axes[0], Axis(PAST), graph.outputs[0].type.axes[-1]))
+    nothing = emitter.op("Expand", 0.0, emitter.op("Concat", batch, [0, logits.axes[-1].size or 1], axis=0))
+
+    def body(scope: Emitter, iteration: str, carried: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
+        before, *past = carried
+        start = scope.op("Gather", bounds, iteration, axis=0)
+        end = scope.op("Gather", bounds, scope.op("Add", iteration, 1), axis=0)
+        tokens = scope.op("Slice", token.name, *(scope.op("Unsqueeze", bound, [0]) for bound in (start, end)), [1])
+        now = {state.past.name: name for state, name in zip(decoder.states, past, strict=True)}
+        found, *new = scope.graph(graph, step_inputs(decoder, tokens, start, {**known, **now}))
+        return scope.op("Identity", True), [scope.op("Concat", before, found, axis=1), *new], []
+
+    entering = [(logits, nothing), *((state.past.type, states[state.past.name]) for state in decoder.states)]
+    kept = {"batch", *(axis.name for value in fixed for axis in value.type.axes)}
+    found, *_ = emitter.loop(emitter.operand(2), entering, body, frozenset(kept))
+    whole = Type("float32", (*token.type.axes, logits.axes[-1]))
+    inputs = [(value.name, value.type) for value in (*fixed, token)]
+    outputs = [(emitter.op("Identity", found, name="output.0"), whole)]
+    return model(emitter, "extended", [*inputs, (SPLIT, Type("int64"))], outputs)
 
 
 def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
