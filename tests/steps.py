@@ -95,7 +95,7 @@ def run_steps(
 
     `run` is `torch_run` or `onnx_run`; `inputs` are those of `prepare`. Fixed caches have room for two positions more.
     """
-    return run_parts(decoder, run, module, tokens, folder, (1,) * tokens.shape[-1], inputs, decoder.step)
+    return _run(decoder, decoder.step, run, module, tokens, folder, (1,) * tokens.shape[-1], inputs)
 
 
 def run_parts(
@@ -105,14 +105,24 @@ def run_parts(
     tokens: np.ndarray,
     folder: Path,
     parts: Sequence[int],
-    inputs: Sequence[np.ndarray] = (),
-    graph: Graph | None = None,
 ) -> np.ndarray:
-    """The logits of steps of so many tokens each, by default of the decoder's step of several."""
-    extend = graph or decoder.extend
-    assert extend is not None and sum(parts) == tokens.shape[-1]
+    """The same for steps of so many tokens each."""
+    assert decoder.extend is not None and sum(parts) == tokens.shape[-1]
+    return _run(decoder, decoder.extend, run, module, tokens, folder, parts, ())
+
+
+def _run(  # noqa: PLR0917
+    decoder: Decoder,
+    graph: Graph,
+    run: Callable[..., Run],
+    module: TorchModule,
+    tokens: np.ndarray,
+    folder: Path,
+    parts: Sequence[int],
+    inputs: Sequence[np.ndarray],
+) -> np.ndarray:
     verify(decoder.prepare)
-    verify(extend)
+    verify(graph)
     room = tokens.shape[-1] + 2
     if decoder.positions is not None:
         inputs = [*inputs, np.arange(room)]
@@ -120,7 +130,7 @@ def run_parts(
     known = dict(zip((value.name for value in decoder.prepared), prepared, strict=True))
     constants = prepared[: len(decoder.constants)]
     states = [_initial(state, known, tokens.shape, room) for state in decoder.states]
-    step, logits, position = run(extend, module, folder / "step"), list[np.ndarray](), 0
+    step, logits, position = run(graph, module, folder / "step"), list[np.ndarray](), 0
     for count in parts:
         token = tokens[..., position : position + count]
         now, *states = step([token, np.array(position), *constants, *states])

@@ -146,6 +146,26 @@ def _attend_cached(random: Random) -> Drawn:
     return inputs, [np.float32], {**attributes, "window": window}
 
 
+def _extend_cached(random: Random) -> Drawn:
+    attributes, depth, value_depth = _heads(random)
+    shared, repeated, narrow = attributes["shared"], attributes["repeated"], random.random() < 0.5
+    batch, beam, capacity = random.choice(COUNTS), random.choice((1, 2, 3)), random.choice(SIZES)
+    position, slots = random.randrange(capacity), batch + random.randint(0, 2)
+    count, window = random.randint(1, capacity - position), random.choice((0, 0, 1, 3, 40))
+    seen = (min(window, position) if window else position) + count
+    inputs: list[Operand] = [
+        floats(random, batch, count, shared, repeated, depth),
+        floats(random, batch, count, shared, depth),
+        floats(random, batch, count, shared, value_depth),
+        Buffer((slots, capacity, beam, shared * depth), narrow),
+        Buffer((slots, capacity, beam, shared * value_depth), narrow),
+        ids(position),
+        perhaps(random, lambda: ids(random.sample(range(slots), batch))),
+        perhaps(random, lambda: floats(random, shared * repeated, count, seen)),
+    ]
+    return inputs, [np.float32], {**attributes, "window": window}
+
+
 def _narrow(random: Random) -> Drawn:
     shape = [random.choice(COUNTS) for _ in range(random.randint(0, 3))]
     return [floats(random, *shape) if random.random() < 0.9 else floats(random, 70_000)], [np.float16], {}
@@ -232,6 +252,7 @@ OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
     "Embed": _embed,
     "Attend": _attend,
     "AttendCached": _attend_cached,
+    "ExtendCached": _extend_cached,
     "Narrow": _narrow,
     "Cache": _cache,
     "CacheNarrow": _cache_narrow,

@@ -205,16 +205,19 @@ class Cached:
         slots: bool,
         bias: bool = False,
         threads: int = 1,
+        operator: str = "AttendCached",
     ) -> None:
         names = ["query", "key", "value", "key_cache", "value_cache", "position"]
         kinds: dict[str, Any] = dict.fromkeys(names, FLOAT) | {"position": ID}
         kinds |= {"key_cache": caches[0].dtype, "value_cache": caches[1].dtype}
         optional = {"ancestors": (ID, ancestors), "slots": (ID, slots), "bias": (FLOAT, bias)}
         kinds |= {name: kind for name, (kind, given) in optional.items() if given}
+        if operator == "ExtendCached":
+            optional.pop("ancestors")
         inputs = [*names, *(name if given else "" for name, (_, given) in optional.items())]
         self.caches = caches
         shared = caches[0].shape[-2]
-        one = node("AttendCached", inputs, ["y"], scale=0.2, shared=shared, repeated=repeated, window=window)
+        one = node(operator, inputs, ["y"], scale=0.2, shared=shared, repeated=repeated, window=window)
         self.session = cast(Any, kernel_session([one], kinds, {"y": FLOAT}, threads=threads))
 
     def __call__(self, **inputs: Array) -> Array:
@@ -260,6 +263,53 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int, stored: Stored)
     np.testing.assert_array_equal(caches[1][slots, :steps], value.swapaxes(0, 1).astype(stored))
     for cache, empty in zip(caches, before, strict=True):
         np.testing.assert_array_equal(cache[:, steps:], empty[:, steps:])
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("seed", range(24))
+def test_extend_cached_is_attend_cached_again_and_again(seed: int, stored: Stored) -> None:
+    """Several positions at once have the bits of one after another, with one thread or two."""
+    rng = np.random.default_rng(seed)
+    batch, beam, shared, repeated = (int(rng.integers(1, most)) for most in (4, 4, 4, 4))
+    depth, value_depth = (int(size) for size in rng.choice([1, 5, 16, 24, 64, 72], 2))
+    window, capacity = int(rng.choice([0, 0, 1, 6, 20])), 70
+    has_slots, has_bias = (bool(flag) for flag in rng.random(2) < 0.6)
+    slots, count = (rng.permutation(5)[:batch], 5) if has_slots else (np.arange(batch), batch)
+    settings: dict[str, Any] = {"repeated": repeated, "window": window, "ancestors": False}
+    settings |= {"slots": has_slots, "bias": has_bias}
+    both: list[list[Array]] = [
+        [buffer(count, capacity, beam, shared, d, stored) for d in (depth, value_depth)] for _ in range(2)
+    ]
+    one = Cached(both[0], **settings)
+    several = Cached(both[1], **settings, operator="ExtendCached", threads=1 + seed % 2)
+    position = 0
+    for new in (int(rng.integers(1, 30)), 1, int(rng.integers(2, 30))):
+        query, key = floats(rng, batch, new, shared, repeated, depth), floats(rng, batch, new, shared, depth)
+        value = floats(rng, batch, new, shared, value_depth)
+        before = min(window, position) if window else position
+        bias = floats(rng, shared * repeated, new, before + new)
+        more = {"slots": slots} if has_slots else {}
+        found = several(
+            query=query,
+            key=key,
+            value=value,
+            position=np.array(position),
+            **more,
+            **({"bias": bias} if has_bias else {}),
+        )
+        for index in range(new):
+            at, own = (
+                slice(index, index + 1),
+                slice(max(0, before + index + 1 - (window or capacity)), before + index + 1),
+            )
+            wanted = one(
+                query=query[:, at], key=key[:, at], value=value[:, at], position=np.array(position + index), **more,
+                **({"bias": bias[:, at, own]} if has_bias else {}),
+            )  # fmt: skip
+            assert wanted[:, 0].tobytes() == found[:, index].tobytes()
+        position += new
+    for first, second in zip(*both, strict=True):
+        np.testing.assert_array_equal(first[slots, :position, 0], second[slots, :position, 0])
 
 
 def test_a_sentence_of_attend_cached_depends_on_nothing_else() -> None:

@@ -94,6 +94,20 @@ def test_attend_cached_needs_one_position_and_slots_that_differ() -> None:
         attend_cached(np.array(1), np.array([3, 3]))
 
 
+def extend_cached(position: int, count: int, slots: list[int]) -> None:
+    inputs = [zeros(2, count, 2, 8)] * 3 + [new_cache(4, 5, 3, 16), new_cache(4, 5, 3, 16), np.array(position)]
+    run_node("ExtendCached", [*inputs, np.array(slots)], [FLOAT], scale=1.0, shared=2, repeated=1, window=0)
+
+
+@pytest.mark.parametrize("position", [3, -1, 5, 2**63 - 1, -(2**63)])
+def test_extend_cached_needs_room_and_slots_that_differ(position: int) -> None:
+    extend_cached(2, 3, [3, 0])
+    with pytest.raises(Exception, match="the cache is full"):
+        extend_cached(position, 3, [3, 0])
+    with pytest.raises(Exception, match="two sentences have the same slot"):
+        extend_cached(2, 3, [3, 3])
+
+
 @pytest.mark.parametrize("way", [["Reshape", "shape"], ["Identity"], []])
 def test_a_constant_is_no_cache_whichever_way_it_comes(way: list[str]) -> None:
     """Nodes that only name it anew leave it in its memory, which may be mapped from a file."""
