@@ -113,6 +113,7 @@ fuzz-libxformc:
 	$(call FUZZER,manifest)
 	$(call FUZZER,tokenizer)
 	$(call FUZZER,calls)
+	$(call FUZZER,wav)
 
 # In an environment of its own. Old versions warn of what newer ones changed, so warnings are no errors here.
 test-lowest: setup  ## the tests with the lowest versions that pyproject.toml allows; PYTHON=python3.11 TORCH_LOWEST=...

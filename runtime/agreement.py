@@ -15,6 +15,7 @@ from xformc.format.inputs import Input
 from xformc.format.tasks import NAMED
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Prompt
+from xformc.runtime.kinds.alignment import Transcript
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.libxformc import CppEngine
 from xformc.runtime.onnx_runtime import onnx_runtime
@@ -171,5 +172,7 @@ def _bits(value: Any) -> Any:
     """Return labels, or an array, as a value that compares bit by bit."""
     if isinstance(value, Prediction):
         return value.labels, _bits(value.probabilities)
+    if isinstance(value, Transcript):
+        return value.hypotheses
     array = np.asarray(value)
     return array.shape, array.tobytes()

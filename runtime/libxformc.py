@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.tasks import RESULTS, WRITING
 from xformc.runtime.generate import Continuation
+from xformc.runtime.kinds.alignment import Labelling, Transcript
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import find_library
 from xformc.runtime.onnx_runtime import onnx_runtime
@@ -28,6 +29,7 @@ class ResultOfEngine:
     positions: str | None
     labels: tuple[str, ...]
     several: bool
+    has_tokenizer: bool
 
 
 class CppEngine:
@@ -141,18 +143,34 @@ class CppEngine:
             for label in range(one.label_count)
         )
         positions = None if one.positions is None else _text(one.positions)
-        return ResultOfEngine(_text(one.name), _text(one.kind), positions, names, bool(one.several))
+        return ResultOfEngine(
+            _text(one.name), _text(one.kind), positions, names, bool(one.several), bool(one.has_tokenizer)
+        )
 
     def _values(self, results: c_void_p, index: int) -> dict[str, Any]:
         """Return the results of an example that are no text, by name."""
         found: dict[str, Any] = {}
         for which, result in enumerate(self._results_of_engine):
+            if result.kind == "alignment":
+                found[result.name] = self._transcript(results, index, which)
+                continue
             one = _Value(size=ctypes.sizeof(_Value))
             if self._library.xformc_results_value(results, c_size_t(index), c_size_t(which), byref(one)):
                 shape: list[int] = one.shape[: one.rank]
                 numbers = np.array(one.numbers[: int(np.prod(shape))], np.float32).reshape(shape)
                 found[result.name] = numbers if result.kind != "labels" else _labels(result, one, numbers)
         return found
+
+    def _transcript(self, results: c_void_p, index: int, which: int) -> Transcript:
+        """Return an alignment as `kinds.alignment` does."""
+        at, found = (c_size_t(index), c_size_t(which)), list[Labelling]()
+        for rank in range(self._library.xformc_results_alignment_count(results, *at)):
+            one = _Hypothesis()
+            assert self._library.xformc_results_alignment(results, *at, c_size_t(rank), byref(one))
+            text = ctypes.string_at(one.text.data, one.text.size).decode()
+            spelled = self._results_of_engine[which].has_tokenizer
+            found.append(Labelling(tuple(one.tokens[: one.token_count]), float(one.score), text if spelled else None))
+        return Transcript(tuple(found))
 
     def _prediction(self, values: Mapping[str, Any]) -> Prediction:
         nothing = Prediction((), np.zeros((0, 0), np.float32))
@@ -234,7 +252,7 @@ class _Hypothesis(Structure):
 class _Result(Structure):
     _fields_ = [
         ("size", c_size_t), ("name", c_char_p), ("kind", c_char_p), ("positions", c_char_p), ("label_count", c_size_t),
-        ("several", c_bool),
+        ("several", c_bool), ("has_tokenizer", c_bool),
     ]  # fmt: skip
 
 
@@ -258,9 +276,9 @@ def _open() -> ctypes.CDLL:
     library = ctypes.CDLL(str(find_library().path))
     for name in ("error_message", "error_place", "error_hint", "engine_task", "engine_result_label"):
         getattr(library, f"xformc_{name}").restype = c_char_p
-    for name in ("results_count", "results_hypothesis_count", "engine_result_count"):
+    for name in ("results_count", "results_hypothesis_count", "engine_result_count", "results_alignment_count"):
         getattr(library, f"xformc_{name}").restype = c_size_t
-    for name in ("engine_result", "results_value"):
+    for name in ("engine_result", "results_value", "results_alignment"):
         getattr(library, f"xformc_{name}").restype = c_bool
     return library
 

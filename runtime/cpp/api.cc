@@ -123,6 +123,10 @@ xformc_input described(const xformc::Input& input) {
   return {input.name.c_str(), input.kind_name(), input.vocabulary, input.longest.value_or(0), !input.tokenizer.empty()};
 }
 
+xformc_hypothesis described(const Hypothesis& one) {
+  return {{one.text.c_str(), one.text.size()}, one.score, one.tokens.data(), one.tokens.size()};
+}
+
 // The arguments of a call on arrays.
 std::vector<xformc::Row> read_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count) {
   if (count > 0) require(arrays, "arrays");
@@ -233,6 +237,10 @@ bool xformc_engine_given_input(const xformc_engine* engine, size_t index, xformc
   return true;
 }
 
+int64_t xformc_engine_given_input_rate(const xformc_engine* engine, size_t index) {
+  return index < xformc_engine_given_input_count(engine) ? engine->engine.manifest().given[index].rate : 0;
+}
+
 size_t xformc_engine_result_count(const xformc_engine* engine) {
   return engine == nullptr ? 0 : engine->engine.manifest().results.size();
 }
@@ -241,8 +249,8 @@ bool xformc_engine_result(const xformc_engine* engine, size_t index, xformc_resu
   if (index >= xformc_engine_result_count(engine)) return false;
   const xformc::DeclaredResult& found = engine->engine.manifest().results[index];
   const char* positions = found.positions.empty() ? nullptr : found.positions.c_str();
-  return fill_known(
-      result, {sizeof *result, found.name.c_str(), found.kind_name(), positions, found.labels.size(), found.several});
+  return fill_known(result, {sizeof *result, found.name.c_str(), found.kind_name(), positions, found.labels.size(),
+                             found.several, !found.tokenizer.empty()});
 }
 
 const char* xformc_engine_result_label(const xformc_engine* engine, size_t index, size_t label) {
@@ -286,8 +294,7 @@ size_t xformc_results_hypothesis_count(const xformc_results* results, size_t ind
 bool xformc_results_hypothesis(const xformc_results* results, size_t index, size_t rank,
                                xformc_hypothesis* hypothesis) {
   if (rank >= xformc_results_hypothesis_count(results, index) || hypothesis == nullptr) return false;
-  const Hypothesis& found = results->items[index].hypotheses[rank];
-  *hypothesis = {{found.text.c_str(), found.text.size()}, found.score, found.tokens.data(), found.tokens.size()};
+  *hypothesis = described(results->items[index].hypotheses[rank]);
   return true;
 }
 
@@ -305,9 +312,21 @@ bool xformc_results_prediction(const xformc_results* results, size_t index, xfor
 bool xformc_results_value(const xformc_results* results, size_t index, size_t result, xformc_value* value) {
   if (index >= xformc_results_count(results) || result >= results->items[index].values.size()) return false;
   const xformc::Value& found = results->items[index].values[result];
-  if (found.kind == xformc::ResultKind::text) return false;
+  if (found.kind == xformc::ResultKind::text || found.kind == xformc::ResultKind::alignment) return false;
   return fill_known(value, {sizeof *value, found.numbers.data(), found.shape.data(), found.shape.size(),
                             found.labels.data(), found.per_row.data(), found.labels.size()});
+}
+
+size_t xformc_results_alignment_count(const xformc_results* results, size_t index, size_t result) {
+  if (index >= xformc_results_count(results) || result >= results->items[index].values.size()) return 0;
+  return results->items[index].values[result].hypotheses.size();
+}
+
+bool xformc_results_alignment(const xformc_results* results, size_t index, size_t result, size_t rank,
+                              xformc_hypothesis* hypothesis) {
+  if (rank >= xformc_results_alignment_count(results, index, result) || hypothesis == nullptr) return false;
+  *hypothesis = described(results->items[index].values[result].hypotheses[rank]);
+  return true;
 }
 
 void xformc_results_free(xformc_results* results) { delete results; }

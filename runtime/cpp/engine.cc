@@ -17,7 +17,7 @@ std::vector<std::string> model_inputs(const std::vector<Input>& inputs) {
   std::vector<std::string> names;
   for (const Input& input : inputs) {
     names.push_back(input.name);
-    if (input.kind == Kind::vectors) names.push_back(input.name + "_mask");
+    if (input.kind == Kind::vectors && input.has_positions()) names.push_back(input.name + "_mask");
   }
   return names;
 }
@@ -242,6 +242,7 @@ void Engine::check_texts(const std::vector<Input>& inputs) const {
   std::vector<std::string> others;
   bool tokenized = true;
   for (const Input& input : inputs) {
+    if (input.rate > 0) continue;  // a file
     if (input.kind != Kind::tokens) others.push_back(input.name);
     tokenized = tokenized && !input.tokenizer.empty();
   }

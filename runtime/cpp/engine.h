@@ -53,7 +53,7 @@ class Engine {
   // Whether this is the process that loaded the engine, and not one that was forked from it.
   bool is_here() const;
 
-  // Throws Failure unless the inputs that calls give are text alone, and have tokenizers.
+  // Throws Failure unless the inputs that calls give are text, with tokenizers, or sounds.
   void check_texts() const;
 
   // Runs all items: none is run if one of them is invalid.

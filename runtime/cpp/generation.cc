@@ -30,8 +30,9 @@ class Generation : public Task {
   int64_t size(const Row& row) const override { return row.fields[0].positions + options_.max_new_tokens; }
 
   std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
-    const Written written(model.run(feeds(rows).feeds, stopper), static_cast<int64_t>(rows.size()), 0,
-                          options_.max_new_tokens, text_.vocabulary);
+    const std::vector<Output> outputs = model.run(feeds(rows).feeds, stopper);
+    const Written written(outputs.data(), static_cast<int64_t>(rows.size()), 0, options_.max_new_tokens,
+                          text_.vocabulary);
     std::vector<Result> results(rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto row = static_cast<int64_t>(i);

@@ -23,6 +23,7 @@ constexpr int64_t FORMAT = 4;
 constexpr size_t MANIFEST_BYTES = 1 << 20;
 constexpr int64_t FILE_BYTES = int64_t{1} << 40;
 constexpr int64_t MAX_SIZE = int64_t{1} << 31;
+constexpr int64_t MAX_BEAM = 1024;  // of an alignment
 constexpr const char* BUILD = "an engine is a folder written by `xformc build RUN -o ENGINE`";
 
 const std::vector<std::string> KINDS = {"tokens", "vectors", "values", "edges"};
@@ -30,7 +31,7 @@ const std::vector<std::string> TARGETS = {"portable", "cpu", "native", "cuda", "
 const std::vector<std::string> PRECISIONS = {"float32", "float16", "bfloat16", "int8", "int4", "float8"};
 const std::vector<std::string> TASKS = {"translation", "language_model", "tagging", "classification"};
 const std::vector<std::string> DECLARED = {WRITING, RESULTS};
-const std::vector<std::string> RESULT_KINDS = {"text", "labels", "numbers", "vectors"};
+const std::vector<std::string> RESULT_KINDS = {"text", "alignment", "labels", "numbers", "vectors"};
 const std::vector<std::string> TEXT_OUTPUTS = {"tokens", "lengths", "scores"};
 const std::vector<std::string> BUILDERS = {"tensorrt", "tensorrt_rtx"};
 
@@ -57,15 +58,18 @@ Input read_input(const Document& document, const std::string& name, const std::v
   const Document axes = document.section("axes");
   if (input.kind == Kind::tokens) input.vocabulary = document.integer("vocabulary", 4, MAX_SIZE);
   for (const std::string& axis : axes.keys()) input.axes.emplace_back(axis, axes.integer(axis, 1, MAX_SIZE));
-  if (input.kind == Kind::edges) {
+  const bool sequence = input.kind == Kind::tokens || input.kind == Kind::vectors;
+  if (input.kind == Kind::edges || (sequence && document.has("of") && !document.is_null("of"))) {
     input.of = document.text("of", names);
-  } else if (document.has("of") && !document.is_null("of")) {
-    throw invalid_engine(
-        "the input " + name + " lies along " + document.text("of", names) + ", which libxformc does not support",
-        document.place(), "run this engine in Python");
   }
   if (!document.is_null("longest")) input.longest = document.integer("longest", 1);
   if (input.kind == Kind::tokens && !document.is_null("tokenizer")) input.tokenizer = document.text("tokenizer");
+  if (input.kind == Kind::vectors && document.has("rate") && !document.is_null("rate")) {
+    input.rate = document.integer("rate", 1);
+    if (input.axes.size() != 1 || !input.of.empty()) {
+      throw invalid_engine("the input " + name + " has a rate, but is no sequence of samples", document.place(), COPY);
+    }
+  }
   return input;
 }
 
@@ -73,6 +77,14 @@ std::vector<Input> read_inputs(const Document& document) {
   std::vector<Input> inputs;
   const std::vector<std::string> names = document.keys();
   for (const std::string& name : names) inputs.push_back(read_input(document.section(name), name, names));
+  for (const Input& input : inputs) {
+    const auto along =
+        std::find_if(inputs.begin(), inputs.end(), [&](const Input& one) { return one.name == input.of; });
+    if (along == inputs.end() || along->has_positions()) continue;
+    throw invalid_engine(
+        "the input " + input.name + " needs the positions of " + input.of + ", which has none of its own",
+        document.place(), COPY);
+  }
   return inputs;
 }
 
@@ -185,9 +197,10 @@ bool is_written(const DeclaredResult& result, const std::vector<Input>& inputs) 
 
 void check_outputs(const Document& document, const Manifest& manifest) {
   for (const DeclaredResult& result : manifest.results) {
-    if (result.kind == ResultKind::text || result.outputs.size() == 1) continue;
+    const size_t needed = result.kind == ResultKind::alignment ? TEXT_OUTPUTS.size() : 1;
+    if (result.kind == ResultKind::text || result.outputs.size() == needed) continue;
     throw invalid_engine("the result " + result.name + " has " + std::to_string(result.outputs.size()) +
-                             " outputs; its kind " + result.kind_name() + " needs 1",
+                             " outputs; its kind " + result.kind_name() + " needs " + std::to_string(needed),
                          document.place(), COPY);
   }
 }
@@ -280,6 +293,16 @@ void read_task(const Document& document, Manifest& manifest) {
   read_rest(document, manifest);
 }
 
+// The number of hypotheses of an alignment.
+int64_t read_beam_size(const Document& result, const Document& settings) {
+  if (!settings.has("beam_size")) return 1;
+  const Json& value = settings.fields()["beam_size"];
+  if (value.is_number_integer() && value.is_number_unsigned() && value >= 1 && value <= MAX_BEAM) {
+    return value.get<int64_t>();
+  }
+  throw invalid_engine("the setting beam_size must be from 1 to " + grouped(MAX_BEAM), result.place(), COPY);
+}
+
 DeclaredResult read_result(const Document& document, const std::string& name, const std::vector<std::string>& inputs) {
   const Document axes = document.section("axes"), settings = document.section("settings");
   const std::string kind = document.text("kind");
@@ -298,7 +321,8 @@ DeclaredResult read_result(const Document& document, const std::string& name, co
     if (setting == "several") result.several = holds;
     if (setting == "each") result.words = settings.fields()[setting] == "word";
   }
-  if (!document.is_null("tokenizer")) document.text("tokenizer");
+  if (!document.is_null("tokenizer")) result.tokenizer = document.text("tokenizer");
+  if (result.kind == ResultKind::alignment) result.beam_size = read_beam_size(document, settings);
   return result;
 }
 
@@ -404,10 +428,10 @@ Manifest read_manifest(const fs::path& folder) {
   (manifest.format == 1 ? read_format_1 : manifest.format < 4 ? read_task : read_declared)(document, manifest);
   manifest.given = given_inputs(manifest);
   std::vector<std::string> needed = {"model.onnx"};
-  for (const Input& input : manifest.inputs) {
-    if (!input.tokenizer.empty()) needed.push_back(input.tokenizer);
-  }
+  for (const DeclaredResult& result : manifest.results) needed.push_back(result.tokenizer);
+  for (const Input& input : manifest.inputs) needed.push_back(input.tokenizer);
   for (const std::string& name : needed) {
+    if (name.empty()) continue;
     if (!manifest.has_file(name)) throw invalid_engine(name + " is not listed in files", path.string(), COPY);
   }
   return manifest;

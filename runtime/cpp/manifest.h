@@ -39,15 +39,16 @@ struct Input {
   Kind kind;
   int64_t vocabulary;                                 // 0 unless the kind is tokens
   std::vector<std::pair<std::string, int64_t>> axes;  // the sizes of vectors (one) and values
-  std::string of;                                     // edges: the input whose positions they join
+  std::string of;                                     // the input whose positions it has, or joins (edges); "": its own
   std::optional<int64_t> longest;                     // the maximum number of positions
   std::string tokenizer;                              // its file; "" for an input that takes ids only
+  int64_t rate = 0;                                   // samples in a second, of vectors that are samples of a sound
 
   const char* kind_name() const;
-  bool has_positions() const { return kind == Kind::tokens || kind == Kind::vectors; }
+  bool has_positions() const { return of.empty() && (kind == Kind::tokens || kind == Kind::vectors); }  // of its own
 };
 
-enum class ResultKind { text, labels, numbers, vectors };
+enum class ResultKind { text, alignment, labels, numbers, vectors };
 
 // A result of the engine, as engine.json records it.
 struct DeclaredResult {
@@ -59,8 +60,11 @@ struct DeclaredResult {
   bool words;                        // of positions: each word is one, otherwise each token
   bool several;                      // labels: any number of them may hold at once
   std::vector<std::string> outputs;  // the outputs of the model that make it
+  std::string tokenizer = "";        // of an alignment: its file; "" for one of ids only
+  int64_t beam_size = 1;             // of an alignment: its hypotheses
 
   const char* kind_name() const;
+  int64_t width() const { return axes.empty() ? 1 : axes.back(); }  // the size of the last axis
 };
 
 struct FileRecord {

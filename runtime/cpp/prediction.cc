@@ -12,7 +12,7 @@ constexpr int64_t FEWEST_POSITIONS = 16;  // shorter examples count as this many
 class Prediction : public Task {
  public:
   Prediction(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const Batching& batching)
-      : manifest_(manifest), reader_(manifest, tokenizer, log, batching) {}
+      : manifest_(manifest), reader_(manifest, tokenizer, log, batching), values_(manifest, tokenizer) {}
 
   Row encode(size_t line, const xformc_text* texts) const override { return reader_.encode(line, texts); }
 
@@ -20,9 +20,7 @@ class Prediction : public Task {
 
   // A row without positions has no results.
   std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
-    Result nothing;
-    for (const DeclaredResult& result : manifest_.results) nothing.values.push_back(no_value(result));
-    std::vector<Result> results(rows.size(), nothing);
+    std::vector<Result> results(rows.size(), Result{{}, values_.nothing()});
     std::vector<size_t> numbers;
     Rows filled;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -36,9 +34,9 @@ class Prediction : public Task {
       stack(batch, manifest_.inputs[i].name, manifest_.inputs[i], i, filled);
     }
     const std::vector<Output> outputs = model.run(batch.feeds, stopper);
-    for (size_t result = 0; result < outputs.size(); ++result) {  // each has one output
-      std::vector<Value> values = read_values(manifest_.results[result], outputs[result], manifest_.inputs, filled);
-      for (size_t i = 0; i < filled.size(); ++i) results[numbers[i]].values[result] = std::move(values[i]);
+    std::vector<std::vector<Value>> values = values_.read(outputs.data(), filled);
+    for (size_t result = 0; result < values.size(); ++result) {
+      for (size_t i = 0; i < filled.size(); ++i) results[numbers[i]].values[result] = std::move(values[result][i]);
     }
     return results;
   }
@@ -53,6 +51,7 @@ class Prediction : public Task {
 
   const Manifest& manifest_;
   const ExampleReader reader_;
+  const ValueReader values_;
 };
 
 }  // namespace

@@ -42,12 +42,15 @@ std::string element_name(xformc_element element) {
   return element == XFORMC_FLOAT32 ? "float32" : element == XFORMC_INT64 ? "int64" : "bool";
 }
 
+// Whether an input has a mask beside it, because it is vectors with positions of their own.
+bool has_mask(const Input& input) { return input.kind == Kind::vectors && input.has_positions(); }
+
 // The names of the arrays of these inputs, the lengths of vectors after all inputs.
 std::vector<std::string> wanted_names(const std::vector<Input>& inputs) {
   std::vector<std::string> names;
   for (const Input& input : inputs) names.push_back(input.name);
   for (const Input& input : inputs) {
-    if (input.kind == Kind::vectors) names.push_back(input.name + "_lengths");
+    if (has_mask(input)) names.push_back(input.name + "_lengths");
   }
   return names;
 }
@@ -204,12 +207,24 @@ int64_t positions_of(const Input& input, const Arrays& found, int64_t row) {
   return length;
 }
 
+// Checks the length of an input along another one, which has `wanted` positions.
+void check_along(const Input& input, int64_t length, int64_t wanted, int64_t row) {
+  if (length == wanted || (length > wanted && input.kind == Kind::vectors)) return;
+  throw invalid_argument("row " + std::to_string(row) + " of " + input.name + " has " + grouped(length) +
+                         " positions, and " + input.of + " has " + grouped(wanted));
+}
+
 Row read_row(const std::vector<Input>& inputs, const Arrays& found, int64_t row) {
   std::map<std::string, int64_t> positions;
   for (const Input& input : inputs) {
-    if (input.kind == Kind::tokens || input.kind == Kind::vectors) {
-      positions[input.name] = positions_of(input, found, row);
-    }
+    if (input.kind == Kind::tokens || has_mask(input)) positions[input.name] = positions_of(input, found, row);
+  }
+  for (const Input& input : inputs) {
+    if (input.of.empty() || input.kind == Kind::edges) continue;
+    const auto known = positions.find(input.name);
+    const int64_t length = known == positions.end() ? found.at(input.name)->shape[1] : known->second;
+    check_along(input, length, positions[input.of], row);
+    positions[input.name] = positions[input.of];
   }
   Row result;
   for (const Input& input : inputs) {
@@ -283,7 +298,7 @@ void stack(Batch& batch, const std::string& name, const Input& input, size_t ind
   if (input.kind == Kind::vectors) shape.insert(shape.begin(), longest);
   shape.insert(shape.begin(), count);
   batch.add(name, std::move(numbers), std::move(shape));
-  if (input.kind != Kind::vectors) return;
+  if (!has_mask(input)) return;
   std::vector<char> mask(rows.size() * longest, 0);
   for (int64_t i = 0; i < count; ++i) {
     std::fill_n(mask.begin() + i * longest, rows[i]->fields[index].positions, 1);
@@ -298,14 +313,14 @@ std::vector<Row> read_rows(const std::vector<Input>& inputs, const xformc_array*
     const xformc_array& array = *found.at(input.name);
     check_shape(input, array);
     const std::string lengths = input.name + "_lengths";
-    if (input.kind == Kind::vectors) check_lengths_shape(lengths, *found.at(lengths));
+    if (has_mask(input)) check_lengths_shape(lengths, *found.at(lengths));
   }
   const int64_t rows = check_counts(wanted, found);
   for (const Input& input : inputs) {
     const xformc_array& array = *found.at(input.name);
     check_values(input, array);
     const std::string lengths = input.name + "_lengths";
-    if (input.kind == Kind::vectors) check_lengths(lengths, *found.at(lengths), array.shape[1]);
+    if (has_mask(input)) check_lengths(lengths, *found.at(lengths), array.shape[1]);
   }
   std::vector<Row> result;
   for (int64_t row = 0; row < rows; ++row) result.push_back(read_row(inputs, found, row));

@@ -42,7 +42,7 @@ struct Batch {
 };
 
 // Adds an input for these rows, of which each has it as its field `index`: the batch first, shorter rows padded at the
-// end with 0. Vectors have a second input, NAME_mask, which is false for padding.
+// end with 0. Vectors with positions of their own have a second input, NAME_mask, which is false for padding.
 void stack(Batch& batch, const std::string& name, const Input& input, size_t index, const Rows& rows);
 
 // The examples in arrays, whose layout is described in docs/runtime.md. Throws Failure for an array that is missing,

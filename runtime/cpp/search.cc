@@ -17,12 +17,14 @@ int64_t length_limit(const SearchOptions& options, int64_t source) {
   return std::max<int64_t>(1, static_cast<int64_t>(scaled) + options.max_length_offset);
 }
 
+constexpr size_t TEXT_OUTPUTS = 3;  // the tokens, lengths and scores of the written text, which are first
+
 class Search : public Task {
  public:
   Search(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const SearchOptions& options,
          const Batching& batching, bool every_row)
       : reader_(manifest, tokenizer, log, batching), given_(manifest.given), written_(manifest.written()),
-        others_(manifest.results.begin() + 1, manifest.results.end()), options_(options), every_row_(every_row) {
+        values_(manifest, tokenizer), options_(options), every_row_(every_row) {
     for (size_t i = given_.size(); i-- > 0;) {
       if (given_[i].has_positions()) measured_ = static_cast<int>(i);
     }
@@ -40,8 +42,8 @@ class Search : public Task {
 
   // A row with a text of only the end token gets an empty text.
   std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
-    Result nothing{{{"", 0, {}}}, {Value()}};
-    for (const DeclaredResult& other : others_) nothing.values.push_back(no_value(other));
+    Result nothing{{{"", 0, {}}}, values_.nothing()};
+    nothing.values.insert(nothing.values.begin(), Value());  // of the written text
     std::vector<Result> results(rows.size(), nothing);
     std::vector<size_t> numbers;
     Rows filled;
@@ -53,14 +55,15 @@ class Search : public Task {
     if (filled.empty()) return results;
     int64_t longest = 0;
     for (const Row* row : filled) longest = std::max(longest, measured(*row));
-    const Written written(model.run(feeds(filled).feeds, stopper), static_cast<int64_t>(filled.size()), options_.n_best,
+    const std::vector<Output> outputs = model.run(feeds(filled).feeds, stopper);
+    const Written written(outputs.data(), static_cast<int64_t>(filled.size()), options_.n_best,
                           length_limit(options_, longest), written_.vocabulary);
     for (size_t i = 0; i < filled.size(); ++i) {
       results[numbers[i]].hypotheses = hypotheses(written, static_cast<int64_t>(i));
     }
-    for (size_t other = 0; other < others_.size(); ++other) {
-      std::vector<Value> values = read_values(others_[other], written.other(other), given_, filled);
-      for (size_t i = 0; i < filled.size(); ++i) results[numbers[i]].values[other + 1] = std::move(values[i]);
+    std::vector<std::vector<Value>> values = values_.read(outputs.data() + TEXT_OUTPUTS, filled);
+    for (size_t other = 0; other < values.size(); ++other) {
+      for (size_t i = 0; i < filled.size(); ++i) results[numbers[i]].values[other + 1] = std::move(values[other][i]);
     }
     return results;
   }
@@ -102,7 +105,7 @@ class Search : public Task {
   const ExampleReader reader_;
   const std::vector<Input>& given_;
   const Input& written_;
-  const std::vector<DeclaredResult> others_;  // all results but the written text
+  const ValueReader values_;  // of all results but the written text
   const SearchOptions options_;
   const bool every_row_;
   int measured_ = -1;                         // the first input with positions, or -1 if there is none

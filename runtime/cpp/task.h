@@ -14,12 +14,6 @@
 
 namespace xformc {
 
-struct Hypothesis {
-  std::string text;
-  float score;
-  Ids tokens;
-};
-
 // The results of one item: the hypotheses of its written text, and a value for each result of the engine; of text, and
 // of a language model's continuations, values are empty.
 struct Result {

@@ -5,6 +5,7 @@
 #include "failure.h"
 #include "numbers.h"
 #include "unicode.h"
+#include "wav.h"
 
 namespace xformc {
 namespace {
@@ -51,21 +52,59 @@ Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(st
 
 ExampleReader::ExampleReader(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
                              const Batching& batching)
-    : inputs_(manifest.given), words_(manifest.labels_words()), tokenizer_(tokenizer), log_(log), batching_(batching) {}
+    : inputs_(manifest.given), words_(manifest.labels_words()),
+      aligned_(std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) { return !input.of.empty(); })),
+      tokenizer_(tokenizer), log_(log), batching_(batching) {}
 
 Row ExampleReader::encode(size_t line, const xformc_text* texts) const {
   Row row;
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    const Vocabulary& vocabulary = *tokenizer_.at(inputs_[i].name);
-    const auto reads = [&](std::string_view text) {
-      return words_ ? vocabulary.encode_words(text) : vocabulary.encode(text);
-    };
-    const Limit limit = whole_limit(inputs_[i].longest, batching_.max_batch_tokens);
-    Ids ids = encode_line(line, texts[i], reads, limit, batching_.truncate, words_ ? 0 : 1, log_);
-    const auto count = static_cast<int64_t>(ids.size());
-    row.fields.push_back({std::move(ids), {}, count});
+    row.fields.push_back(inputs_[i].rate > 0 ? sound(line, inputs_[i], texts[i]) : tokens(line, inputs_[i], texts[i]));
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].of.empty()) check_along(line, i, row);
   }
   return row;
+}
+
+Field ExampleReader::tokens(size_t line, const Input& input, const xformc_text& text) const {
+  const Vocabulary& vocabulary = *tokenizer_.at(input.name);
+  const auto reads = [&](std::string_view given) {
+    if (!words_ && !aligned_) return vocabulary.encode(given);
+    Ids ids = vocabulary.encode_words(given);
+    if (!words_) ids.push_back(END);
+    return ids;
+  };
+  const Limit limit = whole_limit(input.longest, batching_.max_batch_tokens);
+  Ids ids = encode_line(line, text, reads, limit, batching_.truncate, words_ ? 0 : 1, log_);
+  const auto count = static_cast<int64_t>(ids.size());
+  return {std::move(ids), {}, count};
+}
+
+Field ExampleReader::sound(size_t line, const Input& input, const xformc_text& path) const {
+  const std::string place = "line " + std::to_string(line);
+  if (path.data == nullptr) throw invalid_argument("the text is NULL", place);
+  const std::string name(path.data, path.size);
+  if (name.find('\0') != std::string::npos) throw invalid_argument("not the name of a file: embedded null byte", place);
+  const int64_t hop = input.axes[0].second;
+  Field field;
+  field.numbers = read_wav(name, input.name, input.rate, hop);
+  field.positions = static_cast<int64_t>(field.numbers.size()) / hop;
+  if (!input.longest || field.positions <= *input.longest) return field;
+  throw invalid_argument(grouped(field.positions) + " positions; this engine takes at most " + grouped(*input.longest),
+                         name, "cut it into shorter files");
+}
+
+void ExampleReader::check_along(size_t line, size_t index, const Row& row) const {
+  const Input& input = inputs_[index];
+  const auto of = std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& one) { return one.name == input.of; });
+  const int64_t tail = words_ ? 0 : 1, found = row.fields[index].positions - tail;
+  const int64_t wanted = row.fields[of - inputs_.begin()].positions - tail;
+  if (of == inputs_.end() || found == wanted) return;
+  throw invalid_argument("found " + std::to_string(found) + " words of " + input.name + " for " +
+                             std::to_string(wanted) + " of " + input.of,
+                         "line " + std::to_string(line),
+                         "write one word of " + input.name + " for each word of " + input.of);
 }
 
 }  // namespace xformc

@@ -29,18 +29,23 @@ Limit prompt_limit(std::optional<int64_t> longest, int64_t max_batch_tokens);
 Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(std::string_view)>& encode, Limit limit,
                 bool truncate, size_t tail, const Log& log);
 
-// Encodes examples that have a text for each of the engine's given inputs. If words have results, each has one id.
+// Encodes examples that have a text for each of the engine's given inputs; that of a sound is the path of its .wav file.
+// If words have results, or inputs along them, each has one id.
 class ExampleReader {
  public:
   // The manifest and the tokenizer must live as long as the reader.
   ExampleReader(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const Batching& batching);
 
-  // The row of the texts on this line. Throws Failure as encode_line.
+  // The row of the texts on this line. Throws Failure as encode_line and read_wav.
   Row encode(size_t line, const xformc_text* texts) const;
 
  private:
+  Field tokens(size_t line, const Input& input, const xformc_text& text) const;
+  Field sound(size_t line, const Input& input, const xformc_text& path) const;
+  void check_along(size_t line, size_t index, const Row& row) const;
+
   const std::vector<Input>& inputs_;
-  const bool words_;
+  const bool words_, aligned_;
   const Tokenizer& tokenizer_;
   const Log log_;
   const Batching batching_;

@@ -88,12 +88,14 @@ std::string Vocabulary::decode(const Ids& ids) const {
 Tokenizer load_tokenizer(const std::filesystem::path& folder, const Manifest& manifest) {
   std::map<std::pair<std::string, int64_t>, std::shared_ptr<const Vocabulary>> loaded;
   Tokenizer tokenizer;
-  for (const Input& input : manifest.inputs) {
-    if (input.tokenizer.empty()) continue;
-    auto& vocabulary = loaded[{input.tokenizer, input.vocabulary}];
-    if (!vocabulary) vocabulary = std::make_shared<const Vocabulary>(folder / input.tokenizer, input.vocabulary);
-    tokenizer[input.name] = vocabulary;
-  }
+  const auto load = [&](const std::string& name, const std::string& file, int64_t size) {
+    if (file.empty()) return;
+    auto& vocabulary = loaded[{file, size}];
+    if (!vocabulary) vocabulary = std::make_shared<const Vocabulary>(folder / file, size);
+    tokenizer[name] = vocabulary;
+  };
+  for (const DeclaredResult& result : manifest.results) load(result.name, result.tokenizer, result.width());
+  for (const Input& input : manifest.inputs) load(input.name, input.tokenizer, input.vocabulary);
   return tokenizer;
 }
 

@@ -40,7 +40,7 @@ class Vocabulary {
   int64_t size_;
 };
 
-// The vocabulary of each input that has a tokenizer; inputs with the same one share it.
+// The vocabulary of each input and each result that has a tokenizer; those with the same one share it.
 using Tokenizer = std::map<std::string, std::shared_ptr<const Vocabulary>>;
 
 Tokenizer load_tokenizer(const std::filesystem::path& folder, const Manifest& manifest);

@@ -5,10 +5,14 @@
 #include <numeric>
 #include <optional>
 
+#include "written.h"
+
 namespace xformc {
 namespace {
 
-constexpr float LIKELY = 0.5F;  // the probability from which a label holds, where several may
+constexpr float LIKELY = 0.5F;                 // the probability from which a label holds, where several may
+constexpr float IMPOSSIBLE = -1e8F;            // hypotheses that there are not have a score that is not higher
+constexpr int64_t LONGEST = int64_t{1} << 20;  // the maximum length of a text
 
 int64_t product(const std::vector<int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
@@ -36,18 +40,8 @@ std::optional<size_t> input_of(const DeclaredResult& result, const std::vector<I
   return std::nullopt;
 }
 
-}  // namespace
-
-Value no_value(const DeclaredResult& result) {
-  Value value;
-  value.kind = result.kind;
-  value.shape = result.axes;
-  value.shape.insert(value.shape.begin(), 0);
-  return value;
-}
-
-std::vector<Value> read_values(const DeclaredResult& result, const Output& output, const std::vector<Input>& inputs,
-                               const Rows& rows) {
+std::vector<Value> read_numbers(const DeclaredResult& result, const Output& output, const std::vector<Input>& inputs,
+                                const Rows& rows) {
   const std::optional<size_t> input = input_of(result, inputs);
   int64_t longest = 0;
   for (const Row* row : rows) longest = std::max(longest, input ? row->fields[*input].positions : 0);
@@ -69,6 +63,61 @@ std::vector<Value> read_values(const DeclaredResult& result, const Output& outpu
     if (result.kind == ResultKind::labels) add_labels(value, result);
   }
   return values;
+}
+
+}  // namespace
+
+ValueReader::ValueReader(const Manifest& manifest, const Tokenizer& tokenizer)
+    : inputs_(manifest.given), tokenizer_(tokenizer) {
+  for (const DeclaredResult& result : manifest.results) {
+    if (result.kind != ResultKind::text) results_.push_back(result);
+  }
+}
+
+std::vector<Value> ValueReader::nothing() const {
+  std::vector<Value> values;
+  for (const DeclaredResult& result : results_) {
+    Value value;
+    value.kind = result.kind;
+    value.shape = result.axes;
+    value.shape.insert(value.shape.begin(), 0);
+    if (result.kind == ResultKind::alignment) value.hypotheses.push_back({text(result, {}), 0, {}});
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+std::vector<std::vector<Value>> ValueReader::read(const Output* outputs, const Rows& rows) const {
+  std::vector<std::vector<Value>> values;
+  for (const DeclaredResult& result : results_) {
+    const bool aligned = result.kind == ResultKind::alignment;
+    values.push_back(aligned ? alignments(result, outputs, rows) : read_numbers(result, *outputs, inputs_, rows));
+    outputs += result.outputs.size();
+  }
+  return values;
+}
+
+std::vector<Value> ValueReader::alignments(const DeclaredResult& result, const Output* outputs,
+                                           const Rows& rows) const {
+  const Written written(outputs, static_cast<int64_t>(rows.size()), result.beam_size, LONGEST, result.width());
+  std::vector<Value> values(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    std::vector<Hypothesis>& found = values[i].hypotheses;
+    values[i].kind = result.kind;
+    for (int64_t rank = 0; rank < written.ranks(); ++rank) {
+      if (written.score(row, rank) <= IMPOSSIBLE) continue;
+      Ids tokens = written.tokens(row, rank);
+      found.push_back({text(result, tokens), written.score(row, rank), std::move(tokens)});
+    }
+    if (found.empty()) found.push_back({text(result, {}), 0, {}});
+  }
+  return values;
+}
+
+std::string ValueReader::text(const DeclaredResult& result, const Ids& tokens) const {
+  const auto found = tokenizer_.find(result.name);
+  return found == tokenizer_.end() ? "" : found->second->decode(tokens);
 }
 
 }  // namespace xformc

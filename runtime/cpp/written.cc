@@ -4,17 +4,17 @@
 
 namespace xformc {
 
-Written::Written(std::vector<Output> outputs, int64_t rows, int64_t ranks, int64_t longest, int64_t vocabulary)
-    : outputs_(std::move(outputs)), ranks_(std::max<int64_t>(1, ranks)) {
+Written::Written(const Output* outputs, int64_t rows, int64_t ranks, int64_t longest, int64_t vocabulary)
+    : ranks_(std::max<int64_t>(1, ranks)) {
   std::vector<Size> per_text = {rows};
   if (ranks > 0) per_text.emplace_back(ranks);
   std::vector<Size> per_token = per_text;
   per_token.push_back(Size::up_to(longest));
   std::vector<int64_t> found;
-  tokens_ = outputs_[0].integers(per_token, found, vocabulary);
+  tokens_ = outputs[0].integers(per_token, found, vocabulary);
   width_ = found.back();
-  lengths_ = outputs_[1].integers(per_text, found, longest + 1);
-  scores_ = outputs_[2].floats(per_text, found);
+  lengths_ = outputs[1].integers(per_text, found, longest + 1);
+  scores_ = outputs[2].floats(per_text, found);
 }
 
 Ids Written::tokens(int64_t row, int64_t rank) const {

@@ -127,8 +127,24 @@ const xformc::Result& result_of(const xformc::Engine& engine, const xformc::Valu
   return *std::find_if(results.begin(), results.end(), [&](const auto& one) { return one.name == value.name; });
 }
 
+std::string tokens_of(const xformc::Hypothesis& one, const char* between) {
+  std::vector<std::string> tokens;
+  for (const int64_t token : one.tokens) tokens.push_back(std::to_string(token));
+  return joined(tokens, between);
+}
+
+std::string alignment_fields(const xformc::Result& result, const xformc::Value& value) {
+  std::vector<std::string> items;
+  for (const xformc::Hypothesis& one : value.hypotheses) {
+    items.push_back("{" + (result.has_tokenizer ? "\"text\": " + json_string(one.text) + ", " : "") + "\"tokens\": [" +
+                    tokens_of(one, ", ") + "], \"score\": " + json_number(one.score) + "}");
+  }
+  return "\"hypotheses\": [" + joined(items, ", ") + "]";
+}
+
 // A result as JSON, which a result has in braces.
 std::string fields(const xformc::Result& result, const xformc::Value& value) {
+  if (result.kind == "alignment") return alignment_fields(result, value);
   if (result.kind == "numbers") return "\"numbers\": " + json_array(value);
   if (result.kind == "vectors") {
     return (value.shape.size() == 1 ? "\"vector\": " : "\"vectors\": ") + json_array(value);
@@ -158,6 +174,9 @@ std::string named_fields(const xformc::Engine& engine, const Results& values) {
 }
 
 std::string line(const xformc::Result& result, const xformc::Value& value) {
+  if (result.kind == "alignment") {
+    return result.has_tokenizer ? joined_words(value.hypotheses[0].text) : tokens_of(value.hypotheses[0], " ");
+  }
   return result.kind == "labels" ? joined(value.labels, " ") : numbers_line(value, result.kind == "vectors");
 }
 
@@ -218,7 +237,8 @@ void transcribe(const xformc::Engine& engine, const Arguments& arguments, Lines&
 // ---- The program ----------------------------------------------------------------------------------------------------
 
 void work(Arguments arguments) {
-  Lines lines(arguments.input);
+  const bool named = !arguments.files.empty();
+  Lines lines = named ? Lines(arguments.files) : Lines(arguments.input);
   choose_pace(arguments, lines);
   arguments.load.log = [&](xformc_log_level level, const char* message) {
     if (level == XFORMC_LOG_WARNING) say(std::string("warning: ") + message);

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from xformc.errors import UserError
+from xformc.format.manifest import COPY
 from xformc.format.results import Result
 from xformc.runtime.kinds.kind import Arrays, ResultKind, register
 from xformc.runtime.results import Expected, up_to
@@ -51,7 +53,10 @@ class Alignment(ResultKind):
 
     def expected(self, result: Result, examples: int, positions: int | None) -> tuple[Expected, ...]:
         """See `ResultKind`."""
-        rows = (examples, int(result.settings.get("beam_size", 1)))
+        beam = result.settings.get("beam_size", 1)
+        if not isinstance(beam, int) or isinstance(beam, bool) or not 1 <= beam <= MAX_BEAM:
+            raise UserError(f"the setting beam_size must be from 1 to {MAX_BEAM:,}", hint=COPY)
+        rows = (examples, beam)
         any_length = up_to(LONGEST)
         tokens = Expected(np.int64, (*rows, any_length), result.width)
         return tokens, Expected(np.int64, rows, LONGEST + 1), Expected(np.float32, rows)
@@ -98,6 +103,9 @@ class Alignment(ResultKind):
         """See `ResultKind`."""
         return len(value.tokens)
 
+
+MAX_BEAM = 1024
+"""The maximum number of hypotheses."""
 
 LONGEST = 1 << 20
 """The maximum length of a text that an engine may return."""

@@ -82,7 +82,10 @@ def check_kinds(results: Mapping[str, Result], place: str) -> None:
                 place=place,
                 hint="upgrade: pip install --upgrade xformc",
             )
-        needed = len(kind_of(result).expected(result, 1, None if result.positions is None else 1))
+        try:
+            needed = len(kind_of(result).expected(result, 1, None if result.positions is None else 1))
+        except UserError as error:
+            raise UserError(error.message, place=place, hint=error.hint) from error
         if len(result.outputs) != needed:
             found = f"the result {name} has {len(result.outputs)} outputs; its kind {result.kind} needs {needed}"
             raise UserError(found, place=place, hint=COPY)

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tests.conformance.engines import FOLDER
+from tests.conformance.engines import FOLDER, SOUND_FILES
 from xformc.errors import UserError
 from xformc.format.manifest import manifest_checksum
 from xformc.runtime import Continuation, Hypothesis, Prediction, SearchResult, load
+from xformc.runtime.kinds.alignment import Transcript
 
 FILE = Path(__file__).parent / "cases.json"
 
@@ -49,6 +50,7 @@ def outcome(case: Case, runtime: Runtime, work: Path) -> dict[str, Any]:
         return {"result": _plain(method(_input(case["input"]), **case.get("options", {})))}
     except UserError as error:
         place = (error.place or "").replace(str(folder.resolve()), "ENGINE").replace(str(folder), "ENGINE")
+        place = place.replace(str(SOUND_FILES), "SOUNDS")
         return {"error": {"message": error.message, "place": place}}
 
 
@@ -60,7 +62,13 @@ def _input(given: Any) -> Any:
     is_ids = bool(given) and isinstance(given[0], list) and all(isinstance(item, int) for row in given for item in row)
     if is_ids:
         return np.array(given, np.int64)
-    return [item["text"] * item["times"] if isinstance(item, dict) else item for item in given]
+    return [_text(item) for item in given]
+
+
+def _text(given: Any) -> Any:
+    if isinstance(given, dict):
+        return given["text"] * given["times"]
+    return given.replace("SOUNDS", str(SOUND_FILES)) if isinstance(given, str) else given
 
 
 def _plain(found: Any) -> Any:
@@ -79,6 +87,8 @@ def _plain(found: Any) -> Any:
     if isinstance(found, Prediction):
         labels = {"labels": list(found.labels), "probabilities": found.probabilities.tolist()}
         return _results(found.results) or labels
+    if isinstance(found, Transcript):
+        return [{"text": one.text, "tokens": list(one.tokens), "score": one.score} for one in found.hypotheses]
     if isinstance(found, np.ndarray):
         return {"shape": list(found.shape), "numbers": found.tolist()}
     return [_plain(item) for item in found]

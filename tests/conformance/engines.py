@@ -10,14 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import sentencepiece
 from onnx import parser
+from sounds import wav
 from tiny_engine import DEFAULTS, SENTENCES, copy_model, write_manifest
 
 from xformc.format.interfaces import RESULTS
 
 FOLDER = Path(__file__).parent / "engines"
+SOUND_FILES = Path(__file__).parent / "sounds"
 
 OLD_DEFAULTS = {"beam_width" if name == "beam_size" else name: value for name, value in DEFAULTS.items()}
 TOKENS = {"pad": 0, "unknown": 1, "begin": 2, "end": 3}
@@ -225,6 +228,76 @@ speech (float[batch, frames, 2] frames, bool[batch, frames] frames_mask, int64 b
 }
 """
 
+# Two texts of a sound count its positions; the second is impossible if their number is odd. The score of the first is
+# the sum of the samples, and each position has the sum of its own.
+SOUNDS = """\
+<ir_version: 10, opset_import: ["" : 23]>
+sounds (float[batch, wave, 2] wave, bool[batch, wave] wave_mask)
+  => (int64[batch, 2, length] text_tokens, int64[batch, 2] text_lengths, float[batch, 2] text_scores,
+      float[batch, wave] energy)
+<int64[1] last = {1}, int64[1] third = {2}, int64[1, 2, 2] written = {4, 5, 6, 0}, int64[1, 2, 2] counts = {1, 1, 1, 0},
+ int64[1, 2] sizes = {2, 1}, int64 two = {2}, float[1, 2] penalty = {0, 200000000}>
+{
+  counted = Cast <to = 7> (wave_mask)
+  positions = ReduceSum <keepdims = 1> (counted, last)
+  each = Unsqueeze (positions, third)
+  times = Mul (each, counts)
+  text_tokens = Add (times, written)
+  nothing = Sub (positions, positions)
+  text_lengths = Add (nothing, sizes)
+  energy = ReduceSum <keepdims = 0> (wave, third)
+  sum = ReduceSum <keepdims = 1> (energy, last)
+  parity = Mod (positions, two)
+  odd = Cast <to = 1> (parity)
+  lost = Mul (odd, penalty)
+  text_scores = Sub (sum, lost)
+}
+"""
+
+# Each word has 100 times its id plus that of its kind.
+FACTORS = """\
+<ir_version: 10, opset_import: ["" : 23]>
+factors (int64[batch, words] words, int64[batch, words] kinds) => (float[batch, words] sums)
+<int64 hundred = {100}>
+{
+  many = Mul (words, hundred)
+  all = Add (many, kinds)
+  sums = Cast <to = 1> (all)
+}
+"""
+
+# Each frame has the sum of its numbers times its gain, plus its mark.
+GAINS = """\
+<ir_version: 10, opset_import: ["" : 23]>
+gains (float[batch, frames, 2] frames, bool[batch, frames] frames_mask, float[batch, frames, 1] gains,
+       int64[batch, frames] marks) => (float[batch, frames] levels)
+<int64[1] last = {2}>
+{
+  sums = ReduceSum <keepdims = 0> (frames, last)
+  factors = Squeeze (gains, last)
+  products = Mul (sums, factors)
+  numbers = Cast <to = 1> (marks)
+  mask = Cast <to = 1> (frames_mask)
+  all = Add (products, numbers)
+  levels = Mul (all, mask)
+}
+"""
+
+# As the transcripts of frames, which are also heard as an alignment.
+DICTATION = (
+    SPEECH.replace("speech (", "dictation (")
+    .replace(
+        "float[batch, frames] energy)",
+        "float[batch, frames] energy,\n      int64[batch, 1, 1] heard_tokens, int64[batch, 1] heard_lengths, "
+        "float[batch, 1] heard_scores)",
+    )
+    .replace(
+        "  energy = ",
+        "  heard_tokens = Identity (single)\n  heard_lengths = Div (positions, positions)\n"
+        "  heard_scores = Cast <to = 1> (positions)\n  energy = ",
+    )
+)
+
 # One hypothesis of a token that does not exist, whatever the source and the options.
 LIES = """\
 <ir_version: 10, opset_import: ["" : 23]>
@@ -266,7 +339,41 @@ def main() -> None:
     words["energy"] = _result("numbers", "energy", positions="frames")
     inputs = {"frames": _ARRAYS["frames"], "words": _text()}
     _write("speech", _model(SPEECH, DEFAULTS), _declared("transcription", inputs, words, DEFAULTS))
+    heard = _result("alignment", *_texts("heard"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
+    results = {**words, "heard": {**heard, "settings": {"beam_size": 1}}}
+    _write("dictation", _model(DICTATION, DEFAULTS), _declared("transcription", inputs, results, DEFAULTS))
+    text = _result("alignment", *_texts("text"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
+    results = {"text": {**text, "settings": {"beam_size": 2}}, "energy": _result("numbers", "energy", positions="wave")}
+    _write("sounds", _model(SOUNDS), _declared("prediction", {"wave": _WAVE}, results))
+    along = {"words": _text(longest=12), "kinds": {**_text(), "of": "words"}}
+    sums = {"sums": _result("numbers", "sums", positions="words", settings={"each": "token"})}
+    _write("factors", _model(FACTORS), _declared("prediction", along, sums))
+    frames = {"frames": _ARRAYS["frames"], "gains": _GAINS, "marks": {**_text(), "of": "frames", "tokenizer": None}}
+    levels = {"levels": _result("numbers", "levels", positions="frames")}
+    _write("gains", _model(GAINS), _declared("prediction", frames, levels))
+    write_sounds()
     _write("arrays", _model(ARRAYS), _described("tagging", _ARRAYS, positions="frames", **labels))
+
+
+def write_sounds() -> None:
+    """Write .wav files of a few samples, in every coding, and damaged ones."""
+    SOUND_FILES.mkdir(exist_ok=True)
+    samples = np.array([0.5, -0.25, 0.125, 0.75, -1.0, 0.0625, 0.25], np.float32)
+    both = np.stack([samples, samples[::-1]], axis=1)
+    files = {
+        "pcm_16": wav(samples), "pcm_24": wav(samples, bits=24), "pcm_32": wav(samples, bits=32),
+        "float": wav(samples, code=3, bits=32), "stereo": wav(both), "extensible": wav(samples, extensible=True),
+        "three": wav(np.stack([samples / 3] * 3, axis=1), code=3, bits=32), "rate": wav(samples, rate=44_100),
+        "long": wav(np.resize(samples, 13)), "eight": wav(samples[:4]), "cut": wav(samples)[:-3], "none": b"",
+        "text": b"hello", "endless": wav(samples[:1])[:-6] + b"\xff" * 6, "nan": wav(samples * np.nan, code=3, bits=32),
+        "channels": wav(samples).replace(b"\x01\0\x01\0", b"\x01\0\xff\xff"),
+    }  # fmt: skip
+    for name, content in files.items():
+        (SOUND_FILES / f"{name}.wav").write_bytes(content)
+
+
+def _texts(name: str) -> tuple[str, ...]:
+    return tuple(f"{name}_{output}" for output in RESULTS)
 
 
 def _result(kind: str, *outputs: str, **others: Any) -> dict[str, object]:
@@ -324,6 +431,9 @@ _ARRAYS: dict[str, object] = {
     "links": {"kind": "edges", "axes": {}, "of": "frames", "longest": None},
     "global": {"kind": "values", "axes": {"sizes": 3}, "of": None, "longest": None},
 }
+
+_GAINS: dict[str, object] = {"kind": "vectors", "axes": {"one": 1}, "of": "frames", "longest": None}
+_WAVE: dict[str, object] = {"kind": "vectors", "axes": {"hop": 2}, "of": None, "longest": 6, "rate": 8000}
 
 _COMMON: dict[str, object] = {
     "format": 3, "xformc": "0.1.0", "target": "portable", "precision": "float32", "tokens": TOKENS, "parameters": 0,

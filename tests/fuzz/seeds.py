@@ -9,13 +9,14 @@ import tempfile
 from pathlib import Path
 
 from native.engines import write_engines
-from native.hostile_files import HOSTILE_TOKENIZERS, USER_DEFINED, charsmap, tokenizer, unit
+from native.hostile_files import HOSTILE_SOUNDS, HOSTILE_TOKENIZERS, USER_DEFINED, charsmap, tokenizer, unit
+from sounds import CODINGS, tone, wav
 
 _LARGEST = 4096
 
 
 def write_corpora(folder: Path) -> None:
-    """Write the folders `manifest`, `tokenizer` and `calls`."""
+    """Write the folders `manifest`, `tokenizer`, `wav` and `calls`."""
     with tempfile.TemporaryDirectory() as scratch:
         for engine in write_engines(Path(scratch) / "engines").iterdir():
             fields = json.loads((engine / "engine.json").read_text())
@@ -26,6 +27,10 @@ def write_corpora(folder: Path) -> None:
     for name, model in {**models, **HOSTILE_TOKENIZERS}.items():
         if len(model) <= _LARGEST:
             _write(folder / "tokenizer" / name, model)
+    sounds = {f"{code}_{bits}": wav(tone(20), code=code, bits=bits) for code, bits in CODINGS}
+    for name, content in {**sounds, "extensible": wav(tone(20), extensible=True), **HOSTILE_SOUNDS}.items():
+        if len(content) <= _LARGEST:
+            _write(folder / "wav" / name, content)
     for kind in range(7):
         _write(folder / "calls" / f"kind_{kind}", bytes([kind, 0, 0, 0, 0, 0, 0, 0, 1, 7, 0]) + b"one two" + bytes(9))
     arrays = bytes([4, 0, 0, 5, 2, 2, 3, *[5] * 6, 0, 7, 3, 2, 3, 3, *[1] * 18, 1, 1, 1, 2, *[3] * 2, 2, 7])

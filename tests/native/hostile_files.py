@@ -1,8 +1,10 @@
-"""Tokenizers and manifests that are meant to end the process that loads them, for tests and the fuzzers' corpora."""
+"""Tokenizers, manifests and sounds that are meant to end the process that reads them: for tests and the fuzzers."""
 
 import struct
 
+import numpy as np
 from sentencepiece import sentencepiece_model_pb2
+from sounds import part, riff, wav
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 _VALUE = 1 << 31
@@ -61,3 +63,21 @@ HOSTILE_MANIFESTS = {
     "deep_objects": b'{"a":' * 150_000 + b"0" + b"}" * 150_000,
     "many_keys": b"{" + b",".join(b'"%d": 0' % index for index in range(80_000)) + b"}",
 }
+
+_SAMPLES = np.array([0.5, -0.5, 0.25], np.float32)
+HOSTILE_SOUNDS = {
+    "empty": b"",
+    "header": b"RIFF\xff\xff\xff\xffWAVE",
+    "cut": wav(_SAMPLES)[:-1],
+    "size_beyond": wav(_SAMPLES)[:-10] + b"\xff" * 10,
+    "size_wraps": riff(part(b"fmt ", b"")[:4] + b"\xf8\xff\xff\xff"),
+    "no_format": riff(part(b"data", b"abcd")),
+    "no_channels": wav(_SAMPLES).replace(b"\1\0\1\0", b"\1\0\0\0"),
+    "channels": wav(_SAMPLES).replace(b"\1\0\1\0", b"\1\0\xff\xff"),
+    "block_of_nothing": wav(_SAMPLES).replace(b"\2\0\x10\0note", b"\0\0\0\0note"),
+    "bits": wav(_SAMPLES).replace(b"\2\0\x10\0", b"\2\0\xff\xff"),
+    "parts": riff(*[part(b"junk", b"")] * 10_000),
+    "formats": riff(part(b"fmt ", b"\1\0"), part(b"data", b"abcd")),
+    "not_finite": wav(_SAMPLES * np.inf, code=3, bits=32),
+}
+"""Sounds that are damaged or lie."""

@@ -101,14 +101,18 @@ XFORMC_API const char* xformc_engine_label(const xformc_engine* engine, size_t i
 XFORMC_API size_t xformc_engine_given_input_count(const xformc_engine* engine);
 XFORMC_API bool xformc_engine_given_input(const xformc_engine* engine, size_t index, xformc_input* input);
 
+/* The samples in a second of a given input that is a sound, whose text is the path of a .wav file; 0 for others. */
+XFORMC_API int64_t xformc_engine_given_input_rate(const xformc_engine* engine, size_t index);
+
 /* A result that the engine gives for an example. Set `size` to sizeof(xformc_result): later versions add fields. */
 typedef struct xformc_result {
   size_t size;
   const char* name;
-  const char* kind;      /* "text", "labels", "numbers" or "vectors" */
+  const char* kind;      /* "text", "alignment", "labels", "numbers" or "vectors" */
   const char* positions; /* the input whose positions each have a result; NULL: the whole example has one */
   size_t label_count;    /* labels: the number of their names */
   bool several;          /* labels: any number of them may hold at once, otherwise one */
+  bool has_tokenizer;    /* alignments: their hypotheses have texts, otherwise tokens only */
 } xformc_result;
 
 XFORMC_API size_t xformc_engine_result_count(const xformc_engine* engine);
@@ -210,9 +214,14 @@ XFORMC_API size_t xformc_results_hypothesis_count(const xformc_results* results,
 XFORMC_API bool xformc_results_hypothesis(const xformc_results* results, size_t index, size_t rank,
                                           xformc_hypothesis* hypothesis);
 XFORMC_API bool xformc_results_prediction(const xformc_results* results, size_t index, xformc_prediction* prediction);
-/* The value of result `result` of xformc_engine_result for an example; false, and nothing is written, for text, out of
- * range, or for a size that the library does not know. */
+/* The value of result `result` of xformc_engine_result for an example; false, and nothing is written, for text and
+ * alignments, out of range, or for a size that the library does not know. */
 XFORMC_API bool xformc_results_value(const xformc_results* results, size_t index, size_t result, xformc_value* value);
+/* The number of hypotheses of result `result`, an alignment, and one of them, the best first. A text is empty if the
+ * result has no tokenizer; false out of range. */
+XFORMC_API size_t xformc_results_alignment_count(const xformc_results* results, size_t index, size_t result);
+XFORMC_API bool xformc_results_alignment(const xformc_results* results, size_t index, size_t result, size_t rank,
+                                         xformc_hypothesis* hypothesis);
 XFORMC_API void xformc_results_free(xformc_results* results);
 
 /* Translates texts: for each up to n_best hypotheses, best first. An empty text has one hypothesis, "". Options may be
@@ -232,7 +241,7 @@ XFORMC_API xformc_status xformc_generate(const xformc_engine* engine, const xfor
                                          xformc_results** results, xformc_error** error);
 
 /* Computes the results of `count` examples. Each has a text for each of the engine's inputs, in order: count * inputs
- * texts. */
+ * texts. The text of a sound is the path of its .wav file, here and below. */
 XFORMC_API xformc_status xformc_predict(const xformc_engine* engine, const xformc_text* texts, size_t count,
                                         const xformc_run_options* run, xformc_results** results, xformc_error** error);
 

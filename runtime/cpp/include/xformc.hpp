@@ -113,10 +113,11 @@ struct Hypothesis {
 // A result that the engine gives for an example.
 struct Result {
   std::string name;
-  std::string kind;                 // "text", "labels", "numbers" or "vectors"
+  std::string kind;                 // "text", "alignment", "labels", "numbers" or "vectors"
   std::string positions;            // the input whose positions each have a result; "": the whole example has one
   std::vector<std::string> labels;  // the names of labels, by id
   bool several;                     // labels: any number of them may hold at once, otherwise one
+  bool has_tokenizer = false;       // alignments: their hypotheses have texts, otherwise tokens only
 };
 
 // The value of a result for one example.
@@ -126,6 +127,7 @@ struct Value {
   std::vector<int64_t> shape;       // [positions, ...] or [...]; of labels [positions or 1, Result::labels.size()]
   std::vector<std::string> labels;  // the most likely one of each row; of several at once those of the whole with a
                                     // probability of 0.5 or more, or for each position those, joined by commas
+  std::vector<Hypothesis> hypotheses = {};  // of an alignment, best first; texts are empty without a tokenizer
 };
 
 // The labels and probabilities are those of the first result that is labels; without one they are empty.
@@ -146,6 +148,7 @@ struct Input {
   int64_t vocabulary;  // number of token ids; 0 unless the kind is tokens
   int64_t longest;     // maximum positions; 0: no limit
   bool has_tokenizer;
+  int64_t rate = 0;  // of a given input that is a sound: samples in a second; its text is the path of a .wav file
 };
 
 // An input as an array in row-major order; the data must live until the call ends.
@@ -248,7 +251,7 @@ inline std::vector<Result> results(const xformc_engine* engine) {
     one.size = sizeof one;
     if (!xformc_engine_result(engine, i, &one))
       throw Error(XFORMC_INTERNAL_ERROR, "libxformc is older than xformc.hpp");
-    found[i] = {one.name, one.kind, one.positions == nullptr ? "" : one.positions, {}, one.several};
+    found[i] = {one.name, one.kind, one.positions == nullptr ? "" : one.positions, {}, one.several, one.has_tokenizer};
     for (size_t label = 0; label < one.label_count; ++label) {
       found[i].labels.emplace_back(xformc_engine_result_label(engine, i, label));
     }
@@ -274,14 +277,24 @@ inline std::vector<std::string> labels(const Result& result, const xformc_value&
   return found;
 }
 
+inline Value alignment(const Result& described, const xformc_results* results, size_t index, size_t result) {
+  Value value{described.name, described.kind, {}, {}, {}, {}};
+  xformc_hypothesis one;
+  for (size_t rank = 0; xformc_results_alignment(results, index, result, rank, &one); ++rank) {
+    value.hypotheses.push_back({{one.text.data, one.text.size}, one.score, {one.tokens, one.tokens + one.token_count}});
+  }
+  return value;
+}
+
 // The values of one example: all results that are no text.
 inline std::vector<Value> values(const std::vector<Result>& described, const xformc_results* results, size_t index) {
   std::vector<Value> found;
   for (size_t i = 0; i < described.size(); ++i) {
     xformc_value one{};
     one.size = sizeof one;
+    if (described[i].kind == "alignment") found.push_back(alignment(described[i], results, index, i));
     if (!xformc_results_value(results, index, i, &one)) continue;
-    Value value{described[i].name, described[i].kind, {}, {one.shape, one.shape + one.rank}, {}};
+    Value value{described[i].name, described[i].kind, {}, {one.shape, one.shape + one.rank}, {}, {}};
     size_t count = 1;
     for (const int64_t size : value.shape) count *= static_cast<size_t>(size);
     if (count > 0) value.numbers.assign(one.numbers, one.numbers + count);
@@ -552,7 +565,9 @@ class Engine {
   std::string onnxruntime() const { return xformc_engine_onnxruntime(get()); }  // the version of ONNX Runtime
   std::vector<Input> inputs() const { return described(xformc_engine_input); }
   std::vector<Input> given_inputs() const {  // those that a call gives: all but the text that the engine writes
-    return described(xformc_engine_given_input);
+    std::vector<Input> found = described(xformc_engine_given_input);
+    for (size_t i = 0; i < found.size(); ++i) found[i].rate = xformc_engine_given_input_rate(get(), i);
+    return found;
   }
   const std::vector<Result>& results() const noexcept { return results_; }
   std::vector<std::string> labels() const {
@@ -591,7 +606,7 @@ class Engine {
     std::vector<Input> found;
     xformc_input one;
     while (input(get(), found.size(), &one)) {
-      found.push_back({one.name, one.kind, one.vocabulary, one.longest, one.has_tokenizer});
+      found.push_back({one.name, one.kind, one.vocabulary, one.longest, one.has_tokenizer, 0});
     }
     return found;
   }

@@ -14,20 +14,22 @@ const std::vector<std::string> TRANSLATION = {"translation"};
 const std::vector<std::string> SEARCH = {"translation", "transcription"};
 const std::vector<std::string> LANGUAGE_MODEL = {"language_model"};
 
-constexpr const char* USAGE = R"(Usage: xformc-run [OPTIONS] ENGINE
+constexpr const char* USAGE = R"(Usage: xformc-run [OPTIONS] ENGINE [FILE]...
 
-  Run an engine on lines of text, without Python.
+  Run an engine on lines of text or on .wav files, without Python.
 
   xformc-run demo/engine < in.txt > out.txt
   xformc-run demo/engine -i in.txt -o out.txt
   echo 'forty-two' | xformc-run demo/engine -b 8 --n-best 3
   echo 'Once upon a time' | xformc-run lm/engine --temperature 0.7 --seed 4
   echo 'the dog sleeps' | xformc-run tagger/engine --json
+  xformc-run recognizer/engine one.wav two.wav
 
   ENGINE is a folder made by `xformc build`, of target portable, cpu or native.
   Its task says what becomes of a line: a translation, a continuation, labels or
   other results. Lines are UTF-8. Results keep the order of the lines. Defaults of the
-  search and of sampling come from the engine.
+  search and of sampling come from the engine. FILEs are the examples of an engine
+  whose only input is a sound; in a line, the text of a sound is the path of its file.
 
   Translation: with --n-best above 1, lines have Moses' format,
   `0 ||| text ||| logprob= -2.31 length= 7 ||| -1.51`, with lines counted from 0
@@ -234,8 +236,11 @@ class Reader {
       if (!only_names && word == "--") {
         only_names = true;
       } else if (only_names || word.size() < 2 || word[0] != '-') {
-        if (!found_.engine.empty()) wrong("Got unexpected extra argument (" + word + ")");
-        found_.engine = word;
+        if (found_.engine.empty()) {
+          found_.engine = word;
+        } else {
+          found_.files.push_back(word);
+        }
       } else {
         read(word);
       }
@@ -274,11 +279,25 @@ class Reader {
   Arguments found_;
 };
 
+void check_files(const Arguments& arguments, const xformc::Engine& engine) {
+  const auto fail = [](const std::string& message, const char* hint) {
+    throw xformc::Error(XFORMC_INVALID_ARGUMENT, message, "", hint);
+  };
+  const std::vector<xformc::Input> inputs = engine.given_inputs();
+  if (arguments.input != "-") fail("the examples are either files or lines of --input", "leave one of them out");
+  if (inputs.size() > 1) {
+    fail("this engine has several inputs",
+         "write a line for each example, with tabs between its texts and files, and give the lines to --input");
+  }
+  if (inputs[0].rate == 0) fail("this engine reads no files as examples", "give it lines of text by --input FILE");
+}
+
 }  // namespace
 
 Arguments parse(const std::vector<std::string>& words) { return Reader(words).all(); }
 
 void check_task(const Arguments& arguments, const xformc::Engine& engine) {
+  if (!arguments.files.empty()) check_files(arguments, engine);
   for (const auto& [name, tasks] : arguments.tasks) {
     if (std::find(tasks.begin(), tasks.end(), engine.task()) != tasks.end()) continue;
     std::string wanted;

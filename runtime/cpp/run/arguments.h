@@ -11,6 +11,7 @@ namespace run {
 
 struct Arguments {
   std::string engine, input = "-", output = "-";
+  std::vector<std::string> files;  // the examples, instead of lines of the input
   bool scores = false, json = false, verbose = false, help = false, version = false;
   xformc::LoadOptions load;
   xformc::SearchOptions search;
@@ -22,7 +23,7 @@ struct Arguments {
 // Throws Error for a wrong command line.
 Arguments parse(const std::vector<std::string>& words);
 
-// Throws Error if an option was given that an engine of this task does not have.
+// Throws Error if files or an option were given that this engine does not take.
 void check_task(const Arguments& arguments, const xformc::Engine& engine);
 
 std::string help();

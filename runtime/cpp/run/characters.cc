@@ -73,6 +73,12 @@ std::string_view without_end_spaces(std::string_view text) {
   return text.substr(0, static_cast<size_t>(words.back().data() + words.back().size() - text.data()));
 }
 
+std::string joined_words(std::string_view text) {
+  std::string joined;
+  for (const std::string_view word : xformc::split_words(text)) joined.append(joined.empty() ? "" : " ").append(word);
+  return joined;
+}
+
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\r', ' ');
   std::replace(text.begin(), text.end(), '\n', ' ');

@@ -18,6 +18,9 @@ std::string json_number(double value);
 // The text without the white space at its end.
 std::string_view without_end_spaces(std::string_view text);
 
+// The words of the text, with a space between them.
+std::string joined_words(std::string_view text);
+
 // The text with its line breaks replaced by spaces.
 std::string one_line(std::string text);
 

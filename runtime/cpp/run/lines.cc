@@ -45,9 +45,10 @@ Lines::~Lines() {
   if (file_ > 0) close(file_);
 }
 
-bool Lines::is_terminal() const { return path_.empty() && isatty(file_) == 1; }
+bool Lines::is_terminal() const { return !has_names_ && path_.empty() && isatty(file_) == 1; }
 
 int64_t Lines::workers(int64_t most) {
+  if (has_names_) return std::clamp<int64_t>(static_cast<int64_t>(names_.size()) / LINES_EACH, 1, most);
   struct stat status;
   const bool regular = fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
   if (!path_.empty() && !regular) return most;
@@ -57,6 +58,11 @@ int64_t Lines::workers(int64_t most) {
 }
 
 bool Lines::next(std::string& line) {
+  if (has_names_) {
+    if (number_ == names_.size()) return false;
+    line = names_[number_++];
+    return true;
+  }
   size_t end = std::string::npos;
   for (size_t from = begin_; (end = data_.find('\n', from)) == std::string::npos && !ended_;) {
     if (data_.size() - begin_ > LINE_BYTES + BYTE_ORDER_MARK.size()) break;

@@ -3,6 +3,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace run {
 
@@ -10,6 +12,8 @@ class Lines {
  public:
   // "-" is standard input. Throws Error if the file cannot be opened.
   explicit Lines(const std::string& path);
+  // The lines are these names.
+  explicit Lines(std::vector<std::string> names) : names_(std::move(names)), has_names_(true) {}
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
   ~Lines();
@@ -28,6 +32,8 @@ class Lines {
   void check(std::string_view line) const;
 
   const std::string path_;
+  const std::vector<std::string> names_;
+  const bool has_names_ = false;
   int file_ = 0;
   std::string data_;
   size_t begin_ = 0, number_ = 0;

@@ -209,13 +209,18 @@ _READERS: dict[int, Callable[[Document], Manifest]] = {
 
 
 def _read_inputs(document: Document) -> dict[str, Input]:
-    return {name: _read_input(document.section(name), tuple(document.fields)) for name in document.fields}
+    inputs = {name: _read_input(document.section(name), name, tuple(document.fields)) for name in document.fields}
+    for name, item in inputs.items():
+        if item.of is not None and not inputs[item.of].is_sequence:
+            message = f"the input {name} needs the positions of {item.of}, which has none of its own"
+            raise UserError(message, place=document.place, hint=COPY)
+    return inputs
 
 
-def _read_input(document: Document, inputs: tuple[str, ...]) -> Input:
+def _read_input(document: Document, name: str, inputs: tuple[str, ...]) -> Input:
     kind = document.text("kind", KINDS)
     axes = document.section("axes")
-    return Input(
+    read = Input(
         kind,
         vocabulary=document.integer("vocabulary", 4, MAX_SIZE) if kind == "tokens" else None,
         axes={name: axes.integer(name, 1, MAX_SIZE) for name in axes.fields},
@@ -224,6 +229,10 @@ def _read_input(document: Document, inputs: tuple[str, ...]) -> Input:
         tokenizer=document.optional_text("tokenizer") if kind == "tokens" else None,
         rate=document.optional_integer("rate", 1) if kind == "vectors" and "rate" in document.fields else None,
     )
+    if read.rate is not None and (len(read.axes) != 1 or read.of is not None):
+        message = f"the input {name} has a rate, but is no sequence of samples"
+        raise UserError(message, place=document.place, hint=COPY)
+    return read
 
 
 def _read_of(document: Document, kind: str, inputs: tuple[str, ...]) -> str | None:

@@ -316,6 +316,22 @@ void check_transcription(const std::string& caption, const std::string& join) {
   CHECK(given == 3);
 }
 
+void check_sounds(const std::string& sounds, const std::string& path) {
+  const xformc::Engine engine(sounds);
+  CHECK(engine.given_inputs()[0].rate == 8000 && engine.results()[0].kind == "alignment");
+  CHECK(engine.results()[0].has_tokenizer && !engine.results()[1].has_tokenizer);
+  const xformc::Prediction found = engine.predict(path);
+  CHECK(found.results.size() == 2 && found.results[0].hypotheses.size() == 2 && found.results[0].numbers.empty());
+  CHECK(found.results[0].hypotheses[0].tokens.size() == 2 && !found.results[0].hypotheses[0].text.empty());
+  CHECK(found.results[1].shape == std::vector<int64_t>{2});
+  const std::vector<float> samples = {0.5F, 0.25F};
+  const std::vector<int64_t> lengths = {1};
+  const auto given =
+      engine.predict_arrays({{"wave", samples.data(), {1, 1, 2}}, {"wave_lengths", lengths.data(), {1}}});
+  CHECK(given[0].results[0].hypotheses.size() == 1 && given[0].results[0].hypotheses[0].score == 0.75F);
+  CHECK(error_of([&] { engine.predict(path + ".mp3"); }).status() == XFORMC_INVALID_ARGUMENT);
+}
+
 }  // namespace
 
 int main(int, char** words) {
@@ -330,5 +346,6 @@ int main(int, char** words) {
   check_labels(words[4], words[5]);
   check_results(words[6]);
   check_transcription(words[7], words[8]);
+  check_sounds(words[9], words[10]);
   return failures == 0 ? 0 : 1;
 }

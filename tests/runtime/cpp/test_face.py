@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tiny_engine import SENTENCES
 
-from tests.conformance.engines import FOLDER
+from tests.conformance.engines import FOLDER, SOUND_FILES
 from tests.runtime.cpp.compiled import CPP, compile_program, compiler, run
 
 HERE = Path(__file__).parent
@@ -20,7 +20,8 @@ def engines(copy_engine: Path, endless_engine: Path, language_model: Path, pairs
         language_model,
         pairs,
         images,
-        *(FOLDER / name for name in ("heads", "caption", "join")),
+        *(FOLDER / name for name in ("heads", "caption", "join", "sounds")),
+        SOUND_FILES / "eight.wav",
     ]
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from native.hostile_files import HOSTILE_MANIFESTS, HOSTILE_TOKENIZERS, tokenizer
+from native.hostile_files import HOSTILE_MANIFESTS, HOSTILE_SOUNDS, HOSTILE_TOKENIZERS, tokenizer
 from tiny_engine import DEFAULTS, make_engine, text_input, write_manifest
 
 from tests.conformance.engines import FOLDER
@@ -33,7 +33,21 @@ if status == 0:
     encode.argtypes = [ctypes.c_void_p, ctypes.c_char_p, Text, *[ctypes.c_void_p] * 4]
     print(encode(engine, b"source", Text(text, len(text)), None, None, ctypes.byref(count), None), count.value)
 """
-INVALID_ENGINE = 2
+SOUND = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+engine, error, results = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert library.xformc_load(sys.argv[2].encode(), None, ctypes.byref(engine), None) == 0
+library.xformc_error_message.restype = ctypes.c_char_p
+class Text(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+path = sys.argv[3].encode()
+status = library.xformc_predict(
+    engine, ctypes.byref(Text(path, len(path))), ctypes.c_size_t(1), None, ctypes.byref(results), ctypes.byref(error)
+)
+print(status, library.xformc_error_message(error).decode())
+"""
+INVALID_ARGUMENT, INVALID_ENGINE = 1, 2
 
 
 @pytest.fixture
@@ -70,27 +84,34 @@ def test_checksum_of_a_number_is_that_of_python(number: float, library: Path, tm
     assert load(library, engine).startswith("0 ")
 
 
-def test_an_input_along_another_one_is_refused(library: Path, tmp_path: Path) -> None:
-    engine = make_engine(tmp_path / "engine")
-    rewrite(engine, inputs={"source": text_input(500), "target": {**text_input(500), "of": "source"}})
-    message = "the input target lies along source, which libxformc does not support"
-    assert load(library, engine).startswith(f"{INVALID_ENGINE} {message}")
-
-
 def test_a_kind_of_result_that_is_not_known_is_refused_by_both(library: Path, tmp_path: Path) -> None:
     engine = Path(shutil.copytree(FOLDER / "heads", tmp_path / "engine"))
     results = json.loads((engine / "engine.json").read_text())["results"]
     rewrite(engine, results={**results, "total": {**results["total"], "kind": "smells"}})
     message = "this engine has a result of kind smells; this {} knows text, "
-    assert load(library, engine).startswith(f"{INVALID_ENGINE} {message.format('libxformc')}labels, numbers, vectors")
+    assert load(library, engine).startswith(f"{INVALID_ENGINE} {message.format('libxformc')}alignment, labels, numbers")
     with pytest.raises(UserError, match=message.format("runtime")) as caught:
         load_in_python(engine)
     assert caught.value.place == str(engine / "engine.json")
 
 
+@pytest.mark.parametrize("name", HOSTILE_SOUNDS)
+def test_hostile_sound_is_an_error(name: str, library: Path, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.wav"
+    path.write_bytes(HOSTILE_SOUNDS[name])
+    assert run(SOUND, library, FOLDER / "sounds", path).startswith(f"{INVALID_ARGUMENT} not a .wav file that can be")
+    with load_in_python(FOLDER / "sounds") as engine, pytest.raises(UserError, match=r"not a .wav file that can be"):
+        engine.predict([path])
+
+
 def load(library: Path, engine: Path) -> str:
     """Load an engine and encode a text in a process of its own, whose output is returned."""
-    command = [sys.executable, "-c", RUN, str(library), str(engine)]
+    return run(RUN, library, engine)
+
+
+def run(program: str, *arguments: Path) -> str:
+    """Run a program in a process of its own, whose output is returned."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
     environment = {**os.environ, "XFORMC_ONNXRUNTIME": str(onnx_library())}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 0, f"{done.returncode} {done.stderr}"
