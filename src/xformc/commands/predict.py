@@ -67,11 +67,11 @@ def predict(
             predictions = loaded.predict(read_npz(examples), max_batch_tokens=max_batch_tokens)
             write_results((one for one in predictions), partial(_render, loaded, as_json=as_json), output)
         return
-    several = len(read_manifest(engine).given) > 1
+    given = read_manifest(engine).given
     pace = choose_pace(examples, window, workers, threads) if files is None else files_pace(files, window, workers)
-    lines_of = input_lines(examples) if files is None else file_names(files, examples, several=several)
+    lines_of = input_lines(examples) if files is None else file_names(files, examples, given)
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, lines_of as lines:
-        split = (line.split("\t") if several else line for line in lines)
+        split = (line.split("\t") if len(given) > 1 else line for line in lines)
         found = loaded.predict_stream(split, window=pace.window, max_batch_tokens=max_batch_tokens, truncate=truncate)
         write_results(found, partial(_render, loaded, as_json=as_json), output)
 

@@ -5,7 +5,7 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xformc.errors import UserError
 from xformc.files import atomic_write
+from xformc.format.inputs import Input
 from xformc.runtime.lines import read_file_lines, read_lines
+from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.session import thread_count
 from xformc.runtime.texts import TooLongError
 from xformc.terminal import is_quiet, progress_console
@@ -62,13 +64,15 @@ def files_pace(files: Sequence[Path], window: int | None, workers: int | None) -
 
 
 @contextmanager
-def file_names(files: Sequence[Path], path: Path | None, *, several: bool) -> Generator[Iterator[str]]:
-    """The names of files as lines. Raises: UserError beside `--input`, or for an engine with several inputs."""
+def file_names(files: Sequence[Path], path: Path | None, inputs: Mapping[str, Input]) -> Generator[Iterator[str]]:
+    """The names of files as lines. Raises: UserError beside `--input`, or for an engine that takes no files alone."""
     if path is not None:
         raise UserError("the examples are either files or lines of --input", hint="leave one of them out")
-    if several:
+    if len(inputs) > 1:
         hint = "write a line for each example, with tabs between its texts and files, and give the lines to --input"
         raise UserError("this engine has several inputs", hint=hint)
+    if not any(suffixes_of(item) for item in inputs.values()):
+        raise UserError("this engine reads no files as examples", hint="give it lines of text by --input FILE")
     yield iter(map(str, files))
 
 

@@ -77,12 +77,12 @@ def transcribe(
             )
             write_results((row for row in found), partial(_render, loaded, as_json=as_json), output)
         return
-    several = len(read_manifest(engine).given) > 1
+    given = read_manifest(engine).given
     pace = choose_pace(examples, window, workers, threads) if files is None else files_pace(files, window, workers)
-    lines_of = input_lines(examples) if files is None else file_names(files, examples, several=several)
+    lines_of = input_lines(examples) if files is None else file_names(files, examples, given)
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, lines_of as lines:
         results = loaded.transcribe_stream(
-            (line.split("\t") if several else line for line in lines),
+            (line.split("\t") if len(given) > 1 else line for line in lines),
             window=pace.window,
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
