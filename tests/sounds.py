@@ -22,7 +22,7 @@ train: {schedule: {peak: 0.001}}
 
 
 def wav(
-    samples: NDArray[np.float32], *, rate: int = 8000, code: int = 1, bits: int = 16, extensible: bool = False
+    samples: NDArray[np.floating[Any]], *, rate: int = 8000, code: int = 1, bits: int = 16, extensible: bool = False
 ) -> bytes:
     """A .wav file of samples [n] or [n, channels] from -1 to 1."""
     channels = 1 if samples.ndim == 1 else samples.shape[1]

@@ -365,7 +365,8 @@ def write_sounds() -> None:
         "float": wav(samples, code=3, bits=32), "stereo": wav(both), "extensible": wav(samples, extensible=True),
         "three": wav(np.stack([samples / 3] * 3, axis=1), code=3, bits=32), "rate": wav(samples, rate=44_100),
         "long": wav(np.resize(samples, 13)), "eight": wav(samples[:4]), "cut": wav(samples)[:-3], "none": b"",
-        "text": b"hello", "endless": wav(samples[:1])[:-6] + b"\xff" * 6, "nan": wav(samples * np.nan, code=3, bits=32),
+        "text": b"hello", "endless": wav(samples[:1])[:-6] + b"\xff" * 6,
+        "nan": wav(np.full_like(samples, np.nan), code=3, bits=32),
         "channels": wav(samples).replace(b"\x01\0\x01\0", b"\x01\0\xff\xff"),
     }  # fmt: skip
     for name, content in files.items():

@@ -70,7 +70,7 @@ def test_sounds_are_read_as_python_reads_them(xformc: CommandLine, xformc_run: P
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("sounds", ("rate.wav",)), ("sounds", ("cut.wav",)), ("sounds", ("none.txt",)), ("pair", ("one.wav",)),
+    [("sounds", ("rate.wav",)), ("sounds", ("cut.wav",)), ("sounds", ("none.wav",)), ("pair", ("one.wav",)),
      ("sounds", ("eight.wav", "--input", "lines")), ("tag", ("eight.wav",))],
 )  # fmt: skip
 def test_files_that_do_not_fit_give_the_message_of_python(
