@@ -1,9 +1,9 @@
 """Drawn formulas to be written as text: `3x^2+5-x`.
 
-Signs are 3 x 5 pixels; an exponent stands three pixels higher, and its `^` is not drawn. A formula is moved by up to
-two pixels in the image of 10 x 32 pixels, which has noise. No formula of the test data is in the training data, so a
-model that does not see the image, or finds the nearest training image, writes none correctly. One that does not see how
-high a sign stands cannot tell `x^2` from `x2`, and misses every formula with an exponent, 1 of 3.
+Signs are 3 x 5 pixels in columns of 4; an exponent stands three pixels higher, and its `^` is not drawn. A formula is
+moved down by up to a pixel in the image of 10 x 32 pixels, which has noise. No formula of the test data is in the
+training data, so a model that does not see the image, or finds the nearest training image, writes none correctly. One
+that does not see how high a sign stands misses every formula with an exponent, 1 of 3.
 """
 
 import random
@@ -65,12 +65,10 @@ def _term(source: random.Random) -> str:
 def image(random: np.random.Generator, text: str) -> np.ndarray:
     """Return the formula as an image [10, 32, 1]."""
     drawn = np.zeros((HEIGHT, WIDTH), np.float32)
-    down, left = RISE + random.integers(0, 2), random.integers(0, 3)
-    for sign in text.replace("^", " "):
-        if sign == " ":
-            down -= RISE
-            continue
-        drawn[down : down + 5, left : left + 3] = [[one == "#" for one in row] for row in SIGNS[sign].split()]
-        left += 4
-        down = max(down, RISE)
+    base, left = RISE + int(random.integers(0, 2)), 0
+    for before, sign in zip(" " + text, text, strict=False):
+        if sign != "^":
+            down = base - RISE * (before == "^")
+            drawn[down : down + 5, left : left + 3] = [[one == "#" for one in row] for row in SIGNS[sign].split()]
+            left += 4
     return np.clip(drawn + random.normal(0, NOISE, drawn.shape), 0, 1).astype(np.float32)[..., None]
