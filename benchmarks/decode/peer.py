@@ -16,6 +16,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.translator: Any = None
+        self.generator: Any = None
 
     def load(self, folder: str, compute_type: str, threads: int, workers: int = 1) -> dict[str, Any]:
         """Load a model for `workers` batches at once on `threads` each; return the seconds and the compute type."""
@@ -35,6 +36,23 @@ class Peer:
         )
         seconds = time.perf_counter() - began
         return {"seconds": seconds, "tokens": [one.hypotheses[0] for one in found]}
+
+    def load_generator(self, folder: str, compute_type: str, threads: int) -> dict[str, Any]:
+        """Load a language model; return the compute type."""
+        self.generator = ctranslate2.Generator(folder, intra_threads=threads, compute_type=compute_type)
+        return {"compute_type": self.generator.compute_type}
+
+    def generate(self, prompts: list[list[int]], tokens: int) -> dict[str, Any]:
+        """Continue prompts by this many most likely tokens; return the seconds, and the tokens."""
+        given = [["<s>", *(f"t{token}" for token in prompt)] for prompt in prompts]
+        began = time.perf_counter()
+        found = self.generator.generate_batch(
+            given, max_length=tokens, min_length=tokens, sampling_topk=1, include_prompt_in_result=False
+        )
+        seconds = time.perf_counter() - began
+        written = [one.sequences_ids[0] for one in found]
+        assert all(len(one) == tokens for one in written), "CTranslate2 wrote another number of tokens"
+        return {"seconds": seconds, "tokens": written}
 
     def text(
         self, lines: list[str], tokenizer: str, beam: int, length_penalty: float, batch_tokens: int, length: int
@@ -59,4 +77,5 @@ class Peer:
 
 if __name__ == "__main__":
     peer = Peer()
-    answer_requests({"load": peer.load, "translate": peer.translate, "text": peer.text})
+    methods = (peer.load, peer.translate, peer.text, peer.load_generator, peer.generate)
+    answer_requests({method.__name__: method for method in methods})
