@@ -134,7 +134,8 @@ class Spec:
     def _elaborated(self) -> Elaborated:
         done = elaborate(self.name, self.task, self.model)
         width = {self.train.schedule.width} if self.train.schedule.peak is None else set[str]()
-        sizes = with_dependencies(self.tree.get("sizes"), width | done.sizes | self.sizes_of_initial)
+        rates = {rate.word for _, entry in self._section("inputs") if (rate := entry.tree.get("rate")) is not None}
+        sizes = with_dependencies(self.tree.get("sizes"), width | rates | done.sizes | self.sizes_of_initial)
         graph = initialized(done.graph, self.initial, self.tree, done.paths)
         graph = frozen(graph, self.train.freeze, self.tree, done.paths)
         done = replace(done, graph=graph, sizes=frozenset(sizes))

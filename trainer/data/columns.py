@@ -155,7 +155,7 @@ class Edges:
 class Pairs:
     """Two rows for each example: `column` has the first ones, then the second ones, and so has a batch."""
 
-    column: Sequences
+    column: Sequences | Values
 
     def __len__(self) -> int:
         """The number of pairs."""
@@ -167,7 +167,7 @@ class Pairs:
 
     def widths(self, longest: int) -> Counts:
         """Return the positions of both rows."""
-        return 2 * _padded(self.lengths(), longest)
+        return 2 * self.column.widths(longest).reshape(2, -1).max(0)
 
     def at(self, rows: Array) -> "Pairs":
         """Return these pairs."""

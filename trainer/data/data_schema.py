@@ -53,6 +53,12 @@ class DataSchema:
         return {name: item for name, item in recorded.items() if suffixes_of(item)}
 
     @property
+    def file_columns(self) -> Mapping[str, Recorded]:
+        """The columns of names of files: those of `files`, and of the second rows of pairs."""
+        second = {f"{name}{SIMILAR}": item for name, item in self.files.items()} if self.paired else {}
+        return {**self.files, **second}
+
+    @property
     def vocabularies(self) -> Mapping[str, int]:
         """The size of the vocabulary of each input of tokens and each target that is text."""
         given = {name: self.inputs[name].vocabulary for name in self.texts}

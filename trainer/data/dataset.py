@@ -81,7 +81,7 @@ def read_split(files: Files, schema: DataSchema) -> Split:
     if suffix_of(files[0]) == "npz":
         return read_arrays(files[0])
     texts = read_texts(files, schema.columns)
-    return read_files(texts, schema.files) if schema.files else texts
+    return read_files(texts, schema.file_columns) if schema.files else texts
 
 
 def make_tokenizer(split: Split, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer | None:

@@ -11,7 +11,7 @@ from xformc.errors import UserError
 from xformc.format.tokens import BEGIN, END, IGNORE, PAD
 from xformc.trainer.data.array_examples import ArrayReader
 from xformc.trainer.data.batches import Examples, without_long
-from xformc.trainer.data.columns import Column, Pairs, Sequences, pack
+from xformc.trainer.data.columns import Column, Pairs, Sequences, Values, pack
 from xformc.trainer.data.data_schema import SIMILAR, DataSchema
 from xformc.trainer.data.file_columns import file_column
 from xformc.trainer.data.npz import Arrays
@@ -70,6 +70,7 @@ def encode_results(
     if schema.objective is not None:
         assert tokenizer is not None
         return _corrupted(_cells(split, "text").texts or [], schema, schema.objective, tokenizer, copies)
+    _require_one_kind(schema, str(split.path))
     encoder = _Encoder(split, schema, tokenizer)
     inputs: dict[str, Column] = {}
     targets: dict[str, Column] = {}
@@ -209,10 +210,15 @@ class _Encoder:
         """Each input together with its second rows."""
         found: dict[str, Column] = {}
         for name, first in inputs.items():
-            second = self.texts(f"{name}{SIMILAR}") or self.array(f"{name}{SIMILAR}")[f"{name}{SIMILAR}"]
-            if not isinstance(first, Sequences) or not isinstance(second, Sequences):
-                raise UserError(f"pairs of '{name}' must be tokens or vectors", place=str(self.split.path))
-            found[name] = Pairs(_joined(first, second))
+            other = f"{name}{SIMILAR}"
+            texts = self.texts(other) if name in self.schema.texts else None
+            second = self.array(other)[other] if texts is None else texts
+            if isinstance(first, Sequences) and isinstance(second, Sequences):
+                found[name] = Pairs(_joined(first, second))
+            elif isinstance(first, Values) and isinstance(second, Values):
+                found[name] = Pairs(Values(np.concatenate([first.array, second.array])))
+            else:
+                raise UserError(f"pairs of '{name}' must be tokens, vectors or values", place=str(self.split.path))
         return found
 
 
@@ -238,6 +244,15 @@ def _cells(split: Texts | Arrays, name: str) -> Cells:
     if isinstance(split, Texts):
         return Cells(split.columns[name], str(split.path), split.lines)
     return Cells(split.arrays[name], str(split.path))
+
+
+def _require_one_kind(schema: DataSchema, place: str) -> None:
+    paired = [item.name for item in schema.targets if TARGETS[item.kind].paired]
+    single = [item.name for item in schema.targets if item.name not in paired]
+    single += [] if schema.written is None else [schema.written]
+    if paired and single:
+        message = f"'{paired[0]}' is trained on pairs of examples, and '{single[0]}' on single ones"
+        raise UserError(message, place=place, hint="train one spec after the other: xformc train SPEC --start RUN")
 
 
 def _require_rows(cells: Cells, count: int) -> None:
