@@ -97,7 +97,7 @@ def idle_settings(
         for key in keys:
             if key not in used:
                 idle["decode", key] = f"the decoding settings of {name} are {', '.join(used)}"
-    if arrays and not TASKS[name].writes and not spelled:
+    if arrays and (name in NAMED or not texts):
         idle["train", "tokenizer"] = f"the input {arrays[0]} is not text, so examples are arrays"
     elif texts == 1:
         idle["train", "tokenizer", "shared"] = "the model has only one text" if arrays else _ONE

@@ -93,6 +93,21 @@ def test_declared_results_resolve_to_themselves(build: Build, tmp_path: Path) ->
     assert build(again) == graph and load_spec(Path("model.yaml")).resolved_yaml() == again
 
 
+def test_a_text_beside_an_image_has_a_tokenizer(build: Build) -> None:
+    text = """\
+sizes: {d_model: 8, vocabulary: 20, answers: 3, height: 2, width: 2}
+inputs: {image: {values: [height, width]}, question: {tokens: vocabulary}}
+results: {answer: {labels: answer}}
+model:
+  sight: {from: image, do: [linear: {over: [height, width], to: d_model}]}
+  answer: {from: question, do: [embedding: d_model, mean, {plus: sight}, {linear: answers}]}
+train: {tokenizer: {kind: word}}
+"""
+    build(text)
+    assert load_spec(Path("model.yaml")).train.tokenizer.kind == "word"
+    assert "kind: word" in load_spec(Path("model.yaml")).resolved_yaml()
+
+
 WRONG = [
     (SPEC.replace("height_of", "image"), "image",
      "'image' is an input, and the data would have two columns of this name"),
