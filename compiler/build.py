@@ -42,7 +42,7 @@ from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
 from xformc.format.results import Result
 from xformc.format.targets import TRAITS, Target
-from xformc.format.tasks import NAMED, WRITING
+from xformc.format.tasks import NAMED, SAMPLED, WRITING
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
 
@@ -111,7 +111,7 @@ def build_program(
         library_for(str(out))
     default = rounding.precision or spec.default_precision
     precision = spec.precisions(default)
-    if program.traits.fixed and program.task == WRITING:
+    if program.traits.fixed and program.task in (WRITING, SAMPLED):
         message = f"--target {target} does not decode text from these inputs yet"
         raise UserError(message, hint="build with --target native, cpu or portable")
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)

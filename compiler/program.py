@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.positions import longest
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.results.kind import KINDS, Declared, positions_of
+from xformc.compiler.results.kind import KINDS, Declared, output_names, positions_of
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
 from xformc.format.inputs import Input
@@ -95,9 +95,8 @@ class Program:
 
     @property
     def given(self) -> dict[str, Input]:
-        """The inputs that a call of the engine gives: all but the written text, unless it is continued."""
-        inputs = self.inputs
-        return {name: item for name, item in inputs.items() if name != self.written} or inputs
+        """The inputs that a call of the engine gives: all but the written text."""
+        return {name: item for name, item in self.inputs.items() if name != self.written}
 
     @property
     def results(self) -> dict[str, Result]:
@@ -118,7 +117,7 @@ class Program:
             return RESULTS
         if self.task in NAMED:
             return (PROBABILITIES,)
-        return tuple("_".join(filter(None, (declared.name, end))) for end in KINDS[declared.kind].outputs)
+        return output_names(declared)
 
     @property
     def longest(self) -> int | None:

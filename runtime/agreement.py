@@ -14,13 +14,12 @@ from xformc.format.certificate import Certificate, Stage
 from xformc.format.inputs import Input
 from xformc.format.tasks import NAMED
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.generate import Prompt
 from xformc.runtime.kinds.alignment import Transcript
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.libxformc import CppEngine
 from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.rows import Row, pad, stack
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.translate import PROMPT, Hypothesis
 from xformc.runtime.workload import random_workload
 
 RuntimeName = Literal["python", "cpp"]
@@ -79,9 +78,9 @@ def _comparisons(engine: Engine, other: CppEngine, progress: Callable[[str], Non
     if manifest.task == "translation":
         items = [item["source"] for item in items]
         compared += [_searched(engine, other, items, options) for options in _searches(engine)]
-    elif manifest.decoding == "search":
+    elif manifest.decoding != "forward" and manifest.given:
         arrays = _arrays(manifest.given, items)
-        compared += [_transcribed(engine, other, "arrays", arrays, options) for options in _searches(engine)]
+        compared += [_transcribed(engine, other, "arrays", arrays, options) for options in _options(engine)]
     elif manifest.decoding == "forward":
         arrays = _arrays(manifest.inputs, items)
         compared.append(_Comparison("arrays", _plain(other.predict(arrays)), _plain(engine.predict(arrays))))
@@ -111,20 +110,27 @@ def _translated(engine: Engine, other: CppEngine, texts: Sequence[str], options:
 
 def _transcribed(engine: Engine, other: CppEngine, what: str, examples: Any, options: Mapping[str, Any]) -> _Comparison:
     found, expected = other.transcribe(examples, **options), engine.transcribe(examples, **cast(Any, options))
-    return _Comparison(f"{what} with beam {options['beam_size']}", _plain_texts(found), _plain_texts(expected))
+    how = f"beam {options['beam_size']}" if "beam_size" in options else f"seed {options['seed']}"
+    return _Comparison(f"{what} with {how}", _plain_texts(found), _plain_texts(expected))
 
 
 def _of_texts(engine: Engine, other: CppEngine, texts: Sequence[str]) -> list[_Comparison]:
     decoding = engine.manifest.decoding
     if engine.manifest.task == "translation":
         return [_translated(engine, other, texts, options) for options in _searches(engine)]
-    if decoding == "sample":
+    if engine.manifest.task == "language_model":
         options = {"max_new_tokens": NEW_TOKENS, "seed": 1}
         return [_Comparison("prompts", other.generate(texts, **options), engine.generate(texts, **cast(Any, options)))]
     examples = [(text,) * len(engine.manifest.given) for text in texts]
-    if decoding == "search":
-        return [_transcribed(engine, other, "texts", examples, options) for options in _searches(engine)]
+    if decoding != "forward":
+        return [_transcribed(engine, other, "texts", examples, options) for options in _options(engine)]
     return [_Comparison("texts", _plain(other.predict(examples)), _plain(engine.predict(examples)))]
+
+
+def _options(engine: Engine) -> list[dict[str, Any]]:
+    """Return options of the engine's searches, or of its sampling."""
+    samples = engine.manifest.decoding == "sample"
+    return [{"max_new_tokens": NEW_TOKENS, "seed": 1}] if samples else _searches(engine)
 
 
 def _searches(engine: Engine) -> list[dict[str, Any]]:
@@ -138,9 +144,10 @@ def _texts(engine: Engine, items: Sequence[Any]) -> list[str]:
     assert engine.tokenizer is not None
     tokenizer, inputs = engine.tokenizer, engine.manifest.given or engine.manifest.inputs
     name = next(iter(inputs))
-    rows: list[Any] = [
-        item.ids if isinstance(item, Prompt) else item[name] if isinstance(item, Mapping) else item for item in items
-    ]
+    rows: list[Any] = []
+    for item in items:
+        row: Any = item
+        rows.append(row if not isinstance(item, Mapping) else row[PROMPT] if PROMPT in row else row[name])
     texts = [*(tokenizer.decode(name, [int(one) for one in row]) for row in rows), *ODD_TEXTS]
     longest = min(item.longest or len(max(texts, key=len)) + 2 for item in inputs.values())
     return [text for text in texts if all(len(tokenizer.encode(one, text)) < longest for one in inputs)]

@@ -33,14 +33,14 @@ from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, encode_example, positions_needed, predict_rows
 from xformc.runtime.rows import Row
-from xformc.runtime.sampling import SampleArguments, resolve_sample_options
+from xformc.runtime.sampling import SampleArguments, WritingArguments, resolve_sample_options, split_options
 from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.texts import encode_line, prompt_limit, whole_limit
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
-from xformc.runtime.translate import Hypothesis, tokens_needed, write_rows
+from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, tokens_needed, write_rows
 
 Item = TypeVar("Item")
 
@@ -137,17 +137,20 @@ class Engine:
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
-        **options: Unpack[SearchArguments],
+        seed: int = 0,
+        **options: Unpack[WritingArguments],
     ) -> list[list[Hypothesis]]:
         """Write text for arrays by the name of their input (docs/runtime.md), or for texts.
 
-        Returns: for each example, in order, up to `n_best` hypotheses, best first.
+        Returns: for each example, in order, up to `n_best` hypotheses, best first; a single one from an engine that
+        samples.
 
         examples: a mapping from each input's name to an array with one row for each example; or texts, if all inputs
             are text; for several inputs, sequences of texts in the order of the inputs. The text of a sound or an
             image is the path of its .wav, .png or .jpg file.
 
-        The other arguments are those of `translate`.
+        The other arguments are those of `translate` or, with `seed`, those of `generate`: an engine either searches or
+        samples, as its spec says.
 
         Raises: UserError for an example that does not fit the engine's inputs, or an option out of range.
         """
@@ -155,9 +158,9 @@ class Engine:
         batching = Batching(workers, max_batch_tokens)
         if isinstance(examples, Mapping):
             rows = read_rows(self.manifest.given, examples, self.manifest.targets)
-            return self._writing(as_it_is, options).all(self.session, "transcribe", rows, batching)
+            return self._writing(as_it_is, options, seed).all(self.session, "transcribe", rows, batching)
         reader = self._reader(batching, truncate)
-        return self._writing(reader, options).all(self.session, "transcribe", examples, batching)
+        return self._writing(reader, options, seed).all(self.session, "transcribe", examples, batching)
 
     def transcribe_stream(
         self,
@@ -167,7 +170,8 @@ class Engine:
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
-        **options: Unpack[SearchArguments],
+        seed: int = 0,
+        **options: Unpack[WritingArguments],
     ) -> Generator[list[Hypothesis]]:
         """Write text for any number of texts in constant memory, and yield the results in order.
 
@@ -176,7 +180,7 @@ class Engine:
         self._check_method("transcribe", "transcribe")
         batching = Batching(workers, max_batch_tokens, window)
         reader = self._reader(batching, truncate)
-        return self._writing(reader, options).stream(self.session, texts, batching)
+        return self._writing(reader, options, seed).stream(self.session, texts, batching)
 
     def generate(
         self,
@@ -274,10 +278,12 @@ class Engine:
         self._check_method("predict", "predict")
         return self._labelling(as_it_is).all(self.session, "predict", rows, Batching(None, MAX_BATCH_POSITIONS))
 
-    def transcribe_rows(self, rows: Sequence[Row], **options: Unpack[SearchArguments]) -> list[list[Hypothesis]]:
+    def transcribe_rows(
+        self, rows: Sequence[Row], *, seed: int = 0, **options: Unpack[WritingArguments]
+    ) -> list[list[Hypothesis]]:
         """Write text for rows of the engine's inputs. The options are those of `transcribe`."""
         batching = Batching(None, MAX_BATCH_TOKENS)
-        return self._writing(as_it_is, options).all(self.session, "transcribe", rows, batching)
+        return self._writing(as_it_is, options, seed).all(self.session, "transcribe", rows, batching)
 
     def _translation(
         self, batching: Batching, truncate: bool, options: SearchArguments
@@ -294,10 +300,23 @@ class Engine:
         return self._search_of(encode, options)
 
     def _writing(
-        self, encode: Callable[[int, Item], Row], options: SearchArguments
+        self, encode: Callable[[int, Item], Row], options: WritingArguments, seed: int
     ) -> Job[Item, Row, list[Hypothesis]]:
         self._check_method("transcribe", "transcribe")
-        return self._search_of(encode, options)
+        searching, sampling = split_options(self.manifest, options, seed)
+        if self.manifest.decoding == "search":
+            return self._search_of(encode, searching)
+        manifest, resolved = self.manifest, resolve_sample_options(self.manifest.sampling, sampling)
+        first = check_seed(seed)
+
+        def seeded(line: int, item: Item) -> Row:
+            return {**encode(line, item), SEED: np.array(first + line - 1, np.int64)}
+
+        return Job(
+            seeded,
+            partial(drawn_tokens_needed, inputs=manifest.given, options=resolved),
+            partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved),
+        )
 
     def _search_of(
         self, encode: Callable[[int, Item], Row], options: SearchArguments
@@ -316,12 +335,13 @@ class Engine:
         self._check_method("generate", "generate")
         resolved = resolve_sample_options(self.manifest.sampling, options)
         tokenizer = self._tokenizer(self.manifest.inputs)
-        text = self.manifest.inputs["text"]
-        limit = prompt_limit(text.longest, batching.max_batch_tokens)
+        name = self.manifest.written
+        text = self.manifest.inputs[name]
+        limit, first = prompt_limit(text.longest, batching.max_batch_tokens), check_seed(seed)
         return Job(
-            partial(encode_prompt, tokenizer=tokenizer, seed=check_seed(seed), limit=limit, truncate=truncate),
+            partial(encode_prompt, name=name, tokenizer=tokenizer, seed=first, limit=limit, truncate=truncate),
             partial(continuation_needs, options=resolved),
-            partial(continue_prompts, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces),
+            partial(continue_prompts, name=name, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces),
         )
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
@@ -400,6 +420,7 @@ def load(
         manifest.inputs,
         manifest.results,
         target=manifest.target,
+        decoding=manifest.decoding,
         threads=threads,
         workers=workers,
         device=device,

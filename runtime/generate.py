@@ -1,7 +1,10 @@
 """Generates continuations of texts with a language model's engine, which samples inside its ONNX model."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +27,13 @@ class SampleResult:
     tokens: [batch, length] int64, the sampled tokens, the end token included, then 0.
     lengths: [batch] int64, the number of tokens of each, the end token included.
     scores: [batch] float32, the model's log probability of each, without temperature and filters.
+    others: the outputs of the engine's other results, by name.
     """
 
     tokens: NDArray[np.int64]
     lengths: NDArray[np.int64]
     scores: NDArray[np.float32]
+    others: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,19 @@ class Continuation:
 
 
 def sample(
-    session: Session, prompts: Sequence[Prompt], options: SampleOptions, end: int = END, vocabulary: int | None = None
+    session: Session,
+    prompts: Sequence[Prompt],
+    options: SampleOptions,
+    end: int = END,
+    vocabulary: int | None = None,
+    *,
+    given: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    others: Mapping[str, Expected] = MappingProxyType({}),
 ) -> SampleResult:
     """Continue one or more prompts as one batch.
 
-    `end` is the token that ends a text; `vocabulary`, if known, is the number of tokens.
+    `end` is the token that ends a text; `vocabulary`, if known, is the number of tokens. `given` are the model's other
+    inputs by name, batch first, padded at the end; `others` are further outputs.
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are no continuations of these prompts.
     """
@@ -64,6 +77,7 @@ def sample(
     for row, prompt in enumerate(prompts):
         ids[row, : len(prompt.ids)] = prompt.ids
     feeds = {
+        **given,
         "prompt": ids,
         "seed": np.array([prompt.seed for prompt in prompts], np.int64),
         "max_new_tokens": np.array(options.max_new_tokens, np.int64),
@@ -74,7 +88,9 @@ def sample(
     }
     most, found = options.max_new_tokens, (len(prompts),)
     tokens = Expected(np.int64, (*found, up_to(most)), vocabulary)
-    return SampleResult(*session.run(feeds, (tokens, Expected(np.int64, found, most + 1), Expected(np.float32, found))))
+    expected = (tokens, Expected(np.int64, found, most + 1), Expected(np.float32, found))
+    tokens_found, lengths, scores, *rest = session.run(feeds, (*expected, *others.values()))
+    return SampleResult(tokens_found, lengths, scores, dict(zip(others, rest, strict=True)))
 
 
 def check_seed(seed: object) -> int:
@@ -84,14 +100,16 @@ def check_seed(seed: object) -> int:
     return seed
 
 
-def encode_prompt(line: int, text: str, *, tokenizer: Tokenizer, seed: int, limit: Limit, truncate: bool) -> Prompt:
-    """Return the prompt on this line. A text that is cut keeps its end.
+def encode_prompt(
+    line: int, text: str, *, name: str, tokenizer: Tokenizer, seed: int, limit: Limit, truncate: bool
+) -> Prompt:
+    """Return the prompt on this line for the input `name`. A text that is cut keeps its end.
 
     Raises: UserError for a text that is too long or is not valid Unicode.
     """
 
     def encode(text: str) -> list[int]:
-        return tokenizer.encode("text", text)[:-1]
+        return tokenizer.encode(name, text)[:-1]
 
     ids = encode_line(line, text, encode=encode, limit=limit, truncate=truncate, tail=limit.tokens)
     return Prompt(ids, seed + line - 1)
@@ -103,9 +121,15 @@ def continuation_needs(prompt: Prompt, *, options: SampleOptions) -> int:
 
 
 def continue_prompts(
-    session: Session, prompts: Sequence[Prompt], *, tokenizer: Tokenizer, options: SampleOptions, vocabulary: int
+    session: Session,
+    prompts: Sequence[Prompt],
+    *,
+    name: str,
+    tokenizer: Tokenizer,
+    options: SampleOptions,
+    vocabulary: int,
 ) -> list[Continuation]:
-    """Continue the prompts as one batch, and return the continuations in order.
+    """Continue the prompts for the input `name` as one batch, and return the continuations in order.
 
     `vocabulary` is the number of tokens.
     """
@@ -113,11 +137,13 @@ def continue_prompts(
     results: list[Continuation] = []
     for row, prompt in enumerate(prompts):
         tokens = tuple(int(token) for token in found.tokens[row, : found.lengths[row]])
-        results.append(Continuation(_added(tokenizer, prompt.ids, tokens), float(found.scores[row]), tokens))
+        results.append(
+            Continuation(_added(partial(tokenizer.decode, name), prompt.ids, tokens), float(found.scores[row]), tokens)
+        )
     return results
 
 
-def _added(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
+def _added(decode: Callable[[Sequence[int]], str], prompt: Sequence[int], tokens: Sequence[int]) -> str:
     """Return the text that the tokens add to the prompt."""
-    before, whole = tokenizer.decode("text", prompt), tokenizer.decode("text", [*prompt, *tokens])
-    return whole.removeprefix(before) if whole.startswith(before) else tokenizer.decode("text", tokens)
+    before, whole = decode(prompt), decode([*prompt, *tokens])
+    return whole.removeprefix(before) if whole.startswith(before) else decode(tokens)

@@ -1,9 +1,10 @@
 """The options of sampling, and their checks."""
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from xformc.format.manifest import SampleOptions
-from xformc.runtime.options import checked_integer, checked_number
+from xformc.errors import UserError
+from xformc.format.manifest import Manifest, SampleOptions
+from xformc.runtime.options import SearchArguments, checked_integer, checked_number
 
 MAX_NEW_TOKENS, MAX_TEMPERATURE, MAX_TOP_K = 100_000, 100.0, 10**6
 
@@ -21,6 +22,31 @@ class SampleArguments(TypedDict, total=False):
     top_k: int | None
     top_p: float | None
     max_new_tokens: int | None
+
+
+class WritingArguments(SearchArguments, SampleArguments, total=False):
+    """The keyword arguments of engines that search, and of those that sample."""
+
+
+def split_options(
+    manifest: Manifest, arguments: WritingArguments, seed: int
+) -> tuple[SearchArguments, SampleArguments]:
+    """The arguments of the search and of sampling.
+
+    Raises: UserError for an argument that has no effect, because the engine does the other.
+    """
+    given: dict[str, Any] = dict(arguments)
+    drawn = {name: given.pop(name) for name in SampleArguments.__annotations__ if name in given}
+    samples = manifest.decoding == "sample"
+    others = given if samples else {**drawn, "seed": seed or None}
+    idle = [name for name, value in others.items() if value is not None]
+    if idle:
+        word, known = ("samples", SampleArguments) if samples else ("searches", SearchArguments)
+        message = f"{', '.join(idle)}: no effect on {manifest.name}, which {word}"
+        raise UserError(message, hint=f"its options are {', '.join(known.__annotations__)}{', seed' * samples}")
+    searching: Any = {} if samples else given
+    sampling: Any = drawn if samples else {}
+    return searching, sampling
 
 
 def resolve_sample_options(defaults: SampleOptions, arguments: SampleArguments) -> SampleOptions:

@@ -17,11 +17,10 @@ from xformc.format.manifest import Manifest
 from xformc.format.names import CERTIFICATE
 from xformc.format.tokens import PAD
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.generate import sample
 from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.predict import expected_outputs
 from xformc.runtime.rows import Row, stack
-from xformc.runtime.translate import search_rows
+from xformc.runtime.translate import sample_rows, search_rows
 from xformc.runtime.workload import random_workload
 
 BATCH_BOUND = 1e-4
@@ -78,9 +77,9 @@ def _run(engine: Engine, items: Sequence[Any]) -> list[Found]:
         tokens = [row[row != PAD] for row in found.tokens.reshape(len(items), -1)]
         return list(zip(tokens, found.scores, strict=True))
     if manifest.decoding == "sample":
-        written = sample(session, items, replace(manifest.sampling, max_new_tokens=16))
-        tokens = [row[row != PAD] for row in written.tokens]
-        return list(zip(tokens, written.scores, strict=True))
+        found = sample_rows(session, items, manifest, replace(manifest.sampling, max_new_tokens=16))
+        tokens = [row[row != PAD] for row in found.tokens[:, 0]]
+        return list(zip(tokens, found.scores, strict=True))
     feeds = stack(manifest.inputs, items)
     outputs = session.run(feeds, expected_outputs(manifest.results, feeds))
     return [_joined(manifest, outputs, items, index) for index in range(len(items))]

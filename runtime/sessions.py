@@ -7,10 +7,11 @@ from typing import get_args
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input
-from xformc.format.interfaces import decoding_of, interface
+from xformc.format.interfaces import interface
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.format.targets import TRAITS, Target
+from xformc.format.tasks import Decoding
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.devices.driven import DrivenSearch
 from xformc.runtime.devices.fixed_shapes import fixed_shapes
@@ -21,25 +22,26 @@ from xformc.runtime.session import Executor, Session
 from xformc.runtime.whole import whole_session
 
 
-def open_session(
+def open_session(  # noqa: PLR0913 (each is a part of an engine)
     directory: Path,
     inputs: Mapping[str, Input],
     results: Mapping[str, Result],
     *,
     target: Target,
+    decoding: Decoding,
     threads: int | None = None,
     workers: int = 1,
     device: DeviceName | None = None,
     plans: Mapping[str, Plan] = MappingProxyType({}),
 ) -> Session:
-    """Open the engine in this folder; the inputs, results, target and plans are those of its engine.json.
+    """Open the engine in this folder; the inputs, results, target, decoding and plans are those of its engine.json.
 
     device: the device to run on; by default that of the `target`.
     plans: TensorRT plans by file name.
 
     Raises: UserError if the engine cannot run on the device, or if a file is invalid.
     """
-    face, fixed, place = interface(inputs, results), TRAITS[target].fixed, str(directory)
+    face, fixed, place = interface(inputs, results, decoding), TRAITS[target].fixed, str(directory)
     name: DeviceName = device or ("cuda" if fixed else "cpu")
     if name not in get_args(DeviceName):
         raise UserError(f"device is {name!r}", hint=f"use {' or '.join(get_args(DeviceName))}")
@@ -47,7 +49,7 @@ def open_session(
         hint = "build it with --target cuda or --target tensorrt for a GPU"
         raise UserError(f"an engine of target {target} runs only on the CPU", place=place, hint=hint)
     written = [name for name, result in results.items() if result.kind == "text"]
-    shapes = fixed_shapes(decoding_of(inputs, results), inputs[written[0]].longest) if fixed and written else None
+    shapes = fixed_shapes(decoding, inputs[written[0]].longest) if fixed and written else None
 
     def shared(executor: Executor) -> Session:
         return Session(lambda _: executor, face.outputs, place, workers)

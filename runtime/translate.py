@@ -1,21 +1,27 @@
-"""Writes text for examples: the search of an engine, from rows to hypotheses."""
+"""Writes text for examples: the search or the sampling of an engine, from rows to hypotheses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xformc.format.inputs import Input
-from xformc.format.manifest import Manifest, SearchOptions
+from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.results import Result
 from xformc.format.tokens import END
+from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.predict import expected_outputs, of_row, spelled
+from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.search import SearchResult, length_limit, search
 from xformc.runtime.session import Session
 from xformc.runtime.tokenizer import Tokenizer
+
+PROMPT, SEED = "prompt", "seed"
+"""What a row of an engine that samples has beside its inputs."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,18 @@ def tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SearchOptio
     return max(lengths, default=1) + options.beam_size * (limit if longest is None else min(limit, longest))
 
 
+def drawn_tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SampleOptions) -> int:
+    """Return the maximum tokens that sampling for this row holds: its positions, and those of its text."""
+    return max(len(row.get(PROMPT, ())), *row_lengths(inputs, row).values(), 1) + options.max_new_tokens
+
+
 def write_rows(
-    session: Session, rows: Sequence[Row], *, manifest: Manifest, tokenizer: Tokenizer | None, options: SearchOptions
+    session: Session,
+    rows: Sequence[Row],
+    *,
+    manifest: Manifest,
+    tokenizer: Tokenizer | None,
+    options: SearchOptions | SampleOptions,
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses of each row, best first; a row with a text of only the end token gets an empty text."""
     given, written = manifest.given, manifest.written
@@ -57,7 +73,11 @@ def write_rows(
         index for index, row in enumerate(rows) if all(n >= least[name] for name, n in row_lengths(given, row).items())
     ]
     if filled:
-        found = search_rows(session, [rows[index] for index in filled], manifest, options)
+        some = [rows[index] for index in filled]
+        if isinstance(options, SampleOptions):
+            found = sample_rows(session, some, manifest, options)
+        else:
+            found = search_rows(session, some, manifest, options)
         for row, index in enumerate(filled):
             lengths = row_lengths(given, rows[index])
             heads = {
@@ -99,12 +119,28 @@ def search_rows(
     session: Session, rows: Sequence[Row], engine: Interface, options: SearchOptions, end: int = END
 ) -> SearchResult:
     """Search for rows of the engine's inputs, as one batch; `end` is the end token."""
-    feeds = stack(engine.given, rows)
+    feeds, vocabulary = stack(engine.given, rows), engine.inputs[str(engine.written)].pieces
+    return search(session, feeds, options, end, vocabulary=vocabulary, others=_other_outputs(engine, feeds))
+
+
+def sample_rows(
+    session: Session, rows: Sequence[Row], engine: Interface, options: SampleOptions, end: int = END
+) -> SearchResult:
+    """Sample a text for rows of the engine's inputs, as one batch.
+
+    SEED is the random seed of a row, and PROMPT the token ids that its text begins with, if there are any.
+    """
+    feeds, vocabulary = stack(engine.given, rows), engine.inputs[str(engine.written)].pieces
+    prompts = [Prompt([int(one) for one in row.get(PROMPT, ())], int(row[SEED])) for row in rows]
+    found = sample(session, prompts, options, end, vocabulary, given=feeds, others=_other_outputs(engine, feeds))
+    return SearchResult(found.tokens[:, None], found.lengths[:, None], found.scores[:, None], found.others)
+
+
+def _other_outputs(engine: Interface, feeds: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
+    """Return what the outputs of the results beside the text must be, by name; the inputs are `feeds`."""
     others = {name: result for name, result in engine.results.items() if name != engine.written}
     names = [name for result in others.values() for name in result.outputs]
-    expected = dict(zip(names, expected_outputs(others, feeds), strict=True))
-    vocabulary = engine.inputs[str(engine.written)].pieces
-    return search(session, feeds, options, end, vocabulary=vocabulary, others=expected)
+    return dict(zip(names, expected_outputs(others, feeds) if feeds else (), strict=True))
 
 
 def _hypotheses(

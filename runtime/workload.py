@@ -13,7 +13,6 @@ from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest
 from xformc.format.tokens import END
 from xformc.runtime.engine import Engine
-from xformc.runtime.generate import Prompt, continuation_needs, sample
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.kinds.labels import Prediction
@@ -23,7 +22,7 @@ from xformc.runtime.predict import positions_needed, predict_rows
 from xformc.runtime.rows import Row, row_lengths
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching
-from xformc.runtime.translate import search_rows, tokens_needed
+from xformc.runtime.translate import PROMPT, SEED, drawn_tokens_needed, sample_rows, search_rows, tokens_needed
 
 COUNT = 1000
 """The number of random examples."""
@@ -78,11 +77,11 @@ def text_workload(engine: Engine, texts: Sequence[str], options: SearchArguments
         }
         if engine.manifest.task == "translation":
             return (len(best.tokens) for best, *_ in engine.translate_stream(items, **common, **options))
-        if decoding == "sample":
+        if engine.manifest.task == "language_model":
             return (len(one.tokens) for one in engine.generate_stream(items, **common))
         several = len(engine.manifest.given) > 1
         examples = (item.split("\t") if several else item for item in items)
-        if decoding == "search":
+        if decoding != "forward":
             return (len(best.tokens) for best, *_ in engine.transcribe_stream(examples, **common, **options))
         return (count_results(engine.manifest, one) for one in engine.predict_stream(examples, **common))
 
@@ -99,7 +98,11 @@ def random_workload(engine: Engine, options: SearchArguments, count: int = COUNT
         items: list[Any] = [_row(random, manifest.given, length) for length in lengths]
     elif manifest.decoding == "sample":
         job, text = _continuations(engine), manifest.inputs[manifest.written]
-        items = [Prompt(_ids(random, text, length)[:-1], index) for index, length in enumerate(lengths)]
+        if manifest.given:
+            rows = [_row(random, manifest.given, length) for length in lengths]
+        else:
+            rows = [{PROMPT: np.array(_ids(random, text, length)[:-1], np.int64)} for length in lengths]
+        items = [{**row, SEED: np.array(index)} for index, row in enumerate(rows)]
     else:
         job = _predictions(engine)
         items = [_row(random, manifest.inputs, length) for length in lengths]
@@ -125,13 +128,13 @@ def _searches(engine: Engine, options: SearchArguments) -> Job[Row, Row, int]:
     return Job(as_it_is, needed, run)
 
 
-def _continuations(engine: Engine) -> Job[Prompt, Prompt, int]:
-    options = engine.manifest.sampling
+def _continuations(engine: Engine) -> Job[Row, Row, int]:
+    manifest, options = engine.manifest, engine.manifest.sampling
 
-    def run(session: Session, prompts: Sequence[Prompt]) -> list[int]:
-        return [int(length) for length in sample(session, prompts, options).lengths]
+    def run(session: Session, rows: Sequence[Row]) -> list[int]:
+        return [int(length) for length in sample_rows(session, rows, manifest, options).lengths[:, 0]]
 
-    return Job(as_it_is, partial(continuation_needs, options=options), run)
+    return Job(as_it_is, partial(drawn_tokens_needed, inputs=manifest.given, options=options), run)
 
 
 def _predictions(engine: Engine) -> Job[Row, Row, int]:

@@ -80,6 +80,39 @@ def test_transcribe_writes_text_and_the_other_results(xformc: CommandLine, built
     assert "--target cuda does not decode text from these inputs yet" in refused
 
 
+def test_transcribe_samples_if_the_spec_says_so(xformc: CommandLine, built, tmp_path: Path) -> None:
+    engine = built(CAPTIONS.replace("beam_size: 2, max_length: {offset: 3}", "sample: {max_new_tokens: 6}"))
+    images = np.random.default_rng(0).standard_normal((3, 3, 2), np.float32)
+    np.savez(tmp_path / "data.npz", image=images)
+    np.savez(tmp_path / "last.npz", image=images[2:])
+    data = ("-i", tmp_path / "data.npz", "--json", "--temperature", "0.9", "--top-k", "4")
+    rows = [json.loads(line) for line in xformc("transcribe", engine, *data, "--seed", "5").out.splitlines()]
+    assert [len(row["hypotheses"]) for row in rows] == [1, 1, 1] and "brightness" in rows[0]
+    last = ("-i", tmp_path / "last.npz", *data[2:], "--seed", "7")
+    alone = json.loads(xformc("transcribe", engine, *last).out)
+    assert alone["hypotheses"][0]["text"] == rows[2]["hypotheses"][0]["text"]
+    assert alone["hypotheses"][0]["score"] == pytest.approx(rows[2]["hypotheses"][0]["score"], abs=1e-4)
+    assert xformc("transcribe", engine, *data, "--seed", "6").out != xformc("transcribe", engine, *data).out
+    refused = mistake(xformc("transcribe", engine, *data, "--beam-size", "2"))
+    assert "beam_size: no effect on model, which samples" in refused
+    shown = xformc("inspect", engine).out
+    assert "sampling" in shown and "tokens [batch, length] int64" in shown
+    for command in ("bench", "verify"):
+        assert xformc(command, engine, *(["--seconds", "0.01"] * (command == "bench"))).code == 0
+    searching = built_beside(tmp_path)
+    refused = mistake(xformc("transcribe", searching, "-i", tmp_path / "data.npz", "--top-k", "3"))
+    assert "top_k: no effect on model, which searches" in refused
+
+
+def built_beside(folder: Path) -> Path:
+    """The engine that searches, beside another one."""
+    (folder / "other").mkdir()
+    (folder / "other" / "model.yaml").write_text(CAPTIONS)
+    spec = load_spec(folder / "other" / "model.yaml")
+    assert build_engine(spec, None, None, "portable", folder / "other" / "engine").passed
+    return folder / "other" / "engine"
+
+
 def test_predict_gives_all_results_of_arrays(xformc: CommandLine, built, tmp_path: Path) -> None:
     engine = built(HEADS)
     np.savez(tmp_path / "data.npz", words=np.array([[5, 6, 0], [7, 8, 9]]))

@@ -31,7 +31,13 @@ class Written:
         program = self.program
         assert program.target is not None
         return open_session(
-            self.folder, program.inputs, program.results, target=program.target, device=device, plans=self.plans
+            self.folder,
+            program.inputs,
+            program.results,
+            target=program.target,
+            decoding=program.decoding,
+            device=device,
+            plans=self.plans,
         )
 
 

@@ -9,16 +9,15 @@ from xformc.compiler.certify.alignment_stages import alignments, best_scores
 from xformc.compiler.certify.forward_stages import Found, alone_and_together, expected_at, flat, real_results, word_of
 from xformc.compiler.certify.probes import make_probes, make_sources
 from xformc.compiler.certify.product_stages import noise_bound
-from xformc.compiler.certify.reference_sampling import follow
 from xformc.compiler.certify.reference_search import rescore
-from xformc.compiler.certify.sampling_stages import GREEDY, make_prompts
+from xformc.compiler.certify.sampling_stages import GREEDY, followed, make_prompts
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.certify.translation_stages import LENGTHS, short
 from xformc.compiler.program import Program
 from xformc.format.certificate import Stage
-from xformc.runtime.generate import SampleResult, sample
 from xformc.runtime.rows import stack
 from xformc.runtime.search import SearchResult
+from xformc.runtime.translate import sample_rows
 
 Scores = NDArray[np.float32]
 Texts = list[list[int]]
@@ -59,32 +58,29 @@ def _tokens(found: SearchResult, row: int) -> Texts:
 
 
 def _continuations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    prompts, longest = make_prompts(subject, 0), subject.program.longest
+    program, prompts = subject.program, make_prompts(subject, 0)
     progress("certify: results")
-    together = sample(subject.session, prompts, GREEDY)
+    together = sample_rows(subject.session, prompts, program, GREEDY)
 
     def scores(form: Subject) -> Scores:
         found = zip(prompts, _texts(together), strict=True)
-        worth = [follow(form.text_logits, item.ids, text, item.seed, GREEDY, longest=longest) for item, text in found]
-        return np.array([one.score for one in worth])
+        return np.array([followed(form, row, text, GREEDY).score for row, text in found])
 
     rounded, exact = scores(subject.rounding), scores(subject)
     bound = noise_bound(rounded, exact)
     what = "scores of the engine's continuations and of the training form"
-    yield Stage("results", what, _worst(together.scores, rounded), bound, _counted(rounded))
+    yield Stage("results", what, _worst(together.scores[:, 0], rounded), bound, _counted(rounded))
     progress("certify: alone")
-    alone = [sample(subject.session, [prompt], GREEDY) for prompt in prompts]
+    alone = [sample_rows(subject.session, [prompt], program, GREEDY) for prompt in prompts]
     pairs = [
-        (([_texts(together)[row]], together.scores[row]), (_texts(found), found.scores[0]))
+        (([_texts(together)[row]], together.scores[row, 0]), (_texts(found), found.scores[0, 0]))
         for row, found in enumerate(alone)
     ]
     yield _batch(pairs, bound, "prompts")
 
 
-def _texts(found: SampleResult) -> Texts:
-    return [
-        [int(token) for token in tokens[:length]] for tokens, length in zip(found.tokens, found.lengths, strict=True)
-    ]
+def _texts(found: SearchResult) -> Texts:
+    return [tokens[0] for row in range(len(found.tokens)) if (tokens := _tokens(found, row))]
 
 
 def _forward(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:

@@ -1,4 +1,4 @@
-"""The sampling stages of a language model's certificate: the draws of the engine against the definition."""
+"""The sampling stages of a certificate: the draws of the engine against the definition."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from xformc.compiler.certify.probes import make_sources
 from xformc.compiler.certify.reference_sampling import Followed, follow
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.manifest import SampleOptions
 from xformc.format.tokens import END
-from xformc.runtime.generate import Prompt, SampleResult, sample
+from xformc.runtime.rows import Row
+from xformc.runtime.search import SearchResult
+from xformc.runtime.translate import PROMPT, SEED, sample_rows
 
 SCORE_BOUND = 1e-4
 GREEDY = SampleOptions(temperature=0.0, top_k=0, top_p=1.0, max_new_tokens=8)
@@ -23,6 +26,10 @@ FILTERS = (
 """Sampling options. Few tokens to draw from give clear draws, even with random weights; the last has no filter."""
 
 LENGTHS = (0, 1, 3, 6, 10)
+"""The numbers of tokens of the prompts."""
+
+SOURCES = (4, 1, 7, 3, 10)
+"""The numbers of tokens or vectors of the other inputs."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +38,19 @@ class _Run:
 
     options: SampleOptions
     end: int
-    found: SampleResult
+    found: SearchResult
     judged: tuple[Followed, ...]
 
     def tokens(self, row: int) -> list[int]:
         """The tokens that the engine drew for this prompt."""
-        return [int(token) for token in self.found.tokens[row, : self.found.lengths[row]]]
+        return [int(token) for token in self.found.tokens[row, 0, : self.found.lengths[row, 0]]]
 
     @property
     def differences(self) -> list[float]:
         """The error of each score; infinite if the tokens are wrong."""
         return [
             float("inf") if judged.problem else _finite(abs(float(score) - judged.score))
-            for judged, score in zip(self.judged, self.found.scores, strict=True)
+            for judged, score in zip(self.judged, self.found.scores[:, 0], strict=True)
         ]
 
 
@@ -60,26 +67,32 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
     yield _batch(subject, prompts, runs[0])
     if subject.whole is not None:
         progress("certify: whole")
-        found = sample(subject.whole, prompts, runs[0].options)
+        found = sample_rows(subject.whole, prompts, subject.program, runs[0].options)
         worst = max(_between(runs[0], row, found, row) for row in range(len(prompts)))
         yield Stage("whole", "the sampling as one model, and step by step", worst, SCORE_BOUND)
 
 
-def make_prompts(subject: Subject, seed: int) -> list[Prompt]:
-    """Random prompts of several lengths, one of them empty, each with its own seed."""
-    random, text = np.random.default_rng(seed), subject.program.inputs["text"]
+def make_prompts(subject: Subject, seed: int) -> list[Row]:
+    """Random prompts of several lengths, one of them empty, each with its own seed and values of the other inputs."""
+    program, random = subject.program, np.random.default_rng(seed)
+    text = program.inputs[str(program.written)]
     longest = max(LENGTHS) if text.longest is None else text.longest - 1
-    lengths = [min(length, longest) for length in LENGTHS]
-    return [Prompt(random.integers(4, text.pieces, length).tolist(), row) for row, length in enumerate(lengths)]
+    prompts = [random.integers(4, text.pieces, min(length, longest)) for length in LENGTHS]
+    pairs = zip(make_sources(program, SOURCES), prompts, strict=True)
+    return [{**source, PROMPT: prompt, SEED: np.array(row)} for row, (source, prompt) in enumerate(pairs)]
 
 
-def _run(subject: Subject, prompts: Sequence[Prompt], options: SampleOptions, end: int = END) -> _Run:
-    found = sample(subject.session, prompts, options, end)
-    run, longest = _Run(options, end, found, ()), subject.program.inputs["text"].longest
-    judged = (
-        follow(subject.text_logits, prompt.ids, run.tokens(row), prompt.seed, options, longest=longest, end=end)
-        for row, prompt in enumerate(prompts)
-    )
+def followed(form: Subject, row: Row, tokens: Sequence[int], options: SampleOptions, end: int = END) -> Followed:
+    """The tokens that an engine drew for a row, checked against the definition with this training form."""
+    program, prompt = form.program, [int(one) for one in row[PROMPT]]
+    longest = program.inputs[str(program.written)].longest
+    return follow(form.scorer(row), prompt, tokens, int(row[SEED]), options, longest=longest, end=end)
+
+
+def _run(subject: Subject, prompts: Sequence[Row], options: SampleOptions, end: int = END) -> _Run:
+    found = sample_rows(subject.session, prompts, subject.program, options, end)
+    run = _Run(options, end, found, ())
+    judged = (followed(subject, row, run.tokens(index), options, end) for index, row in enumerate(prompts))
     return replace(run, judged=tuple(judged))
 
 
@@ -103,9 +116,9 @@ def _stage(name: str, what: str, runs: Sequence[_Run], *, ends: bool = False) ->
     return Stage(name, what, worst, SCORE_BOUND, detail)
 
 
-def _batch(subject: Subject, prompts: Sequence[Prompt], together: _Run) -> Stage:
-    alone = [sample(subject.session, [prompt], together.options) for prompt in prompts]
-    backwards = sample(subject.session, prompts[:0:-1], together.options)
+def _batch(subject: Subject, prompts: Sequence[Row], together: _Run) -> Stage:
+    alone = [sample_rows(subject.session, [prompt], subject.program, together.options) for prompt in prompts]
+    backwards = sample_rows(subject.session, prompts[:0:-1], subject.program, together.options)
     count = len(prompts)
     pairs = [(row, found, 0) for row, found in enumerate(alone)]
     pairs += [(count - 1 - row, backwards, row) for row in range(count - 1)]
@@ -113,12 +126,12 @@ def _batch(subject: Subject, prompts: Sequence[Prompt], together: _Run) -> Stage
     return Stage("batch", "the same prompts alone and among other neighbours", worst, SCORE_BOUND)
 
 
-def _between(together: _Run, row: int, other: SampleResult, place: int) -> float:
+def _between(together: _Run, row: int, other: SearchResult, place: int) -> float:
     """The difference of the scores of the same prompt; infinite if its tokens differ beyond rounding."""
     tokens, judged = together.tokens(row), together.judged[row]
-    if tokens != [int(token) for token in other.tokens[place, : other.lengths[place]]]:
+    if tokens != [int(token) for token in other.tokens[place, 0, : other.lengths[place, 0]]]:
         return float("inf") if judged.decided == judged.tokens else 0.0
-    return _finite(abs(float(together.found.scores[row] - other.scores[place])))
+    return _finite(abs(float(together.found.scores[row, 0] - other.scores[place, 0])))
 
 
 def _finite(difference: float) -> float:

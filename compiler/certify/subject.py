@@ -115,7 +115,10 @@ class Subject:
     @cached_property
     def session(self) -> Session:
         """The session of the engine, as the runtime opens it."""
-        return open_session(self.engine, self.program.inputs, self.program.results, target=self.target, device="cpu")
+        program = self.program
+        return open_session(
+            self.engine, program.inputs, program.results, target=self.target, decoding=program.decoding, device="cpu"
+        )
 
     @cached_property
     def whole(self) -> Session | None:
@@ -157,10 +160,6 @@ class Subject:
             return self.logits({**stack(inputs, [source] * len(written)), name: written})
 
         return score
-
-    def text_logits(self, text: Ids) -> NDArray[np.float32]:
-        """The logits of a language model's training form: [batch, text, vocabulary]."""
-        return self.logits({str(self.program.written): text})
 
     def training_values(self, feeds: Feeds) -> dict[str, Any]:
         """Every value of the training form by name, as numpy arrays."""

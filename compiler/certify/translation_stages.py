@@ -6,11 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xformc.compiler.certify.alignment_stages import alignments, apart, reference
-from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.forward import forward_stage, step_stage
-from xformc.compiler.certify.forward_stages import BOUND as RESULT_BOUND
-from xformc.compiler.certify.forward_stages import expected_results
+from xformc.compiler.certify.head_stages import head_stage
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_search import Found, rescore, search
 from xformc.compiler.certify.subject import Subject
@@ -48,7 +45,8 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     yield _batch(subject, expected)
     if len(probes.reals) > 1:
         progress("certify: results")
-        yield _heads(subject, sources)
+        found = subject.search_rows(sources, short(subject.program.search, 1))
+        yield head_stage(subject, sources, found.others)
     if subject.whole is not None:
         progress("certify: whole")
         yield _whole(subject, subject.whole, expected)
@@ -141,22 +139,6 @@ def _batch(subject: Subject, expected: _Expected) -> Stage:
         other = count - 1 - row
         differences.append(_between(together, other, backwards, row, expected.found[other].margin))
     return Stage("batch", "the same sentences alone and among other neighbours", max(differences), BATCH_BOUND)
-
-
-def _heads(subject: Subject, sources: tuple[Row, ...]) -> Stage:
-    """Compare the engine's other results with those of the training form."""
-    program = subject.program
-    given = stack(program.given, sources)
-    begun = {str(program.written): np.full((len(sources), 1), BEGIN, np.int64)}
-    values = subject.results({**given, **begun})
-    found = subject.search_rows(sources, short(program.search, 1)).others
-    expected = expected_results(program, values)
-    differences = [difference(found[name], array) for name, array in expected.items()]
-    for place, declared in alignments(program):
-        outputs = [found[name] for name in program.results[declared.name].outputs]
-        differences.append(apart(outputs, reference(values[place], declared)))
-    worst = max(differences)
-    return Stage("results", "the other results of the engine and of PyTorch", worst, RESULT_BOUND)
 
 
 def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:

@@ -117,6 +117,11 @@ def target_of(result: Declared, results: Sequence[Declared]) -> str:
     return LABELS if len(results) == 1 else f"{result.name}_{LABELS}"
 
 
+def output_names(result: Declared) -> tuple[str, ...]:
+    """The names of the outputs of an engine's model that make a declared result."""
+    return tuple("_".join(filter(None, (result.name, end))) for end in KINDS[result.kind].outputs)
+
+
 def defaults(allowed: Allowed) -> dict[str, Setting]:
     """The default of each setting."""
     return {name: value[0] if isinstance(value, tuple) else value for name, value in allowed.items()}

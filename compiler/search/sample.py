@@ -104,15 +104,22 @@ class _Sampling(Record):
     state: Names
 
 
-def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, longest: int | None) -> SampleResult:
+Continued = tuple[SampleResult, Names]
+"""The continuations, and the names of the decoder's heads."""
+
+
+def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, longest: int | None) -> Continued:
     """Write prepare, the loop that reads the prompts, and the sampling loop.
 
-    `longest` is the maximum number of positions of the model, or None.
+    The model's inputs have the names that they have in the decoder. `longest` is the maximum number of positions of the
+    model, or None.
     """
     stream, filters = emit_stream(onnx, inputs.seed), _emit_filters(onnx, decoder, inputs)
     prompts = _emit_prompts(onnx, inputs.prompt)
     positions = _count_positions(onnx, prompts, inputs.max_new_tokens, longest)
-    known = emit_prepare(onnx, decoder, emit_positions(onnx, decoder, positions))
+    given = {value.name: value.name for value in decoder.given}
+    known = emit_prepare(onnx, decoder, given | emit_positions(onnx, decoder, positions))
+    heads = {value.name: known[value.name] for value in decoder.heads}
     batch, capacity = onnx.op("Shape", inputs.prompt, start=0, end=1), onnx.op("Unsqueeze", positions, [0])
     known |= emit_resident(onnx, decoder.resident, batch, capacity)
     states = emit_states(onnx, decoder, {"batch": batch}, known)
@@ -131,7 +138,7 @@ def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, lon
 
     entering = _Sampling(_first_text(onnx, prompts, start), states)
     last, (steps,) = emit_loop(onnx, onnx.op("Sub", positions, start), types, entering, body, _KEPT)
-    return _continuations(onnx, prompts, start, steps, last.text)
+    return _continuations(onnx, prompts, start, steps, last.text), heads
 
 
 def _emit_filters(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs) -> _Filters:

@@ -7,7 +7,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.rules import made_lengths
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.positions import Positions, limit_of
-from xformc.compiler.results.kind import Declared
+from xformc.compiler.results.kind import Declared, output_names
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input, Model
@@ -15,6 +15,8 @@ from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.format.interfaces import END_TOKEN, OPTIONS, RESULTS
+from xformc.format.tasks import TASKS
 
 
 def unused(tree: Tree, kind: str, section: str, used: frozenset[str]) -> list[Problem]:
@@ -95,9 +97,36 @@ def named_apart(tree: Tree, train: Train, inputs: Mapping[str, Input], results: 
     ]
 
 
-def wide_beam(tree: Tree, written: str | None, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
+def values_apart(tree: Tree, task: str, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
+    """Check that the inputs and outputs of the engine's model have different names."""
+    section = tree.get("results")
+    if section is None:
+        return []
+    decoding = TASKS[task].decoding
+    taken = {*OPTIONS[decoding], END_TOKEN, *RESULTS} if TASKS[task].writes else set[str]()
+    named = [
+        (name, inputs[item].span)
+        for item in inputs
+        if not any(item == result.name and result.kind == "text" for result in results)
+        for name in ((item, f"{item}_mask") if inputs[item].kind == "vectors" else (item,))
+    ]
+    for result in results:
+        outputs = () if result.name in inputs else output_names(result)
+        named += [(name, section.entries[result.name].key) for name in outputs]
+    problems: list[Problem] = []
+    for name, span in named:
+        if name in taken:
+            message = f"the engine's model would have two inputs or outputs called '{name}'"
+            problems.append(Problem(span, message, "choose another name"))
+        taken.add(name)
+    return problems
+
+
+def wide_beam(tree: Tree, task: str, written: str | None, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
     """Check that the vocabulary has at least 2 W tokens: beam search of width W looks at the 2 W best."""
-    most = decode.beam_size if written is None or len(inputs) == 1 else inputs[written].vocabulary // 2
+    if written is None or TASKS[task].decoding != "search":
+        return []
+    most = inputs[written].vocabulary // 2
     if decode.beam_size <= most:
         return []
     place = tree.get("decode", "beam_size") or tree.get("decode") or tree

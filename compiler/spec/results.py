@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from xformc.compiler.results.kind import KINDS, Allowed, Declared, Kind, defaults
+from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input
 from xformc.compiler.spec.problems import Problem, Span, suggest
 from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.results import Setting
-from xformc.format.tasks import RESULTS, WRITING
+from xformc.format.tasks import RESULTS, SAMPLED, WRITING
 
 LABELLED = "labels"
 """The name of the result of a task that labels."""
@@ -31,19 +32,30 @@ def read_results(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem
     return tuple([*written, *(item for item in found if item.kind != "text")])
 
 
-def task_of(results: tuple[Declared, ...], inputs: Mapping[str, Input]) -> str:
-    """The task of a spec that declares these results."""
+def task_of(tree: Tree, results: tuple[Declared, ...], inputs: Mapping[str, Input]) -> str:
+    """The task of a spec that declares these results.
+
+    Text with other inputs is sampled if the section `decode` sets `sample`, and nothing of a search in the same file.
+    """
     written = [item.name for item in results if item.kind == "text"]
     if written and list(inputs) == written:
         return "language_model"
-    return WRITING if written else RESULTS
+    return RESULTS if not written else SAMPLED if _samples(tree) else WRITING
+
+
+def _samples(tree: Tree) -> bool:
+    section = tree.get("decode")
+    entries = {} if section is None else section.entries
+    own = [key for key, entry in entries.items() if is_own(entry, tree)]
+    return "sample" in (own or entries)
 
 
 def _of_task(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem]) -> tuple[Declared, ...]:
     task = tree.get("task")
     if task is None and isinstance(tree.value, dict):
         problems.append(Problem(tree.span, "the key 'task' is missing", "a spec has a task, or declares its results"))
-    written = {"translation": "target", "language_model": "text"}.get("" if task is None else task.word)
+    alone = next(iter(inputs), "text")
+    written = {"translation": "target", "language_model": alone}.get("" if task is None else task.word)
     kind = "labels" if written is None else "text"
     section = tree.get("train", "losses")
     if section is not None and section.entries:

@@ -195,7 +195,8 @@ class Sample(Section):
 
 
 class Decode(Section):
-    """The defaults for decoding. Each call of the engine may override them. `sample` is for language models only."""
+    """The defaults for decoding. Each call of the engine may override them. With `sample`, text is drawn
+    instead of searched for."""
 
     beam_size: Annotated[int, Field(ge=1, le=1024)] = 4
     n_best: Annotated[int, Field(ge=1, le=1024)] = 1

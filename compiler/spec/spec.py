@@ -18,6 +18,7 @@ from xformc.compiler.spec.consistency import (
     shared_vocabulary,
     unused,
     unused_blocks,
+    values_apart,
     wide_beam,
     word_pieces,
 )
@@ -178,20 +179,22 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
     model = read_model(tree, problems)
     initial, sizes_of_initial = read_section(tree, model.sizes, problems)
     problems += unused_blocks(tree)
+    task = (document and document.task) or task_of(tree, model.results, model.inputs)
     if document is not None and not problems:
         problems += shared_vocabulary(tree, document.train, model.inputs)
         problems += schedule_rate(tree, document.train, model.sizes)
-        problems += wide_beam(tree, written_in(model.results), document.decode, model.inputs)
+        problems += wide_beam(tree, task, written_in(model.results), document.decode, model.inputs)
         problems += word_pieces(tree, document.task, document.train, model.inputs)
         problems += objective_fits(tree, document.train, model.inputs, model.results)
         problems += named_apart(tree, document.train, model.inputs, model.results)
+        problems += values_apart(tree, task, model.inputs, model.results)
     raise_problems(problems)
     assert document is not None
     name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]
     precision: dict[str, Precision] = {pattern: WORDS[word] for pattern, word in document.precision.items()}
     return Spec(
         name,
-        document.task or task_of(model.results, model.inputs),
+        task,
         model.sizes,
         model.inputs,
         model.results,

@@ -9,7 +9,7 @@ from xformc.compiler.spec.model import Input, sequences_of
 from xformc.compiler.spec.problems import Problem, listed, suggest
 from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.tree import Entry, Tree
-from xformc.format.tasks import NAMED, TASKS, Decoding
+from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
     "search": ("beam_size", "n_best", "length_penalty", "max_length"),
@@ -46,7 +46,7 @@ def unfit(task: str, declared: Declared, type: Type, inputs: Mapping[str, Input]
 def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
     """Check the declared inputs for the task, and report settings without effect."""
     word, declared = tree.get("task"), tree.get("inputs")
-    task = task_of(results, inputs) if tree.get("results") is not None else "" if word is None else word.word
+    task = task_of(tree, results, inputs) if tree.get("results") is not None else "" if word is None else word.word
     if declared is None or task not in TASKS:
         return []
     along = _along_problems(inputs, results)
@@ -65,6 +65,8 @@ def _along_problems(inputs: Mapping[str, Input], results: tuple[Declared, ...]) 
 
 def _input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list[Problem]:
     wanted = TASKS[name].inputs
+    if TASKS[name].alone and inputs.entries:
+        return _alone_problems(name, inputs, known)
     if wanted is None:
         return [] if inputs.entries else [Problem(inputs.span, f"{name} needs an input")]
     problems = [
@@ -80,6 +82,17 @@ def _input_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list
                 Problem(entry.key, f"the input '{item}' of {name} must be tokens, found {known[item].kind}", hint)
             )
     return problems
+
+
+def _alone_problems(name: str, inputs: Tree, known: Mapping[str, Input]) -> list[Problem]:
+    """Report inputs beside the first, and a first input that is not tokens."""
+    (first, entry), *others = inputs.entries.items()
+    hint = f"declare results for a text with other inputs: results: {{{first}: {{text: STAGE}}}}"
+    found = [Problem(other.key, f"{name} has one input, found also '{more}'", hint) for more, other in others]
+    if not others and first in known and known[first].kind != "tokens":
+        message = f"the input '{first}' of {name} must be tokens, found {known[first].kind}"
+        found.append(Problem(entry.key, message, f"write {first}: {{tokens: SIZE}}"))
+    return found
 
 
 def idle_settings(
@@ -120,8 +133,13 @@ def _idle_problems(name: str, tree: Tree, inputs: Mapping[str, Input], results: 
     return [
         Problem(entry.key, f"{'.'.join(path)} has no effect here: {why}", "remove it")
         for entry, path, why in found
-        if is_own(entry, tree) or chosen is None or entry.key.source == chosen.key.source
+        if is_own(entry, tree) or chosen is None or (entry.key.source == chosen.key.source and not _chosen(name, path))
     ]
+
+
+def _chosen(name: str, path: tuple[str, ...]) -> bool:
+    """Whether a variant has chosen between searching and sampling, so that it may inherit the settings of the other."""
+    return path[0] == "decode" and name in (WRITING, SAMPLED)
 
 
 def _entry(tree: Tree, path: tuple[str, ...]) -> Entry | None:

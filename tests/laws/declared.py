@@ -115,7 +115,7 @@ def heads(draw: st.DrawFn, sequences: tuple[str, ...]) -> Head:
 def declared(draw: st.DrawFn, *, written: bool | None = None) -> Declared:
     """A spec with up to three inputs, or with none and a text, and one to four results."""
     writes = draw(st.booleans()) if written is None else written
-    given = draw(st.lists(st.sampled_from(list(GIVEN)), unique=True, min_size=1, max_size=3))
+    given = draw(st.lists(st.sampled_from(list(GIVEN)), unique=True, min_size=0 if writes else 1, max_size=3))
     beside = draw(st.lists(st.sampled_from(list(COMPANIONS)), unique=True, max_size=2))
     beside = [name for name in beside if COMPANIONS[name][0] in given]
     sequences = tuple(name for name in given if name in SEQUENCES)
@@ -198,6 +198,7 @@ def _document(
     } | ({"neighbours": NEIGHBOURS} if "links" in inputs else {})
     planes = ("height", "width") if "image" in inputs else ()
     sizes = SIZES | {name: size for name, size in MORE_SIZES.items() if f"linear: {name}" in text or name in planes}
+    decode: Document = {}
     train: Document = {"max_length": 16} if any(name in inputs for name in (*SEQUENCES, WRITTEN)) else {}
     if "kinds" in inputs and all("tokens" in item for item in inputs.values()):
         train["tokenizer"] = {"kind": "word", **({"shared": False} if len(inputs) > 1 else {})}
@@ -205,9 +206,11 @@ def _document(
         train["losses"] = losses
     if ": encoder" not in text:
         model.pop("encoder", None)
+    if "caption" in results and len(inputs) > 1 and draw(st.booleans()):
+        decode["sample"] = draw(st.sampled_from([{}, {"top_k": 3}, {"temperature": 0.7, "top_p": 0.9}]))
     document: Document = {"import": ["shared"]} if "doubled" in text else {}
     document |= {"sizes": sizes, "choices": dict(choices), "inputs": inputs, "results": results, "model": model}
-    return document | {"blocks": blocks} | ({"train": train} if train else {})
+    return document | {"blocks": blocks} | ({"train": train} if train else {}) | ({"decode": decode} if decode else {})
 
 
 def trainable(spec: Spec) -> bool:

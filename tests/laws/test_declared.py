@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from xformc.runtime import Engine, load
 from xformc.runtime.kinds.alignment import Transcript
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.rows import Row
+from xformc.runtime.translate import SEED, write_rows
 
 TARGETS: tuple[Target, ...] = ("portable", "native")
 
@@ -116,9 +118,12 @@ def _several(found: Any) -> tuple[torch.Tensor, ...]:
 
 def results(engine: Engine, rows: list[Row]) -> list[Any]:
     """What the engine gives for rows of its inputs, by example."""
-    if engine.manifest.task == "transcription":
-        return engine.transcribe_rows(rows, beam_size=2, n_best=2)
-    return engine.predict_rows(rows)
+    if engine.manifest.decoding == "forward":
+        return engine.predict_rows(rows)
+    seeded = [{SEED: np.array(sum(row[name].size for name in row)), **row} for row in rows]
+    short = replace(engine.manifest.sampling, max_new_tokens=8) if engine.manifest.decoding == "sample" else None
+    options = short or replace(engine.manifest.search, beam_size=2, n_best=2, max_length_factor=0.5)
+    return write_rows(engine.session, seeded, manifest=engine.manifest, tokenizer=None, options=options)
 
 
 def same(one: Any, other: Any, tolerance: float) -> None:

@@ -37,7 +37,7 @@ class Engines:
 
     def whole(self) -> Session:
         """The search as one model whose shapes grow."""
-        face = interface(self.program.inputs, self.program.results)
+        face = interface(self.program.inputs, self.program.results, self.program.decoding)
         return whole_session(self.folder / "portable", face, threads=1)
 
     def driven(self, device: OnnxDevice | None = None) -> Session:

@@ -29,7 +29,7 @@ for_processors = pytest.mark.skipif(
 @for_processors
 def test_cuda_engine_says_what_to_install_where_onnx_runtime_is_for_processors(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
-        open_session(tmp_path, {}, {}, target="cuda")
+        open_session(tmp_path, {}, {}, decoding="forward", target="cuda")
     assert str(raised.value) == (
         f"{tmp_path}: this engine runs on a GPU, but the installed package onnxruntime is for CPUs only"
         "\nhint: install onnxruntime-gpu over it: pip install 'xformc[gpu]' && pip install --force-reinstall "
@@ -62,7 +62,7 @@ def test_gpu_that_is_not_there_is_an_error() -> None:
 
 def test_tensorrt_engine_without_plans_says_what_to_build(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="this engine has no TensorRT plans") as raised:
-        open_session(tmp_path, {}, {}, target="tensorrt")
+        open_session(tmp_path, {}, {}, decoding="forward", target="tensorrt")
     assert "xformc build RUN -o ENGINE --target tensorrt" in (raised.value.hint or "")
 
 
@@ -70,13 +70,13 @@ def test_plans_need_their_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(__import__("sys").modules, "tensorrt", None)
     plan = Plan("tensorrt", "10.13", None, None, "float32", {})
     with pytest.raises(UserError, match="this engine's plans run in tensorrt, but tensorrt cannot be imported"):
-        open_session(tmp_path, {}, {}, target="tensorrt", plans={"model.plan": plan})
+        open_session(tmp_path, {}, {}, decoding="forward", target="tensorrt", plans={"model.plan": plan})
 
 
 @pytest.mark.parametrize("target", ["portable", "cpu", "native"])
 def test_engines_for_processors_do_not_run_on_a_gpu(target: Target, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"an engine of target {target} runs only on the CPU"):
-        open_session(tmp_path, {}, {}, target=target, device="cuda")
+        open_session(tmp_path, {}, {}, decoding="forward", target=target, device="cuda")
 
 
 @pytest.mark.gpu
@@ -87,7 +87,14 @@ def test_search_driven_on_a_gpu_is_that_of_the_processor(
 ) -> None:
     made = write_engines(name, tmp_path)
     there, here = (
-        open_session(made.cuda, made.program.inputs, made.program.results, target="cuda", device=device)
+        open_session(
+            made.cuda,
+            made.program.inputs,
+            made.program.results,
+            decoding=made.program.decoding,
+            target="cuda",
+            device=device,
+        )
         for device in ("cuda", "cpu")
     )
     for seed in range(8):

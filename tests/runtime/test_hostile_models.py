@@ -141,7 +141,7 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 def test_labels_that_lie_are_an_error(frames: Engine, tmp_path: Path) -> None:
     labels = frames.manifest.labels
     assert labels is not None
-    face = interface(frames.manifest.inputs, frames.manifest.results)
+    face = interface(frames.manifest.inputs, frames.manifest.results, frames.manifest.decoding)
     arrays = {"frames": np.zeros((2, 4, 6), NUMBERS), "frames_lengths": np.array([4, 3])}
     right = frames.session.run({"frames": arrays["frames"], "frames_mask": np.ones((2, 4), np.bool_)})[0].shape
     assert len(with_liar(frames, face, {"probabilities": np.zeros(right, NUMBERS)}, tmp_path).predict(arrays)) == 2

@@ -61,6 +61,25 @@ def test_a_text_alone_is_a_language_model(build: Build) -> None:
     assert compile_engine(load_spec(Path("model.yaml"))).decoding == "sample"
 
 
+def test_a_text_is_sampled_if_the_spec_says_so(build: Build) -> None:
+    build(SPEC + "decode: {sample: {top_k: 5}}\n")
+    spec = load_spec(Path("model.yaml"))
+    program = compile_engine(spec)
+    assert (program.task, program.decoding, list(program.given)) == ("sampling", "sample", ["image"])
+    assert "beam_size" not in spec.resolved_yaml() and "top_k: 5" in spec.resolved_yaml()
+    Path("variant.yaml").write_text("extends: model\ndecode: {beam_size: 2}\n")
+    assert compile_engine(load_spec(Path("variant.yaml"))).decoding == "search"
+    Path("again.yaml").write_text("extends: variant\ndecode: {sample: {}}\n")
+    assert compile_engine(load_spec(Path("again.yaml"))).decoding == "sample"
+
+
+def test_a_language_model_may_call_its_input_anything(build: Build) -> None:
+    text = PLAIN.replace("results: {words: {labels: logits, each: token}}", "task: language_model").split("train:")[0]
+    build(text)
+    program = compile_engine(load_spec(Path("model.yaml")))
+    assert (program.decoding, program.written, list(program.results)) == ("sample", "words", ["words"])
+
+
 def test_an_auxiliary_loss_is_trained_but_not_computed_by_the_engine(build: Build) -> None:
     build(
         SPEC.replace(
@@ -108,7 +127,16 @@ train: {tokenizer: {kind: word}}
     assert "kind: word" in load_spec(Path("model.yaml")).resolved_yaml()
 
 
+NAMES = "the engine's model would have two inputs or outputs called '{}'"
 WRONG = [
+    (SPEC.replace("image", "tokens"), "tokens", NAMES.format("tokens")),
+    (SPEC.replace("image", "beam_size"), "beam_size", NAMES.format("beam_size")),
+    (SPEC.replace("image", "seed") + "decode: {sample: {}}\n", "seed", NAMES.format("seed")),
+    (SPEC.replace("height_of:", "scores:", 1).replace("height_of: {error", "scores: {error"), "scores",
+     NAMES.format("scores")),
+    (SPEC.replace("image", "tags_probabilities"), "tags", NAMES.format("tags_probabilities")),
+    (SPEC + "decode: {sample: {}, beam_size: 2}\n", "beam_size",
+     "decode.beam_size has no effect here: the decoding settings of sampling are sample"),
     (SPEC.replace("height_of", "image"), "image",
      "'image' is an input, and the data would have two columns of this name"),
     (SPEC + "task: tagging\n", "task", "a spec has either a task or results"),

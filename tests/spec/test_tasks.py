@@ -95,9 +95,8 @@ VECTORS = "{vectors: features}"
 GIVES = "the last stage of a {} model must return float32[batch, {}, found float32[batch, {}]"
 LABELS = "LABELS], where LABELS is a size of at least 2"
 WRONG = [
-    (LANGUAGE_MODEL.replace("text:", "prompt:").replace("from: text", "from: prompt"),
-     [("{", "language_model needs the input 'text'"),
-      ("prompt", "language_model has no input 'prompt'")]),
+    (LANGUAGE_MODEL.replace("inputs: {", "inputs: {hint: {tokens: vocabulary}, "),
+     [("text", "language_model has one input, found also 'text'")]),
     (LANGUAGE_MODEL.replace("{tokens", "{vectors"),
      [("text", "the input 'text' of language_model must be tokens, found vectors")]),
     (TAGGING.replace("{words: {tokens: vocabulary}}", "{}"), [("{", "tagging needs an input")]),

@@ -44,11 +44,14 @@ def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[i
     )
 
 
-def text_examples(texts: Sequence[Sequence[int]], longest: int) -> Examples:
-    """Return examples of texts, whose labels are the next tokens. Longer texts are cut into parts of `longest`."""
+def text_examples(texts: Sequence[Sequence[int]], longest: int, name: str = "text") -> Examples:
+    """Return examples of texts for the input `name`, whose labels are the next tokens.
+
+    Longer texts are cut into parts of `longest`.
+    """
     whole = pack(texts, before=[BEGIN], after=[END])
     given, labels = (_cut(side, longest) for side in shifted(whole))
-    return Examples({"text": given}, {LABELS: labels}, {LABELS: PAD}, longest)
+    return Examples({name: given}, {LABELS: labels}, {LABELS: PAD}, longest)
 
 
 def _translation(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
@@ -57,7 +60,8 @@ def _translation(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels:
 
 
 def _language_model(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
-    return text_examples(_encode(texts, tokenizer)["text"], schema.longest)
+    (name,) = schema.texts
+    return text_examples(_encode(texts, tokenizer)[name], schema.longest, name)
 
 
 def _classification(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:

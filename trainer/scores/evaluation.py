@@ -159,7 +159,7 @@ def _score_labels(engine: Path, data: Data, options: ScoreOptions, watch: Watch)
 
 
 def _read_text(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts:
-    return read_texts((_only(files, "test.txt"),), ("text",))
+    return read_texts((_only(files, "test.txt"),), (manifest.written,))
 
 
 def _score_continuations(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:

@@ -59,7 +59,7 @@ def score_results(engine: Engine, folder: Path, data: Split) -> tuple[list[Measu
 def _run(engine: Engine, examples: Examples) -> list[dict[str, Any]]:
     """The results of each row, by name; the second rows of pairs come after the first ones."""
     rows = rows_of(examples, engine.manifest.given)
-    if engine.manifest.decoding != "search":
+    if engine.manifest.decoding == "forward":
         return [dict(one.results) for one in engine.predict_rows(rows)]
     written = engine.manifest.written
     return [{written: best.text, **best.results} for best, *_ in engine.transcribe_rows(rows)]

@@ -64,18 +64,22 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 
 def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
-    """From prompts and seeds to continuations; the sampling options are inputs with default values."""
-    emitter = _emitter(program, weights)
+    """From other inputs, prompts and seeds to continuations; the sampling options are inputs with default values."""
+    emitter, decoder = _emitter(program, weights), program.decoder
+    for value in decoder.given:
+        emitter.bind(value, value.name)
     options = _options(emitter, program.sampling)
     given = SampleInputs("prompt", "seed", **{name: name for name in options})
-    result = emit_sampling(emitter, program.decoder, given, program.longest)
+    result, heads = emit_sampling(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
     batch = Axis("batch")
     rows = Type("int64", (batch,))
-    inputs = [("prompt", Type("int64", (batch, Axis("prompt")))), ("seed", rows), *options.items()]
+    written = [("prompt", Type("int64", (batch, Axis("prompt")))), ("seed", rows), *options.items()]
+    inputs = [*((value.name, value.type) for value in decoder.given), *written]
     types = [Type("int64", (batch, Axis("length"))), rows, Type("float32", (batch,))]
-    return model(emitter, "engine", inputs, list(zip(RESULTS, types, strict=True)))
+    outputs = [*zip(RESULTS, types, strict=True), *_emit_results(emitter, program, heads)]
+    return model(emitter, "engine", inputs, outputs)
 
 
 def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:

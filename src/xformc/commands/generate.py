@@ -7,7 +7,21 @@ from typing import Annotated
 
 from typer import Option
 
-from xformc.commands.options import Device, EngineFolder, JsonLines, TextInput, TextOutput, Threads, Window, Workers
+from xformc.commands.options import (
+    Device,
+    EngineFolder,
+    JsonLines,
+    NewTokens,
+    Seed,
+    Temperature,
+    TextInput,
+    TextOutput,
+    Threads,
+    TopK,
+    TopP,
+    Window,
+    Workers,
+)
 from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
@@ -23,17 +37,11 @@ def generate(
     *,
     prompts: TextInput = None,
     output: TextOutput = None,
-    temperature: Annotated[float | None, Option(help="Divide the logits by this; 0 is greedy.", metavar="T")] = None,
-    top_k: Annotated[
-        int | None, Option(help="Sample from the k most likely tokens (0: no limit).", metavar="K")
-    ] = None,
-    top_p: Annotated[
-        float | None, Option(help="Sample from the most likely tokens that add up to probability p.", metavar="P")
-    ] = None,
-    max_new_tokens: Annotated[int | None, Option(help="Stop after this many new tokens.", metavar="N")] = None,
-    seed: Annotated[
-        int, Option(help="Random seed of the first line; each later line has the next number.", metavar="N")
-    ] = 0,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    max_new_tokens: NewTokens = None,
+    seed: Seed = 0,
     as_json: JsonLines = False,
     truncate: Annotated[bool, Option("--truncate", help="Keep only the end of lines that are too long.")] = False,
     window: Window = None,

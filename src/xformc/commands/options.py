@@ -47,6 +47,14 @@ PENALTY_HELP = """GNMT length penalty: a score is the log probability divided by
 prefer longer translations."""
 LengthPenalty = Annotated[float | None, Option(help=PENALTY_HELP, metavar="ALPHA")]
 
+Temperature = Annotated[float | None, Option(help="Divide the logits by this; 0 is greedy.", metavar="T")]
+TopK = Annotated[int | None, Option(help="Sample from the k most likely tokens (0: no limit).", metavar="K")]
+TopP = Annotated[
+    float | None, Option(help="Sample from the most likely tokens that add up to probability p.", metavar="P")
+]
+NewTokens = Annotated[int | None, Option(help="Stop after this many new tokens.", metavar="N")]
+Seed = Annotated[int, Option(help="Random seed of the first line; each later line has the next number.", metavar="N")]
+
 OUT = ("--output", "--out", "-o")
 INPUT_HELP = "Read lines from this file, which may be .gz; `-` is standard input.  [default: -]"
 OUTPUT_HELP = "Write to this file, compressed if it ends in .gz; `-` is standard output.  [default: -]"

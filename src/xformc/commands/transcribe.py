@@ -14,8 +14,13 @@ from xformc.commands.options import (
     InputFiles,
     JsonLines,
     LengthPenalty,
+    NewTokens,
+    Seed,
+    Temperature,
     TextOutput,
     Threads,
+    TopK,
+    TopP,
     Truncate,
     Window,
     Workers,
@@ -25,6 +30,7 @@ from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.kinds.kind import kind_of
+from xformc.runtime.sampling import WritingArguments
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.translate import Hypothesis
 
@@ -41,6 +47,11 @@ def transcribe(
     beam_size: BeamSize = None,
     n_best: Annotated[int | None, Option(help="Texts of each example, best first.", metavar="N")] = None,
     length_penalty: LengthPenalty = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    max_new_tokens: NewTokens = None,
+    seed: Seed = 0,
     as_json: JsonLines = False,
     truncate: Truncate = False,
     window: Window = None,
@@ -65,16 +76,22 @@ def transcribe(
 
     Each line of the output has the best text; further results of the engine follow after tabs. With --json:
     {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, with an object for each further result.
+
+    An engine searches, or samples if its spec has `decode: {sample: ...}`. --temperature, --top-k, --top-p,
+    --max-new-tokens and --seed are for engines that sample.
     """
+    options: WritingArguments = {
+        "beam_size": beam_size,
+        "n_best": n_best,
+        "length_penalty": length_penalty,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "max_new_tokens": max_new_tokens,
+    }
     if files is None and examples is not None and examples.suffix == ".npz":
         with load(engine, threads=threads, workers=1 if workers is None else workers, device=device) as loaded:
-            found = loaded.transcribe(
-                read_npz(examples),
-                max_batch_tokens=max_batch_tokens,
-                beam_size=beam_size,
-                n_best=n_best,
-                length_penalty=length_penalty,
-            )
+            found = loaded.transcribe(read_npz(examples), max_batch_tokens=max_batch_tokens, seed=seed, **options)
             write_results((row for row in found), partial(_render, loaded, as_json=as_json), output)
         return
     given = read_manifest(engine).given
@@ -86,9 +103,8 @@ def transcribe(
             window=pace.window,
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
-            beam_size=beam_size,
-            n_best=n_best,
-            length_penalty=length_penalty,
+            seed=seed,
+            **options,
         )
         write_results(results, partial(_render, loaded, as_json=as_json), output)
 

@@ -25,8 +25,17 @@ SEARCH_OPTIONS = ("beam_size", "n_best", "length_penalty", "max_length_factor", 
 SEARCH = Interface(("source", *SEARCH_OPTIONS), RESULTS)
 """The interface of a translation model."""
 
-SAMPLING = Interface(("prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"), RESULTS)
+SAMPLING_OPTIONS = ("prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p")
+"""The text to continue, its random seed and the options of sampling, which are inputs of the model."""
+
+SAMPLING = Interface(SAMPLING_OPTIONS, RESULTS)
 """The interface of a language model."""
+
+OPTIONS: Mapping[Decoding, tuple[str, ...]] = {"search": SEARCH_OPTIONS, "sample": SAMPLING_OPTIONS, "forward": ()}
+"""The inputs of a model beside those of its spec, by how it computes."""
+
+END_TOKEN = "end_token"
+"""The input of a model that writes text for the token that ends one; it has a default."""
 
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""
@@ -35,21 +44,10 @@ OLD_NAMES: Mapping[str, str] = {"beam_size": "beam_width"}
 """Current input names, and the names of the same inputs in the models of older engines."""
 
 
-def interface(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> Interface:
+def interface(inputs: Mapping[str, Input], results: Mapping[str, Result], decoding: Decoding) -> Interface:
     """Return the interface of an engine with the inputs and the results of its spec."""
     outputs = tuple(name for result in results.values() for name in result.outputs)
-    decoding = decoding_of(inputs, results)
-    if decoding == "sample":
-        return Interface(SAMPLING.inputs, outputs)
-    if decoding == "search":
-        return Interface((*model_inputs(given_inputs(inputs, results)), *SEARCH_OPTIONS), outputs)
-    return Interface(model_inputs(inputs), outputs)
-
-
-def decoding_of(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> Decoding:
-    """Return how an engine computes: text that has other inputs is searched for, text alone is continued."""
-    given = given_inputs(inputs, results)
-    return "forward" if len(given) == len(inputs) else "search" if given else "sample"
+    return Interface((*model_inputs(given_inputs(inputs, results)), *OPTIONS[decoding]), outputs)
 
 
 def given_inputs(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> dict[str, Input]:

@@ -31,7 +31,7 @@ from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
 from xformc.format.results import Result, Setting
 from xformc.format.targets import Target
-from xformc.format.tasks import NAMED, RESULTS, TASKS, WRITING
+from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
 from xformc.format.tokens import SPECIAL
 
 DefaultsReader = Callable[[Document], SearchOptions | SampleOptions]
@@ -118,7 +118,7 @@ def _read_task(document: Document, defaults: Mapping[str, DefaultsReader]) -> Ma
 
 def _read_format_4(document: Document) -> Manifest:
     """Read format 4: format 3 with any results."""
-    task, inputs = document.text("task", (WRITING, RESULTS)), _read_inputs(document.section("inputs"))
+    task, inputs = document.text("task", (WRITING, SAMPLED, RESULTS)), _read_inputs(document.section("inputs"))
     _check_names(task, inputs, document.place)
     section = document.section("results")
     results = {name: _read_result(section.section(name), tuple(inputs)) for name in section.fields}
@@ -246,7 +246,8 @@ def _check_names(task: str, inputs: dict[str, Input], place: str) -> None:
     """Check that the runtime can feed these inputs to a model of this task. Raises: UserError if not."""
     wanted = TASKS[task].inputs
     tokens = all(item.kind == "tokens" for item in inputs.values())
-    if not inputs or (wanted is not None and (inputs.keys() != set(wanted) or not tokens)):
+    wrong = wanted is not None and (inputs.keys() != set(wanted) or not tokens)
+    if not inputs or wrong or (TASKS[task].alone and (len(inputs) > 1 or not tokens)):
         raise UserError(f"the inputs do not fit the task {task}: {', '.join(inputs)}", place=place, hint=COPY)
 
 

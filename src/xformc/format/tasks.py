@@ -13,11 +13,15 @@ Decoding = Literal["search", "sample", "forward"]
 
 @dataclass(frozen=True)
 class Task:
-    """A task. `inputs`: its inputs, which are all tokens; None: any inputs. `method`: what runs its engine."""
+    """A task. `inputs`: its inputs, which are all tokens; None: any inputs. `method`: what runs its engine.
+
+    alone: whether it has a single input, of tokens, which the engine writes.
+    """
 
     decoding: Decoding
     method: str
     inputs: tuple[str, ...] | None = None
+    alone: bool = False
 
     @property
     def writes(self) -> bool:
@@ -25,15 +29,17 @@ class Task:
         return self.decoding != "forward"
 
 
-WRITING, RESULTS = "transcription", "prediction"
-"""The tasks of specs that declare their results: with written text among them, and without."""
+WRITING, SAMPLED, RESULTS = "transcription", "sampling", "prediction"
+"""The tasks of specs that declare their results: with text that is searched for, with text that is sampled, and without
+text."""
 
 TASKS: Mapping[str, Task] = {
     "translation": Task("search", "translate", ("source", "target")),
-    "language_model": Task("sample", "generate", ("text",)),
+    "language_model": Task("sample", "generate", alone=True),
     "tagging": Task("forward", "predict"),
     "classification": Task("forward", "predict"),
     WRITING: Task("search", "transcribe"),
+    SAMPLED: Task("sample", "transcribe"),
     RESULTS: Task("forward", "predict"),
 }
 """Every task by its name in engine.json. The first four are also words of the spec language."""

@@ -131,13 +131,14 @@ class Texts:
             for one in requests
             for seed in one.get("seed", np.zeros(len(one["text"]), np.int64)).reshape(-1)
         ]
-        limit = prompt_limit(self._manifest.inputs["text"].longest)
-        encode = partial(encode_prompt, 1, tokenizer=self._tokenizer, limit=limit, truncate=False)
+        name = self._manifest.written
+        limit = prompt_limit(self._manifest.inputs[name].longest)
+        encode = partial(encode_prompt, 1, name=name, tokenizer=self._tokenizer, limit=limit, truncate=False)
         prompts = [encode(text, seed=seed) for (_, text), seed in zip(texts, seeds, strict=True)]
         assert isinstance(self._options, SampleOptions)
-        vocabulary = self._manifest.inputs["text"].pieces
+        vocabulary = self._manifest.inputs[name].pieces
         found = continue_prompts(
-            self._session, prompts, tokenizer=self._tokenizer, options=self._options, vocabulary=vocabulary
+            self._session, prompts, name=name, tokenizer=self._tokenizer, options=self._options, vocabulary=vocabulary
         )
         scores = np.array([[one.score] for one in found], np.float32)
         return _split(counts, {"continuation": _strings([[one.text] for one in found]), "score": scores})
@@ -164,7 +165,7 @@ class _Model:
 
     def __init__(self, name: str, manifest: Manifest) -> None:
         self._name, self._flat = name, manifest.decoding == "sample"
-        own = interface(manifest.inputs, manifest.results)
+        own = interface(manifest.inputs, manifest.results, manifest.decoding)
         self._outputs = own.outputs
         self._inputs = {"search": ("source",), "sample": ("prompt", "seed")}.get(manifest.decoding, own.inputs)
 
