@@ -109,11 +109,11 @@ def _as_keys_step(op: AsKeys, node: Node, step: Stepper) -> tuple[Value, ...]:
         kept = step.emit(Write(step.time, past), (cache, step.value(new), step.places(), step.position()), name)
         step.carry(cache, kept)
         return (step.emit(AsKeys(past, op.keys), (kept,), f"{name}/keys"),)
-    seen = step.emit(Append(step.time, past, op.keys, op.window), (cache, step.value(new)), name)
-    step.carry(cache, seen)
-    if not step.several or op.window is None:
-        return (seen,)
-    return (step.emit(Append(step.time, past, op.keys), (cache, step.value(new)), f"{name}/all"),)
+    inputs, several = (cache, step.value(new)), step.several and op.window is not None
+    # What several tokens see and what is kept for the next ones are not equally many, so their axes differ.
+    kept = step.emit(Append(step.time, past, f"{past}.next" if several else op.keys, op.window), inputs, name)
+    step.carry(cache, kept)
+    return (step.emit(Append(step.time, past, op.keys), inputs, f"{name}/all"),) if several else (kept,)
 
 
 @to_torch.rule(AsKeys)

@@ -153,6 +153,22 @@ def test_a_model_without_states_is_built(tmp_path: Path) -> None:
     assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, "portable", tmp_path / "engine").passed
 
 
+WINDOW = """\
+task: language_model
+sizes: {d_model: 8, vocabulary: 20, heads: 2, d_k: 4, d_v: 4, window: 3}
+choices: {key_value_heads: one, reach: window}
+inputs: {text: {tokens: vocabulary}}
+model:
+  states: {from: text, do: [embedding: d_model, causal_self_attention]}
+  logits: {from: states, do: [linear: vocabulary]}
+"""
+
+
+def test_a_window_reads_several_tokens_with_one_head_of_keys(tmp_path: Path) -> None:
+    (tmp_path / "model.yaml").write_text(WINDOW)
+    assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, "portable", tmp_path / "engine").passed
+
+
 def test_two_layers_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as error:
         language_graph(tmp_path, "[gru, gru]")
