@@ -40,7 +40,7 @@ SMALL = {
 KERNELS = {"width": 3}
 """The sizes of a spec without an image, where `width` is that of a convolution."""
 
-NOT_IN_FIXED_SHAPES = {"captioner", "span_corruption", "translation_with_quality", "two_sources"}
+NOT_IN_FIXED_SHAPES = {"captioner", "span_corruption", "translation_with_quality", "two_sources", "whisper"}
 """Specs that write text from any inputs, which targets of fixed shapes do not."""
 
 

@@ -10,8 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.zoo.tasks import TASKS, facts, formulas, graphs, language, listops, memory, orders, pronouns, speech
+from benchmarks.zoo.tasks import (
+    TASKS,
+    facts,
+    formulas,
+    graphs,
+    language,
+    listops,
+    memory,
+    orders,
+    pronouns,
+    speech,
+    spoken,
+)
 from benchmarks.zoo.tasks.grammar import ENGLISH, leaves, read_grammar, sentence
+from xformc.runtime.media.wav import read_wav
 
 TEXT = {
     "parsing": 1,
@@ -35,7 +48,7 @@ ARRAYS = {
     "shapes": ("image",),
     "formulas": ("image",),
 }
-OTHERS = {"language", "masked_text", "facts", "capitals", "answers", "pronouns"}
+OTHERS = {"language", "masked_text", "facts", "capitals", "answers", "pronouns", "spoken"}
 SPLITS = ("train", "valid", "test")
 
 
@@ -266,6 +279,24 @@ def test_tags_need_more_than_the_word(data: Path) -> None:
     ]
     assert 0.8 < np.mean([counts[word].most_common(1)[0][0] == tag for word, tag in pairs]) < 0.9
     assert (len(counts), len({tag for each in counts.values() for tag in each})) == (71, 9)
+
+
+def test_spoken_digits_are_wavs_that_last_as_long_as_their_digits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split in SPLITS:
+        monkeypatch.setattr(spoken, split.upper(), 20)
+    spoken.write(tmp_path, 1)
+    seconds: dict[int, list[float]] = {}
+    for split in SPLITS:
+        for line in (tmp_path / f"{split}.tsv").read_text().splitlines():
+            name, text = line.split("\t")
+            assert set(text.split()) <= set(speech.DIGITS)
+            rate, samples = read_wav(tmp_path / name)
+            assert rate == speech.RATE and np.abs(samples).max() <= 0.9
+            seconds.setdefault(len(text.split()), []).append(len(samples) / rate)
+    assert sorted(seconds) == [1, 2, 3, 4]
+    assert all(0.25 < np.mean(lengths) / count < 0.5 for count, lengths in seconds.items())
 
 
 def test_parsing_trees_are_balanced_over_the_words_of_the_sentence(data: Path) -> None:

@@ -20,6 +20,7 @@ from benchmarks.zoo.tasks import (
     roles,
     shapes,
     speech,
+    spoken,
     tagging,
 )
 
@@ -37,6 +38,7 @@ TASKS: dict[str, Write] = {
     "digits": digits.write,
     "feature_maps": partial(digits.write, name="features"),
     "speech": speech.write,
+    "spoken": spoken.write,
     "graphs": graphs.write,
     "aisles": orders.write_aisles,
     "prices": orders.write_prices,

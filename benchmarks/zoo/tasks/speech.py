@@ -68,11 +68,11 @@ def write(folder: Path, seed: int) -> None:
     write_arrays(folder, split_rows(arrays, np.arange(count)))
 
 
-def say(random: np.random.Generator, digit: str) -> np.ndarray:
-    """Return a spoken digit as a wave [samples]."""
+def say(random: np.random.Generator, digit: str, noise: tuple[float, float] = NOISE) -> np.ndarray:
+    """Return a spoken digit as a wave [samples], with noise in this range of its deviation."""
     pitch, tract = random.uniform(90, 220), random.uniform(0.85, 1.15)
     wave = np.concatenate([_sound(random, sound, pitch, tract) for sound in DIGITS[digit]])
-    return wave + random.normal(0, random.uniform(*NOISE) * wave.std(), len(wave))
+    return wave + random.normal(0, random.uniform(*noise) * wave.std(), len(wave))
 
 
 def filterbank(wave: np.ndarray) -> np.ndarray:
