@@ -14,6 +14,7 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.pipeline import compile_engine, compile_training
+from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec import Spec
 from xformc.trainer.data.batches import Batch
 from xformc.trainer.loop import take_step
@@ -51,30 +52,39 @@ def _compared(name: str, device: torch.device, *, compile: bool) -> dict[str, An
     if compile:
         other.compile()
     with torch.inference_mode():
-        expected = module(*feeds)
-        found = other(*(value.to(device) for value in feeds)).cpu()
+        pairs = zip(_tuple(module(*feeds)), _tuple(other(*(value.to(device) for value in feeds))), strict=True)
+        difference = max(_difference(expected, found.cpu()) for expected, found in pairs)
+    return {"difference": difference} | ({} if difference <= BOUND else {"failed": f"above {BOUND:g}"})
+
+
+def _difference(expected: torch.Tensor, found: torch.Tensor) -> float:
     real = torch.isfinite(expected)
     scale = max(1.0, float(expected[real].abs().max()))
-    difference = float((found[real] - expected[real]).abs().max()) / scale
-    return {"difference": difference} | ({} if difference <= BOUND else {"failed": f"above {BOUND:g}"})
+    return float((found[real] - expected[real]).abs().max()) / scale
+
+
+def _tuple(results: Any) -> tuple[torch.Tensor, ...]:
+    return results if isinstance(results, tuple) else (results,)
 
 
 def _trained(name: str, device: torch.device) -> dict[str, Any]:
     """The losses of two steps in bfloat16, which must be numbers and change the parameters to numbers."""
-    spec, feeds, labels = _example(name)
+    spec, feeds, targets = _example(name)
     graph = compile_training(spec).graph
     model = TorchModule(graph, seed=1).to(device).train()
     recipe = make_recipe(spec, Identity("", "", "", 1, "bfloat16", compile=False), None)
     optimizer = make_optimizer(spec, model)
-    names = [value.name for value in graph.inputs if value.name != "labels"]
-    batch = Batch(dict(zip(names, feeds, strict=True)), {"labels": labels}, (labels.numel(),))
+    names = [value.name for value in graph.inputs]
+    inputs = dict(zip(names[: len(feeds)], feeds, strict=True))
+    wanted = dict(zip(names[len(feeds) :], targets, strict=True))
+    batch = Batch(inputs, wanted, tuple(target.numel() for target in targets))
     losses = [float(take_step(model, optimizer, (batch,), recipe, step).nll) / batch.count for step in (1, 2)]
     finite = all(bool(torch.isfinite(value).all()) for value in (torch.tensor(losses), *model.parameters()))
     return {"first": losses[0], "second": losses[1]} | ({} if finite else {"failed": "not finite"})
 
 
-def _example(name: str) -> tuple[Spec, list[torch.Tensor], torch.Tensor]:
-    """The small spec, random inputs of its training graph, and a random label for each result."""
+def _example(name: str) -> tuple[Spec, list[torch.Tensor], list[torch.Tensor]]:
+    """The small spec, random inputs of its training graph, and a random target for each result."""
     with tempfile.TemporaryDirectory() as folder:
         spec = small(name, Path(folder))
         compiled = compile_engine(spec)
@@ -82,6 +92,15 @@ def _example(name: str) -> tuple[Spec, list[torch.Tensor], torch.Tensor]:
     graph = compile_spec(spec)
     inputs = [torch.tensor(feeds[value.name]) for value in graph.inputs]
     with torch.inference_mode():
-        shape = TorchModule(graph, seed=1).eval()(*inputs).shape
+        results = _tuple(TorchModule(graph, seed=1).eval()(*inputs))
     generator = torch.Generator().manual_seed(0)
-    return spec, inputs, torch.randint(1, shape[-1], shape[:-1], generator=generator)
+    pairs = zip(spec.results, results, strict=True)
+    return spec, inputs, [_target(declared, result, generator) for declared, result in pairs]
+
+
+def _target(declared: Declared, result: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if declared.kind == "vectors":
+        return torch.arange(len(result)) // 2
+    if declared.kind == "numbers" or declared.settings.get("several"):
+        return torch.rand(result.shape, generator=generator).round()
+    return torch.randint(1, result.shape[-1], result.shape[:-1], generator=generator)
