@@ -173,11 +173,19 @@ std::string named_fields(const xformc::Engine& engine, const Results& values) {
   return text;
 }
 
+// The labels of the whole or of each position; "-" for none, as in training data.
+std::string labels_line(const xformc::Value& value) {
+  if (value.labels.empty() && !value.numbers.empty()) return "-";
+  std::vector<std::string> labels = value.labels;
+  std::replace(labels.begin(), labels.end(), std::string(), std::string("-"));
+  return joined(labels, " ");
+}
+
 std::string line(const xformc::Result& result, const xformc::Value& value) {
   if (result.kind == "alignment") {
     return result.has_tokenizer ? joined_words(value.hypotheses[0].text) : tokens_of(value.hypotheses[0], " ");
   }
-  return result.kind == "labels" ? joined(value.labels, " ") : numbers_line(value, result.kind == "vectors");
+  return result.kind == "labels" ? labels_line(value) : numbers_line(value, result.kind == "vectors");
 }
 
 // All results as text, each after a tab.

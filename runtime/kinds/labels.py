@@ -12,6 +12,8 @@ from xformc.runtime.kinds.kind import Arrays, ResultKind, register
 
 LIKELY = 0.5
 """The probability from which a label holds, where several may."""
+NONE = "-"
+"""No label, as in training data: of an example, or of a position."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ class Labels(ResultKind):
 
     def line(self, value: Prediction) -> str:
         """See `ResultKind`."""
-        return " ".join(value.labels)
+        if len(value.probabilities) and not value.labels:
+            return NONE
+        return " ".join(label or NONE for label in value.labels)
 
     def fields(self, result: Result, value: Prediction) -> dict[str, object]:
         """See `ResultKind`."""

@@ -11,7 +11,9 @@ from tiny_engine import SENTENCES
 
 from xformc.compiler.build import build_engine
 from xformc.errors import UserError
+from xformc.format.results import Result
 from xformc.runtime import Engine, load
+from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.session import Session
 
 
@@ -226,3 +228,14 @@ def test_every_other_method_names_the_right_one(tagger: Engine, engine: Engine) 
             engine.predict(examples)
         assert error.value.message == "copy is a translation engine; predict needs a tagging or classification engine"
         assert error.value.hint == "use engine.translate(...) in Python, or xformc translate on the command line"
+
+
+def test_no_label_is_a_dash() -> None:
+    several = {"several": True}
+    whole = Result("labels", {"labels": 2}, labels=("a", "b"), settings=several)
+    words = replace(whole, positions="words")
+    kind = kind_of(whole)
+    assert kind.line(kind.value(whole, [np.array([0.9, 0.6], np.float32)])) == "a b"
+    assert kind.line(kind.value(whole, [np.array([0.1, 0.2], np.float32)])) == "-"
+    assert kind.line(kind.value(words, [np.array([[0.1, 0.2], [0.7, 0.8]], np.float32)])) == "- a,b"
+    assert kind.line(kind.nothing(words)) == ""
