@@ -70,10 +70,14 @@ def _described(item: Input) -> str:
     along = f", one for each position of {item.of}" if item.of else ""
     return {
         "tokens": f"tokens of {item.vocabulary or 0:,} pieces ({tokenizer}){longest}{along}",
-        "vectors": f"vectors of {axes}{longest}{along}",
+        "vectors": f"{_sound(item) if item.rate else f'vectors of {axes}'}{longest}{along}",
         "values": f"values, {axes}",
         "edges": f"edges between the positions of {item.of}",
     }[item.kind]
+
+
+def _sound(item: Input) -> str:
+    return f"a sound of {item.rate:,} Hz, {item.hop:,} samples at each position"
 
 
 def _defaults(manifest: Manifest) -> list[str]:

@@ -108,6 +108,10 @@ def test_engine_takes_paths_and_gives_the_results_of_their_samples(energies: Pat
             engine.predict(examples)
 
 
+def test_inspect_shows_the_rate(xformc: CommandLine, energies: Path) -> None:
+    assert "wave: a sound of 8,000 Hz, 80 samples at each position\n" in xformc("inspect", energies).out
+
+
 def test_files_of_a_command_are_all_its_examples(xformc: CommandLine, energies: Path, tmp_path: Path) -> None:
     path = write_wav(tmp_path / "a.wav", tone(100), rate=16000)
     message = mistake(xformc("predict", energies, path))
