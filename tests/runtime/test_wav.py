@@ -108,3 +108,19 @@ def test_file_that_is_missing_has_another_suffix_or_is_too_long_is_refused(tmp_p
     short = Input("vectors", axes={"hop": 80}, rate=8000, longest=2)
     with pytest.raises(UserError, match="3 positions; this engine takes at most 2"):
         read_file(write_wav(tmp_path / "c.wav", tone(161)), "wave", short)
+
+
+def test_any_bytes_are_samples_or_one_error(tmp_path: Path) -> None:
+    random, path = np.random.default_rng(5), tmp_path / "a.wav"
+    seeds = [wav(tone(9)), wav(tone(9), bits=24, extensible=True), wav(tone(9), code=3, bits=32)]
+    for _ in range(500):
+        content = bytearray(seeds[random.integers(len(seeds))])
+        for _ in range(random.integers(1, 5)):
+            content[random.integers(len(content))] = random.choice((0, 1, 255, random.integers(256)))
+        path.write_bytes(content[: random.integers(len(content) // 2, len(content) + 1)])
+        try:
+            rate, samples = read_wav(path)
+        except UserError as error:
+            assert error.message.startswith("not a .wav file that can be read: ")
+            continue
+        assert rate > 0 and np.isfinite(samples).all() and 0 < len(samples) < len(content)
