@@ -116,7 +116,7 @@ def test_any_bytes_are_samples_or_one_error(tmp_path: Path) -> None:
     for _ in range(500):
         content = bytearray(seeds[random.integers(len(seeds))])
         for _ in range(random.integers(1, 5)):
-            content[random.integers(len(content))] = random.choice((0, 1, 255, random.integers(256)))
+            content[random.integers(len(content))] = int(random.choice(np.array([0, 1, 255, random.integers(256)])))
         path.write_bytes(content[: random.integers(len(content) // 2, len(content) + 1)])
         try:
             rate, samples = read_wav(path)
