@@ -13,7 +13,8 @@ def emit_best_path(onnx: OnnxEmitter, logits: str) -> tuple[str, str, str]:
     best path.
     """
     best = onnx.op("ReduceMax", onnx.op("LogSoftmax", logits, axis=-1), [-1], keepdims=0)
-    scores = onnx.op("ReduceSum", best, [-1], keepdims=1)
+    # Added in order, so that padding, which is 0, does not change the last bits.
+    scores = onnx.op("Slice", onnx.op("CumSum", best, 1), [-1], [2**31], [1])
     path = onnx.op("ArgMax", logits, axis=-1, keepdims=0)
     before = onnx.op("Pad", onnx.op("Slice", path, [0], [-1], [1]), [0, 1, 0, 0], BLANK)
     written = onnx.op(
