@@ -95,6 +95,9 @@ class Decoder:
         return self.step.outputs[0] if self.projection is None else self.projection.outputs[0]
 
 
+_FROM_OTHERS = "compute it from the other inputs, or by an engine of its own that reads the text"
+
+
 def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> Decoder:
     """Split the training graph along its input and axis `time`. Its first output are the logits of the next token.
 
@@ -108,7 +111,7 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
         if value.name in timed:
             place = graph.producers()[value.name].place
             reason = f"{value.name} is a result that depends on '{time}', which the engine writes"
-            raise RuleError(reason, hint="compute it from the other inputs", place=place)
+            raise RuleError(reason, hint=_FROM_OTHERS, place=place)
     once = [node for node in graph.nodes if node.outputs[0].name not in timed]
     steps = [node for node in graph.nodes if node.outputs[0].name in timed]
     derivation = _Derivation(graph, time, timed, fixed=fixed)

@@ -10,7 +10,7 @@ class Generation : public Task {
  public:
   Generation(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const SampleOptions& options,
              int64_t seed, const Batching& batching)
-      : text_(manifest.input("text")), vocabulary_(tokenizer.at("text")), log_(log), options_(options), seed_(seed),
+      : text_(manifest.written()), vocabulary_(tokenizer.at(text_.name)), log_(log), options_(options), seed_(seed),
         limit_(prompt_limit(text_.longest, batching.max_batch_tokens)), truncate_(batching.truncate) {}
 
   Row encode(size_t line, const xformc_text* texts) const override {

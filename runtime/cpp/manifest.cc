@@ -30,7 +30,7 @@ const std::vector<std::string> KINDS = {"tokens", "vectors", "values", "edges"};
 const std::vector<std::string> TARGETS = {"portable", "cpu", "native", "cuda", "tensorrt"};
 const std::vector<std::string> PRECISIONS = {"float32", "float16", "bfloat16", "int8", "int4", "float8"};
 const std::vector<std::string> TASKS = {"translation", "language_model", "tagging", "classification"};
-const std::vector<std::string> DECLARED = {WRITING, RESULTS};
+const std::vector<std::string> DECLARED = {WRITING, SAMPLED, RESULTS};
 const std::vector<std::string> RESULT_KINDS = {"text", "alignment", "labels", "numbers", "vectors"};
 const std::vector<std::string> TEXT_OUTPUTS = {"tokens", "lengths", "scores"};
 const std::vector<std::string> BUILDERS = {"tensorrt", "tensorrt_rtx"};
@@ -154,7 +154,8 @@ DeclaredResult labels_of_task(const std::vector<std::string>& labels, const std:
 }
 
 DeclaredResult text_of_task(const Manifest& manifest) {
-  const Input& written = manifest.input(engine_task(manifest.task).inputs.back());
+  const EngineTask& task = engine_task(manifest.task);
+  const Input& written = task.alone ? manifest.inputs.at(0) : manifest.input(task.inputs.back());
   return {written.name, ResultKind::text, {written.vocabulary}, written.name, {}, false, false, TEXT_OUTPUTS};
 }
 
@@ -271,7 +272,8 @@ void check_names(const Document& document, const Manifest& manifest) {
   const bool tokens = std::all_of(manifest.inputs.begin(), manifest.inputs.end(),
                                   [](const Input& input) { return input.kind == Kind::tokens; });
   const bool same = std::is_permutation(names.begin(), names.end(), wanted.begin(), wanted.end());
-  if (!names.empty() && (wanted.empty() || (tokens && same))) return;
+  const bool fit = engine_task(manifest.task).alone ? names.size() == 1 && tokens : wanted.empty() || (tokens && same);
+  if (!names.empty() && fit) return;
   throw invalid_engine("the inputs do not fit the task " + manifest.task + ": " + joined(names), document.place(),
                        COPY);
 }
@@ -329,6 +331,10 @@ DeclaredResult read_result(const Document& document, const std::string& name, co
 // Format 4: format 3 with the results that a spec declares.
 void read_declared(const Document& document, Manifest& manifest) {
   manifest.task = document.text("task", DECLARED);
+  if (manifest.task == SAMPLED) {
+    throw invalid_engine("libxformc does not sample the text of other inputs yet", document.place(),
+                         "run the engine with xformc's Python runtime, or build a spec without decode.sample");
+  }
   manifest.inputs = read_inputs(document.section("inputs"));
   check_names(document, manifest);
   const std::vector<std::string> names = names_of(manifest.inputs);

@@ -14,20 +14,24 @@ struct EngineTask {
   Decoding decoding;
   const char* method;               // what runs its engine
   std::vector<std::string> inputs;  // which are all tokens; empty: any inputs
+  bool alone = false;               // it has a single input, of tokens, which the engine writes
 };
 
-// The tasks of specs that declare their results: with written text among them, and without.
+// The tasks of specs that declare their results: with text that is searched for, with text that is sampled, which this
+// library does not do yet, and without text.
 constexpr const char* WRITING = "transcription";
+constexpr const char* SAMPLED = "sampling";
 constexpr const char* RESULTS = "prediction";
 
 // Every task by its name in engine.json.
 inline const std::vector<EngineTask>& engine_tasks() {
   static const std::vector<EngineTask> tasks = {
       {"translation", Decoding::search, "translate", {"source", "target"}},
-      {"language_model", Decoding::sample, "generate", {"text"}},
+      {"language_model", Decoding::sample, "generate", {}, true},
       {"tagging", Decoding::forward, "predict", {}},
       {"classification", Decoding::forward, "predict", {}},
       {WRITING, Decoding::search, "transcribe", {}},
+      {SAMPLED, Decoding::sample, "transcribe", {}},
       {RESULTS, Decoding::forward, "predict", {}},
   };
   return tasks;
@@ -42,6 +46,6 @@ inline const EngineTask& engine_task(const std::string& name) {
 }
 
 // Whether the task is one that a spec declares by its results.
-inline bool declares_results(const std::string& task) { return task == WRITING || task == RESULTS; }
+inline bool declares_results(const std::string& task) { return task == WRITING || task == SAMPLED || task == RESULTS; }
 
 }  // namespace xformc
