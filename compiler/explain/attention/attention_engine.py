@@ -16,7 +16,8 @@ from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.format.names import MODEL, SPEC
-from xformc.format.tokens import BEGIN
+from xformc.format.tasks import NAMED
+from xformc.format.tokens import BEGIN, END
 from xformc.runtime import Engine, load
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.predict import encode_example
@@ -49,26 +50,34 @@ def look(folder: Path, texts: Sequence[str], target: str | None) -> Looked:
     """
     engine = load(folder)
     tokenizer, manifest = _tokenizer(engine), engine.manifest
-    task = manifest.task
-    if target is not None and task != "translation":
+    task, given, writer = manifest.task, manifest.given, writer_of(manifest)
+    if target is not None and (writer is None or not given):
         raise UserError(f"{engine.manifest.name} is a {task} engine, which has no target", hint="remove --translation")
-    writer = writer_of(manifest)
-    if writer is not None and len(texts) != 1:
-        raise UserError(f"{task} takes one text, found {len(texts)}", hint="quote the text")
     if writer is None:
         row = encode_example(
             1, list(texts), inputs=manifest.inputs, words=manifest.labels_words, tokenizer=tokenizer, truncate=False
         )
         return _look(engine, folder, tuple(texts), row, ())
-    first, *_ = engine.manifest.inputs
-    ids, shown = _ids(engine, tokenizer, first, texts[0]), list(texts)
-    row = {first: ids}
-    if manifest.task == "translation":
-        best = engine.translate(shown)[0][0] if target is None else None
-        shown.append(best.text if best else str(target))
-        ids = list(best.tokens) if best else _ids(engine, tokenizer, writer, str(target))
-    row[writer] = [BEGIN, *ids[:-1]]
-    return _look(engine, folder, tuple(shown), row, ids)
+    read = list(given) or [writer]
+    if len(texts) != len(read):
+        count = "one text" if len(read) == 1 else f"a text for each of {', '.join(read)}"
+        raise UserError(f"{task} takes {count}, found {len(texts)}", hint="quote the text")
+    ids = {name: _ids(engine, tokenizer, name, text) for name, text in zip(read, texts, strict=True)}
+    if not given:
+        return _look_at_written(engine, folder, texts, {}, ids[writer])
+    row = {name: np.array(one, np.int64) for name, one in ids.items()}
+    if target is not None:
+        return _look_at_written(engine, folder, (*texts, target), row, _ids(engine, tokenizer, writer, target))
+    best = engine.translate(texts)[0][0] if task == "translation" else engine.transcribe_rows([row])[0][0]
+    return _look_at_written(engine, folder, (*texts, best.text), row, best.tokens)
+
+
+def _look_at_written(
+    engine: Engine, folder: Path, texts: Sequence[str], row: Mapping[str, Any], written: Sequence[int]
+) -> Looked:
+    """The maps for an example with this text, whose ids are `written`."""
+    ids = [*written] or [END]
+    return _look(engine, folder, tuple(texts), {**row, engine.manifest.written: [BEGIN, *ids[:-1]]}, ids)
 
 
 def look_at_arrays(folder: Path, arrays: Mapping[str, Any], number: int) -> Looked:
@@ -77,12 +86,17 @@ def look_at_arrays(folder: Path, arrays: Mapping[str, Any], number: int) -> Look
     Raises: UserError for arrays that do not fit its inputs or a missing example; as `look`.
     """
     engine = load(folder)
-    if writer_of(engine.manifest) is not None:
-        raise UserError(f"{engine.manifest.name} is a {engine.manifest.task} engine, which needs text")
-    rows = read_rows(engine.manifest.inputs, arrays, engine.manifest.targets)
+    manifest, writer = engine.manifest, writer_of(engine.manifest)
+    if writer is not None and manifest.task in NAMED:
+        raise UserError(f"{manifest.name} is a {manifest.task} engine, which needs text")
+    rows = read_rows(manifest.given, arrays, manifest.targets)
     if not 1 <= number <= len(rows):
         raise UserError(f"there is no example {number}, only {len(rows)}")
-    return _look(engine, folder, (f"example {number}",), rows[number - 1], ())
+    row, shown = rows[number - 1], f"example {number}"
+    if writer is None:
+        return _look(engine, folder, (shown,), row, ())
+    best = engine.transcribe_rows([row])[0][0]
+    return _look_at_written(engine, folder, (shown, best.text), row, best.tokens)
 
 
 def writer_of(manifest: Manifest) -> str | None:
@@ -120,7 +134,7 @@ def _look(
     feeds = stack(inputs, [{name: np.asarray(array) for name, array in row.items()}])
     tensors = [torch.tensor(feeds[value.name]) for value in graph.inputs]
     maps = attention_maps(graph, engine_parameters(graph, folder / MODEL), tensors)
-    readable = [name for name, item in inputs.items() if item.kind == "tokens" and tokenizer is not None]
+    readable = [name for name, item in inputs.items() if item.kind == "tokens"]
     pieces = {name: _pieces(tokenizer, name, row[name]) for name in readable}
     writer = writer_of(engine.manifest)
     return Looked(
@@ -129,7 +143,8 @@ def _look(
 
 
 def _pieces(tokenizer: Tokenizer | None, name: str, ids: Sequence[int]) -> tuple[str, ...]:
-    assert tokenizer is not None
+    if tokenizer is None or name not in tokenizer.vocabularies:
+        return tuple(str(int(one)) for one in ids)
     return _shown(tokenizer.pieces(name, [int(one) for one in ids]))
 
 

@@ -21,6 +21,7 @@ from xformc.compiler.build import build_engine
 from xformc.compiler.explain.attention.attention_maps import AttentionMap, attention_maps
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.spec import load_spec
+from xformc.runtime import load
 
 SMALL = "sizes: {layers: 2, d_model: 16, d_ff: 32, heads: 2, vocabulary: 40, dropout: 0.1}"
 SOURCE, TARGET = [5, 6, 7, 8, 3], [2, 9, 10, 11]
@@ -266,3 +267,40 @@ def test_attention_of_a_language_model_writes_the_next_piece(tmp_path: Path) -> 
     assert looked.tokens["text"][0] == "<s>"
     assert looked.written[:-1] == looked.tokens["text"][1:]
     assert [one.columns for one in looked.maps] == ["text"]
+
+
+CAPTIONS = """\
+sizes: {d_model: 8, features: 3, SIZE}
+inputs: {INPUTS, caption: {tokens: vocabulary}}
+results: {caption: {text: logits}}
+model:
+  heard: {from: FIRST, do: [START: d_model]}
+  states: {from: caption, do: [embedding: d_model, {plain_attention: {memory: heard}}]}
+  logits: {from: states, do: [linear: vocabulary]}
+blocks:
+  plain_attention:
+    takes: {memory: value}
+    do: [attend: {query: x, key: memory, value: memory, width: d_model}]
+decode: {max_length: {offset: 4}}
+"""
+
+
+def test_attention_of_declared_text_is_that_of_what_the_engine_writes(tmp_path: Path) -> None:
+    from xformc.compiler.explain.attention.attention_engine import look, look_at_arrays
+
+    size = f"vocabulary: {train_tokenizer(tmp_path / 'tokenizer.model')}"
+    spec = CAPTIONS.replace("SIZE", size).replace("features: 3, ", "").replace("FIRST", "words")
+    spec = spec.replace("INPUTS", "words: {tokens: vocabulary}").replace("START", "embedding")
+    engine = make_engine(tmp_path, spec, ("words", "caption"))
+    looked = look(engine, ["two dogs play"], None)
+    with load(engine, threads=1) as loaded:
+        (best, *_) = loaded.transcribe(["two dogs play"])[0]
+    assert looked.texts == ("two dogs play", best.text) and len(looked.written) == len(best.tokens)
+    assert looked.tokens["words"] != looked.tokens["caption"]
+    (tmp_path / "frames").mkdir()
+    spec = CAPTIONS.replace("SIZE", "vocabulary: 20").replace("INPUTS", "frames: {vectors: features}")
+    spec = spec.replace("FIRST", "frames").replace("START", "linear")
+    build_engine(load_spec(write(tmp_path / "frames", spec)), None, None, "portable", tmp_path / "frames" / "engine")
+    frames = np.random.default_rng(0).standard_normal((1, 5, 3)).astype(np.float32)
+    looked = look_at_arrays(tmp_path / "frames" / "engine", {"frames": frames, "frames_lengths": np.array([5])}, 1)
+    assert looked.tokens["caption"][0] == "2" and looked.maps[0].weights.shape[-1] == 5
