@@ -7,9 +7,9 @@ from xformc.compiler.explain.picture.marks import GAP, LANE, PAD, Measure, Part,
 from xformc.compiler.explain.picture.placement import Layout
 from xformc.compiler.graph.axes import Type
 
-MARGIN, STAGE_GAP, BUS, INPUT = 6.0, 22.0, 11.5, 36.0
+MARGIN, STAGE_GAP, BUS, INPUT, TYPE = 6.0, 22.0, 11.5, 36.0, 10.0
 """Margin of the page; distance between a stage and the one above; height from a result to the line that takes it
-elsewhere; height of an input's name with the line from it."""
+elsewhere; height of an input's name with the line from it; height of a type above a stage."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ class _Page:
         column.part.texts.append(Text(text, 4 * side, column.part.height + 6, "type", "left" if side > 0 else "right"))
 
     def _finish_result(self) -> None:
-        """Write the name of the model's result above it; other columns end at their last stage."""
+        """Write the name of the model's result above it; other columns end above the type of their last stage."""
         last = self.outline.stages[-1]
         for column in self.columns:
             column.part.height -= STAGE_GAP
@@ -109,6 +109,8 @@ class _Page:
                 column.part.line((0, top), (0, top + GAP + 4))
                 column.part.texts.append(Text(last.label.lower(), 0, top + GAP + 11, "name"))
                 column.part.height = top + GAP + 18
+            else:
+                column.part.height += TYPE
 
     def _place_columns(self) -> None:
         """Place the columns from left to right, with space for the lines between them."""
