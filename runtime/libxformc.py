@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.tasks import RESULTS, WRITING
+from xformc.format.tasks import RESULTS, SAMPLED, WRITING
 from xformc.runtime.generate import Continuation
 from xformc.runtime.kinds.alignment import Labelling, Transcript
 from xformc.runtime.kinds.labels import Prediction
@@ -48,7 +48,8 @@ class CppEngine:
         self._results_of_engine = [
             self._result(index) for index in range(self._library.xformc_engine_result_count(self._engine))
         ]
-        self._declared = _text(self._library.xformc_engine_task(self._engine)) in (WRITING, RESULTS)
+        self._declared = _text(self._library.xformc_engine_task(self._engine)) in (WRITING, SAMPLED, RESULTS)
+        self._samples = _text(self._library.xformc_engine_task(self._engine)) == SAMPLED
 
     def close(self) -> None:
         """Free the engine."""
@@ -70,9 +71,10 @@ class CppEngine:
         self, examples: Sequence[str | Sequence[str]] | Mapping[str, NDArray[Any]], **options: Any
     ) -> list[list[Hypothesis]]:
         """See `Engine.transcribe`; arrays are float32, int64 or bool."""
-        search, run = self._options(_SearchOptions, options), self._options(_RunOptions, options)
-        method, arguments, _kept = _examples("transcribe", examples)
-        return self._written(method, *arguments, search, run)
+        kind = _SampleOptions if self._samples else _SearchOptions
+        chosen, run = self._options(kind, options), self._options(_RunOptions, options)
+        method, arguments, _kept = _examples("sample" if self._samples else "transcribe", examples)
+        return self._written(method, *arguments, chosen, run)
 
     def generate(self, prompts: Sequence[str], **options: Any) -> list[Continuation]:
         """See `Engine.generate`."""

@@ -424,6 +424,35 @@ xformc_status xformc_transcribe_arrays(const xformc_engine* engine, const xformc
   });
 }
 
+xformc_status xformc_sample(const xformc_engine* engine, const xformc_text* texts, size_t count,
+                            const xformc_sample_options* sampling, const xformc_run_options* run,
+                            xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require_texts(engine, texts, count, results);
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.sampling(sampling, batching);
+    engine->engine.check_texts();
+    *results = new xformc_results{
+        engine->engine.all(*task, batching, options.cancel, texts, count, text_count(engine->engine))};
+  });
+}
+
+xformc_status xformc_sample_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
+                                   const xformc_sample_options* sampling, const xformc_run_options* run,
+                                   xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(results, "results");
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.sampling(sampling, batching);
+    auto rows = read_arrays(engine, arrays, count);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].seed = static_cast<int64_t>(i);
+    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, std::move(rows))};
+  });
+}
+
 xformc_status xformc_translate_stream(const xformc_engine* engine, xformc_read read, void* read_data,
                                       xformc_write write, void* write_data, const xformc_search_options* search,
                                       const xformc_run_options* run, xformc_error** error) {
@@ -469,6 +498,20 @@ xformc_status xformc_transcribe_stream(const xformc_engine* engine, xformc_read 
     const xformc_run_options options = xformc::read_options(run);
     const xformc::Batching batching = engine->engine.batching(options);
     const auto task = engine->engine.transcription(search, batching);
+    engine->engine.check_texts();
+    run_stream(engine->engine, *task, batching, options.cancel, text_count(engine->engine), read, read_data, write,
+               write_data);
+  });
+}
+
+xformc_status xformc_sample_stream(const xformc_engine* engine, xformc_read read, void* read_data, xformc_write write,
+                                   void* write_data, const xformc_sample_options* sampling,
+                                   const xformc_run_options* run, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    const xformc_run_options options = xformc::read_options(run);
+    const xformc::Batching batching = engine->engine.batching(options);
+    const auto task = engine->engine.sampling(sampling, batching);
     engine->engine.check_texts();
     run_stream(engine->engine, *task, batching, options.cancel, text_count(engine->engine), read, read_data, write,
                write_data);

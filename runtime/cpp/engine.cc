@@ -28,15 +28,14 @@ Interface interface_of(const Manifest& manifest) {
   for (const DeclaredResult& result : manifest.results) {
     interface.outputs.insert(interface.outputs.end(), result.outputs.begin(), result.outputs.end());
   }
-  if (manifest.decoding() == Decoding::sample) {
-    interface.inputs = {"prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"};
-    return interface;
-  }
   interface.inputs = model_inputs(manifest.given);
+  const auto add = [&](std::initializer_list<const char*> names) {
+    interface.inputs.insert(interface.inputs.end(), names.begin(), names.end());
+  };
   if (manifest.decoding() == Decoding::search) {
-    for (const char* option : {"beam_size", "n_best", "length_penalty", "max_length_factor", "max_length_offset"}) {
-      interface.inputs.emplace_back(option);
-    }
+    add({"beam_size", "n_best", "length_penalty", "max_length_factor", "max_length_offset"});
+  } else if (manifest.decoding() == Decoding::sample) {
+    add({"prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p"});
   }
   return interface;
 }
@@ -50,6 +49,11 @@ std::vector<std::string> tasks_with(const std::string& method) {
     if (!declares_results(task.name)) words.emplace_back(task.name);
   }
   return words.empty() ? all : words;
+}
+
+// The function of the C API that runs an engine of this task.
+std::string function_of(const std::string& task) {
+  return std::string("xformc_") + (task == SAMPLED ? "sample" : engine_task(task).method);
 }
 
 void check_operators(const std::string& place, const Manifest& manifest) {
@@ -132,8 +136,21 @@ std::unique_ptr<Task> Engine::translation(const xformc_search_options* search, c
 
 std::unique_ptr<Task> Engine::transcription(const xformc_search_options* search, const Batching& batching) const {
   check_method("transcribe", "transcribe");
+  if (manifest_.decoding() == Decoding::sample) {
+    throw invalid_argument(manifest_.name + " samples its text, and does not search for it", "", "use xformc_sample");
+  }
   const SearchOptions options = resolve(read_options(search), manifest_);
   return make_search(manifest_, tokenizer_, log_, options, batching, false);
+}
+
+std::unique_ptr<Task> Engine::sampling(const xformc_sample_options* sampling, const Batching& batching) const {
+  check_method("sample", "transcribe");
+  if (manifest_.decoding() != Decoding::sample) {
+    throw invalid_argument(manifest_.name + " searches for its text, and does not sample", "", "use xformc_transcribe");
+  }
+  const xformc_sample_options given = read_options(sampling);
+  const SampleOptions options = resolve(given, manifest_);
+  return make_sampling(manifest_, tokenizer_, log_, options, resolve_seed(given), batching);
 }
 
 std::unique_ptr<Task> Engine::generation(const xformc_sample_options* sampling, const Batching& batching) const {
@@ -160,7 +177,7 @@ void Engine::check_method(const char* called, const std::string& method) const {
   if (right == method) return;
   throw invalid_argument(manifest_.name + " is a " + manifest_.task + " engine; " + called + " needs a " +
                              joined(tasks_with(method), " or ") + " engine",
-                         "", "use xformc_" + right);
+                         "", "use " + function_of(manifest_.task));
 }
 
 std::vector<Result> Engine::all(const Task& task, const Batching& batching, xformc_cancel* cancel,
@@ -248,7 +265,7 @@ void Engine::check_texts(const std::vector<Input>& inputs) const {
   }
   if (!others.empty()) {
     throw invalid_argument("the engine " + manifest_.name + " takes more than text: it needs " + joined(others), "",
-                           std::string("give it arrays: xformc_") + engine_task(manifest_.task).method + "_arrays");
+                           "give it arrays: " + function_of(manifest_.task) + "_arrays");
   }
   if (!tokenized) {
     throw invalid_argument("the engine " + manifest_.name + " has no tokenizer", "",

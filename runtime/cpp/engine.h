@@ -46,6 +46,7 @@ class Engine {
   // The task of one call. Throws Failure if it is not the engine's, or for invalid options.
   std::unique_ptr<Task> translation(const xformc_search_options* search, const Batching& batching) const;
   std::unique_ptr<Task> transcription(const xformc_search_options* search, const Batching& batching) const;
+  std::unique_ptr<Task> sampling(const xformc_sample_options* sampling, const Batching& batching) const;
   std::unique_ptr<Task> generation(const xformc_sample_options* sampling, const Batching& batching) const;
   std::unique_ptr<Task> prediction(const Batching& batching) const;
   Batching batching(const xformc_run_options& run) const;

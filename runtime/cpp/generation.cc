@@ -49,11 +49,7 @@ class Generation : public Task {
     std::vector<int64_t> seeds;
     for (const Row* row : rows) seeds.push_back(row->seed);
     stack(batch, "prompt", text_, 0, rows);
-    batch.add("seed", seeds, {static_cast<int64_t>(rows.size())});
-    batch.add("max_new_tokens", std::vector<int64_t>{options_.max_new_tokens}, {});
-    batch.add("temperature", std::vector<float>{static_cast<float>(options_.temperature)}, {});
-    batch.add("top_k", std::vector<int64_t>{options_.top_k}, {});
-    batch.add("top_p", std::vector<float>{static_cast<float>(options_.top_p)}, {});
+    add_sampling(batch, options_, std::move(seeds));
     return batch;
   }
 

@@ -209,7 +209,7 @@ void check_outputs(const Document& document, const Manifest& manifest) {
 // Throws Failure unless the results are those of the task: one written text, which is first, or none.
 void check_declared(const Document& document, const Manifest& manifest) {
   const std::vector<Input> given = given_inputs(manifest);
-  const bool writes = manifest.task == WRITING;
+  const bool writes = manifest.task != RESULTS;
   bool fits = !manifest.results.empty() && !given.empty() && given.size() + writes == manifest.inputs.size();
   std::vector<std::string> found;
   std::set<std::string> outputs;
@@ -331,10 +331,6 @@ DeclaredResult read_result(const Document& document, const std::string& name, co
 // Format 4: format 3 with the results that a spec declares.
 void read_declared(const Document& document, Manifest& manifest) {
   manifest.task = document.text("task", DECLARED);
-  if (manifest.task == SAMPLED) {
-    throw invalid_engine("libxformc does not sample the text of other inputs yet", document.place(),
-                         "run the engine with xformc's Python runtime, or build a spec without decode.sample");
-  }
   manifest.inputs = read_inputs(document.section("inputs"));
   check_names(document, manifest);
   const std::vector<std::string> names = names_of(manifest.inputs);

@@ -268,6 +268,15 @@ void Batch::add(std::string name, std::vector<char> values, std::vector<int64_t>
   feed(*this, booleans, ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL, std::move(name), std::move(values), std::move(shape));
 }
 
+void add_sampling(Batch& batch, const SampleOptions& options, std::vector<int64_t> seeds) {
+  const auto count = static_cast<int64_t>(seeds.size());
+  batch.add("seed", std::move(seeds), {count});
+  batch.add("max_new_tokens", std::vector<int64_t>{options.max_new_tokens}, {});
+  batch.add("temperature", std::vector<float>{static_cast<float>(options.temperature)}, {});
+  batch.add("top_k", std::vector<int64_t>{options.top_k}, {});
+  batch.add("top_p", std::vector<float>{static_cast<float>(options.top_p)}, {});
+}
+
 void stack(Batch& batch, const std::string& name, const Input& input, size_t index, const Rows& rows) {
   const auto count = static_cast<int64_t>(rows.size());
   int64_t longest = 0;

@@ -22,7 +22,7 @@ struct Field {
 // One example, with a field for each input of the engine that it feeds.
 struct Row {
   std::vector<Field> fields;
-  int64_t seed = 0;  // of sampling
+  int64_t seed = 0;  // of sampling; for examples, the number of the row, to which that of the call is added
 
   int64_t longest() const;  // the largest number of positions of its tokens and vectors
 };
@@ -44,6 +44,9 @@ struct Batch {
 // Adds an input for these rows, of which each has it as its field `index`: the batch first, shorter rows padded at the
 // end with 0. Vectors with positions of their own have a second input, NAME_mask, which is false for padding.
 void stack(Batch& batch, const std::string& name, const Input& input, size_t index, const Rows& rows);
+
+// Adds the options of sampling, and a random seed for each row.
+void add_sampling(Batch& batch, const SampleOptions& options, std::vector<int64_t> seeds);
 
 // The examples in arrays, whose layout is described in docs/runtime.md. Throws Failure for an array that is missing,
 // unknown, or has the wrong type, shape or values.

@@ -1,4 +1,4 @@
-// The tasks translation and transcription: a search for each example, inside the model.
+// The tasks translation, transcription and sampling: a text for each example, which the model searches for or draws.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,25 +19,28 @@ int64_t length_limit(const SearchOptions& options, int64_t source) {
 
 constexpr size_t TEXT_OUTPUTS = 3;  // the tokens, lengths and scores of the written text, which are first
 
-class Search : public Task {
+// Writes a text for each example, and reads the other results beside it.
+class Writing : public Task {
  public:
-  Search(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const SearchOptions& options,
-         const Batching& batching, bool every_row)
+  Writing(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const Batching& batching,
+          bool every_row)
       : reader_(manifest, tokenizer, log, batching), given_(manifest.given), written_(manifest.written()),
-        values_(manifest, tokenizer), options_(options), every_row_(every_row) {
+        values_(manifest, tokenizer), every_row_(every_row) {
     for (size_t i = given_.size(); i-- > 0;) {
       if (given_[i].has_positions()) measured_ = static_cast<int>(i);
     }
     if (tokenizer.count(written_.name) != 0) writes_ = tokenizer.at(written_.name);
   }
 
-  Row encode(size_t line, const xformc_text* texts) const override { return reader_.encode(line, texts); }
+  Row encode(size_t line, const xformc_text* texts) const override {
+    Row row = reader_.encode(line, texts);
+    row.seed = static_cast<int64_t>(line) - 1;
+    return row;
+  }
 
   int64_t size(const Row& row) const override {
-    const int64_t limit = length_limit(options_, measured(row));
-    const __int128 target = written_.longest ? std::min(limit, *written_.longest) : limit;
-    const int64_t positions = measured_ < 0 ? 1 : row.longest();
-    return static_cast<int64_t>(std::min<__int128>(positions + options_.beam_size * target, INT64_MAX));
+    const __int128 positions = measured_ < 0 ? 1 : row.longest();
+    return static_cast<int64_t>(std::min<__int128>(positions + needed(measured(row)), INT64_MAX));
   }
 
   // A row with a text of only the end token gets an empty text.
@@ -56,8 +59,8 @@ class Search : public Task {
     int64_t longest = 0;
     for (const Row* row : filled) longest = std::max(longest, measured(*row));
     const std::vector<Output> outputs = model.run(feeds(filled).feeds, stopper);
-    const Written written(outputs.data(), static_cast<int64_t>(filled.size()), options_.n_best,
-                          length_limit(options_, longest), written_.vocabulary);
+    const Written written(outputs.data(), static_cast<int64_t>(filled.size()), ranks(), limit(longest),
+                          written_.vocabulary);
     for (size_t i = 0; i < filled.size(); ++i) {
       results[numbers[i]].hypotheses = hypotheses(written, static_cast<int64_t>(i));
     }
@@ -67,6 +70,17 @@ class Search : public Task {
     }
     return results;
   }
+
+ protected:
+  // The tokens that a text of a row with so many positions needs, those of all its hypotheses.
+  virtual __int128 needed(int64_t positions) const = 0;
+  // The maximum tokens of a text, where the longest row has so many positions.
+  virtual int64_t limit(int64_t positions) const = 0;
+  // The number of texts of each row; 0 for outputs without an axis of texts.
+  virtual int64_t ranks() const = 0;
+  virtual void add_options(Batch& batch, const Rows& rows) const = 0;
+
+  const Input& written() const { return written_; }
 
  private:
   // The positions by which a text may be longer.
@@ -83,11 +97,7 @@ class Search : public Task {
   Batch feeds(const Rows& rows) const {
     Batch batch;
     for (size_t i = 0; i < given_.size(); ++i) stack(batch, given_[i].name, given_[i], i, rows);
-    batch.add("beam_size", std::vector<int64_t>{options_.beam_size}, {});
-    batch.add("n_best", std::vector<int64_t>{options_.n_best}, {});
-    batch.add("length_penalty", std::vector<float>{static_cast<float>(options_.length_penalty)}, {});
-    batch.add("max_length_factor", std::vector<float>{static_cast<float>(options_.max_length_factor)}, {});
-    batch.add("max_length_offset", std::vector<int64_t>{options_.max_length_offset}, {});
+    add_options(batch, rows);
     return batch;
   }
 
@@ -106,10 +116,61 @@ class Search : public Task {
   const std::vector<Input>& given_;
   const Input& written_;
   const ValueReader values_;  // of all results but the written text
-  const SearchOptions options_;
   const bool every_row_;
   int measured_ = -1;                         // the first input with positions, or -1 if there is none
   std::shared_ptr<const Vocabulary> writes_;  // null without a tokenizer
+};
+
+class Search : public Writing {
+ public:
+  Search(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const SearchOptions& options,
+         const Batching& batching, bool every_row)
+      : Writing(manifest, tokenizer, log, batching, every_row), options_(options) {}
+
+ protected:
+  __int128 needed(int64_t positions) const override {
+    const int64_t most = limit(positions);
+    const __int128 target = written().longest ? std::min(most, *written().longest) : most;
+    return options_.beam_size * target;
+  }
+
+  int64_t limit(int64_t positions) const override { return length_limit(options_, positions); }
+  int64_t ranks() const override { return options_.n_best; }
+
+  void add_options(Batch& batch, const Rows&) const override {
+    batch.add("beam_size", std::vector<int64_t>{options_.beam_size}, {});
+    batch.add("n_best", std::vector<int64_t>{options_.n_best}, {});
+    batch.add("length_penalty", std::vector<float>{static_cast<float>(options_.length_penalty)}, {});
+    batch.add("max_length_factor", std::vector<float>{static_cast<float>(options_.max_length_factor)}, {});
+    batch.add("max_length_offset", std::vector<int64_t>{options_.max_length_offset}, {});
+  }
+
+ private:
+  const SearchOptions options_;
+};
+
+class Sampling : public Writing {
+ public:
+  Sampling(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const SampleOptions& options,
+           int64_t seed, const Batching& batching)
+      : Writing(manifest, tokenizer, log, batching, false), options_(options), seed_(seed) {}
+
+ protected:
+  __int128 needed(int64_t) const override { return options_.max_new_tokens; }
+  int64_t limit(int64_t) const override { return options_.max_new_tokens; }
+  int64_t ranks() const override { return 0; }
+
+  void add_options(Batch& batch, const Rows& rows) const override {
+    const auto count = static_cast<int64_t>(rows.size());
+    std::vector<int64_t> seeds;
+    for (const Row* row : rows) seeds.push_back(seed_ + row->seed);
+    batch.add("prompt", std::vector<int64_t>(), {count, 0});
+    add_sampling(batch, options_, std::move(seeds));
+  }
+
+ private:
+  const SampleOptions options_;
+  const int64_t seed_;
 };
 
 }  // namespace
@@ -117,6 +178,11 @@ class Search : public Task {
 std::unique_ptr<Task> make_search(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
                                   const SearchOptions& options, const Batching& batching, bool every_row) {
   return std::make_unique<Search>(manifest, tokenizer, log, options, batching, every_row);
+}
+
+std::unique_ptr<Task> make_sampling(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
+                                    const SampleOptions& options, int64_t seed, const Batching& batching) {
+  return std::make_unique<Sampling>(manifest, tokenizer, log, options, seed, batching);
 }
 
 }  // namespace xformc

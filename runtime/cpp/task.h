@@ -49,6 +49,8 @@ class Task {
 // With `every_row`, rows with a text of only the end token are searched for, too.
 std::unique_ptr<Task> make_search(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
                                   const SearchOptions& options, const Batching& batching, bool every_row);
+std::unique_ptr<Task> make_sampling(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
+                                    const SampleOptions& options, int64_t seed, const Batching& batching);
 std::unique_ptr<Task> make_generation(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
                                       const SampleOptions& options, int64_t seed, const Batching& batching);
 std::unique_ptr<Task> make_prediction(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,

@@ -17,8 +17,8 @@ struct EngineTask {
   bool alone = false;               // it has a single input, of tokens, which the engine writes
 };
 
-// The tasks of specs that declare their results: with text that is searched for, with text that is sampled, which this
-// library does not do yet, and without text.
+// The tasks of specs that declare their results: with text that is searched for, with text that is sampled, and without
+// text.
 constexpr const char* WRITING = "transcription";
 constexpr const char* SAMPLED = "sampling";
 constexpr const char* RESULTS = "prediction";

@@ -239,7 +239,11 @@ void transcribe(const xformc::Engine& engine, const Arguments& arguments, Lines&
     output.write(arguments.json ? json(index, found.hypotheses, named_fields(engine, found.results))
                                 : one_line(best) + lines_of(engine, found.results) + "\n");
   };
-  engine.transcribe_stream(reads(engine, lines), write, arguments.search, arguments.batches);
+  if (engine.task() == "sampling") {
+    engine.sample_stream(reads(engine, lines), write, arguments.sampling, arguments.batches);
+  } else {
+    engine.transcribe_stream(reads(engine, lines), write, arguments.search, arguments.batches);
+  }
 }
 
 // ---- The program ----------------------------------------------------------------------------------------------------
@@ -256,9 +260,10 @@ void work(Arguments arguments) {
   check_task(arguments, engine);
   Output output(arguments.output);
   const std::string task = engine.task();
+  const bool transcribes = task == "transcription" || task == "sampling";
   const auto run = task == "translation"      ? translate
                    : task == "language_model" ? generate
-                   : task == "transcription"  ? transcribe
+                   : transcribes              ? transcribe
                                               : predict;
   run(engine, arguments, lines, output);
   output.finish();

@@ -56,6 +56,18 @@ generate (int64[batch, prompt] prompt, int64[batch] seed, int64 max_new_tokens, 
 }
 """
 
+# As the continuations of prompts, which are empty, for words, whose ids count instead; their sum is a result, too.
+DRAW = (
+    GENERATE.replace("generate (", "draw (int64[batch, words] words, ")
+    .replace("float[batch] scores)", "float[batch] scores, float[batch] total)")
+    .replace(
+        "  start = ",
+        "  of_words = ReduceSum <keepdims = 1> (words, last)\n  with_words = Add (sum, of_words)\n  start = ",
+    )
+    .replace("Add (sum, seed_2)", "Add (with_words, seed_2)")
+    .replace("}\n", "  alone = Squeeze (of_words, last)\n  total = Cast <to = 1> (alone)\n}\n")
+)
+
 # The probability of label l is 5/8 if it is the id modulo 4, otherwise 1/8.
 TAG = """\
 <ir_version: 10, opset_import: ["" : 23]>
@@ -335,6 +347,10 @@ def main() -> None:
     joined = {"joined": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="joined")}
     inputs = {"first": _text(), "second": _text(longest=9), "joined": _text()}
     _write("join", _model(JOIN, DEFAULTS), _declared("transcription", inputs, joined, DEFAULTS))
+    drawn = {"drawn": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="drawn")}
+    drawn["total"] = _result("numbers", "total")
+    inputs = {"words": _text(longest=12), "drawn": _text()}
+    _write("draw", _model(DRAW, SAMPLING), _declared("sampling", inputs, drawn, SAMPLING))
     words = {"words": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="words")}
     words["energy"] = _result("numbers", "energy", positions="frames")
     inputs = {"frames": _ARRAYS["frames"], "words": _text()}

@@ -201,6 +201,11 @@ void check_pointers(const Engines& engines) {
   CHECK_STATUS(INVALID, xformc_transcribe(engines.tagging, texts.data(), 1, nullptr, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_transcribe_arrays(none, nullptr, 0, nullptr, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_transcribe_arrays(engines.arrays, nullptr, 5, nullptr, nullptr, &results, &error));
+  CHECK_STATUS(INVALID, xformc_sample(none, texts.data(), 1, nullptr, nullptr, &results, &error));
+  CHECK_STATUS(INVALID, xformc_sample(engines.tagging, texts.data(), 1, nullptr, nullptr, &results, &error));
+  CHECK_STATUS(INVALID, xformc_sample(engines.language_model, texts.data(), 1, nullptr, nullptr, &results, &error));
+  CHECK_STATUS(INVALID, xformc_sample_arrays(none, nullptr, 0, nullptr, nullptr, &results, &error));
+  CHECK_STATUS(INVALID, xformc_sample_arrays(engines.arrays, nullptr, 5, nullptr, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_predict_arrays(none, nullptr, 0, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_predict_arrays(engines.arrays, nullptr, 5, nullptr, &results, &error));
   CHECK_STATUS(INVALID, xformc_predict_arrays(engines.arrays, nullptr, 0, nullptr, nullptr, &error));
@@ -225,6 +230,7 @@ void check_pointers(const Engines& engines) {
     const auto reads = engine == nullptr ? +read : nullptr;
     CHECK_STATUS(INVALID, xformc_translate_stream(engine, reads, nullptr, write, nullptr, nullptr, nullptr, &error));
     CHECK_STATUS(INVALID, xformc_transcribe_stream(engine, reads, nullptr, write, nullptr, nullptr, nullptr, &error));
+    CHECK_STATUS(INVALID, xformc_sample_stream(engine, reads, nullptr, write, nullptr, nullptr, nullptr, &error));
     CHECK_STATUS(INVALID, xformc_generate_stream(engine, reads, nullptr, write, nullptr, nullptr, nullptr, &error));
     CHECK_STATUS(INVALID, xformc_predict_stream(engine, read, nullptr, engine == nullptr ? +write : nullptr, nullptr,
                                                 nullptr, &error));

@@ -78,7 +78,10 @@ def in_float32(step: Step) -> Step:
     function, arguments, results = step
 
     def run(*inputs: Tensor) -> Any:
-        with torch.autocast(inputs[0].device.type, enabled=False):
+        device = inputs[0].device.type
+        if not torch.amp.is_autocast_available(device):
+            return function(*inputs)
+        with torch.autocast(device, enabled=False):
             return function(*inputs)
 
     return run, arguments, results

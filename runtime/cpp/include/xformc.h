@@ -272,6 +272,15 @@ XFORMC_API xformc_status xformc_transcribe_arrays(const xformc_engine* engine, c
                                                   const xformc_search_options* search, const xformc_run_options* run,
                                                   xformc_results** results, xformc_error** error);
 
+/* The same for engines that sample their text (decode: sample), whose further results are read in the same way. The
+ * random seed of example i is that of the options plus i. */
+XFORMC_API xformc_status xformc_sample(const xformc_engine* engine, const xformc_text* texts, size_t count,
+                                       const xformc_sample_options* sampling, const xformc_run_options* run,
+                                       xformc_results** results, xformc_error** error);
+XFORMC_API xformc_status xformc_sample_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
+                                              const xformc_sample_options* sampling, const xformc_run_options* run,
+                                              xformc_results** results, xformc_error** error);
+
 /* ---- Streams: any number of texts in constant memory, results in order. Callbacks run in the calling thread. ---- */
 
 /* Writes the next text (for predictions and transcriptions: a text for each given input) to `texts`, valid until the
@@ -301,6 +310,11 @@ XFORMC_API xformc_status xformc_transcribe_stream(const xformc_engine* engine, x
                                                   xformc_write write, void* write_data,
                                                   const xformc_search_options* search, const xformc_run_options* run,
                                                   xformc_error** error);
+
+XFORMC_API xformc_status xformc_sample_stream(const xformc_engine* engine, xformc_read read, void* read_data,
+                                              xformc_write write, void* write_data,
+                                              const xformc_sample_options* sampling, const xformc_run_options* run,
+                                              xformc_error** error);
 
 /* ---- Tokens ---------------------------------------------------------------------------------------------------- */
 

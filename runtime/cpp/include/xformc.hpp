@@ -496,6 +496,19 @@ class Engine {
     return transcriptions(call(run, xformc_transcribe_arrays, given.data(), given.size(), &options));
   }
 
+  // The same with an engine that samples its text.
+  std::vector<Transcription> sample(const Texts& texts, const SampleOptions& sampling = {},
+                                    const RunOptions& run = {}) const {
+    const auto options = detail::c_options(sampling);
+    return transcriptions(call(run, xformc_sample, texts.data(), examples(texts), &options));
+  }
+  std::vector<Transcription> sample_arrays(const std::vector<Array>& arrays, const SampleOptions& sampling = {},
+                                           const RunOptions& run = {}) const {
+    const auto given = c_arrays(arrays);
+    const auto options = detail::c_options(sampling);
+    return transcriptions(call(run, xformc_sample_arrays, given.data(), given.size(), &options));
+  }
+
   // Streams take any number of texts in constant memory and give results in order, in the calling thread. `read` sets
   // its argument to the next text and returns true, or returns false at the end. What a callable throws ends the call
   // and comes out of it, after the results of the texts before.
@@ -531,6 +544,16 @@ class Engine {
     const auto options = detail::c_options(search);
     stream(
         xformc_transcribe_stream, detail::several_texts(read, xformc_engine_given_input_count(get())),
+        [&](size_t index, const xformc_results* result) { write(index, detail::transcription(results_, result, 0)); },
+        run, &options);
+  }
+
+  void sample_stream(const std::function<bool(std::vector<std::string>& texts)>& read,  // of a text for each input
+                     const std::function<void(size_t index, Transcription transcription)>& write,
+                     const SampleOptions& sampling = {}, const RunOptions& run = {}) const {
+    const auto options = detail::c_options(sampling);
+    stream(
+        xformc_sample_stream, detail::several_texts(read, xformc_engine_given_input_count(get())),
         [&](size_t index, const xformc_results* result) { write(index, detail::transcription(results_, result, 0)); },
         run, &options);
   }

@@ -12,7 +12,7 @@ constexpr const char* ASK = "xformc-run --help";
 const std::vector<std::string> EVERY;
 const std::vector<std::string> TRANSLATION = {"translation"};
 const std::vector<std::string> SEARCH = {"translation", "transcription"};
-const std::vector<std::string> LANGUAGE_MODEL = {"language_model"};
+const std::vector<std::string> SAMPLING = {"language_model", "sampling"};
 
 constexpr const char* USAGE = R"(Usage: xformc-run [OPTIONS] ENGINE [FILE]...
 
@@ -139,27 +139,27 @@ const std::vector<Option>& options() {
       {{"--temperature"},
        "T",
        "Divide the logits by this; 0 is greedy.",
-       LANGUAGE_MODEL,
+       SAMPLING,
        measures(&A::sampling, &Sampling::temperature)},
       {{"--top-k"},
        "K",
        "Sample from the k most likely tokens (0: no limit).",
-       LANGUAGE_MODEL,
+       SAMPLING,
        counts(&A::sampling, &Sampling::top_k)},
       {{"--top-p"},
        "P",
        "Sample from the tokens that add up to probability p.",
-       LANGUAGE_MODEL,
+       SAMPLING,
        measures(&A::sampling, &Sampling::top_p)},
       {{"--max-new-tokens"},
        "N",
        "Stop after this many new tokens.",
-       LANGUAGE_MODEL,
+       SAMPLING,
        counts(&A::sampling, &Sampling::max_new_tokens)},
       {{"--seed"},
        "N",
        "Random seed of line 1; each later line has the next.",
-       LANGUAGE_MODEL,
+       SAMPLING,
        counts(&A::sampling, &Sampling::seed)},
       {{"--window"},
        "N",
@@ -311,7 +311,7 @@ void check_task(const Arguments& arguments, const xformc::Engine& engine) {
 std::string help() {
   return std::string(USAGE) + "\nOptions:\n" + described(EVERY) + "\nOptions of translation and transcription:\n" +
          described(SEARCH) + "\nOptions of translation:\n" + described(TRANSLATION) +
-         "\nOptions of language models:\n" + described(LANGUAGE_MODEL);
+         "\nOptions of language models and of sampling:\n" + described(SAMPLING);
 }
 
 }  // namespace run

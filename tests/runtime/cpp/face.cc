@@ -316,6 +316,32 @@ void check_transcription(const std::string& caption, const std::string& join) {
   CHECK(given == 3);
 }
 
+void check_sampling(const std::string& draw) {
+  const xformc::Engine engine(draw);
+  xformc::SampleOptions sampling;
+  sampling.seed = 7;
+  const auto found = engine.sample({"two dogs", "hello"}, sampling);
+  CHECK(found.size() == 2 && found[0].hypotheses.size() == 1 && !found[0].hypotheses[0].text.empty());
+  CHECK(found[0].results.size() == 1 && found[0].results[0].name == "total");
+  const std::vector<int64_t> ids = engine.encode("words", "two dogs");
+  const auto length = static_cast<int64_t>(ids.size());
+  const auto same = engine.sample_arrays({{"words", ids.data(), {1, length}}}, sampling);
+  CHECK(same[0].hypotheses[0].tokens == found[0].hypotheses[0].tokens);
+  size_t number = 0, given = 0;
+  engine.sample_stream(
+      [&](Strings& texts) {
+        texts = {number == 0 ? "two dogs" : "hello"};
+        return number++ < 2;
+      },
+      [&](size_t index, const xformc::Transcription& one) {
+        given += one.hypotheses[0].tokens == found[index].hypotheses[0].tokens ? 1 : 0;
+      },
+      sampling);
+  CHECK(given == 2);
+  CHECK(error_of([&] { engine.transcribe("one"); }).hint() == "use xformc_sample");
+  CHECK(error_of([&] { engine.translate("one"); }).hint() == "use xformc_sample");
+}
+
 void check_sounds(const std::string& sounds, const std::string& path) {
   const xformc::Engine engine(sounds);
   CHECK(engine.given_inputs()[0].rate == 8000 && engine.results()[0].kind == "alignment");
@@ -346,6 +372,7 @@ int main(int, char** words) {
   check_labels(words[4], words[5]);
   check_results(words[6]);
   check_transcription(words[7], words[8]);
-  check_sounds(words[9], words[10]);
+  check_sampling(words[9]);
+  check_sounds(words[10], words[11]);
   return failures == 0 ? 0 : 1;
 }

@@ -20,7 +20,7 @@ def engines(copy_engine: Path, endless_engine: Path, language_model: Path, pairs
         language_model,
         pairs,
         images,
-        *(FOLDER / name for name in ("heads", "caption", "join", "sounds")),
+        *(FOLDER / name for name in ("heads", "caption", "join", "draw", "sounds")),
         SOUND_FILES / "eight.wav",
     ]
 

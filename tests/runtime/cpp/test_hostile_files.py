@@ -95,12 +95,6 @@ def test_a_kind_of_result_that_is_not_known_is_refused_by_both(library: Path, tm
     assert caught.value.place == str(engine / "engine.json")
 
 
-def test_an_engine_that_samples_for_other_inputs_is_refused(library: Path, tmp_path: Path) -> None:
-    engine = Path(shutil.copytree(FOLDER / "caption", tmp_path / "engine"))
-    rewrite(engine, task="sampling")
-    assert load(library, engine).startswith(f"{INVALID_ENGINE} libxformc does not sample the text of other inputs yet")
-
-
 @pytest.mark.parametrize("name", HOSTILE_SOUNDS)
 def test_hostile_sound_is_an_error(name: str, library: Path, tmp_path: Path) -> None:
     path = tmp_path / "hostile.wav"

@@ -113,6 +113,14 @@ def test_transcriptions_are_those_of_python(xformc: CommandLine, xformc_run: Pat
     assert run(xformc_run, FOLDER / "join", stdin="one\n") == lacking
 
 
+@pytest.mark.parametrize("options", ["", "--json", "--seed 4 --max-new-tokens 2 --temperature 0.5"])
+def test_sampled_texts_are_those_of_python(xformc: CommandLine, xformc_run: Path, options: str) -> None:
+    text = "two dogs\n\nhello world\n"
+    expected = xformc("transcribe", FOLDER / "draw", *options.split(), stdin=text)
+    assert expected.code == 0
+    assert run(xformc_run, FOLDER / "draw", *options.split(), stdin=text) == expected
+
+
 def test_a_stream_of_many_lines_keeps_their_order(
     xformc: CommandLine, xformc_run: Path, copy_engine: Path, tmp_path: Path
 ) -> None:
@@ -185,7 +193,7 @@ def test_wrong_usage_is_a_mistake(xformc_run: Path, words: str, message: str) ->
 
 def test_options_of_other_tasks_are_a_mistake(xformc_run: Path, copy_engine: Path, language_model: Path) -> None:
     found = mistake(run(xformc_run, copy_engine, "--seed", "1"))
-    assert found.startswith("copy is a translation engine; --seed needs a language_model engine")
+    assert found.startswith("copy is a translation engine; --seed needs a language_model or sampling engine")
     assert "; -b needs a translation or transcription engine" in mistake(run(xformc_run, language_model, "-b", "1"))
     assert (
         mistake(run(xformc_run, copy_engine, "--length-penalty", "nan")) == "length_penalty must be a number, not nan"
