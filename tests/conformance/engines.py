@@ -14,9 +14,9 @@ import numpy as np
 import onnx
 import sentencepiece
 from onnx import parser
-from sounds import wav
 from tiny_engine import DEFAULTS, SENTENCES, copy_model, write_manifest
 
+from tests.sounds import wav
 from xformc.format.interfaces import RESULTS
 
 FOLDER = Path(__file__).parent / "engines"
