@@ -13,6 +13,8 @@
 #include "include/xformc.h"
 #include "unicode.h"
 
+using xformc::Batching;
+using xformc::Engine;
 using xformc::Failure;
 using xformc::Hypothesis;
 using xformc::Manifest;
@@ -109,8 +111,6 @@ const char* text_of(const xformc_engine* engine, std::string Manifest::* field) 
   return engine == nullptr ? "" : (engine->engine.manifest().*field).c_str();
 }
 
-size_t text_count(const xformc::Engine& engine) { return engine.manifest().given.size(); }
-
 // Writes the values to a struct of a size that this library knows; returns false for another size.
 template <typename Struct>
 bool fill_known(Struct* given, const Struct& values) {
@@ -127,30 +127,89 @@ xformc_hypothesis described(const Hypothesis& one) {
   return {{one.text.c_str(), one.text.size()}, one.score, one.tokens.data(), one.tokens.size()};
 }
 
-// The arguments of a call on arrays.
-std::vector<xformc::Row> read_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count) {
-  if (count > 0) require(arrays, "arrays");
-  return xformc::read_rows(engine->engine.manifest().given, arrays, count);
+// The caller's functions for the items of a stream.
+struct Callbacks {
+  xformc_read read;
+  void* read_data;
+  xformc_write write;
+  void* write_data;
+};
+
+// A task, and the number of texts of each item.
+struct Work {
+  std::unique_ptr<Task> task;
+  size_t texts;
+};
+
+// A task whose items have a text for each given input. Throws Failure if the engine takes more than texts.
+Work several(const Engine& engine, std::unique_ptr<Task> task) {
+  engine.check_texts();
+  return {std::move(task), engine.manifest().given.size()};
 }
 
-// Calls the caller's functions for each item of a stream.
-void run_stream(const xformc::Engine& engine, const Task& task, const xformc::Batching& batching, xformc_cancel* cancel,
-                size_t texts_per_item, xformc_read read, void* read_data, xformc_write write, void* write_data) {
-  if (read == nullptr || write == nullptr) throw xformc::invalid_argument("read or write is NULL");
+void run_stream(const Engine& engine, const Work& work, const Batching& batching, xformc_cancel* cancel,
+                const Callbacks& caller) {
+  if (caller.read == nullptr || caller.write == nullptr) throw xformc::invalid_argument("read or write is NULL");
   size_t index = 0;
   xformc_results one;
   const auto reads = [&](xformc_text* texts) {
-    const int given = read(read_data, texts);
+    const int given = caller.read(caller.read_data, texts);
     if (given == 0 || given == 1) return given == 1;
     throw Failure(XFORMC_CANCELLED, "the call was ended by its read function");
   };
   const auto writes = [&](Result&& result) {
     one.items.clear();
     one.items.push_back(std::move(result));
-    if (write(write_data, index++, &one) == 0) return;
+    if (caller.write(caller.write_data, index++, &one) == 0) return;
     throw Failure(XFORMC_CANCELLED, "the call was ended by its write function");
   };
-  engine.stream(task, batching, cancel, texts_per_item, reads, writes);
+  engine.stream(*work.task, batching, cancel, work.texts, reads, writes);
+}
+
+// Runs an engine on texts. `make(engine, batching)` returns the Work.
+template <typename Make>
+xformc_status from_texts(const xformc_engine* engine, const xformc_text* texts, size_t count,
+                         const xformc_run_options* run, xformc_results** results, xformc_error** error,
+                         const Make& make) {
+  return guarded(error, [&] {
+    require_texts(engine, texts, count, results);
+    const Engine& loaded = engine->engine;
+    const xformc_run_options options = xformc::read_options(run);
+    const Batching batching = loaded.batching(options);
+    const Work work = make(loaded, batching);
+    *results = new xformc_results{loaded.all(*work.task, batching, options.cancel, texts, count, work.texts)};
+  });
+}
+
+// Runs an engine on arrays. `make(engine, batching)` returns the task.
+template <typename Make>
+xformc_status from_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
+                          const xformc_run_options* run, xformc_results** results, xformc_error** error,
+                          const Make& make) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(results, "results");
+    const Engine& loaded = engine->engine;
+    const xformc_run_options options = xformc::read_options(run);
+    const Batching batching = loaded.batching(options);
+    const auto task = make(loaded, batching);
+    if (count > 0) require(arrays, "arrays");
+    auto rows = xformc::read_rows(loaded.manifest().given, arrays, count);
+    *results = new xformc_results{loaded.all(*task, batching, options.cancel, std::move(rows))};
+  });
+}
+
+// Runs an engine on a stream of texts. `make(engine, batching)` returns the Work.
+template <typename Make>
+xformc_status from_stream(const xformc_engine* engine, const Callbacks& caller, const xformc_run_options* run,
+                          xformc_error** error, const Make& make) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    const Engine& loaded = engine->engine;
+    const xformc_run_options options = xformc::read_options(run);
+    const Batching batching = loaded.batching(options);
+    run_stream(loaded, make(loaded, batching), batching, options.cancel, caller);
+  });
 }
 
 }  // namespace
@@ -334,12 +393,8 @@ void xformc_results_free(xformc_results* results) { delete results; }
 xformc_status xformc_translate(const xformc_engine* engine, const xformc_text* texts, size_t count,
                                const xformc_search_options* search, const xformc_run_options* run,
                                xformc_results** results, xformc_error** error) {
-  return guarded(error, [&] {
-    require_texts(engine, texts, count, results);
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.translation(search, batching);
-    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, texts, count, 1)};
+  return from_texts(engine, texts, count, run, results, error, [&](const Engine& loaded, const Batching& batching) {
+    return Work{loaded.translation(search, batching), 1};
   });
 }
 
@@ -361,161 +416,95 @@ xformc_status xformc_search(const xformc_engine* engine, const int64_t* source, 
 xformc_status xformc_generate(const xformc_engine* engine, const xformc_text* prompts, size_t count,
                               const xformc_sample_options* sampling, const xformc_run_options* run,
                               xformc_results** results, xformc_error** error) {
-  return guarded(error, [&] {
-    require_texts(engine, prompts, count, results);
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.generation(sampling, batching);
-    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, prompts, count, 1)};
+  return from_texts(engine, prompts, count, run, results, error, [&](const Engine& loaded, const Batching& batching) {
+    return Work{loaded.generation(sampling, batching), 1};
   });
 }
 
 xformc_status xformc_predict(const xformc_engine* engine, const xformc_text* texts, size_t count,
                              const xformc_run_options* run, xformc_results** results, xformc_error** error) {
-  return guarded(error, [&] {
-    require_texts(engine, texts, count, results);
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.prediction(batching);
-    engine->engine.check_texts();
-    *results = new xformc_results{
-        engine->engine.all(*task, batching, options.cancel, texts, count, text_count(engine->engine))};
+  return from_texts(engine, texts, count, run, results, error, [&](const Engine& loaded, const Batching& batching) {
+    return several(loaded, loaded.prediction(batching));
   });
 }
 
 xformc_status xformc_predict_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
                                     const xformc_run_options* run, xformc_results** results, xformc_error** error) {
-  return guarded(error, [&] {
-    require(engine, "engine");
-    require(results, "results");
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.prediction(batching);
-    auto rows = read_arrays(engine, arrays, count);
-    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, std::move(rows))};
-  });
+  return from_arrays(engine, arrays, count, run, results, error,
+                     [&](const Engine& loaded, const Batching& batching) { return loaded.prediction(batching); });
 }
 
 xformc_status xformc_transcribe(const xformc_engine* engine, const xformc_text* texts, size_t count,
                                 const xformc_search_options* search, const xformc_run_options* run,
                                 xformc_results** results, xformc_error** error) {
-  return guarded(error, [&] {
-    require_texts(engine, texts, count, results);
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.transcription(search, batching);
-    engine->engine.check_texts();
-    *results = new xformc_results{
-        engine->engine.all(*task, batching, options.cancel, texts, count, text_count(engine->engine))};
+  return from_texts(engine, texts, count, run, results, error, [&](const Engine& loaded, const Batching& batching) {
+    return several(loaded, loaded.transcription(search, batching));
   });
 }
 
 xformc_status xformc_transcribe_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
                                        const xformc_search_options* search, const xformc_run_options* run,
                                        xformc_results** results, xformc_error** error) {
-  return guarded(error, [&] {
-    require(engine, "engine");
-    require(results, "results");
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.transcription(search, batching);
-    auto rows = read_arrays(engine, arrays, count);
-    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, std::move(rows))};
+  return from_arrays(engine, arrays, count, run, results, error, [&](const Engine& loaded, const Batching& batching) {
+    return loaded.transcription(search, batching);
   });
 }
 
 xformc_status xformc_sample(const xformc_engine* engine, const xformc_text* texts, size_t count,
                             const xformc_sample_options* sampling, const xformc_run_options* run,
                             xformc_results** results, xformc_error** error) {
-  return guarded(error, [&] {
-    require_texts(engine, texts, count, results);
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.sampling(sampling, batching);
-    engine->engine.check_texts();
-    *results = new xformc_results{
-        engine->engine.all(*task, batching, options.cancel, texts, count, text_count(engine->engine))};
+  return from_texts(engine, texts, count, run, results, error, [&](const Engine& loaded, const Batching& batching) {
+    return several(loaded, loaded.sampling(sampling, batching));
   });
 }
 
 xformc_status xformc_sample_arrays(const xformc_engine* engine, const xformc_array* arrays, size_t count,
                                    const xformc_sample_options* sampling, const xformc_run_options* run,
                                    xformc_results** results, xformc_error** error) {
-  return guarded(error, [&] {
-    require(engine, "engine");
-    require(results, "results");
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.sampling(sampling, batching);
-    auto rows = read_arrays(engine, arrays, count);
-    for (size_t i = 0; i < rows.size(); ++i) rows[i].seed = static_cast<int64_t>(i);
-    *results = new xformc_results{engine->engine.all(*task, batching, options.cancel, std::move(rows))};
+  return from_arrays(engine, arrays, count, run, results, error, [&](const Engine& loaded, const Batching& batching) {
+    return loaded.sampling(sampling, batching);
   });
 }
 
 xformc_status xformc_translate_stream(const xformc_engine* engine, xformc_read read, void* read_data,
                                       xformc_write write, void* write_data, const xformc_search_options* search,
                                       const xformc_run_options* run, xformc_error** error) {
-  return guarded(error, [&] {
-    require(engine, "engine");
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.translation(search, batching);
-    run_stream(engine->engine, *task, batching, options.cancel, 1, read, read_data, write, write_data);
-  });
+  return from_stream(
+      engine, {read, read_data, write, write_data}, run, error,
+      [&](const Engine& loaded, const Batching& batching) { return Work{loaded.translation(search, batching), 1}; });
 }
 
 xformc_status xformc_generate_stream(const xformc_engine* engine, xformc_read read, void* read_data, xformc_write write,
                                      void* write_data, const xformc_sample_options* sampling,
                                      const xformc_run_options* run, xformc_error** error) {
-  return guarded(error, [&] {
-    require(engine, "engine");
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.generation(sampling, batching);
-    run_stream(engine->engine, *task, batching, options.cancel, 1, read, read_data, write, write_data);
-  });
+  return from_stream(
+      engine, {read, read_data, write, write_data}, run, error,
+      [&](const Engine& loaded, const Batching& batching) { return Work{loaded.generation(sampling, batching), 1}; });
 }
 
 xformc_status xformc_predict_stream(const xformc_engine* engine, xformc_read read, void* read_data, xformc_write write,
                                     void* write_data, const xformc_run_options* run, xformc_error** error) {
-  return guarded(error, [&] {
-    require(engine, "engine");
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.prediction(batching);
-    engine->engine.check_texts();
-    run_stream(engine->engine, *task, batching, options.cancel, text_count(engine->engine), read, read_data, write,
-               write_data);
-  });
+  return from_stream(
+      engine, {read, read_data, write, write_data}, run, error,
+      [&](const Engine& loaded, const Batching& batching) { return several(loaded, loaded.prediction(batching)); });
 }
 
 xformc_status xformc_transcribe_stream(const xformc_engine* engine, xformc_read read, void* read_data,
                                        xformc_write write, void* write_data, const xformc_search_options* search,
                                        const xformc_run_options* run, xformc_error** error) {
-  return guarded(error, [&] {
-    require(engine, "engine");
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.transcription(search, batching);
-    engine->engine.check_texts();
-    run_stream(engine->engine, *task, batching, options.cancel, text_count(engine->engine), read, read_data, write,
-               write_data);
-  });
+  return from_stream(engine, {read, read_data, write, write_data}, run, error,
+                     [&](const Engine& loaded, const Batching& batching) {
+                       return several(loaded, loaded.transcription(search, batching));
+                     });
 }
 
 xformc_status xformc_sample_stream(const xformc_engine* engine, xformc_read read, void* read_data, xformc_write write,
                                    void* write_data, const xformc_sample_options* sampling,
                                    const xformc_run_options* run, xformc_error** error) {
-  return guarded(error, [&] {
-    require(engine, "engine");
-    const xformc_run_options options = xformc::read_options(run);
-    const xformc::Batching batching = engine->engine.batching(options);
-    const auto task = engine->engine.sampling(sampling, batching);
-    engine->engine.check_texts();
-    run_stream(engine->engine, *task, batching, options.cancel, text_count(engine->engine), read, read_data, write,
-               write_data);
-  });
+  return from_stream(engine, {read, read_data, write, write_data}, run, error,
+                     [&](const Engine& loaded, const Batching& batching) {
+                       return several(loaded, loaded.sampling(sampling, batching));
+                     });
 }
 
 xformc_status xformc_encode(const xformc_engine* engine, const char* input, xformc_text text, int64_t* ids,

@@ -332,7 +332,10 @@ std::vector<Row> read_rows(const std::vector<Input>& inputs, const xformc_array*
     if (has_mask(input)) check_lengths(lengths, *found.at(lengths), array.shape[1]);
   }
   std::vector<Row> result;
-  for (int64_t row = 0; row < rows; ++row) result.push_back(read_row(inputs, found, row));
+  for (int64_t row = 0; row < rows; ++row) {
+    result.push_back(read_row(inputs, found, row));
+    result.back().seed = row;
+  }
   return result;
 }
 

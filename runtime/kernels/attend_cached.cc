@@ -117,14 +117,26 @@ struct Newest {
   const int64_t position;
 };
 
-struct AttendCached {
-  explicit AttendCached(const OrtKernelInfo* info)
+// Attention over caches; Op has `compute`, for caches of each type.
+template <typename Op>
+struct OverCaches {
+  explicit OverCaches(const OrtKernelInfo* info)
       : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {}
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    element_of(context.GetInput(3)) == FLOAT16 ? compute<uint16_t>(context) : compute<float>(context);
+    const Op& op = static_cast<const Op&>(*this);
+    element_of(context.GetInput(3)) == FLOAT16 ? op.template compute<uint16_t>(context)
+                                               : op.template compute<float>(context);
   }
+
+  AttendAttributes attributes;
+  int64_t window;
+  const StepRoutines& routines = step_routines();
+};
+
+struct AttendCached : OverCaches<AttendCached> {
+  using OverCaches::OverCaches;
 
   template <typename Stored>
   void compute(Ort::KernelContext& context) const {
@@ -171,20 +183,10 @@ struct AttendCached {
       }
     });
   }
-
-  AttendAttributes attributes;
-  int64_t window;
-  const StepRoutines& routines = step_routines();
 };
 
-struct ExtendCached {
-  explicit ExtendCached(const OrtKernelInfo* info)
-      : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {}
-
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
-    element_of(context.GetInput(3)) == FLOAT16 ? compute<uint16_t>(context) : compute<float>(context);
-  }
+struct ExtendCached : OverCaches<ExtendCached> {
+  using OverCaches::OverCaches;
 
   template <typename Stored>
   void compute(Ort::KernelContext& context) const {
@@ -232,10 +234,6 @@ struct ExtendCached {
       }
     });
   }
-
-  AttendAttributes attributes;
-  int64_t window;
-  const StepRoutines& routines = step_routines();
 };
 
 }  // namespace
