@@ -48,8 +48,8 @@ class CppEngine:
         self._results_of_engine = [
             self._result(index) for index in range(self._library.xformc_engine_result_count(self._engine))
         ]
-        self._declared = _text(self._library.xformc_engine_task(self._engine)) in (WRITING, SAMPLED, RESULTS)
-        self._samples = _text(self._library.xformc_engine_task(self._engine)) == SAMPLED
+        task = _text(self._library.xformc_engine_task(self._engine))
+        self._declared, self._samples = task in (WRITING, SAMPLED, RESULTS), task == SAMPLED
 
     def close(self) -> None:
         """Free the engine."""

@@ -102,24 +102,46 @@ def predict_rows(
     session: Session, rows: Sequence[Row], *, manifest: Manifest, tokenizer: Tokenizer | None = None
 ) -> list[Prediction]:
     """Predict the rows as one batch, and return the results in order; a row without positions has none."""
-    results = {name: (result, kind_of(result)) for name, result in manifest.results.items()}
-    nothing = {name: spelled(name, kind, kind.nothing(result), tokenizer) for name, (result, kind) in results.items()}
+    nothing = nothing_of(manifest.results, tokenizer)
     lengths = [row_lengths(manifest.inputs, row) for row in rows]
     found = [dict(nothing) for _ in rows]
     filled = [index for index, length in enumerate(lengths) if all(length.values())]
     if filled:
         feeds = stack(manifest.inputs, [rows[index] for index in filled])
-        outputs = iter(session.run(feeds, expected_outputs(manifest.results, feeds)))
-        for name, (result, kind) in results.items():
-            arrays = [next(outputs) for _ in result.outputs]
-            for place, index in enumerate(filled):
-                value = kind.value(result, of_row(result, arrays, place, lengths[index]))
-                found[index][name] = spelled(name, kind, value, tokenizer)
+        names = [name for result in manifest.results.values() for name in result.outputs]
+        outputs = dict(zip(names, session.run(feeds, expected_outputs(manifest.results, feeds)), strict=True))
+        for place, index in enumerate(filled):
+            found[index] = values_of(manifest.results, outputs, place, lengths[index], tokenizer)
     return [_prediction(manifest, one) for one in found]
 
 
-def spelled(name: str, kind: ResultKind, value: Any, tokenizer: Tokenizer | None) -> Any:
-    """Return the value of a result with its texts, if it has a tokenizer."""
+def nothing_of(results: Mapping[str, Result], tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """Return the values of the results, by name, for a row without positions."""
+    return {
+        name: _spelled(name, kind_of(result), kind_of(result).nothing(result), tokenizer)
+        for name, result in results.items()
+    }
+
+
+def values_of(
+    results: Mapping[str, Result],
+    outputs: Mapping[str, NDArray[Any]],
+    row: int,
+    lengths: Mapping[str, int],
+    tokenizer: Tokenizer | None,
+) -> dict[str, Any]:
+    """Return the values of the results, by name, for a row of a batch, from the model's outputs by name.
+
+    `lengths` are the row's positions; with a tokenizer, values that are tokens have their texts.
+    """
+    return {
+        name: _spelled(name, kind, kind.value(result, _of_row(result, outputs, row, lengths)), tokenizer)
+        for name, result in results.items()
+        for kind in [kind_of(result)]
+    }
+
+
+def _spelled(name: str, kind: ResultKind, value: Any, tokenizer: Tokenizer | None) -> Any:
     if tokenizer is None or name not in tokenizer.vocabularies:
         return value
     return kind.spelled(value, partial(tokenizer.decode, name))
@@ -133,9 +155,11 @@ def _prediction(manifest: Manifest, results: Mapping[str, Any]) -> Prediction:
 _UNLABELLED = Prediction((), np.zeros((0, 0), np.float32))
 
 
-def of_row(result: Result, arrays: Sequence[NDArray[Any]], row: int, lengths: Mapping[str, int]) -> list[NDArray[Any]]:
-    """Return the outputs of a result for a row of a batch, without padding; `lengths` are the row's positions."""
-    rows = [np.asarray(array[row]) for array in arrays]
+def _of_row(
+    result: Result, outputs: Mapping[str, NDArray[Any]], row: int, lengths: Mapping[str, int]
+) -> list[NDArray[Any]]:
+    """The outputs of a result for a row of a batch, without padding."""
+    rows = [np.asarray(outputs[name][row]) for name in result.outputs]
     return rows if result.positions is None else [array[: lengths[result.positions]] for array in rows]
 
 

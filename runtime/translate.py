@@ -12,8 +12,7 @@ from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.results import Result
 from xformc.format.tokens import END
 from xformc.runtime.generate import Prompt, sample
-from xformc.runtime.kinds.kind import kind_of
-from xformc.runtime.predict import expected_outputs, of_row, spelled
+from xformc.runtime.predict import expected_outputs, nothing_of, values_of
 from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.search import SearchResult, length_limit, search
@@ -63,10 +62,7 @@ def write_rows(
     """Return the hypotheses of each row, best first; a row with a text of only the end token gets an empty text."""
     given, written = manifest.given, manifest.written
     others = {name: result for name, result in manifest.results.items() if name != written}
-    kinds = {name: kind_of(result) for name, result in others.items()}
-    nothing = {
-        name: spelled(name, kinds[name], kinds[name].nothing(result), tokenizer) for name, result in others.items()
-    }
+    nothing = nothing_of(others, tokenizer)
     results = [[Hypothesis("", 0.0, (), nothing)] for _ in rows]
     least = {name: 1 + (item.kind == "tokens") for name, item in given.items()}
     filled = [
@@ -79,19 +75,12 @@ def write_rows(
         else:
             found = search_rows(session, some, manifest, options)
         for row, index in enumerate(filled):
-            lengths = row_lengths(given, rows[index])
-            heads = {
-                name: kinds[name].value(
-                    result, of_row(result, [found.others[output] for output in result.outputs], row, lengths)
-                )
-                for name, result in others.items()
-            }
-            heads = {name: spelled(name, kinds[name], value, tokenizer) for name, value in heads.items()}
+            heads = values_of(others, found.others, row, row_lengths(given, rows[index]), tokenizer)
             results[index] = _hypotheses(tokenizer, written, found, row, heads)
     return results
 
 
-class Interface(Protocol):
+class Writer(Protocol):
     """What an engine that writes text is given, and what it returns."""
 
     @property
@@ -116,7 +105,7 @@ class Interface(Protocol):
 
 
 def search_rows(
-    session: Session, rows: Sequence[Row], engine: Interface, options: SearchOptions, end: int = END
+    session: Session, rows: Sequence[Row], engine: Writer, options: SearchOptions, end: int = END
 ) -> SearchResult:
     """Search for rows of the engine's inputs, as one batch; `end` is the end token."""
     feeds, vocabulary = stack(engine.given, rows), engine.inputs[str(engine.written)].pieces
@@ -124,7 +113,7 @@ def search_rows(
 
 
 def sample_rows(
-    session: Session, rows: Sequence[Row], engine: Interface, options: SampleOptions, end: int = END
+    session: Session, rows: Sequence[Row], engine: Writer, options: SampleOptions, end: int = END
 ) -> SearchResult:
     """Sample a text for rows of the engine's inputs, as one batch.
 
@@ -136,7 +125,7 @@ def sample_rows(
     return SearchResult(found.tokens[:, None], found.lengths[:, None], found.scores[:, None], found.others)
 
 
-def _other_outputs(engine: Interface, feeds: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
+def _other_outputs(engine: Writer, feeds: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
     """Return what the outputs of the results beside the text must be, by name; the inputs are `feeds`."""
     others = {name: result for name, result in engine.results.items() if name != engine.written}
     names = [name for result in others.values() for name in result.outputs]

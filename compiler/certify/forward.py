@@ -68,7 +68,7 @@ def step_stage(subject: Subject, probes: Probes) -> Stage:
 def extend_stage(subject: Subject, probes: Probes) -> Stage:
     """Compare the logits of the derived step of several tokens, for texts in two parts, with the training form."""
     expected, length = subject.logits(probes.feeds), probes.real.shape[1]
-    found = (subject.extended(probes.feeds, split) for split in {1, (length + 1) // 2} - {length})
+    found = subject.extended(probes.feeds, {1, (length + 1) // 2} - {length})
     value = max((_on_real(logits, expected, probes.real) for logits in found), default=0.0)
     what = "logits of the derived step of several tokens and of the training form"
     return Stage("extend", what, value, BOUND)

@@ -1,7 +1,7 @@
 """The subject of a certificate: the training form in PyTorch, and the ONNX models of the same graph."""
 
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -184,12 +184,13 @@ class Subject:
         program = program if show else run_passes(program, without=("beam", "candidates"))
         return self._run(stepwise_model(program, initializers, show=show), initializers, feeds)
 
-    def extended(self, feeds: Feeds, split: int) -> NDArray[np.float32]:
-        """The logits of the derived step of several tokens, fed with the first `split` tokens and then the others."""
+    def extended(self, feeds: Feeds, splits: Collection[int]) -> list[NDArray[np.float32]]:
+        """The logits of the derived step of several tokens, for each of the `splits`: it is fed with so many tokens,
+        and then with the others."""
         initializers, program = self.initializers(), run_passes(self.program, without=("beam", "candidates"))
         model = extended_model(program, initializers)
-        (logits,) = self._run(model, initializers, {**feeds, SPLIT: np.array(split)})
-        return logits
+        every = [{**feeds, SPLIT: np.array(split)} for split in splits]
+        return [logits for (logits,) in self._run_each(model, initializers, every)]
 
     def initializers(self) -> Initializers:
         """The module's parameters as initializers of a new model."""
@@ -200,11 +201,16 @@ class Subject:
         return [torch.tensor(feeds[value.name]) for value in self.module.graph.inputs]
 
     def _run(self, model: onnx.ModelProto, initializers: Initializers, feeds: Feeds) -> list[Any]:
+        (results,) = self._run_each(model, initializers, [feeds])
+        return results
+
+    def _run_each(self, model: onnx.ModelProto, initializers: Initializers, every: Sequence[Feeds]) -> list[list[Any]]:
         with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
             folder = Path(name)
             save_model(model, initializers, folder, self.engine)
             try:
-                return open_model(folder / MODEL, target=self.target).run(None, dict(feeds))
+                opened = open_model(folder / MODEL, target=self.target)
+                return [opened.run(None, dict(feeds)) for feeds in every]
             except UserError:
                 raise
             except Exception as error:

@@ -160,15 +160,8 @@ def stepwise_model(program: Program, weights: Initializers, *, show: Sequence[Va
     emitter, decoder = _emitter(program, weights), program.decoder
     token, fixed = decoder.token, decoder.given
     given = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
-    emitter.bind(given, given.name)
+    known, states = _begin(emitter, decoder, given)
     steps = emitter.op("Squeeze", emitter.shape(given.type.axes[1:]))
-    names = {value.name: value.name for value in fixed} | emit_positions(emitter, decoder, steps)
-    known = emit_prepare(emitter, decoder, names)
-    bind_fields(emitter, {value.name: value.type for value in decoder.prepared}, known)
-    batch = emitter.merged(token.type.axes[:1])
-    room = emitter.shape(given.type.axes[1:])
-    states = emit_states(emitter, decoder, {"batch": batch, ROOM: room}, known)
-    known |= emit_resident(emitter, decoder.resident, batch, room)
     shown = [decoder.logits, *show]
 
     def body(scope: Emitter, iteration: str, states: list[str]) -> tuple[str, list[str], list[tuple[Type, str]]]:
@@ -201,14 +194,8 @@ def extended_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     emitter, decoder, graph = _emitter(program, weights), program.decoder, program.decoder.extend
     assert graph is not None, "the decoder has no step of several tokens"
     token, fixed = graph.inputs[0], decoder.given
-    emitter.bind(token, token.name)
+    known, states = _begin(emitter, decoder, token)
     count, batch = emitter.shape(token.type.axes[1:]), emitter.merged(token.type.axes[:1])
-    names = {value.name: value.name for value in fixed}
-    names |= emit_positions(emitter, decoder, emitter.op("Squeeze", count))
-    known = emit_prepare(emitter, decoder, names)
-    bind_fields(emitter, {value.name: value.type for value in decoder.prepared}, known)
-    states = emit_states(emitter, decoder, {"batch": batch}, known)
-    known |= emit_resident(emitter, decoder.resident, batch, count)
     bounds = emitter.op("Concat", [0], emitter.op("Unsqueeze", SPLIT, [0]), count, axis=0)
     logits = Type("float32", (token.type.axes[0], Axis(PAST), graph.outputs[0].type.axes[-1]))
     nothing = emitter.op("Expand", 0.0, emitter.op("Concat", batch, [0, logits.axes[-1].size or 1], axis=0))
@@ -229,6 +216,17 @@ def extended_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     inputs = [(value.name, value.type) for value in (*fixed, token)]
     outputs = [(emitter.op("Identity", found, name="output.0"), whole)]
     return model(emitter, "extended", [*inputs, (SPLIT, Type("int64"))], outputs)
+
+
+def _begin(emitter: Emitter, decoder: Decoder, given: Value) -> tuple[dict[str, str], dict[str, str]]:
+    """Write what comes before the steps on these tokens [batch, time]; return what they know, and the first states."""
+    emitter.bind(given, given.name)
+    room, batch = emitter.shape(given.type.axes[1:]), emitter.merged(given.type.axes[:1])
+    names = {value.name: value.name for value in decoder.given}
+    known = emit_prepare(emitter, decoder, names | emit_positions(emitter, decoder, emitter.op("Squeeze", room)))
+    bind_fields(emitter, {value.name: value.type for value in decoder.prepared}, known)
+    states = emit_states(emitter, decoder, {"batch": batch, ROOM: room}, known)
+    return known | emit_resident(emitter, decoder.resident, batch, room), states
 
 
 def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
