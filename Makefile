@@ -9,6 +9,7 @@ LOWEST := .venv-lowest
 LOCK := requirements/dev.txt
 SANITIZE := build/sanitize
 TIME ?= 60
+SEED ?=
 RESOLVE = $(BIN)/uv pip compile --quiet --extra demo --extra report --extra cpu
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
@@ -99,10 +100,10 @@ test-aarch64: setup  ## the kernels for 64-bit ARM in an emulator; says what it 
 CLANG ?= clang++
 FUZZ := build/fuzz
 FUZZER = mkdir -p $(FUZZ)/$(1) && XFORMC_FUZZ_ENGINES=$(FUZZ)/engines XFORMC_ONNXRUNTIME=$(FUZZ)/libfake_onnxruntime.so \
-	$(FUZZ)/fuzz_$(1) -max_total_time=$(TIME) -timeout=20 -max_len=4096 -rss_limit_mb=4096 -print_funcs=0 \
+	$(FUZZ)/fuzz_$(1) -max_total_time=$(TIME) $(SEED:%=-seed=%) -timeout=20 -max_len=4096 -rss_limit_mb=4096 -print_funcs=0 \
 	-artifact_prefix=$(FUZZ)/$(1)- $(FUZZ)/$(1) tests/fuzz/corpus/$(1)
-fuzz: setup  ## xformc's operators and libxformc with hostile inputs, each for TIME=60 seconds
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.operators --seconds $(TIME)
+fuzz: setup  ## xformc's operators and libxformc with hostile inputs, each for TIME=60 seconds (SEED=1: always the same ones)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.operators --seconds $(TIME) $(SEED:%=--seed %)
 	@if command -v $(CLANG) >/dev/null; then $(MAKE) --silent fuzz-libxformc; else \
 		echo "WARNING: no $(CLANG) here: libxformc is NOT FUZZED in this run, its operators are" >&2; fi
 

@@ -196,6 +196,7 @@ struct ExtendCached : OverCaches<ExtendCached> {
     const Slots slots(context, 6, queries.batch, keys.shape[0]);
     require(slots.differ(queries.batch), "two sentences have the same slot");
     const int64_t positions = queries.rows, beam = keys.beam();
+    require(beam >= 1, "the cache was made for fewer hypotheses");
     newest.check(times(queries.batch, positions), queries.shared, positions);
     const int64_t oldest = window > 0 ? std::max<int64_t>(0, position - window) : 0;
     const int64_t count = position + positions - oldest;

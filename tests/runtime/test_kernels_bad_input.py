@@ -94,8 +94,8 @@ def test_attend_cached_needs_one_position_and_slots_that_differ() -> None:
         attend_cached(np.array(1), np.array([3, 3]))
 
 
-def extend_cached(position: int, count: int, slots: list[int]) -> None:
-    inputs = [zeros(2, count, 2, 8)] * 3 + [new_cache(4, 5, 3, 16), new_cache(4, 5, 3, 16), np.array(position)]
+def extend_cached(position: int, count: int, slots: list[int], beam: int = 3) -> None:
+    inputs = [zeros(2, count, 2, 8)] * 3 + [new_cache(4, 5, beam, 16), new_cache(4, 5, beam, 16), np.array(position)]
     run_node("ExtendCached", [*inputs, np.array(slots)], [FLOAT], scale=1.0, shared=2, repeated=1, window=0)
 
 
@@ -106,6 +106,12 @@ def test_extend_cached_needs_room_and_slots_that_differ(position: int) -> None:
         extend_cached(position, 3, [3, 0])
     with pytest.raises(Exception, match="two sentences have the same slot"):
         extend_cached(2, 3, [3, 3])
+
+
+def test_extend_cached_needs_a_cache_for_one_hypothesis() -> None:
+    extend_cached(2, 3, [3, 0], beam=1)
+    with pytest.raises(Exception, match="the cache was made for fewer hypotheses"):
+        extend_cached(2, 3, [3, 0], beam=0)
 
 
 @pytest.mark.parametrize("way", [["Reshape", "shape"], ["Identity"], []])
