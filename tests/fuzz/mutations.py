@@ -82,7 +82,9 @@ def _operand(change: Callable[[Random, Tensor], Operand]) -> Callable[[Random, C
 
 
 def _type(random: Random, tensor: Tensor) -> Operand:
-    """Another element type."""
+    """Another element type; what has become text stays text, as it need not be a number."""
+    if tensor.values.dtype.kind == "U":
+        return tensor
     with np.errstate(all="ignore"):
         return replace(tensor, values=tensor.values.astype(random.choice(TYPES)))
 

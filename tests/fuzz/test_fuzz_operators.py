@@ -30,6 +30,11 @@ def test_a_seed_is_a_case() -> None:
     assert len({str(case_of(seed)) for seed in seeds}) > 45
 
 
+def test_a_case_changes_its_types_more_than_once() -> None:
+    """This case made text of numbers, and a number of the text, which ended the fuzzer."""
+    assert str(case_of(2127561778 + 1027))
+
+
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
