@@ -21,6 +21,7 @@ SMALL = {
     "experts": 4,
     "chosen": 2,
     "window": 3,
+    "best_keys": 3,
     "buckets": 8,
     "max_distance": 6,
     "random_features": 8,

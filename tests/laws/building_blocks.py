@@ -337,6 +337,7 @@ UNMASKED: list[Step] = [
 NORMALIZERS: dict[str, dict[str, Step]] = {
     "softmax": {"weights": {"softmax": "keys"}},
     "relu": {"weights": "relu"},
+    "top": {"best": {"keep_top": {"count": 2, "over": "keys"}}, "weights": {"softmax": "keys"}},
     "sigmoid": {"weights": "sigmoid"},
     "exp": {
         "positive": "exp",
