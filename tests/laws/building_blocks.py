@@ -151,6 +151,13 @@ POINTWISE: list[Step] = [
         weighted={"times": {"from": "active", "by": "share"}},
         output={"linear": {"over": ["experts", "d_ff"], "to": "d_model"}},
     ),
+    body(
+        scores={"linear": "experts"},
+        best={"top": {"over": "experts", "to": "chosen"}},
+        kept={"take": {"from": "scores", "by": "best", "over": "experts"}},
+        again={"scatter": {"by": "best", "over": "chosen", "to": "experts"}},
+        output={"linear": "d_model"},
+    ),
     {"dropout": {"probability": 0.5, "each": "batch"}},
     {"add": {"sinusoid": {"at": 3}}},
     {"add": {"learned_positions": {"limit": "heads", "at": "heads - 1"}}},
@@ -198,6 +205,16 @@ CARRIED: list[Step] = [
     "causal_self_attention",
     {"sublayer": "causal_self_attention"},
     {"sublayer": "causal_linear_attention"},
+    body(
+        keys="as_keys",
+        best={"argmax": {"from": "x", "over": "d_model"}},
+        words="as_keys",
+        scores={"contract": {"from": "x", "by": "keys", "over": "d_model"}},
+        seen={"mask": {"causal": True}},
+        weights={"softmax": "keys"},
+        copied={"scatter": {"by": "words", "over": "keys", "to": "experts"}},
+        output={"linear": "d_model"},
+    ),
     body(
         sums="cumulative_sum",
         nothing={"scale": {"from": "x", "factor": 0}},
@@ -317,6 +334,12 @@ BACKWARD: list[Step] = [
     body(mean="mean", sum={"plus": {"from": "x", "by": "mean"}}),
     body(most="max", sum={"times": {"from": "x", "by": "most"}}),
     body(end="last", sum={"plus": {"from": "x", "by": "end"}}),
+    body(
+        best={"argmax": "d_model"},
+        sums={"scatter": {"from": "x", "by": "best", "over": "positions", "to": "experts"}},
+        all={"linear": {"over": ["d_model", "experts"], "to": "d_model"}},
+        sum={"plus": {"by": "x"}},
+    ),
     {"softmax": "positions"},
     body(
         score={"linear": "heads"},
