@@ -122,6 +122,27 @@ class Yarn(_Original):
 
 
 @dataclass(frozen=True)
+class Dynamic(_Original):
+    """Position p is rotated as NTK-aware scaling rotates a text of p + 1 positions ("dynamic NTK").
+
+    For n numbers, the base of position p is multiplied by s^(n / (n - 2)), with s = 1 + factor (length / original - 1)
+    for length = p + 1, and 1 up to the original positions. A decoder with a cache rotates its keys so, if it reads
+    one token at a time: each key keeps the base of the length at which it was written.
+    """
+
+    least: ClassVar[int] = 4
+
+    def of(self, width: int, base: float) -> list[float]:
+        """The angle per position of each pair of `width` elements, up to the original positions."""
+        return frequencies(width, base)
+
+    def growth(self, width: int) -> tuple[list[float], float, float]:
+        """Exponents, a slope and a bound: later angles are multiplied by s^exponent, s = 1 + slope * (p - bound)."""
+        exponents = [-2 * index / (width - 2) for index in range(width // 2)]
+        return exponents, self.factor / self.original_positions, self.original_positions - 1
+
+
+@dataclass(frozen=True)
 class Llama3(_Original):
     """Pairs with more than `high_frequency_factor` turns in the original positions keep their frequency, those with
     fewer than `low_frequency_factor` divide it by `factor`, and between them it is interpolated (Llama 3.1).
@@ -151,5 +172,7 @@ class Llama3(_Original):
         return wrong
 
 
-SCALINGS: dict[str, type[Linear | Ntk | Yarn | Llama3]] = {"linear": Linear, "ntk": Ntk, "yarn": Yarn, "llama3": Llama3}
+Scaling = Linear | Ntk | Dynamic | Yarn | Llama3
+
+SCALINGS: dict[str, type[Scaling]] = {"linear": Linear, "ntk": Ntk, "dynamic": Dynamic, "yarn": Yarn, "llama3": Llama3}
 """The scalings by name."""

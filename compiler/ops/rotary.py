@@ -9,7 +9,7 @@ from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
-from xformc.compiler.ops.frequencies import BASE, SCALINGS, frequencies
+from xformc.compiler.ops.frequencies import BASE, SCALINGS, Dynamic, Scaling, frequencies
 from xformc.compiler.ops.layout import aligner, emit_aligned
 from xformc.compiler.ops.positions import Positions, check_base
 
@@ -37,10 +37,20 @@ class Rotate(Op):
 
     def angles(self, x: Type) -> tuple[list[float], float]:
         """The angle per position of each pair, in radians, and the factor of the rotated elements."""
-        if self.scaling is None:
+        scaling = self._scaling()
+        if scaling is None:
             return frequencies(self.width(x), self.base), 1.0
-        scaling = SCALINGS[self.scaling](*self.numbers)  # pyright: ignore[reportArgumentType] (each has its own fields)
         return scaling.of(self.width(x), self.base), scaling.attention()
+
+    def growth(self, x: Type) -> tuple[list[float], float, float] | None:
+        """How the angles depend on the position beyond proportion; see `Dynamic`."""
+        scaling = self._scaling()
+        return scaling.growth(self.width(x)) if isinstance(scaling, Dynamic) else None
+
+    def _scaling(self) -> Scaling | None:
+        if self.scaling is None:
+            return None
+        return SCALINGS[self.scaling](*self.numbers)  # pyright: ignore[reportArgumentType] (each has its own fields)
 
 
 @types.rule(Rotate)
@@ -69,11 +79,20 @@ def _angle_types(op: Rotate, node: Node) -> tuple[Type, Type]:
 @to_torch.rule(Rotate)
 def _rotate_torch(op: Rotate, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
     namespace, width = torch.torch, op.width(node.inputs[0].type)
-    values, factor = op.angles(node.inputs[0].type)
+    (values, factor), growth = op.angles(node.inputs[0].type), op.growth(node.inputs[0].type)
     align = aligner(*_angle_types(op, node))
 
+    def turns(positions: Any) -> Any:
+        index = positions.to(namespace.float32).unsqueeze(-1)
+        angles = index * namespace.tensor(values, device=index.device)
+        if growth is None:
+            return angles
+        exponents, slope, bound = growth
+        longer = 1 + slope * (index - bound).clamp(min=0)
+        return angles * longer ** namespace.tensor(exponents, device=index.device)
+
     def apply(x: Any, positions: Any) -> Any:
-        angles = align(positions.to(namespace.float32).unsqueeze(-1) * namespace.tensor(values, device=x.device))
+        angles = align(turns(positions))
         cos, sin = ((factor * part).to(x.dtype) for part in (angles.cos(), angles.sin()))
         rotated, kept = x[..., :width], x[..., width:]
         if op.halves:
@@ -91,11 +110,17 @@ def _rotate_torch(op: Rotate, node: Node, torch: TorchNamespace) -> Callable[[An
 def _rotate_onnx(op: Rotate, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     kind, (x, positions) = node.inputs[0].type, inputs
     (values, factor), (found, wanted) = op.angles(kind), _angle_types(op, node)
-    width, last = op.width(kind), len(kind.axes) - 1
+    width, last, growth = op.width(kind), len(kind.axes) - 1, op.growth(kind)
 
     def turned(function: str) -> str:
         index = onnx.op("Unsqueeze", onnx.op("Cast", positions, to=1), [-1])
-        result = onnx.op(function, onnx.op("Mul", index, values))
+        angles = onnx.op("Mul", index, values)
+        if growth is not None:
+            exponents, slope, bound = growth
+            beyond = onnx.op("Max", onnx.op("Sub", index, bound), 0.0)
+            longer = onnx.op("Add", onnx.op("Mul", beyond, slope), 1.0)
+            angles = onnx.op("Mul", angles, onnx.op("Pow", longer, exponents))
+        result = onnx.op(function, angles)
         result = result if factor == 1 else onnx.op("Mul", result, factor)
         return emit_aligned(onnx, result, found, wanted)
 
@@ -148,7 +173,7 @@ def _rope(
 
     Pair i of n turns by base^(-i / n) a position. `part`: how many numbers are rotated, the first of them (default:
     all). `halves`: a pair is the numbers i and i + n (GPT-NeoX; Llama at Hugging Face), and not two neighbours.
-    `scaling` is for longer texts: `linear`, `ntk`, `yarn` or `llama3`, with their numbers.
+    `scaling` is for longer texts: `linear`, `ntk`, `dynamic`, `yarn` or `llama3`, with their numbers.
     """
     positions, width = site.positions(x), site.last(x)
     if positions == width.name:

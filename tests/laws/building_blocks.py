@@ -197,6 +197,7 @@ CARRIED: list[Step] = [
     {"add": "sinusoid"},
     {"add": {"sinusoid": {"base": 100, "offset": 2, "halves": True, "endpoint": True}}},
     {"rope": {"part": 4, "halves": True, "scaling": "yarn", "factor": 4, "original_positions": 16}},
+    {"rope": {"scaling": "dynamic", "factor": 4, "original_positions": 3}},
     body(place={"position": {"from": "x"}}, slow={"scale": 0.1}, product={"times": {"by": "x"}}),
     {"add": {"learned_positions": "max_positions"}},
     {"add": "recurrent_positions"},

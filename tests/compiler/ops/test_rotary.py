@@ -24,6 +24,7 @@ WIDTH, BASE, LENGTH = 16, 500000.0, 64
 SCALED: dict[str, tuple[float | None, ...]] = {
     "linear": (4.0,),
     "ntk": (4.0,),
+    "dynamic": (4.0, 3.0),
     "yarn": (4.0, LENGTH, 8.0, 2.0, None),
     "llama3": (8.0, LENGTH, 1.0, 4.0),
 }
@@ -78,6 +79,7 @@ def formulas() -> dict[str, np.ndarray]:
     return {
         "linear": plain() / 4,
         "ntk": (BASE * 4 ** (WIDTH / (WIDTH - 2))) ** (-2 * np.arange(WIDTH // 2) / WIDTH),
+        "dynamic": plain(),
         "yarn": plain() * (1 - ramp) + plain() / 4 * ramp,
         "llama3": plain() * kept + plain() / 8 * (1 - kept),
     }
@@ -90,6 +92,16 @@ def test_scaling_is_its_formula(name: str) -> None:
     )
     np.testing.assert_allclose(found, formulas()[name], rtol=1e-12)
     assert factor == (0.1 * log(4) + 1 if name == "yarn" else 1)
+
+
+def test_dynamic_scaling_rotates_each_position_as_the_last_of_a_text() -> None:
+    x = np.random.default_rng(0).standard_normal((9, WIDTH))
+    found = rotated(OPS["dynamic"], x)
+    for position in range(9):
+        longer = 4 * max(position + 1, 3) / 3 - (4 - 1)
+        base = BASE * longer ** (WIDTH / (WIDTH - 2))
+        alone = rotated(Rotate(base=base, halves=True), x[: position + 1])
+        np.testing.assert_allclose(found[position], alone[-1], atol=1e-5)
 
 
 def test_ntk_divides_the_lowest_frequency_by_its_factor() -> None:
@@ -109,17 +121,8 @@ HUGGING_FACE: dict[str, dict[str, Any]] = {
 def test_scaling_is_that_of_transformers(name: str) -> None:
     pytest.importorskip("transformers", reason="the peer is not installed")
     functions = importlib.import_module("transformers.modeling_rope_utils").ROPE_INIT_FUNCTIONS
-    numbers = {"rope_type": name, "rope_theta": BASE, "original_max_position_embeddings": LENGTH}
-    numbers |= HUGGING_FACE[name]
-    config = SimpleNamespace(
-        rope_parameters=numbers,
-        max_position_embeddings=4 * LENGTH,
-        head_dim=WIDTH,
-        hidden_size=WIDTH,
-        num_attention_heads=1,
-        standardize_rope_params=lambda: None,
-    )
-    expected, factor = functions[name](config, "cpu")
+    numbers = {"original_max_position_embeddings": LENGTH} | HUGGING_FACE[name]
+    expected, factor = functions[name](config_of(name, numbers, 4 * LENGTH), "cpu")
     x = np.random.default_rng(0).standard_normal((LENGTH, WIDTH)).astype(np.float32)
     angles = torch.outer(torch.arange(LENGTH).float(), expected).repeat(1, 2)
     halves = torch.from_numpy(np.concatenate((-x[:, WIDTH // 2 :], x[:, : WIDTH // 2]), -1))
@@ -127,11 +130,38 @@ def test_scaling_is_that_of_transformers(name: str) -> None:
     np.testing.assert_allclose(rotated(OPS[name], x), wanted, atol=1e-4)
 
 
+def config_of(name: str, numbers: dict[str, Any], positions: int) -> SimpleNamespace:
+    """A configuration of transformers with such rotary positions."""
+    return SimpleNamespace(
+        rope_parameters={"rope_type": name, "rope_theta": BASE} | numbers,
+        max_position_embeddings=positions,
+        head_dim=WIDTH,
+        hidden_size=WIDTH,
+        num_attention_heads=1,
+        standardize_rope_params=lambda: None,
+    )
+
+
+def test_dynamic_scaling_is_that_of_transformers_token_by_token() -> None:
+    pytest.importorskip("transformers", reason="the peer is not installed")
+    functions = importlib.import_module("transformers.modeling_rope_utils").ROPE_INIT_FUNCTIONS
+    config = config_of("dynamic", {"factor": 4.0}, 3)
+    x = np.random.default_rng(0).standard_normal((9, WIDTH)).astype(np.float32)
+    found = rotated(OPS["dynamic"], x)
+    for position in range(9):
+        frequencies, _ = functions["dynamic"](config, "cpu", seq_len=position + 1)
+        angles = np.concatenate([position * frequencies.numpy()] * 2)
+        halves = np.concatenate((-x[position, WIDTH // 2 :], x[position, : WIDTH // 2]))
+        expected = x[position] * np.cos(angles) + halves * np.sin(angles)
+        np.testing.assert_allclose(found[position], expected, atol=1e-5)
+
+
 ROPES = [
     "{base: 500, part: 2}",
     "{halves: true}",
     "{halves: true, part: d_k / 2, scaling: yarn, factor: 4, original_positions: 8}",
     "{scaling: llama3, factor: 8, original_positions: 8}",
+    "{scaling: dynamic, factor: 2, original_positions: 3}",
 ]
 
 
@@ -152,7 +182,10 @@ REFUSED = {
     "{base: 1}": "the base must be greater than 1 and at most 1e+15, found 1",
     "{part: 3}": "part must be an even number from 2 to d_model=6, found 3",
     "{part: 8}": "part must be an even number from 2 to d_model=6, found 8",
-    "{scaling: dynamic}": "'scaling' must be linear, ntk, yarn, llama3, found 'dynamic'",
+    "{scaling: longrope}": "'scaling' must be linear, ntk, dynamic, yarn, llama3, found 'longrope'",
+    "{scaling: dynamic, factor: 2}": "the scaling dynamic needs original_positions",
+    "{scaling: dynamic, factor: 2, original_positions: 9, part: 2}": "the scaling dynamic needs at least 4 rotated "
+    "numbers",
     "{factor: 2}": "factor has no effect without a scaling",
     "{scaling: linear, factor: 2, beta_fast: 3}": "beta_fast has no effect with the scaling linear",
     "{scaling: yarn, factor: 2}": "the scaling yarn needs original_positions",

@@ -56,6 +56,7 @@ def test_engines_add_in_order_in_any_batch(tmp_path: Path) -> None:
         assert alone.tobytes() == expected[row].tobytes()
 
 
+ALL = "all: {linear: {over: [d_model, d_k], to: d_model}}"
 POINTING = """{words: {as_keys: {from: text}}, keys: {as_keys: {from: x}},
   scores: {contract: {from: x, by: keys, over: d_model}}, SEEN weights: {softmax: keys},
   copied: {scatter: {by: words, over: keys, to: copies}}, output: {linear: d_model}}"""
@@ -84,23 +85,14 @@ def test_copying_what_comes_later_is_refused(tmp_path: Path, seen: str) -> None:
 
 def test_numbers_of_later_positions_are_refused(tmp_path: Path) -> None:
     steps = "{best: {argmax: d_model}, sums: {scatter: {from: x, by: best, over: positions, to: d_k}}, "
-    graph = inference(
-        language_graph(
-            tmp_path, steps + "all: {linear: {over: [d_model, d_k], to: d_model}}, sum: {plus: x}}", "d_k: 5"
-        )
-    )
+    graph = inference(language_graph(tmp_path, steps + f"{ALL}, sum: {{plus: x}}}}", "d_k: 5"))
     with pytest.raises(RuleError, match="'scatter' mixes positions of 'text' and has no step rule"):
         derive_step(graph, "text")
 
 
 def test_padding_is_not_added(tmp_path: Path) -> None:
     steps = "{best: {argmax: d_model}, sums: {scatter: {from: x, by: best, over: positions, to: d_k}}}"
-    graph = tagging_graph(
-        tmp_path,
-        f"{{part: {{do: {steps}}}, all: {{linear: {{over: [d_model, d_k], to: d_model}}}}}}",
-        "d_k: 6",
-        "classification",
-    )
+    graph = tagging_graph(tmp_path, f"{{part: {{do: {steps}}}, {ALL}}}", "d_k: 6", "classification")
     assert_padding_does_not_matter(graph, tmp_path)
 
 
