@@ -327,6 +327,7 @@ BACKWARD: list[Step] = [
         pooled={"pool": {"width": 2, "function": "mean"}},
         attended={"cross_attention": {"from": "x", "memory": "pooled"}},
     ),
+    body(angles="position_angles", mixed={"fourier_mixing": {"from": "x", "angles": "angles"}}),
     {"roll": 2},
     "reverse",
     body(end={"slice": -2}, attended={"cross_attention": {"from": "x", "memory": "end"}}),

@@ -30,6 +30,7 @@ SIZES = {
     "hashes": "2 * half_buckets",
     "random_features": 5,
     "d_state": 2,
+    "frequencies": "d_model",
     "window": 3,
     "best_keys": 2,
     "max_positions": 24,
