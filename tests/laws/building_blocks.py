@@ -194,6 +194,7 @@ CARRIED: list[Step] = [
     "rnn",
     "gru",
     "lstm",
+    "lru",
     {"add": "sinusoid"},
     {"add": {"sinusoid": {"base": 100, "offset": 2, "halves": True, "endpoint": True}}},
     {"rope": {"part": 4, "halves": True, "scaling": "yarn", "factor": 4, "original_positions": 16}},
