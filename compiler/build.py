@@ -36,7 +36,7 @@ from xformc.compiler.spec import Spec, SpecError
 from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
 from xformc.files import atomic_directory
-from xformc.format.manifest import FORMAT, TASK_FORMAT, Calibration, manifest_checksum, record_file
+from xformc.format.manifest import FORMAT, RESULTS_FORMAT, TASK_FORMAT, Calibration, manifest_checksum, record_file
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
@@ -293,7 +293,7 @@ def _manifest(
 ) -> dict[str, Any]:
     inputs = {name: replace(item, tokenizer=tokenizers.get(name)) for name, item in program.inputs.items()}
     return {
-        "format": TASK_FORMAT if program.task in NAMED else FORMAT,
+        "format": _format(program),
         "xformc": __version__,
         "name": program.spec.name,
         "task": program.task,
@@ -309,6 +309,13 @@ def _manifest(
     }
 
 
+def _format(program: Program) -> int:
+    """The oldest format that has what the engine needs, so that older runtimes read it."""
+    if program.task in NAMED:
+        return TASK_FORMAT
+    return RESULTS_FORMAT if program.of_text is None else FORMAT
+
+
 def _of_task(results: Mapping[str, Result]) -> dict[str, Any]:
     """The only result as format 3 records it, so that older runtimes read engines of its four tasks."""
     (result,) = results.values()
@@ -321,4 +328,6 @@ def _declared(results: Mapping[str, Result], tokenizers: Mapping[str, str]) -> d
     for name, result in results.items():
         file = tokenizers.get(name) if KINDS[result.kind].tokenized else None
         found[name] = asdict(replace(result, tokenizer=file))
+        if result.of is None:
+            del found[name]["of"]
     return found

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.graph.verify import GraphError, verify
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.training import TRAINING_ONLY
@@ -25,6 +26,7 @@ from xformc.compiler.passes.step import derive_step, with_beam
 from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.passes.with_loss import with_loss
 from xformc.compiler.program import Program
+from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.format.precision import Precision
@@ -174,6 +176,16 @@ def _lower(program: Program) -> Program:
     return replace(program, steps=lower_decoder(program.steps, program.precision_of))
 
 
+def _derive(program: Program) -> Program:
+    time, late = str(program.written), program.of_text
+    for declared, value in zip(program.spec.results, program.graph.outputs, strict=True):
+        if late is not None and value in late.outputs and KINDS[declared.kind].decoded:
+            place = program.graph.producers()[value.name].place
+            message = f"{declared.name} is an alignment that depends on '{time}', which the engine writes"
+            raise RuleError(message, hint="compute it from the other inputs", place=place)
+    return replace(program, steps=derive_step(program.graph, time, fixed=program.traits.fixed))
+
+
 def _is_engine(program: Program) -> bool:
     return program.target is not None
 
@@ -227,7 +239,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "step",
         "Split the graph into the part that runs once and the part that runs per token.",
-        lambda p: replace(p, steps=derive_step(p.graph, str(p.written), fixed=p.traits.fixed)),
+        _derive,
         requires=("no dropout",),
         ensures=("decoder",),
         applies=_decodes,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.graph.graph import Graph, Value, pruned
 from xformc.compiler.ops.positions import longest
-from xformc.compiler.passes.step import Decoder
+from xformc.compiler.passes.step import Decoder, outputs_of
 from xformc.compiler.results.kind import KINDS, Declared, output_names, positions_of
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
@@ -62,6 +62,12 @@ class Program:
             return (self.graph,)
         return (self.steps.prepare, self.steps.step, *([] if self.steps.extend is None else [self.steps.extend]))
 
+    @property
+    def of_text(self) -> Graph | None:
+        """The training form of the results that depend on the written text, or None without any."""
+        outputs = outputs_of(self.graph, self.written) if self.written is not None else ()
+        return pruned(replace(self.graph, outputs=outputs)) if outputs else None
+
     def alone(self, graph: Graph | None = None) -> "Program":
         """The program with this graph, or its own, and without a decoder."""
         return replace(self, graph=graph or self.graph, steps=None)
@@ -101,6 +107,7 @@ class Program:
     @property
     def results(self) -> dict[str, Result]:
         """The results, as an engine records them, without the names of labels."""
+        late = () if self.of_text is None else self.of_text.outputs
         return {
             declared.name: Result(
                 declared.kind,
@@ -108,6 +115,7 @@ class Program:
                 KINDS[declared.kind].positions(value.type, self.sequences),
                 settings=declared.settings,
                 outputs=self._outputs(declared),
+                of=self.written if value in late else None,
             )
             for declared, value in zip(self.spec.results, self.graph.outputs, strict=True)
         }

@@ -123,9 +123,8 @@ class CppEngine:
         results, library = self._results(method, *arguments), self._library
         found: list[list[Hypothesis]] = []
         for index in range(library.xformc_results_count(results)):
-            count, values = library.xformc_results_hypothesis_count(results, c_size_t(index)), {}
-            if self._declared:
-                values = self._values(results, index)
+            count = library.xformc_results_hypothesis_count(results, c_size_t(index))
+            values = self._values(results, index) if self._declared else {}
             found.append([self._hypothesis(results, index, rank, values) for rank in range(count)])
         library.xformc_results_free(results)
         return found
@@ -134,7 +133,12 @@ class CppEngine:
         one = _Hypothesis()
         self._library.xformc_results_hypothesis(results, c_size_t(index), c_size_t(rank), byref(one))
         text = ctypes.string_at(one.text.data, one.text.size).decode()
-        return Hypothesis(text, float(one.score), tuple(one.tokens[: one.token_count]), values)
+        own = {
+            result.name: value
+            for which, result in enumerate(self._results_of_engine)
+            if (value := self._value("results_text_value", results, index, rank, which)) is not None
+        }
+        return Hypothesis(text, float(one.score), tuple(one.tokens[: one.token_count]), {**values, **own})
 
     def _result(self, index: int) -> ResultOfEngine:
         """Return what the library says of a result of the engine."""
@@ -155,13 +159,18 @@ class CppEngine:
         for which, result in enumerate(self._results_of_engine):
             if result.kind == "alignment":
                 found[result.name] = self._transcript(results, index, which)
-                continue
-            one = _Value(size=ctypes.sizeof(_Value))
-            if self._library.xformc_results_value(results, c_size_t(index), c_size_t(which), byref(one)):
-                shape: list[int] = one.shape[: one.rank]
-                numbers = np.array(one.numbers[: int(np.prod(shape))], np.float32).reshape(shape)
-                found[result.name] = numbers if result.kind != "labels" else _labels(result, one, numbers)
+            elif (value := self._value("results_value", results, index, which)) is not None:
+                found[result.name] = value
         return found
+
+    def _value(self, function: str, results: c_void_p, *at: int) -> Any:
+        """Return the value of a result, by this function of the API; None if it has none. `at` ends with its index."""
+        one, result = _Value(size=ctypes.sizeof(_Value)), self._results_of_engine[at[-1]]
+        if not getattr(self._library, f"xformc_{function}")(results, *map(c_size_t, at), byref(one)):
+            return None
+        shape: list[int] = one.shape[: one.rank]
+        numbers = np.array(one.numbers[: int(np.prod(shape))], np.float32).reshape(shape)
+        return numbers if result.kind != "labels" else _labels(result, one, numbers)
 
     def _transcript(self, results: c_void_p, index: int, which: int) -> Transcript:
         """Return an alignment as `kinds.alignment` does."""
@@ -280,7 +289,7 @@ def _open() -> ctypes.CDLL:
         getattr(library, f"xformc_{name}").restype = c_char_p
     for name in ("results_count", "results_hypothesis_count", "engine_result_count", "results_alignment_count"):
         getattr(library, f"xformc_{name}").restype = c_size_t
-    for name in ("engine_result", "results_value", "results_alignment"):
+    for name in ("engine_result", "results_value", "results_text_value", "results_alignment"):
         getattr(library, f"xformc_{name}").restype = c_bool
     return library
 

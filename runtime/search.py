@@ -32,6 +32,15 @@ class SearchResult:
     scores: NDArray[np.float32]
     others: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
+    def text(self, row: int, rank: int) -> tuple[int, ...]:
+        """Return the tokens of a hypothesis, without padding."""
+        return tuple(int(token) for token in self.tokens[row, rank, : self.lengths[row, rank]])
+
+    def texts(self) -> list[list[tuple[int, ...]]]:
+        """Return the tokens of the hypotheses of each row."""
+        rows, ranks = self.lengths.shape
+        return [[self.text(row, rank) for rank in range(ranks)] for row in range(rows)]
+
 
 def search(
     session: Session,

@@ -37,13 +37,21 @@ class Executor(Protocol):
 class Session:
     """A loaded engine, which is thread-safe.
 
-    `workers` is the number of callers that run it at the same time.
+    `workers` is the number of callers that run it at the same time. `of_text` is the session of the results that depend
+    on the text that this one writes, if there are any; closing or stopping this one closes or stops both.
     """
 
-    def __init__(self, make: Callable[[int], Executor], outputs: Sequence[str], place: str, workers: int = 1) -> None:
+    def __init__(
+        self,
+        make: Callable[[int], Executor],
+        outputs: Sequence[str],
+        place: str,
+        workers: int = 1,
+        of_text: "Session | None" = None,
+    ) -> None:
         """`make` returns an executor for a number of workers; `place` is the folder, for error messages."""
         self._make, self._outputs, self._place = make, outputs, place
-        self.workers = workers
+        self.workers, self.of_text = workers, of_text
         self._options: Any = onnx_runtime().RunOptions()
         self._others: dict[int, Session] = {}
         self._opening = threading.Lock()
@@ -60,7 +68,8 @@ class Session:
             return self
         with self._opening:
             if workers not in self._others:
-                self._others[workers] = Session(self._make, self._outputs, self._place, workers)
+                of_text = None if self.of_text is None else self.of_text.shared_by(workers)
+                self._others[workers] = Session(self._make, self._outputs, self._place, workers, of_text)
             return self._others[workers]
 
     def close(self) -> None:
@@ -68,13 +77,17 @@ class Session:
         with self._opening:
             others, self._others, self._make = self._others, {}, _Closed
         self._executor = _Closed()
-        for session in others.values():
-            session.close()
+        for session in (*others.values(), self.of_text):
+            if session is not None:
+                session.close()
 
     def stoppable(self) -> "Session":
         """Return this session with a `stop` of its own, which ends the calls made through it."""
         same = copy(self)
         same._options = onnx_runtime().RunOptions()
+        if self.of_text is not None:
+            same.of_text = copy(self.of_text)
+            same.of_text._options = same._options
         return same
 
     def stop(self) -> None:

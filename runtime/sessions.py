@@ -1,15 +1,18 @@
 """Opens the session of an engine: the whole model or its steps, on the CPU or on a GPU."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import get_args
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input
-from xformc.format.interfaces import interface
+from xformc.format.interfaces import interface, interface_of_text
+from xformc.format.names import OF_TEXT
 from xformc.format.plans import Plan
 from xformc.format.results import Result
+from xformc.format.results import of_text as later
 from xformc.format.targets import TRAITS, Target
 from xformc.format.tasks import Decoding
 from xformc.runtime.devices.device import DeviceName
@@ -51,8 +54,16 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
     written = [name for name, result in results.items() if result.kind == "text"]
     shapes = fixed_shapes(decoding, inputs[written[0]].longest) if fixed and written else None
 
+    providers = PROCESSOR if name == "cpu" else cuda_providers({})
+    open_whole = partial(
+        whole_session, directory, threads=threads, target=target, workers=workers, providers=providers
+    )
+    of_text = None
+    if later(results):
+        of_text = open_whole(interface_of_text(inputs, results), file=OF_TEXT)
+
     def shared(executor: Executor) -> Session:
-        return Session(lambda _: executor, face.outputs, place, workers)
+        return Session(lambda _: executor, face.outputs, place, workers, of_text)
 
     if name == "cuda" and TRAITS[target].plans:
         if not plans:
@@ -65,8 +76,7 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         require_onnx_cuda(place)
     if shapes is not None:
         return shared(DrivenSearch(OnnxDevice(directory, name, threads), shapes))
-    providers = PROCESSOR if name == "cpu" else cuda_providers({})
-    return whole_session(directory, face, threads=threads, target=target, workers=workers, providers=providers)
+    return open_whole(face, of_text=of_text)
 
 
 _PLANS = "rebuild the engine on a machine with TensorRT: xformc build RUN -o ENGINE --target tensorrt"

@@ -1,7 +1,7 @@
 """Writes text for examples: the search or the sampling of an engine, from rows to hypotheses."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
-from xformc.format.results import Result
-from xformc.format.tokens import END
+from xformc.format.results import Result, beside_text, of_text
+from xformc.format.tokens import BEGIN, END
 from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.predict import expected_outputs, nothing_of, values_of
 from xformc.runtime.results import Expected
@@ -27,13 +27,37 @@ PROMPT, SEED = "prompt", "seed"
 class Hypothesis:
     """One written text: its text, its score (higher is better), and its token ids, with the end token.
 
-    results: the engine's other results for the example, by name; the same for all its hypotheses.
+    results: the engine's other results, by name: of the example, or of this text if they depend on it.
     """
 
     text: str
     score: float
     tokens: tuple[int, ...]
     results: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Writer(Protocol):
+    """What an engine that writes text is given, and what it returns."""
+
+    @property
+    def inputs(self) -> Mapping[str, Input]:
+        """Every input of the model."""
+        ...
+
+    @property
+    def given(self) -> Mapping[str, Input]:
+        """The inputs without the written text."""
+        ...
+
+    @property
+    def results(self) -> Mapping[str, Result]:
+        """Every result."""
+        ...
+
+    @property
+    def written(self) -> str | None:
+        """The written text."""
+        ...
 
 
 def tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SearchOptions, longest: int | None) -> int:
@@ -61,8 +85,8 @@ def write_rows(
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses of each row, best first; a row with a text of only the end token gets an empty text."""
     given, written = manifest.given, manifest.written
-    others = {name: result for name, result in manifest.results.items() if name != written}
-    nothing = nothing_of(others, tokenizer)
+    beside = beside_text(manifest.results)
+    nothing = nothing_of({name: result for name, result in manifest.results.items() if name != written}, tokenizer)
     results = [[Hypothesis("", 0.0, (), nothing)] for _ in rows]
     least = {name: 1 + (item.kind == "tokens") for name, item in given.items()}
     filled = [
@@ -75,33 +99,40 @@ def write_rows(
         else:
             found = search_rows(session, some, manifest, options)
         for row, index in enumerate(filled):
-            heads = values_of(others, found.others, row, row_lengths(given, rows[index]), tokenizer)
+            heads = values_of(beside, found.others, row, row_lengths(given, rows[index]), tokenizer)
             results[index] = _hypotheses(tokenizer, written, found, row, heads)
+        if session.of_text is not None:
+            texts = [[one.tokens for one in results[index]] for index in filled]
+            values = iter(_values_of_text(session.of_text, text_rows(written, some, texts), manifest, tokenizer))
+            for index in filled:
+                results[index] = [replace(one, results={**one.results, **next(values)}) for one in results[index]]
     return results
 
 
-class Writer(Protocol):
-    """What an engine that writes text is given, and what it returns."""
+def text_rows(written: str, rows: Sequence[Row], texts: Iterable[Sequence[Sequence[int]]]) -> list[Row]:
+    """Return a row for each text of each row: its inputs, and what the decoder had read before it wrote the last token."""
+    return [
+        {**row, written: np.array([BEGIN, *row.get(PROMPT, ()), *tokens[:-1]], np.int64)}
+        for row, several in zip(rows, texts, strict=True)
+        for tokens in several
+    ]
 
-    @property
-    def inputs(self) -> Mapping[str, Input]:
-        """Every input of the model."""
-        ...
 
-    @property
-    def given(self) -> Mapping[str, Input]:
-        """The inputs without the written text."""
-        ...
+def results_of_text(session: Session, rows: Sequence[Row], engine: Writer) -> dict[str, NDArray[Any]]:
+    """Return the outputs of the results that depend on the written text, for rows with that text, as one batch."""
+    feeds, results = stack(engine.inputs, rows), of_text(engine.results)
+    names = [name for result in results.values() for name in result.outputs]
+    return dict(zip(names, session.run(feeds, expected_outputs(results, feeds)), strict=True))
 
-    @property
-    def results(self) -> Mapping[str, Result]:
-        """Every result."""
-        ...
 
-    @property
-    def written(self) -> str | None:
-        """The written text."""
-        ...
+def _values_of_text(
+    session: Session, rows: Sequence[Row], manifest: Manifest, tokenizer: Tokenizer | None
+) -> list[dict[str, Any]]:
+    outputs, results = results_of_text(session, rows, manifest), of_text(manifest.results)
+    return [
+        values_of(results, outputs, place, row_lengths(manifest.inputs, row), tokenizer)
+        for place, row in enumerate(rows)
+    ]
 
 
 def search_rows(
@@ -127,7 +158,7 @@ def sample_rows(
 
 def _other_outputs(engine: Writer, feeds: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
     """Return what the outputs of the results beside the text must be, by name; the inputs are `feeds`."""
-    others = {name: result for name, result in engine.results.items() if name != engine.written}
+    others = beside_text(engine.results)
     names = [name for result in others.values() for name in result.outputs]
     return dict(zip(names, expected_outputs(others, feeds) if feeds else (), strict=True))
 
@@ -136,11 +167,10 @@ def _hypotheses(
     tokenizer: Tokenizer | None, written: str, found: SearchResult, row: int, heads: Mapping[str, Any]
 ) -> list[Hypothesis]:
     hypotheses: list[Hypothesis] = []
-    for tokens, length, score in zip(found.tokens[row], found.lengths[row], found.scores[row], strict=True):
+    for rank, score in enumerate(found.scores[row]):
         if score == -np.inf and hypotheses:
             break
-        ids = tuple(int(identifier) for identifier in tokens[:length])
-        text = ""
+        ids, text = found.text(row, rank), ""
         if tokenizer is not None and written in tokenizer.vocabularies:
             text = tokenizer.decode(written, ids)
         hypotheses.append(Hypothesis(text, float(score), ids, heads))

@@ -17,14 +17,14 @@ from xformc.runtime.session import Arrays, Session, open_model, thread_count
 
 
 class WholeModel:
-    """An `Executor` of model.onnx.
+    """An `Executor` of a model that is one call: model.onnx, or that of the results of a written text.
 
     Each worker uses one of the `threads`, and all workers share the rest, so that no core runs more than one thread.
     """
 
     def __init__(
         self,
-        directory: Path,
+        path: Path,
         interface: Interface,
         workers: int = 1,
         *,
@@ -32,7 +32,6 @@ class WholeModel:
         target: Target = "portable",
         providers: Sequence[Any] = ("CPUExecutionProvider",),
     ) -> None:
-        path = directory / MODEL
         self._place, self._interface = str(path), interface
         count = max(1, thread_count(threads) - workers + 1)
         self._session = open_model(path, count, target, providers=providers)
@@ -79,18 +78,21 @@ class WholeSearch:
         return self._shapes.cut(feeds, dict(zip(self._shapes.results, results, strict=True)))
 
 
-def whole_session(
+def whole_session(  # noqa: PLR0913 (each is a part of a session)
     directory: Path,
     interface: Interface,
     *,
+    file: str = MODEL,
     threads: int | None = None,
     target: Target = "portable",
     workers: int = 1,
     providers: Sequence[Any] = ("CPUExecutionProvider",),
+    of_text: Session | None = None,
 ) -> Session:
-    """Open the session of the model in this folder, by default on the CPU.
+    """Open the session of a model in this folder, by default on the CPU; see `Session` for `of_text`.
 
     Raises: UserError if ONNX Runtime rejects the model, or if the model has another interface.
     """
-    make = partial(WholeModel, directory, interface, threads=threads, target=target, providers=providers)
-    return Session(make, interface.outputs, str(directory / MODEL), workers)
+    path = directory / file
+    make = partial(WholeModel, path, interface, threads=threads, target=target, providers=providers)
+    return Session(make, interface.outputs, str(path), workers, of_text)

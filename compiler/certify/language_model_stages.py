@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from xformc.compiler.certify.forward import extend_stage, forward_stage, step_stage
-from xformc.compiler.certify.head_stages import head_stage
+from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.certify.sampling_stages import GREEDY, make_prompts, sampling_stages
 from xformc.compiler.certify.subject import Subject
@@ -22,8 +22,7 @@ def language_model_stages(subject: Subject, progress: Callable[[str], None]) -> 
         progress("certify: extend")
         yield extend_stage(subject, probes)
     yield from sampling_stages(subject, progress)
-    if len(probes.reals) > 1:
-        progress("certify: results")
-        prompts = make_prompts(subject, 0)
-        found = sample_rows(subject.session, prompts, subject.program, GREEDY)
-        yield head_stage(subject, prompts, found.others)
+    prompts = make_prompts(subject, 0)
+    yield from head_stages(
+        subject, prompts, lambda: sample_rows(subject.session, prompts, subject.program, GREEDY), progress
+    )

@@ -20,7 +20,7 @@ from xformc.runtime.search import SearchResult
 from xformc.runtime.translate import sample_rows
 
 Scores = NDArray[np.float32]
-Texts = list[list[int]]
+Texts = list[tuple[int, ...]]
 
 
 def result_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
@@ -35,7 +35,7 @@ def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator
     together = subject.search_rows(sources, options)
     rounded, exact = list[float](), list[float]()
     for row, source in enumerate(sources):
-        for tokens in _tokens(together, row):
+        for tokens in together.texts()[row]:
             for form, scores in ((subject.rounding, rounded), (subject, exact)):
                 scores.append(rescore(form.scorer(source), tuple(tokens), options))
     bound = noise_bound(np.array(rounded), np.array(exact))
@@ -44,17 +44,10 @@ def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator
     progress("certify: alone")
     alone = [subject.search_rows([source], options) for source in sources]
     pairs = [
-        ((_tokens(together, row), together.scores[row]), (_tokens(found, 0), found.scores[0]))
+        ((together.texts()[row], together.scores[row]), (found.texts()[0], found.scores[0]))
         for row, found in enumerate(alone)
     ]
     yield _batch(pairs, bound, "sentences")
-
-
-def _tokens(found: SearchResult, row: int) -> Texts:
-    return [
-        [int(token) for token in tokens[:length]]
-        for tokens, length in zip(found.tokens[row], found.lengths[row], strict=True)
-    ]
 
 
 def _continuations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
@@ -80,7 +73,7 @@ def _continuations(subject: Subject, progress: Callable[[str], None]) -> Iterato
 
 
 def _texts(found: SearchResult) -> Texts:
-    return [tokens[0] for row in range(len(found.tokens)) if (tokens := _tokens(found, row))]
+    return [tokens[0] for tokens in found.texts() if tokens]
 
 
 def _forward(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xformc.compiler.certify.forward import forward_stage, step_stage
-from xformc.compiler.certify.head_stages import head_stage
+from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_search import Found, rescore, search
 from xformc.compiler.certify.subject import Subject
@@ -43,10 +43,9 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     yield _search(subject, "beam", [expected, _ending(subject, expected)])
     progress("certify: batch")
     yield _batch(subject, expected)
-    if len(probes.reals) > 1:
-        progress("certify: results")
-        found = subject.search_rows(sources, short(subject.program.search, 1))
-        yield head_stage(subject, sources, found.others)
+    yield from head_stages(
+        subject, sources, lambda: subject.search_rows(sources, short(subject.program.search, width)), progress
+    )
     if subject.whole is not None:
         progress("certify: whole")
         yield _whole(subject, subject.whole, expected)
@@ -108,7 +107,7 @@ def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
         result = subject.search_rows(expected.sources, expected.options, expected.end)
         for row, (found, source) in enumerate(zip(expected.found, expected.sources, strict=True)):
             worst = max(worst, _against(subject, result, row, found, source))
-            if all(_tokens(result, row, rank) == item.tokens for rank, item in enumerate(found.hypotheses)):
+            if all(result.text(row, rank) == item.tokens for rank, item in enumerate(found.hypotheses)):
                 equal, clear = equal + 1, clear + found.clear(SCORE_BOUND)
         decided += sum(found.margin >= SCORE_BOUND for found in expected.found)
     undecided = clear == 0 or (len(searches) > 1 and searches[-1].ends == 0)
@@ -120,10 +119,6 @@ def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
         detail = f"no choice of a search is beyond rounding {detail}"
         return Stage(name, what, float("inf"), SCORE_BOUND, detail, fault="weights")
     return Stage(name, what, worst, SCORE_BOUND, detail)
-
-
-def _tokens(result: SearchResult, row: int, rank: int) -> tuple[int, ...]:
-    return tuple(int(token) for token in result.tokens[row, rank, : result.lengths[row, rank]])
 
 
 def _batch(subject: Subject, expected: _Expected) -> Stage:
@@ -155,7 +150,7 @@ def _against(subject: Subject, result: SearchResult, row: int, found: Found, sou
     """
     differences: list[float] = []
     for rank, hypothesis in enumerate(found.hypotheses):
-        tokens = _tokens(result, row, rank)
+        tokens = result.text(row, rank)
         expected = hypothesis.score
         if tokens != hypothesis.tokens:
             if found.margin >= SCORE_BOUND or not tokens:

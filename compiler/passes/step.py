@@ -56,8 +56,8 @@ class Decoder:
     `extend` is the step of several tokens at once, from the same states to the same states: its token has the axis
     `time` of any size, and `position` is that of the first. Without a beam only, and not with fixed caches.
 
-    The outputs of `prepare` are the constants, the initial states that are not zero, and the `heads`, which are results
-    of the model that do not depend on the time axis; together they are `prepared`. Its input
+    The outputs of `prepare` are the constants, the initial states that are not zero, and the `heads`, which are the
+    results of the model that do not depend on the time axis; together they are `prepared`. Its input
     `positions`, if any, is 0, 1, 2, .. up to the last position to decode; with fixed caches it is also a constant.
     """
 
@@ -95,23 +95,28 @@ class Decoder:
         return self.step.outputs[0] if self.projection is None else self.projection.outputs[0]
 
 
-_FROM_OTHERS = "compute it from the other inputs, or by an engine of its own that reads the text"
+_ALONE = "compute it by an engine of its own that reads the text"
+_WHOLE = "one result of the whole text is possible, such as a mean over its positions"
 
 
 def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> Decoder:
     """Split the training graph along its input and axis `time`. Its first output are the logits of the next token.
 
     Caches grow by one position in each step. `fixed` caches have an axis `room` from the start: a step writes its own
-    position, and later positions are masked as in training. Raises: RuleError at a node that is not causal, and at
-    another output that depends on `time`.
+    position, and later positions are masked as in training. Other outputs that depend on `time` are left out: see
+    `outputs_of`.
+
+    Raises: RuleError at a node that is not causal, and at another output that depends on nothing but `time` or has one
+    result for each of its positions.
     """
-    timed = _timed_values(graph, time)
-    _, *heads = graph.outputs
-    for value in heads:
-        if value.name in timed:
-            place = graph.producers()[value.name].place
-            reason = f"{value.name} is a result that depends on '{time}', which the engine writes"
-            raise RuleError(reason, hint=_FROM_OTHERS, place=place)
+    timed, late = timed_values(graph, time), outputs_of(graph, time)
+    heads = [value for value in graph.outputs[1:] if value not in late]
+    for value in late:
+        place, alone = graph.producers()[value.name].place, len(graph.inputs) == 1
+        reason = f"{value.name} is a result {'' if alone else 'of each position '}of '{time}', which the engine writes"
+        if alone or time in value.type.names:
+            raise RuleError(reason, hint=_ALONE if alone else _WHOLE, place=place)
+    graph = pruned(replace(graph, outputs=tuple(value for value in graph.outputs if value not in late)))
     once = [node for node in graph.nodes if node.outputs[0].name not in timed]
     steps = [node for node in graph.nodes if node.outputs[0].name in timed]
     derivation = _Derivation(graph, time, timed, fixed=fixed)
@@ -166,7 +171,14 @@ def with_beam(decoder: Decoder) -> Decoder:
     return replace(decoder, step=step, extend=None, token=values[decoder.token.name], states=tuple(states))
 
 
-def _timed_values(graph: Graph, time: str) -> frozenset[str]:
+def outputs_of(graph: Graph, time: str) -> tuple[Value, ...]:
+    """The outputs after the first one that depend on the input `time`."""
+    timed = timed_values(graph, time)
+    return tuple(value for value in graph.outputs[1:] if value.name in timed)
+
+
+def timed_values(graph: Graph, time: str) -> frozenset[str]:
+    """The names of the values that depend on the input `time`. Raises: RuleError if another input has its axis."""
     if time not in {value.name for value in graph.inputs}:
         raise RuleError(f"the graph has no input '{time}' to decode")
     timed = {time}

@@ -119,6 +119,15 @@ bool fill_known(Struct* given, const Struct& values) {
   return true;
 }
 
+// Writes the value of a result; returns false for text and alignments, out of range, or for another size.
+bool read_value(const std::vector<xformc::Value>& values, size_t result, xformc_value* value) {
+  if (result >= values.size()) return false;
+  const xformc::Value& found = values[result];
+  if (found.kind == xformc::ResultKind::text || found.kind == xformc::ResultKind::alignment) return false;
+  return fill_known(value, {sizeof *value, found.numbers.data(), found.shape.data(), found.shape.size(),
+                            found.labels.data(), found.per_row.data(), found.labels.size()});
+}
+
 xformc_input described(const xformc::Input& input) {
   return {input.name.c_str(), input.kind_name(), input.vocabulary, input.longest.value_or(0), !input.tokenizer.empty()};
 }
@@ -369,11 +378,13 @@ bool xformc_results_prediction(const xformc_results* results, size_t index, xfor
 }
 
 bool xformc_results_value(const xformc_results* results, size_t index, size_t result, xformc_value* value) {
-  if (index >= xformc_results_count(results) || result >= results->items[index].values.size()) return false;
-  const xformc::Value& found = results->items[index].values[result];
-  if (found.kind == xformc::ResultKind::text || found.kind == xformc::ResultKind::alignment) return false;
-  return fill_known(value, {sizeof *value, found.numbers.data(), found.shape.data(), found.shape.size(),
-                            found.labels.data(), found.per_row.data(), found.labels.size()});
+  return index < xformc_results_count(results) && read_value(results->items[index].values, result, value);
+}
+
+bool xformc_results_text_value(const xformc_results* results, size_t index, size_t rank, size_t result,
+                               xformc_value* value) {
+  return rank < xformc_results_hypothesis_count(results, index) &&
+         read_value(results->items[index].hypotheses[rank].values, result, value);
 }
 
 size_t xformc_results_alignment_count(const xformc_results* results, size_t index, size_t result) {

@@ -22,12 +22,20 @@ std::vector<std::string> model_inputs(const std::vector<Input>& inputs) {
   return names;
 }
 
+// The outputs of the results that depend on the written text, or of the others.
+std::vector<std::string> model_outputs(const Manifest& manifest, bool of_text) {
+  std::vector<std::string> names;
+  for (const DeclaredResult& result : manifest.results) {
+    if (result.of.empty() == of_text) continue;
+    names.insert(names.end(), result.outputs.begin(), result.outputs.end());
+  }
+  return names;
+}
+
 // The inputs and outputs of an engine's model.
 Interface interface_of(const Manifest& manifest) {
   Interface interface;
-  for (const DeclaredResult& result : manifest.results) {
-    interface.outputs.insert(interface.outputs.end(), result.outputs.begin(), result.outputs.end());
-  }
+  interface.outputs = model_outputs(manifest, false);
   interface.inputs = model_inputs(manifest.given);
   const auto add = [&](std::initializer_list<const char*> names) {
     interface.inputs.insert(interface.inputs.end(), names.begin(), names.end());
@@ -116,8 +124,13 @@ Engine::Engine(const std::string& folder, const xformc_load_options& options) {
   check_operators((path / "engine.json").string(), manifest_);
   check_files(path, manifest_, options.verify_hashes);
   check_target(folder, manifest_);
-  session_ = std::make_unique<Session>(options.onnxruntime == nullptr ? "" : options.onnxruntime, path / "model.onnx",
-                                       interface_of(manifest_), threads, workers, manifest_.target == "native");
+  std::optional<ModelFile> of_text;
+  if (manifest_.has_results_of_text()) {
+    of_text = {path / "results.onnx", {model_inputs(manifest_.inputs), model_outputs(manifest_, true)}};
+  }
+  session_ = std::make_unique<Session>(options.onnxruntime == nullptr ? "" : options.onnxruntime,
+                                       ModelFile{path / "model.onnx", interface_of(manifest_)}, std::move(of_text),
+                                       threads, workers, manifest_.target == "native");
   tokenizer_ = load_tokenizer(path, manifest_);
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t FORMAT = 4;
+constexpr int64_t FORMAT = 5;
 constexpr size_t MANIFEST_BYTES = 1 << 20;
 constexpr int64_t FILE_BYTES = int64_t{1} << 40;
 constexpr int64_t MAX_SIZE = int64_t{1} << 31;
@@ -186,14 +186,15 @@ bool is_readable(const DeclaredResult& result, const std::vector<Input>& given) 
   const bool positions = result.positions.empty() || std::any_of(given.begin(), given.end(), [&](const Input& input) {
                            return input.name == result.positions && input.has_positions();
                          });
-  return positions && (!labels || result.axes == std::vector<int64_t>{width});
+  return positions && (!labels || result.axes == std::vector<int64_t>{width}) &&
+         std::none_of(given.begin(), given.end(), [&](const Input& input) { return input.name == result.of; });
 }
 
 // Whether a text is one of the inputs, and has the outputs of a search.
 bool is_written(const DeclaredResult& result, const std::vector<Input>& inputs) {
-  return result.outputs == TEXT_OUTPUTS && std::any_of(inputs.begin(), inputs.end(), [&](const Input& input) {
-           return input.name == result.name && input.kind == Kind::tokens;
-         });
+  return result.outputs == TEXT_OUTPUTS && result.of.empty() &&
+         std::any_of(inputs.begin(), inputs.end(),
+                     [&](const Input& input) { return input.name == result.name && input.kind == Kind::tokens; });
 }
 
 void check_outputs(const Document& document, const Manifest& manifest) {
@@ -324,11 +325,12 @@ DeclaredResult read_result(const Document& document, const std::string& name, co
     if (setting == "each") result.words = settings.fields()[setting] == "word";
   }
   if (!document.is_null("tokenizer")) result.tokenizer = document.text("tokenizer");
+  if (document.has("of") && !document.is_null("of")) result.of = document.text("of", inputs);
   if (result.kind == ResultKind::alignment) result.beam_size = read_beam_size(document, settings);
   return result;
 }
 
-// Format 4: format 3 with the results that a spec declares.
+// Format 4: format 3 with the results that a spec declares. Format 5: some of them depend on the written text.
 void read_declared(const Document& document, Manifest& manifest) {
   manifest.task = document.text("task", DECLARED);
   manifest.inputs = read_inputs(document.section("inputs"));
@@ -404,6 +406,10 @@ bool Manifest::labels_words() const {
   });
 }
 
+bool Manifest::has_results_of_text() const {
+  return std::any_of(results.begin(), results.end(), [](const DeclaredResult& result) { return !result.of.empty(); });
+}
+
 bool Manifest::has_file(const std::string& wanted) const {
   return std::any_of(files.begin(), files.end(), [&](const auto& file) { return file.first == wanted; });
 }
@@ -429,7 +435,7 @@ Manifest read_manifest(const fs::path& folder) {
   check_tokens(document.section("tokens"));
   (manifest.format == 1 ? read_format_1 : manifest.format < 4 ? read_task : read_declared)(document, manifest);
   manifest.given = given_inputs(manifest);
-  std::vector<std::string> needed = {"model.onnx"};
+  std::vector<std::string> needed = {"model.onnx", manifest.has_results_of_text() ? "results.onnx" : ""};
   for (const DeclaredResult& result : manifest.results) needed.push_back(result.tokenizer);
   for (const Input& input : manifest.inputs) needed.push_back(input.tokenizer);
   for (const std::string& name : needed) {

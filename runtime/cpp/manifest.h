@@ -62,6 +62,7 @@ struct DeclaredResult {
   std::vector<std::string> outputs;  // the outputs of the model that make it
   std::string tokenizer = "";        // of an alignment: its file; "" for one of ids only
   int64_t beam_size = 1;             // of an alignment: its hypotheses
+  std::string of = "";               // the written text that it depends on; "": it does not
 
   const char* kind_name() const;
   int64_t width() const { return axes.empty() ? 1 : axes.back(); }  // the size of the last axis
@@ -88,6 +89,7 @@ struct Manifest {
   const Input& written() const;                       // the text that the engine writes; only for engines that do
   const DeclaredResult* labels() const;               // the first result that is labels, or null
   bool labels_words() const;                          // whether words have results, so that texts are encoded by word
+  bool has_results_of_text() const;                   // whether a result depends on the text that the engine writes
   bool has_file(const std::string& name) const;
 };
 

@@ -20,12 +20,13 @@ class Prediction : public Task {
 
   // A row without positions has no results.
   std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
-    std::vector<Result> results(rows.size(), Result{{}, values_.nothing()});
-    std::vector<size_t> numbers;
+    std::vector<Result> results(rows.size());
+    std::vector<std::vector<Value>*> values;
     Rows filled;
     for (size_t i = 0; i < rows.size(); ++i) {
+      values_.set_nothing(results[i].values);
       if (is_empty(*rows[i])) continue;
-      numbers.push_back(i);
+      values.push_back(&results[i].values);
       filled.push_back(rows[i]);
     }
     if (filled.empty()) return results;
@@ -34,10 +35,7 @@ class Prediction : public Task {
       stack(batch, manifest_.inputs[i].name, manifest_.inputs[i], i, filled);
     }
     const std::vector<Output> outputs = model.run(batch.feeds, stopper);
-    std::vector<std::vector<Value>> values = values_.read(outputs.data(), filled);
-    for (size_t result = 0; result < values.size(); ++result) {
-      for (size_t i = 0; i < filled.size(); ++i) results[numbers[i]].values[result] = std::move(values[result][i]);
-    }
+    values_.read(outputs.data(), filled, values);
     return results;
   }
 

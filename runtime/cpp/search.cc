@@ -19,13 +19,13 @@ int64_t length_limit(const SearchOptions& options, int64_t source) {
 
 constexpr size_t TEXT_OUTPUTS = 3;  // the tokens, lengths and scores of the written text, which are first
 
-// Writes a text for each example, and reads the other results beside it.
+// Writes a text for each example, and reads the other results: those beside it, and those that depend on it.
 class Writing : public Task {
  public:
   Writing(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const Batching& batching,
           bool every_row)
       : reader_(manifest, tokenizer, log, batching), given_(manifest.given), written_(manifest.written()),
-        values_(manifest, tokenizer), every_row_(every_row) {
+        beside_(manifest, tokenizer), of_text_(manifest, tokenizer, true), every_row_(every_row) {
     for (size_t i = given_.size(); i-- > 0;) {
       if (given_[i].has_positions()) measured_ = static_cast<int>(i);
     }
@@ -45,29 +45,33 @@ class Writing : public Task {
 
   // A row with a text of only the end token gets an empty text.
   std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
-    Result nothing{{{"", 0, {}}}, values_.nothing()};
-    nothing.values.insert(nothing.values.begin(), Value());  // of the written text
+    Result nothing{{{"", 0, {}}}, {}};
+    beside_.set_nothing(nothing.values);
+    of_text_.set_nothing(nothing.values);
+    if (!of_text_.empty()) nothing.hypotheses[0].values = nothing.values;
     std::vector<Result> results(rows.size(), nothing);
-    std::vector<size_t> numbers;
+    std::vector<Result*> written_to;
+    std::vector<std::vector<Value>*> values;
     Rows filled;
     for (size_t i = 0; i < rows.size(); ++i) {
       if (!every_row_ && is_empty(*rows[i])) continue;
-      numbers.push_back(i);
+      written_to.push_back(&results[i]);
+      values.push_back(&results[i].values);
       filled.push_back(rows[i]);
     }
     if (filled.empty()) return results;
     int64_t longest = 0;
     for (const Row* row : filled) longest = std::max(longest, measured(*row));
-    const std::vector<Output> outputs = model.run(feeds(filled).feeds, stopper);
+    Batch batch = inputs(filled);
+    add_options(batch, filled);
+    const std::vector<Output> outputs = model.run(batch.feeds, stopper);
     const Written written(outputs.data(), static_cast<int64_t>(filled.size()), ranks(), limit(longest),
                           written_.vocabulary);
     for (size_t i = 0; i < filled.size(); ++i) {
-      results[numbers[i]].hypotheses = hypotheses(written, static_cast<int64_t>(i));
+      written_to[i]->hypotheses = hypotheses(written, static_cast<int64_t>(i));
     }
-    std::vector<std::vector<Value>> values = values_.read(outputs.data() + TEXT_OUTPUTS, filled);
-    for (size_t other = 0; other < values.size(); ++other) {
-      for (size_t i = 0; i < filled.size(); ++i) results[numbers[i]].values[other + 1] = std::move(values[other][i]);
-    }
+    beside_.read(outputs.data() + TEXT_OUTPUTS, filled, values);
+    if (model.of_text) read_results_of_text(*model.of_text, stopper, filled, written_to);
     return results;
   }
 
@@ -94,11 +98,35 @@ class Writing : public Task {
     return false;
   }
 
-  Batch feeds(const Rows& rows) const {
+  Batch inputs(const Rows& rows) const {
     Batch batch;
     for (size_t i = 0; i < given_.size(); ++i) stack(batch, given_[i].name, given_[i], i, rows);
-    add_options(batch, rows);
     return batch;
+  }
+
+  // Computes the results that depend on the text for every hypothesis, from what the decoder had read before it wrote
+  // the last token. Those of the best one are also the example's.
+  void read_results_of_text(const Model& model, const Stopper& stopper, const Rows& rows,
+                            const std::vector<Result*>& results) const {
+    Rows repeated;
+    std::vector<Row> texts;
+    std::vector<std::vector<Value>*> values;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (Hypothesis& hypothesis : results[i]->hypotheses) {
+        Ids ids = {BEGIN};
+        if (!hypothesis.tokens.empty()) ids.insert(ids.end(), hypothesis.tokens.begin(), hypothesis.tokens.end() - 1);
+        const auto positions = static_cast<int64_t>(ids.size());
+        texts.push_back({{{std::move(ids), {}, positions}}});
+        repeated.push_back(rows[i]);
+        values.push_back(&hypothesis.values);
+      }
+    }
+    Rows read;
+    for (const Row& text : texts) read.push_back(&text);
+    Batch batch = inputs(repeated);
+    stack(batch, written_.name, written_, 0, read);
+    of_text_.read(model.run(batch.feeds, stopper).data(), repeated, values);
+    for (Result* result : results) of_text_.copy(result->hypotheses[0].values, result->values);
   }
 
   std::vector<Hypothesis> hypotheses(const Written& written, int64_t row) const {
@@ -115,7 +143,7 @@ class Writing : public Task {
   const ExampleReader reader_;
   const std::vector<Input>& given_;
   const Input& written_;
-  const ValueReader values_;  // of all results but the written text
+  const ValueReader beside_, of_text_;
   const bool every_row_;
   int measured_ = -1;                         // the first input with positions, or -1 if there is none
   std::shared_ptr<const Vocabulary> writes_;  // null without a tokenizer

@@ -156,9 +156,9 @@ std::vector<std::string> Model::names(OrtStatus* (*count)(const OrtSession*, siz
   return found;
 }
 
-Session::Session(const std::string& onnxruntime, std::filesystem::path path, Interface interface, int64_t threads,
+Session::Session(const std::string& onnxruntime, ModelFile model, std::optional<ModelFile> of_text, int64_t threads,
                  int64_t workers, bool kernels)
-    : runtime_(onnxruntime), path_(std::move(path)), interface_(std::move(interface)), threads_(threads),
+    : runtime_(onnxruntime), model_(std::move(model)), of_text_(std::move(of_text)), threads_(threads),
       workers_(workers), kernels_(kernels) {
   shared_by(workers);
 }
@@ -168,7 +168,12 @@ const Model& Session::shared_by(int64_t workers) const {
   std::unique_ptr<Model>& model = models_[workers];
   if (!model) {
     const int64_t threads = std::max<int64_t>(1, threads_ - workers + 1);
-    model = std::make_unique<Model>(runtime_, path_, interface_, threads, kernels_);
+    const auto opened = [&](const ModelFile& file) {
+      return std::make_unique<Model>(runtime_, file.path, file.interface, threads, kernels_);
+    };
+    std::unique_ptr<Model> made = opened(model_);
+    if (of_text_) made->of_text = opened(*of_text_);
+    model = std::move(made);
   }
   return *model;
 }

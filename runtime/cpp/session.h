@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,9 @@ class Model {
 
   const std::string& place() const { return place_; }
 
+  // The model of the results that depend on the text that this one writes; null without any.
+  std::unique_ptr<const Model> of_text;
+
  private:
   void open(bool kernels, int64_t threads);
   void check_interface();
@@ -77,23 +81,30 @@ class Model {
   Handle<OrtSession> session_;
 };
 
+// A model's file and interface.
+struct ModelFile {
+  std::filesystem::path path;
+  Interface interface;
+};
+
 // The model of an engine, opened once for each number of workers that calls ask for. Each worker uses one of the
 // threads, and all workers share the rest, so that no core runs more than one thread.
 class Session {
  public:
-  Session(const std::string& onnxruntime, std::filesystem::path path, Interface interface, int64_t threads,
+  // `of_text` is the model of the results that depend on the written text, if there are any.
+  Session(const std::string& onnxruntime, ModelFile model, std::optional<ModelFile> of_text, int64_t threads,
           int64_t workers, bool kernels);
 
   int64_t workers() const { return workers_; }
   const OnnxRuntime& runtime() const { return runtime_; }
-  const std::string place() const { return path_.string(); }
+  const std::string place() const { return model_.path.string(); }
 
   const Model& shared_by(int64_t workers) const;
 
  private:
   OnnxRuntime runtime_;
-  const std::filesystem::path path_;
-  const Interface interface_;
+  const ModelFile model_;
+  const std::optional<ModelFile> of_text_;
   const int64_t threads_, workers_;
   const bool kernels_;
   mutable std::mutex opening_;

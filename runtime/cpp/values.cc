@@ -67,34 +67,43 @@ std::vector<Value> read_numbers(const DeclaredResult& result, const Output& outp
 
 }  // namespace
 
-ValueReader::ValueReader(const Manifest& manifest, const Tokenizer& tokenizer)
-    : inputs_(manifest.given), tokenizer_(tokenizer) {
-  for (const DeclaredResult& result : manifest.results) {
-    if (result.kind != ResultKind::text) results_.push_back(result);
+ValueReader::ValueReader(const Manifest& manifest, const Tokenizer& tokenizer, bool of_text)
+    : manifest_(manifest), tokenizer_(tokenizer) {
+  for (size_t i = 0; i < manifest.results.size(); ++i) {
+    const DeclaredResult& result = manifest.results[i];
+    if (result.kind != ResultKind::text && result.of.empty() != of_text) places_.push_back(i);
   }
 }
 
-std::vector<Value> ValueReader::nothing() const {
-  std::vector<Value> values;
-  for (const DeclaredResult& result : results_) {
+void ValueReader::set_nothing(std::vector<Value>& values) const {
+  values.resize(manifest_.results.size());
+  for (const size_t place : places_) {
+    const DeclaredResult& result = manifest_.results[place];
     Value value;
     value.kind = result.kind;
     value.shape = result.axes;
     value.shape.insert(value.shape.begin(), 0);
     if (result.kind == ResultKind::alignment) value.hypotheses.push_back({text(result, {}), 0, {}});
-    values.push_back(std::move(value));
+    values[place] = std::move(value);
   }
-  return values;
 }
 
-std::vector<std::vector<Value>> ValueReader::read(const Output* outputs, const Rows& rows) const {
-  std::vector<std::vector<Value>> values;
-  for (const DeclaredResult& result : results_) {
+void ValueReader::copy(const std::vector<Value>& from, std::vector<Value>& to) const {
+  for (const size_t place : places_) to[place] = from[place];
+}
+
+void ValueReader::read(const Output* outputs, const Rows& rows, const std::vector<std::vector<Value>*>& values) const {
+  for (const size_t place : places_) {
+    const DeclaredResult& result = manifest_.results[place];
     const bool aligned = result.kind == ResultKind::alignment;
-    values.push_back(aligned ? alignments(result, outputs, rows) : read_numbers(result, *outputs, inputs_, rows));
+    std::vector<Value> found =
+        aligned ? alignments(result, outputs, rows) : read_numbers(result, *outputs, manifest_.given, rows);
     outputs += result.outputs.size();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      values[i]->resize(manifest_.results.size());
+      (*values[i])[place] = std::move(found[i]);
+    }
   }
-  return values;
 }
 
 std::vector<Value> ValueReader::alignments(const DeclaredResult& result, const Output* outputs,

@@ -11,10 +11,13 @@
 
 namespace xformc {
 
+struct Value;
+
 struct Hypothesis {
   std::string text;
   float score;
   Ids tokens;
+  std::vector<Value> values = {};  // of the engine's results, those that depend on this text; empty without any
 };
 
 // One result of one example.
@@ -28,25 +31,31 @@ struct Value {
   std::vector<Hypothesis> hypotheses;  // of an alignment, best first
 };
 
-// The values of all results of these rows but written text, without padding: [results][rows].
+// Reads the values of the results that depend on the written text, or of the others but that text, without padding.
 class ValueReader {
  public:
   // The manifest and the tokenizer must live as long as the reader.
-  ValueReader(const Manifest& manifest, const Tokenizer& tokenizer);
+  ValueReader(const Manifest& manifest, const Tokenizer& tokenizer, bool of_text = false);
 
-  // The values of an example without positions.
-  std::vector<Value> nothing() const;
+  bool empty() const { return places_.empty(); }
 
-  // `outputs` are those of the first of these results, and so on. Throws Failure for outputs of other shapes.
-  std::vector<std::vector<Value>> read(const Output* outputs, const Rows& rows) const;
+  // Sets the values of an example without positions, at the places of these results among all.
+  void set_nothing(std::vector<Value>& values) const;
+
+  // Copies the values of these results.
+  void copy(const std::vector<Value>& from, std::vector<Value>& to) const;
+
+  // Sets the values of each row. `outputs` are those of the first of these results, and so on. Throws Failure for
+  // outputs of other shapes.
+  void read(const Output* outputs, const Rows& rows, const std::vector<std::vector<Value>*>& values) const;
 
  private:
   std::string text(const DeclaredResult& result, const Ids& tokens) const;
   std::vector<Value> alignments(const DeclaredResult& result, const Output* outputs, const Rows& rows) const;
 
-  const std::vector<Input>& inputs_;
+  const Manifest& manifest_;
   const Tokenizer& tokenizer_;
-  std::vector<DeclaredResult> results_;
+  std::vector<size_t> places_;
 };
 
 }  // namespace xformc

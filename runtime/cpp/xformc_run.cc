@@ -47,11 +47,16 @@ std::string json_line(size_t index) { return "{\"line\": " + std::to_string(inde
 
 using Hypotheses = std::vector<xformc::Hypothesis>;
 
-std::string json(size_t index, const Hypotheses& hypotheses, const std::string& results = "") {
+std::string nothing(const xformc::Hypothesis&) { return ""; }
+
+// Texts, each with what `own` says of it, and then `results`.
+template <typename Own = decltype(nothing)>
+std::string json(size_t index, const Hypotheses& hypotheses, const Own& own = nothing,
+                 const std::string& results = "") {
   std::string items;
   for (const xformc::Hypothesis& one : hypotheses) {
     items += std::string(items.empty() ? "" : ", ") + "{\"text\": " + json_string(one.text) +
-             ", \"score\": " + json_number(one.score) + "}";
+             ", \"score\": " + json_number(one.score) + own(one) + "}";
   }
   return json_line(index) + "\"hypotheses\": [" + items + "]" + results + "}\n";
 }
@@ -233,11 +238,23 @@ void predict(const xformc::Engine& engine, const Arguments& arguments, Lines& li
   engine.predict_stream(reads(engine, lines), write, arguments.batches);
 }
 
+// The texts with the results that depend on them, and then the other results.
+std::string json(const xformc::Engine& engine, size_t index, const xformc::Transcription& found) {
+  Results others;
+  for (const xformc::Value& value : found.results) {
+    const Results& own = found.hypotheses[0].results;
+    if (std::none_of(own.begin(), own.end(), [&](const auto& one) { return one.name == value.name; })) {
+      others.push_back(value);
+    }
+  }
+  const auto own = [&](const xformc::Hypothesis& one) { return named_fields(engine, one.results); };
+  return json(index, found.hypotheses, own, named_fields(engine, others));
+}
+
 void transcribe(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
   const auto write = [&](size_t index, const xformc::Transcription& found) {
     const std::string& best = found.hypotheses[0].text;
-    output.write(arguments.json ? json(index, found.hypotheses, named_fields(engine, found.results))
-                                : one_line(best) + lines_of(engine, found.results) + "\n");
+    output.write(arguments.json ? json(engine, index, found) : one_line(best) + lines_of(engine, found.results) + "\n");
   };
   if (engine.task() == "sampling") {
     engine.sample_stream(reads(engine, lines), write, arguments.sampling, arguments.batches);

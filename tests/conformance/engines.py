@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,36 @@ join (int64[batch, first] first, int64[batch, second] second, int64 beam_size, i
 }
 """
 
+# As JOIN, but the tokens of each text are one higher than those of the text before it.
+JUDGED = (
+    JOIN.replace("join (", "judged (")
+    .replace(" ranks = Range (zero, n_best, one)\n", "")
+    .replace(
+        "  tokens = Tile (", "  ranks = Range (zero, n_best, one)\n  above = Unsqueeze (ranks, last)\n  same = Tile ("
+    )
+    .replace("  copies_2 =", "  tokens = Add (same, above)\n  copies_2 =")
+)
+
+# Results of a joined text: the sum of its ids, which each position of the first text adds to its own, and which is even
+# or odd.
+OF_JOINED = """\
+<ir_version: 10, opset_import: ["" : 23]>
+of_joined (int64[batch, first] first, int64[batch, second] second, int64[batch, joined] joined)
+  => (float[batch] total, float[batch, first] shifted, float[batch, 2] parity)
+<int64[1] last = {1}, int64 two = {2}, float one = {1}>
+{
+  sum = ReduceSum <keepdims = 1> (joined, last)
+  number = Cast <to = 1> (sum)
+  total = Squeeze (number, last)
+  ids = Cast <to = 1> (first)
+  shifted = Add (ids, number)
+  rest = Mod (sum, two)
+  odd = Cast <to = 1> (rest)
+  even = Sub (one, odd)
+  parity = Concat <axis = 1> (even, odd)
+}
+"""
+
 # The transcript of frames is the number of them, as one token; each frame has the sum of its numbers.
 SPEECH = """\
 <ir_version: 10, opset_import: ["" : 23]>
@@ -347,6 +378,14 @@ def main() -> None:
     joined = {"joined": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="joined")}
     inputs = {"first": _text(), "second": _text(longest=9), "joined": _text()}
     _write("join", _model(JOIN, DEFAULTS), _declared("transcription", inputs, joined, DEFAULTS))
+    judged: dict[str, object] = {
+        **joined,
+        "total": _result("numbers", "total", of="joined"),
+        "shifted": _result("numbers", "shifted", positions="first", settings={"each": "token"}, of="joined"),
+        "parity": _result("labels", "parity", of="joined", labels=["even", "odd"], axes={"parity": 2}, settings=_ONE),
+    }
+    described = {**_declared("transcription", inputs, judged, DEFAULTS), "format": 5}
+    _write("judged", _model(JUDGED, DEFAULTS), described, {"results.onnx": _model(OF_JOINED)})
     drawn = {"drawn": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="drawn")}
     drawn["total"] = _result("numbers", "total")
     inputs = {"words": _text(longest=12), "drawn": _text()}
@@ -394,7 +433,7 @@ def _texts(name: str) -> tuple[str, ...]:
 
 
 def _result(kind: str, *outputs: str, **others: Any) -> dict[str, object]:
-    """A result in engine.json of format 4."""
+    """A result in engine.json of format 4 or 5."""
     return {
         "kind": kind, "axes": {}, "positions": None, "labels": None, "settings": {}, "outputs": list(outputs),
         "tokenizer": None, **others,
@@ -416,6 +455,7 @@ def _declared(
 
 
 _TOPICS: dict[str, Any] = {"settings": {"several": True}, "labels": ["sea", "sky"], "axes": {"topics": 2}}
+_ONE: dict[str, Any] = {"several": False}
 _HEADS: dict[str, object] = {
     "tags": _result(
         "labels", "tags", axes={"tags": 4}, positions="words", labels=["north", "east", "south", "west"],
@@ -487,10 +527,16 @@ def _old_model() -> onnx.ModelProto:
     return model
 
 
-def _write(name: str, model: onnx.ModelProto, manifest: Mapping[str, object]) -> None:
+def _write(
+    name: str,
+    model: onnx.ModelProto,
+    manifest: Mapping[str, object],
+    others: Mapping[str, onnx.ModelProto] = MappingProxyType({}),
+) -> None:
     folder = FOLDER / name
     folder.mkdir(parents=True)
-    onnx.save(model, folder / "model.onnx")
+    for file, content in {"model.onnx": model, **others}.items():
+        onnx.save(content, folder / file)
     if '"tokenizer.model"' in json.dumps(manifest):
         # Only one has the normalization of real engines, whose table is 240 kB.
         rule = "nmt_nfkc" if name == "copy" else "identity"

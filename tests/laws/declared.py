@@ -59,7 +59,7 @@ IMPORTED: Document = {"doubled": {"do": [{"scale": 2}, "tanh"]}}
 
 @dataclass(frozen=True)
 class Head:
-    """A result beside the text: its kind, settings and steps from d_model; `of`: the input whose positions have it."""
+    """A result beside the text, or of it: its kind, settings and steps; `of`: the input with its positions."""
 
     kind: str
     steps: tuple[Step, ...]
@@ -136,6 +136,9 @@ def declared(draw: st.DrawFn, *, written: bool | None = None) -> Declared:
     for index, head in enumerate(drawn):
         name = f"head{index}"
         source = "vector" if head.of is None else f"{head.of}_seen"
+        if writes and head.of is None and head.kind != "alignment" and draw(st.booleans()):
+            source = "read"
+            model[source] = {"from": "decoder", "do": [draw(st.sampled_from(["mean", "max", "last"]))]}
         model[f"stage{index}"] = {"from": source, "do": list(head.steps)}
         results[name] = {head.kind: f"stage{index}", **head.settings}
         weight = draw(st.sampled_from([{}, {"weight": 0.5}]))

@@ -100,7 +100,8 @@ def ordered(spec: Spec) -> bool:
     """
     if any(int(result.settings.get("beam_size", 1)) > 1 for result in spec.results):
         return False
-    nodes = [node for graph in compile_engine(spec, "native").graphs for node in graph.nodes]
+    program = compile_engine(spec, "native")
+    nodes = [node for graph in (program.graph, *program.graphs) for node in graph.nodes]
     return not any(
         isinstance(node.op, Contract | Convolution | Recurrence) or node.op == Unary("log") for node in nodes
     )

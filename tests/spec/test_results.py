@@ -176,14 +176,40 @@ def test_results_that_do_not_fit_are_refused(problems: Problems, text: str, plac
     assert (message, place) in [(item.message, item.span.text) for item in found], found
 
 
-def test_a_head_that_reads_what_is_written_is_refused(build: Build) -> None:
+READING = SPEC.replace("  tagged:", "  ends: {from: words, do: [embedding: d_model, STEP]}\n  tagged:").replace(
+    "tagged: {from: sight, do: [linear", "tagged: {from: ends, do: [linear"
+)
+"""A result that reads what is written."""
+ALIGNED = """\
+sizes: {d_model: 8, vocabulary: 20}
+inputs: {frames: {vectors: d_model}, words: {tokens: vocabulary}}
+results: {words: {text: logits}, heard: {alignment: letters}}
+model:
+  sound: {from: frames, do: [mean]}
+  read: {from: words, do: [embedding: d_model]}
+  ends: {from: read, do: [mean]}
+  letters: {from: frames, do: [plus: {by: ends}, linear: vocabulary]}
+  logits: {from: read, do: [{gru_from: {start: sound}}, linear: vocabulary]}
+"""
+
+
+def test_a_result_may_depend_on_what_is_written(build: Build) -> None:
+    build(READING.replace("STEP", "mean"))
+    found = compile_engine(load_spec(Path("model.yaml"))).results
+    assert {name: item.of for name, item in found.items()} == {"words": None, "tags": "words", "height_of": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (READING.replace("STEP", "tanh"), "is a result of each position of 'words', which", "one result of the whole"),
+        (ALIGNED, "heard is an alignment that depends on 'words', which", "compute it from the other inputs"),
+    ],
+)
+def test_what_no_engine_computes_of_its_text_is_refused(build: Build, text: str, message: str, hint: str) -> None:
     from xformc.compiler.graph.rules import RuleError
 
-    build(
-        SPEC.replace("tagged: {from: sight, do: [linear", "tagged: {from: ends, do: [linear").replace(
-            "  tagged:", "  ends: {from: words, do: [embedding: d_model, mean]}\n  tagged:"
-        )
-    )
-    with pytest.raises(RuleError, match="is a result that depends on 'words', which the engine writes") as error:
+    build(text)
+    with pytest.raises(RuleError, match=message) as error:
         compile_engine(load_spec(Path("model.yaml")))
-    assert error.value.place is not None
+    assert error.value.place is not None and str(error.value.hint).startswith(hint)

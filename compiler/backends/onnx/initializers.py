@@ -22,7 +22,7 @@ from xformc.compiler.quantize.elements import Element, from_bytes, size_in_bytes
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import NumberFormat
 from xformc.compiler.quantize.stored import INPUT_SCALE, SCALE, StoredTensor, input_scale, plain
-from xformc.format.names import DATA, MODEL
+from xformc.format.names import DATA, MODEL, OF_TEXT
 from xformc.format.precision import Precision
 
 INLINE_BYTES = 4 * 2**20
@@ -169,17 +169,16 @@ def save_models(
 
 
 def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Read the parameters with these names and sizes from a model, in any number format, as float32.
+    """Read the parameters with these names and sizes from an engine's model, in any number format, as float32.
 
     Large float32 parameters are memory-mapped from the data file. Missing parameters are left out.
 
     Raises: OSError, ValueError, and onnx's own errors, if the file is not such a model.
     """
-    model = onnx.ModelProto.FromString(path.read_bytes())
     wanted = {name + suffix for name in sizes for suffix in (*formats.suffixes(), SCALE)}
     stored = {
         tensor.name: (tensor.data_type, _read(tensor, path.parent))
-        for tensor in _tensors(model.graph)
+        for tensor in _stored(path)
         if tensor.name in wanted
     }
     found: dict[str, Any] = {}
@@ -191,21 +190,26 @@ def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[st
 
 def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
     """The number formats of these parameters in a model; missing ones are left out. Raises: as `read_parameters`."""
-    model = onnx.ModelProto.FromString(path.read_bytes())
-    kinds = {tensor.name: tensor.data_type for tensor in _tensors(model.graph)}
+    kinds = {tensor.name: tensor.data_type for tensor in _stored(path)}
     return {name: found for name in names if (found := formats.precision_of(name, kinds)) is not None}
 
 
 def read_input_scales(path: Path, names: Iterable[str]) -> dict[str, float]:
     """The input scales of these parameters in a model; see `Initializers`. Raises: as `read_parameters`."""
-    model = onnx.ModelProto.FromString(path.read_bytes())
-    stored = {tensor.name: tensor for tensor in _tensors(model.graph) if tensor.name.endswith(INPUT_SCALE)}
+    stored = {tensor.name: tensor for tensor in _stored(path) if tensor.name.endswith(INPUT_SCALE)}
     found = {name: stored[name + INPUT_SCALE] for name in names if name + INPUT_SCALE in stored}
     scales = {name: np.asarray(_read(tensor, path.parent)) for name, tensor in found.items()}
     for name, scale in scales.items():
         if scale.dtype != np.float32 or scale.shape != () or not 0 < scale < np.inf:
             raise ValueError(f"{name}{INPUT_SCALE} is {scale.dtype} {list(scale.shape)}, must be a positive float32")
     return {name: float(scale) for name, scale in scales.items()}
+
+
+def _stored(path: Path) -> Iterator[TensorProto]:
+    """The tensors of an engine's model, and those of the model of the results of its text, if it has one."""
+    for file in (path, path.with_name(OF_TEXT)):
+        if file == path or file.exists():
+            yield from _tensors(onnx.ModelProto.FromString(file.read_bytes()).graph)
 
 
 def taken_names(graph: onnx.GraphProto) -> set[str]:

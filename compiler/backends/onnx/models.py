@@ -25,7 +25,7 @@ from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.format.interfaces import RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions
-from xformc.format.names import GO_ON, MODEL, NEXT, PREPARE, STEP
+from xformc.format.names import GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, STEP
 from xformc.format.targets import Target
 from xformc.format.tokens import END
 
@@ -39,10 +39,14 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
     docs/engine.md defines their inputs and outputs.
     """
     assert weights.rounded == program.rounded, "the number formats of the weights differ from the program's"
-    program = run_passes(program)
+    program, late = run_passes(program), program.of_text
     if program.steps is not None and program.traits.fixed:
-        return fixed_models(program, weights)
-    return {MODEL: _MODELS[program.decoding](program, weights)}
+        models = fixed_models(program, weights)
+    else:
+        models = {MODEL: _MODELS[program.decoding](program, weights)}
+    if late is not None:
+        models[OF_TEXT] = results_model(program, run_passes(program.alone(late)).graph, weights)
+    return models
 
 
 def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
@@ -133,7 +137,12 @@ def forward_model(
 
 def forward_results(program: Program, weights: Initializers) -> onnx.ModelProto:
     """From the graph's inputs to the outputs of all results."""
-    emitter, graph = _emitter(program, weights), program.graph
+    return results_model(program, program.graph, weights)
+
+
+def results_model(program: Program, graph: Graph, weights: Initializers) -> onnx.ModelProto:
+    """From the graph's inputs to the outputs of those results of the program whose values are its outputs."""
+    emitter = _emitter(program, weights)
     values = emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     inputs = [(value.name, value.type) for value in graph.inputs]
     named = {value.name: name for value, name in zip(graph.outputs, values, strict=True)}
@@ -141,10 +150,11 @@ def forward_results(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 
 def _emit_results(emitter: Emitter, program: Program, values: Mapping[str, str]) -> list[tuple[str, Type]]:
-    """Write the outputs of the results that are not written text; `values` are the names of the graph's outputs."""
+    """Write the outputs of the results that are not written text; `values` are the names of those values of the graph's
+    outputs that are there."""
     outputs: list[tuple[str, Type]] = []
     for declared, value in zip(program.spec.results, program.graph.outputs, strict=True):
-        if declared.kind == "text":
+        if declared.kind == "text" or value.name not in values:
             continue
         made = KINDS[declared.kind].emit(emitter, values[value.name], value.type, declared.settings)
         for name, (output, type) in zip(program.results[declared.name].outputs, made, strict=True):

@@ -217,6 +217,10 @@ XFORMC_API bool xformc_results_prediction(const xformc_results* results, size_t 
 /* The value of result `result` of xformc_engine_result for an example; false, and nothing is written, for text and
  * alignments, out of range, or for a size that the library does not know. */
 XFORMC_API bool xformc_results_value(const xformc_results* results, size_t index, size_t result, xformc_value* value);
+/* The same for a hypothesis of the text that the engine writes: of results that depend on it, otherwise false.
+ * xformc_results_value gives those of the best hypothesis. */
+XFORMC_API bool xformc_results_text_value(const xformc_results* results, size_t index, size_t rank, size_t result,
+                                          xformc_value* value);
 /* The number of hypotheses of result `result`, an alignment, and one of them, the best first. A text is empty if the
  * result has no tokenizer; false out of range. */
 XFORMC_API size_t xformc_results_alignment_count(const xformc_results* results, size_t index, size_t result);

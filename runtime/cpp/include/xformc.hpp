@@ -104,10 +104,13 @@ struct RunOptions {
 
 // ---- Results --------------------------------------------------------------------------------------------------------
 
+struct Value;
+
 struct Hypothesis {
   std::string text;             // empty for a search on ids
   float score;                  // higher is better
   std::vector<int64_t> tokens;  // with the end token if there was one
+  std::vector<Value> results;   // of the engine's further results, those that depend on this text
 };
 
 // A result that the engine gives for an example.
@@ -139,7 +142,7 @@ struct Prediction {
 
 struct Transcription {
   std::vector<Hypothesis> hypotheses;  // best first
-  std::vector<Value> results;          // the engine's further results
+  std::vector<Value> results;          // the engine's further results; of those that depend on the text, the best one's
 };
 
 struct Input {
@@ -234,7 +237,7 @@ inline xformc_run_options c_options(const RunOptions& given) {
 inline Hypothesis hypothesis(const xformc_results* results, size_t index, size_t rank) {
   xformc_hypothesis one;
   if (!xformc_results_hypothesis(results, index, rank, &one)) throw Error(XFORMC_INTERNAL_ERROR, "no hypothesis");
-  return {{one.text.data, one.text.size}, one.score, {one.tokens, one.tokens + one.token_count}};
+  return {{one.text.data, one.text.size}, one.score, {one.tokens, one.tokens + one.token_count}, {}};
 }
 
 inline std::vector<Hypothesis> hypotheses(const xformc_results* results, size_t index) {
@@ -281,9 +284,19 @@ inline Value alignment(const Result& described, const xformc_results* results, s
   Value value{described.name, described.kind, {}, {}, {}, {}};
   xformc_hypothesis one;
   for (size_t rank = 0; xformc_results_alignment(results, index, result, rank, &one); ++rank) {
-    value.hypotheses.push_back({{one.text.data, one.text.size}, one.score, {one.tokens, one.tokens + one.token_count}});
+    value.hypotheses.push_back(
+        {{one.text.data, one.text.size}, one.score, {one.tokens, one.tokens + one.token_count}, {}});
   }
   return value;
+}
+
+inline Value value(const Result& described, const xformc_value& one) {
+  Value found{described.name, described.kind, {}, {one.shape, one.shape + one.rank}, {}, {}};
+  size_t count = 1;
+  for (const int64_t size : found.shape) count *= static_cast<size_t>(size);
+  if (count > 0) found.numbers.assign(one.numbers, one.numbers + count);
+  if (found.kind == "labels") found.labels = labels(described, one);
+  return found;
 }
 
 // The values of one example: all results that are no text.
@@ -293,13 +306,7 @@ inline std::vector<Value> values(const std::vector<Result>& described, const xfo
     xformc_value one{};
     one.size = sizeof one;
     if (described[i].kind == "alignment") found.push_back(alignment(described[i], results, index, i));
-    if (!xformc_results_value(results, index, i, &one)) continue;
-    Value value{described[i].name, described[i].kind, {}, {one.shape, one.shape + one.rank}, {}, {}};
-    size_t count = 1;
-    for (const int64_t size : value.shape) count *= static_cast<size_t>(size);
-    if (count > 0) value.numbers.assign(one.numbers, one.numbers + count);
-    if (value.kind == "labels") value.labels = labels(described[i], one);
-    found.push_back(std::move(value));
+    if (xformc_results_value(results, index, i, &one)) found.push_back(value(described[i], one));
   }
   return found;
 }
@@ -316,7 +323,16 @@ inline Prediction prediction(const std::vector<Result>& described, const xformc_
 }
 
 inline Transcription transcription(const std::vector<Result>& described, const xformc_results* results, size_t index) {
-  return {hypotheses(results, index), values(described, results, index)};
+  Transcription found{hypotheses(results, index), values(described, results, index)};
+  for (size_t rank = 0; rank < found.hypotheses.size(); ++rank) {
+    for (size_t i = 0; i < described.size(); ++i) {
+      xformc_value one{};
+      one.size = sizeof one;
+      if (!xformc_results_text_value(results, index, rank, i, &one)) continue;
+      found.hypotheses[rank].results.push_back(value(described[i], one));
+    }
+  }
+  return found;
 }
 
 // The callables of a stream behind the callbacks of the C API, through which no exception may pass.

@@ -1,6 +1,7 @@
 """`xformc transcribe`: arrays in, or lines of text, and lines of text out."""
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,7 @@ from xformc.commands.options import (
 )
 from xformc.commands.text_lines import choose_pace, file_names, files_pace, input_lines, one_line, write_results
 from xformc.format.reader import read_manifest
+from xformc.format.results import Result, beside_text, of_text
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.kinds.kind import kind_of
@@ -75,7 +77,8 @@ def transcribe(
     ENGINE` shows the engine's inputs.
 
     Each line of the output has the best text; further results of the engine follow after tabs. With --json:
-    {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, with an object for each further result.
+    {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, with an object for each further result: in each
+    hypothesis, if the result depends on its text.
 
     An engine searches, or samples if its spec has `decode: {sample: ...}`. --temperature, --top-k, --top-p,
     --max-new-tokens and --seed are for engines that sample.
@@ -110,11 +113,15 @@ def transcribe(
 
 
 def _render(engine: Engine, index: int, hypotheses: list[Hypothesis], *, as_json: bool) -> str:
-    kinds = {name: (kind_of(item), item) for name, item in engine.manifest.results.items() if item.kind != "text"}
-    others = hypotheses[0].results
+    results = engine.manifest.results
     if not as_json:
-        lines = [kinds[name][0].line(value) for name, value in others.items()]
+        lines = [kind_of(results[name]).line(value) for name, value in hypotheses[0].results.items()]
         return "\t".join([one_line(hypotheses[0].text), *lines]) + "\n"
-    found = [{"text": one.text, "score": round(one.score, 6)} for one in hypotheses]
-    fields = {name: kinds[name][0].fields(kinds[name][1], value) for name, value in others.items()}
-    return json.dumps({"line": index + 1, "hypotheses": found, **fields}, ensure_ascii=False) + "\n"
+
+    def fields(one: Hypothesis, some: Mapping[str, Result]) -> dict[str, object]:
+        return {name: kind_of(item).fields(item, one.results[name]) for name, item in some.items()}
+
+    own = of_text(results)
+    found = [{"text": one.text, "score": round(one.score, 6), **fields(one, own)} for one in hypotheses]
+    line = {"line": index + 1, "hypotheses": found, **fields(hypotheses[0], beside_text(results))}
+    return json.dumps(line, ensure_ascii=False) + "\n"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xformc.format.inputs import Input
-from xformc.format.results import Result, Setting
+from xformc.format.results import Result, Setting, of_text
 from xformc.format.tasks import TASKS, Decoding
 
 
@@ -46,8 +46,14 @@ OLD_NAMES: Mapping[str, str] = {"beam_size": "beam_width"}
 
 def interface(inputs: Mapping[str, Input], results: Mapping[str, Result], decoding: Decoding) -> Interface:
     """Return the interface of an engine with the inputs and the results of its spec."""
-    outputs = tuple(name for result in results.values() for name in result.outputs)
+    outputs = tuple(name for result in results.values() if result.of is None for name in result.outputs)
     return Interface((*model_inputs(given_inputs(inputs, results)), *OPTIONS[decoding]), outputs)
+
+
+def interface_of_text(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> Interface:
+    """Return the interface of the model of the results that depend on the written text."""
+    outputs = tuple(name for result in of_text(results).values() for name in result.outputs)
+    return Interface(model_inputs(inputs), outputs)
 
 
 def given_inputs(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> dict[str, Input]:

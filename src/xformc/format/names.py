@@ -2,6 +2,9 @@
 
 MANIFEST, SPEC, CERTIFICATE = "engine.json", "spec.yaml", "certificate.json"
 MODEL, DATA = "model.onnx", "model.onnx.data"
+OF_TEXT = "results.onnx"
+"""The model of the results that depend on the written text."""
+
 PREPARE, STEP = "prepare.onnx", "step.onnx"
 """The two models of a search that the runtime drives step by step."""
 

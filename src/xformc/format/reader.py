@@ -26,10 +26,10 @@ from xformc.format.manifest import (
     SearchOptions,
     manifest_checksum,
 )
-from xformc.format.names import MANIFEST, MODEL
+from xformc.format.names import MANIFEST, MODEL, OF_TEXT
 from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
-from xformc.format.results import Result, Setting
+from xformc.format.results import Result, Setting, of_text
 from xformc.format.targets import Target
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
 from xformc.format.tokens import SPECIAL
@@ -62,7 +62,7 @@ def read_manifest(directory: Path | str) -> Manifest:
         raise UserError(CHANGED, place=document.place, hint=COPY)
     _check_tokens(document.section("tokens"))
     manifest = _READERS[version](document)
-    for name in (MODEL, *manifest.tokenizers.values()):
+    for name in (MODEL, *[OF_TEXT][: len(of_text(manifest.results))], *manifest.tokenizers.values()):
         if name not in manifest.files:
             raise UserError(f"{name} is not listed in files", place=document.place, hint=COPY)
     return manifest
@@ -117,7 +117,7 @@ def _read_task(document: Document, defaults: Mapping[str, DefaultsReader]) -> Ma
 
 
 def _read_format_4(document: Document) -> Manifest:
-    """Read format 4: format 3 with any results."""
+    """Read format 4, which is format 3 with any results, and format 5, whose results may depend on the written text."""
     task, inputs = document.text("task", (WRITING, SAMPLED, RESULTS)), _read_inputs(document.section("inputs"))
     _check_names(task, inputs, document.place)
     section = document.section("results")
@@ -139,6 +139,8 @@ def _fit(task: str, inputs: Mapping[str, Input], results: Mapping[str, Result]) 
         and bool(given)
         and written == TASKS[task].writes == len(inputs) - len(given) == kinds[:1].count("text")
         and len(set(outputs)) == len(outputs)
+        and all(result.of is None or result.of in inputs.keys() - given.keys() for result in results.values())
+        and all(result.of is None for result in results.values() if result.kind == "text")
         and all(
             inputs[name].kind == "tokens" and result.outputs == TEXT_OUTPUTS
             if result.kind == "text"
@@ -163,6 +165,7 @@ def _read_result(document: Document, inputs: tuple[str, ...]) -> Result:
         settings={name: _read_setting(document, name, value) for name, value in settings.fields.items()},
         outputs=outputs or (),
         tokenizer=document.optional_text("tokenizer"),
+        of=document.optional_text("of") if "of" in document.fields else None,
     )
 
 
@@ -205,6 +208,7 @@ _READERS: dict[int, Callable[[Document], Manifest]] = {
     2: _read_format_2,
     3: _read_format_3,
     4: _read_format_4,
+    5: _read_format_4,
 }
 
 

@@ -108,6 +108,9 @@ def test_transcriptions_are_those_of_python(xformc: CommandLine, xformc_run: Pat
     expected = xformc("transcribe", FOLDER / "join", *options.split(), stdin=text)
     assert expected.code == 0
     assert run(xformc_run, FOLDER / "join", *options.split(), stdin=text) == expected
+    assert run(xformc_run, FOLDER / "judged", *options.split(), stdin=text) == xformc(
+        "transcribe", FOLDER / "judged", *options.split(), stdin=text
+    )
     lacking = xformc("transcribe", FOLDER / "join", stdin="one\n")
     assert "needs a text for each of first, second, found 1" in mistake(lacking)
     assert run(xformc_run, FOLDER / "join", stdin="one\n") == lacking
