@@ -55,9 +55,7 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
     shapes = fixed_shapes(decoding, inputs[written[0]].longest) if fixed and written else None
 
     providers = PROCESSOR if name == "cpu" else cuda_providers({})
-    open_whole = partial(
-        whole_session, directory, threads=threads, target=target, workers=workers, providers=providers
-    )
+    open_whole = partial(whole_session, directory, threads=threads, target=target, workers=workers, providers=providers)
     of_text = None
     if later(results):
         of_text = open_whole(interface_of_text(inputs, results), file=OF_TEXT)

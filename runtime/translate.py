@@ -110,7 +110,7 @@ def write_rows(
 
 
 def text_rows(written: str, rows: Sequence[Row], texts: Iterable[Sequence[Sequence[int]]]) -> list[Row]:
-    """Return a row for each text of each row: its inputs, and what the decoder had read before it wrote the last token."""
+    """Return a row for each text of each row: its inputs, and what the decoder had read before its last token."""
     return [
         {**row, written: np.array([BEGIN, *row.get(PROMPT, ()), *tokens[:-1]], np.int64)}
         for row, several in zip(rows, texts, strict=True)

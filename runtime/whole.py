@@ -78,7 +78,7 @@ class WholeSearch:
         return self._shapes.cut(feeds, dict(zip(self._shapes.results, results, strict=True)))
 
 
-def whole_session(  # noqa: PLR0913 (each is a part of a session)
+def whole_session(
     directory: Path,
     interface: Interface,
     *,

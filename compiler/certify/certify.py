@@ -115,7 +115,9 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
 
 def _claims(results: Mapping[str, Result]) -> dict[str, object]:
     """What an engine says of its results, except for the names of axes and labels: the size of each, and the rest."""
-    rest = {name: (item.kind, item.positions, dict(item.settings), item.outputs, item.of) for name, item in results.items()}
+    rest = {
+        name: (item.kind, item.positions, dict(item.settings), item.outputs, item.of) for name, item in results.items()
+    }
     return {**{name: item.width for name, item in results.items()}, "results": rest}
 
 

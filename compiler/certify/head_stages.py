@@ -38,7 +38,8 @@ def head_stages(
         yield Stage("results", "the other results of the engine and of PyTorch", worst, BOUND)
     if subject.session.of_text is not None:
         progress("certify: text")
-        yield _text_stage(subject, subject.session.of_text, text_rows(str(subject.program.written), sources, found.texts()))
+        rows = text_rows(str(subject.program.written), sources, found.texts())
+        yield _text_stage(subject, subject.session.of_text, rows)
 
 
 def _text_stage(subject: Subject, session: Session, rows: Sequence[Row]) -> Stage:

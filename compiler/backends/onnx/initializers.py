@@ -177,9 +177,7 @@ def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[st
     """
     wanted = {name + suffix for name in sizes for suffix in (*formats.suffixes(), SCALE)}
     stored = {
-        tensor.name: (tensor.data_type, _read(tensor, path.parent))
-        for tensor in _stored(path)
-        if tensor.name in wanted
+        tensor.name: (tensor.data_type, _read(tensor, path.parent)) for tensor in _stored(path) if tensor.name in wanted
     }
     found: dict[str, Any] = {}
     for name, shape in sizes.items():
