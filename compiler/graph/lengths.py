@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Length:
-    """The size of an axis: the sum of the sizes of the axes `of`, divided by `stride` and rounded up, plus `more`."""
+    """The size of an axis: the sum of the sizes of the axes `of`, divided by `stride` and rounded up, `times` a number,
+    plus `more`.
+    """
 
     of: tuple[str, ...]
     stride: int = 1
     more: int = 0
+    times: int = 1
 
     def at(self, sizes: Mapping[str, int]) -> int:
         """The size for these sizes. Raises: KeyError if one is missing."""
-        return divide_up(sum(sizes[name] for name in self.of), self.stride) + self.more
+        return divide_up(sum(sizes[name] for name in self.of), self.stride) * self.times + self.more
 
 
 def divide_up(size: int, stride: int) -> int:

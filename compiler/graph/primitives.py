@@ -132,6 +132,16 @@ class Site(Protocol):
         """
         ...
 
+    def longer(self, of: Axis, times: int, name: str | None = None) -> Axis:
+        """The axis with `times` elements for each of the axis `of`. If `of` holds positions, then so does it."""
+        ...
+
+    def origin(self, longer: Axis) -> tuple[Axis, Value] | None:
+        """The axis of positions that `longer` restores, which may have fewer elements, and its mask; None if it was not
+        made from a part of such an axis, or has a name of its own.
+        """
+        ...
+
     def joined(self, first: Axis, second: Axis, name: str | None = None) -> Axis:
         """The axis of the positions of one axis and then of another; the same axes return the same axis."""
         ...

@@ -36,6 +36,8 @@ from xformc.compiler.ops import (
     slicing,
     softmax,
     training,
+    transposed_convolution,
+    upsampling,
     weights,
 )
 
@@ -75,5 +77,7 @@ __all__ = [
     "slicing",
     "softmax",
     "training",
+    "transposed_convolution",
+    "upsampling",
     "weights",
 ]

@@ -26,7 +26,7 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
 from xformc.compiler.ops.slicing import Slice
-from xformc.compiler.ops.windows import Ends, Wanted, Windows, make_windows, window_lengths, without_padding
+from xformc.compiler.ops.windows import Ends, Moving, Wanted, Windows, make_windows, window_lengths, without_padding
 
 CHANNELS = "with 'to', the value is one channel"
 
@@ -133,7 +133,8 @@ class _Plan:
     weight: tuple[int, ...]
 
 
-def _plan(op: Convolution, node: Node) -> _Plan:
+def channels_first(op: Moving, node: Node) -> _Plan:
+    """How a convolution of whatever kind sees its operands."""
     x, result, weight = node.inputs[0].type, node.outputs[0].type, node.inputs[1].type
     rows = tuple(axis for axis in x.axes[:-1] if axis.name not in op.axes)
     out, *inside = weight.sizes()[: len(weight.axes) - len(op.axes)]
@@ -146,7 +147,7 @@ def _plan(op: Convolution, node: Node) -> _Plan:
 
 @to_torch.rule(Convolution)
 def _convolution_torch(op: Convolution, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
-    plan, rank = _plan(op, node), len(op.axes) + 1
+    plan, rank = channels_first(op, node), len(op.axes) + 1
     align, restore = aligner(node.inputs[0].type, plan.x), aligner(plan.result, node.outputs[0].type)
     pads = [size for ends in zip(op.before[::-1], op.after[::-1], strict=True) for size in ends]
     pad, convolve = torch.functional.pad, getattr(torch.functional, f"conv{len(op.axes)}d")
@@ -163,7 +164,7 @@ def _convolution_torch(op: Convolution, node: Node, torch: TorchNamespace) -> Ca
 
 @to_onnx.rule(Convolution)
 def _convolution_onnx(op: Convolution, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    plan, rank = _plan(op, node), len(op.axes) + 1
+    plan, rank = channels_first(op, node), len(op.axes) + 1
     rows = plan.x.axes[:-rank]
     x = emit_aligned(onnx, inputs[0], node.inputs[0].type, plan.x)
     if len(rows) != 1:
@@ -181,7 +182,7 @@ def _convolution_onnx(op: Convolution, node: Node, onnx: OnnxEmitter, inputs: tu
 def _convolution_cost(op: Convolution, node: Node) -> Cost:
     """One multiply-add per weight and result; the width is the paper's k."""
     weight, results = node.inputs[1].type, count(node.outputs[0].type.axes)
-    first, *others = _plan(op, node).weight[2:]
+    first, *others = channels_first(op, node).weight[2:]
     width = Axis("k", first)
     inner = count((*weight.axes[1 : len(weight.axes) - len(op.axes)], width)) * prod(others)
     done = moving(node, results * inner * 2, results if len(node.inputs) == 3 else ZERO)

@@ -235,7 +235,7 @@ def limit_of(axis: str, limited: str, limit: int, made: Mapping[str, Length]) ->
     if length is None:
         return None
     others = {name: item for name, item in made.items() if name != limited}  # a slice may give an earlier axis back
-    limits = (limit_of(axis, each, (limit - length.more) * length.stride, others) for each in length.of)
+    limits = (limit_of(axis, each, (limit - length.more) // length.times * length.stride, others) for each in length.of)
     return next((found for found in limits if found is not None), None)
 
 

@@ -47,9 +47,9 @@ def make_windows(site: Site, axes: tuple[Axis, ...], wanted: Wanted) -> Windows:
     """The windows along these axes. Raises: UserError for numbers that make no windows."""
     if wanted.names and len(wanted.names) != len(axes):
         raise site.refuse(f"'to_positions' names {len(wanted.names)} axes, but the windows move along {len(axes)}")
-    width = _whole(site, "width", wanted.width, len(axes))
-    stride = _whole(site, "stride", wanted.stride, len(axes))
-    dilation = _whole(site, "dilation", wanted.dilation, len(axes))
+    width = whole_numbers(site, "width", wanted.width, len(axes))
+    stride = whole_numbers(site, "stride", wanted.stride, len(axes))
+    dilation = whole_numbers(site, "dilation", wanted.dilation, len(axes))
     reaches = [(size - 1) * apart for size, apart in zip(width, dilation, strict=True)]
     if max(reaches) > MAX_REACH:
         raise site.refuse(f"it would see {max(reaches):,} positions besides its own; the limit is {MAX_REACH:,}")
@@ -115,13 +115,13 @@ def without_padding(site: Site, x: Value, axes: tuple[str, ...], value: float, n
     return x
 
 
-def _whole(site: Site, name: str, values: tuple[float, ...], count: int) -> tuple[int, ...]:
+def whole_numbers(site: Site, name: str, values: tuple[float, ...], count: int) -> tuple[int, ...]:
     """A number for each axis, from one or as many."""
     if len(values) not in (1, count):
         raise site.refuse(f"'{name}' has {len(values)} numbers, but the windows move along {count} axes")
     for value in values:
         if value != int(value) or value < 1:
-            subject = f"the {name}" if name != "width" else "the width of a window"
+            subject = {"width": "the width of a window", "by": "'by'"}.get(name, f"the {name}")
             raise site.refuse_number(name, value, f"{subject} must be a positive whole number")
     whole = tuple(int(value) for value in values)
     return whole if len(whole) == count else whole * count

@@ -27,6 +27,15 @@ class Fewer:
         return f"{self.of}{less}{by}" + (f"_to_{self.count}" if self.count else "")
 
 
+@dataclass(frozen=True)
+class Longer:
+    """The axis `of`, each element `times` times; `named` if the spec names it."""
+
+    of: str
+    times: int
+    named: bool
+
+
 class NameTaken(Exception):
     """The name of a new axis already means something else; the message says what."""
 
@@ -35,15 +44,16 @@ class NameTaken(Exception):
 class PositionAxes:
     """What is known of each axis of positions, by name.
 
-    `whole`: axes that steps made from others and that have no padding. `fewer`: the parts of other axes, also of axes
-    without positions. `named`: those of them that the spec names; the names of their parts begin with it. `joined`: the
-    two axes that an axis is concatenated from.
+    `whole`: axes that steps made from others and that have no padding. `fewer` and `longer`: the parts and the
+    multiples of other axes, also of axes without positions. `named`: those parts that the spec names; the names of
+    their parts begin with it. `joined`: the two axes that an axis is concatenated from.
     """
 
     inputs: Mapping[str, Input]
     sizes: Mapping[str, float]
     whole: set[str] = field(default_factory=set[str])
     fewer: dict[str, Fewer] = field(default_factory=dict[str, Fewer])
+    longer: dict[str, Longer] = field(default_factory=dict[str, Longer])
     named: set[str] = field(default_factory=set[str])
     joined: dict[str, tuple[Axis, Axis]] = field(default_factory=dict[str, tuple[Axis, Axis]])
     keys: dict[str, Keys] = field(default_factory=dict[str, Keys])
@@ -56,6 +66,7 @@ class PositionAxes:
             or axis in self.whole
             or axis in self.joined
             or (part is not None and self.holds(part.of))
+            or (axis in self.longer and self.holds(self.longer[axis].of))
         )
 
     def padded(self, axis: str) -> bool:
@@ -65,6 +76,8 @@ class PositionAxes:
         part = self.fewer.get(axis)
         if part is not None:
             return self.padded(part.of)
+        if axis in self.longer:
+            return self.padded(self.longer[axis].of)
         return any(self.padded(each.name) for each in self.joined.get(axis, ()))
 
     def make_keys(self, positions: str, window: int | None) -> Keys:
@@ -84,11 +97,38 @@ class PositionAxes:
         known = self.fewer.get(result.name, part)
         if known != part:
             raise NameTaken(f"the axis {result.name} is already every {known.stride}. element of {known.of}")
-        self._check(result, (*self.inputs, *self.whole, *self.joined), part.name)
+        self._check(result, (*self.inputs, *self.whole, *self.joined, *self.longer), part.name)
         self.fewer[result.name] = part
         if result.name != part.name:
             self.named.add(result.name)
         return result
+
+    def make_longer(self, of: Axis, times: int, name: str | None) -> Axis:
+        """See `graph.primitives.Site.longer`. Raises: NameTaken."""
+        if times == 1 and name in (None, of.name):
+            return of
+        default = f"{of.name}_times_{times}"
+        result = Axis(name or default, None if of.size is None else of.size * times)
+        made = Longer(of.name, times, named=result.name != default)
+        if self.longer.get(result.name, made) != made:
+            raise NameTaken(f"the axis {result.name} is already made from {self.longer[result.name].of}")
+        self._check(result, (*self.inputs, *self.whole, *self.joined, *self.fewer), default)
+        self.longer[result.name] = made
+        return result
+
+    def origin(self, longer: Axis) -> Axis | None:
+        """The axis that an axis restores whose size is known only at run time. See `graph.primitives.Site.origin`."""
+        made = self.longer.get(longer.name)
+        part = None if made is None or made.named else self.fewer.get(made.of)
+        if made is None or part is None or longer.size is not None or (part.lost, part.count) != (0, None):
+            return None
+        if part.stride == made.times:
+            return Axis(part.of)
+        return (
+            self.make_fewer(Axis(part.of), part.stride // made.times, 0, None)
+            if part.stride % made.times == 0
+            else None
+        )
 
     def make_joined(self, first: Axis, second: Axis, name: str | None) -> Axis:
         """The axis of the positions of one axis and then of another. Raises: NameTaken."""
@@ -97,7 +137,7 @@ class PositionAxes:
         result = Axis(name or default, size)
         if self.joined.get(result.name, (first, second)) != (first, second):
             raise NameTaken(f"the axis {result.name} is already concatenated from others")
-        self._check(result, (*self.inputs, *self.whole, *self.fewer), default)
+        self._check(result, (*self.inputs, *self.whole, *self.fewer, *self.longer), default)
         self.joined[result.name] = first, second
         return result
 

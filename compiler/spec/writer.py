@@ -18,6 +18,7 @@ from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.loss import AuxiliaryLoss
 from xformc.compiler.ops.masks import PaddingMask, Select
 from xformc.compiler.ops.slicing import Slice
+from xformc.compiler.ops.upsampling import Stretch
 from xformc.compiler.spec.dependence import needed_values, readers
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.position_axes import Fewer, NameTaken, PositionAxes
@@ -113,6 +114,9 @@ class Writer:
         elif axis not in self._masks and axis in self.axes.fewer:
             part = self.axes.fewer[axis]
             self._mask_from(axis, part.of, _mask_of(axis, part), span)
+        elif axis not in self._masks and axis in self.axes.longer:
+            more = self.axes.longer[axis]
+            self._mask_from(axis, more.of, Stretch(more.of, axis, more.times), span)
         elif axis not in self._masks and axis in self.axes.joined and self.axes.padded(axis):
             self._masks[axis] = self._joined_mask(axis, span)
         elif axis not in self._masks and axis in self.inputs and self.inputs[axis].is_sequence:
@@ -314,6 +318,16 @@ class Site:
     def fewer(self, of: Axis, stride: int, lost: int = 0, name: str | None = None, count: int | None = None) -> Axis:
         """The axis for every `stride`-th element of `of` but its last `lost`; see `graph.primitives.Site`."""
         return self._new_axis(lambda axes: axes.make_fewer(of, stride, lost, name, count))
+
+    def longer(self, of: Axis, times: int, name: str | None = None) -> Axis:
+        """The axis with `times` elements for each of the axis `of`."""
+        return self._new_axis(lambda axes: axes.make_longer(of, times, name))
+
+    def origin(self, longer: Axis) -> tuple[Axis, Value] | None:
+        """The axis of positions that `longer` restores, and its mask; see `graph.primitives.Site`."""
+        found = self.writer.axes.origin(longer)
+        mask = None if found is None else self.mask(found.name)
+        return None if found is None or mask is None else (found, mask)
 
     def joined(self, first: Axis, second: Axis, name: str | None = None) -> Axis:
         """The axis of the positions of one axis and then of another; the same axes return the same axis."""

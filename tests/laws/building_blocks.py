@@ -303,6 +303,37 @@ BACKWARD: list[Step] = [
         sum={"plus": {"by": "x"}},
     ),
     body(
+        short={"convolution": {"width": 3, "stride": 4}},
+        active="relu",
+        half={"transposed_convolution": {"width": 3, "stride": 2}},
+        whole={"transposed_convolution": {"width": 2, "stride": 2, "bias": False}},
+        sum={"plus": {"by": "x"}},
+    ),
+    body(
+        more={"transposed_convolution": {"width": 5, "stride": 2}},
+        placed={"add": "sinusoid"},
+        attended={"cross_attention": {"from": "x", "memory": "placed"}},
+    ),
+    body(
+        short={"pool": {"width": 2, "function": "mean"}},
+        long={"stretch": 3},
+        mixed={"convolution": {"width": 3, "stride": 3}},
+        attended={"cross_attention": {"from": "x", "memory": "mixed"}},
+    ),
+    body(
+        plane={
+            "transposed_convolution": {
+                "width": [3, 2],
+                "stride": [2, 2],
+                "over": ["positions", "d_model"],
+                "to": "heads",
+            }
+        },
+        flat={"linear": {"over": ["d_model_times_2", "heads"], "to": "d_model"}},
+        short={"slice": {"step": 2}},
+        attended={"cross_attention": {"from": "x", "memory": "short"}},
+    ),
+    body(
         short={"convolution": {"width": 3, "stride": 3, "depthwise": True}},
         attended={"cross_attention": {"from": "x", "memory": "short"}},
     ),

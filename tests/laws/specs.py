@@ -15,6 +15,7 @@ Steps = st.SearchStrategy[list[Step]]
 SIZES = {
     "d_model": 8,
     "d_model_by_2": "d_model / 2",
+    "d_model_times_2": "2 * d_model",
     "heads": 2,
     "d_k": "d_model / heads",
     "d_v": 3,

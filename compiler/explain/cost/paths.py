@@ -123,7 +123,7 @@ def _strides(graph: Graph) -> dict[str, int]:
     """The stride of each axis of positions that is made from one other axis."""
     strides: dict[str, int] = {}
     for name, length in made_lengths(graph.nodes):
-        strides[name] = length.stride * strides.get(length.of[0], 1)
+        strides[name] = max(1, length.stride * strides.get(length.of[0], 1) // length.times)
     return strides
 
 
