@@ -69,11 +69,13 @@ check: setup  ## ruff, clang-format, pyright and pytest
 test: setup  ## pytest
 	$(PYTEST)
 
-# Training and kernels choose by the processor; these two say what, and the choice of this one is in `test`.
+# Training and kernels choose by the processor; these two say what, and the choice of this one is in `test`. Only the files
+# with the mark are read.
+MATRIX = $(PYTEST) -m processor $$(grep -rl --include='*.py' 'mark\.processor' tests)
 test-matrix: setup  ## the tests that depend on the processor, as if on others: their precisions and instructions
-	XFORMC_TRAIN_PRECISION=float32 XFORMC_KERNELS_ISA=portable $(PYTEST) -m processor
+	XFORMC_TRAIN_PRECISION=float32 XFORMC_KERNELS_ISA=portable $(MATRIX)
 	@grep -qw avx2 /proc/cpuinfo || echo "WARNING: no AVX2 here: the kernels for it are NOT TESTED in this run" >&2
-	XFORMC_TRAIN_PRECISION=bfloat16 XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) $(PYTEST) -m processor
+	XFORMC_TRAIN_PRECISION=bfloat16 XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) $(MATRIX)
 
 # libxformc with AddressSanitizer and UndefinedBehaviorSanitizer, which end the process at the first mistake that they see,
 # and then with ThreadSanitizer. Python loads them before all else; its own memory and ONNX Runtime's, which is kept until

@@ -1,5 +1,6 @@
 """Fixtures for tests of the runtime and the command line: a tiny hand-made engine."""
 
+import gc
 import os
 import shutil
 from pathlib import Path
@@ -24,6 +25,13 @@ def pytest_configure() -> None:
     if worker is not None and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays until the end: the collector of garbage need not visit it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

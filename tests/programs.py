@@ -1,6 +1,7 @@
 """Programs that deviate from their spec in one respect."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 
 from xformc.compiler.program import Program
 from xformc.format.inputs import Input
@@ -14,4 +15,4 @@ def with_inputs(program: Program, inputs: Mapping[str, Input]) -> Program:
         def inputs(self) -> dict[str, Input]:
             return {**super().inputs, **inputs}
 
-    return Changed(**vars(program))
+    return Changed(**{field.name: getattr(program, field.name) for field in fields(program)})

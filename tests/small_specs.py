@@ -1,6 +1,8 @@
 """Every shipped spec with small sizes: the same architecture, fast to build."""
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 
@@ -8,7 +10,6 @@ from xformc.compiler.spec import Spec, load_spec
 from xformc.specs import SHIPPED, shipped_specs
 
 SMALL = {
-    "layers": 2,
     "sets": 1,
     "d_model": 16,
     "d_ff": 24,
@@ -50,20 +51,34 @@ def names() -> list[str]:
     return [name for name in shipped_specs() if not name.startswith("table3/")]
 
 
-def small(name: str, folder: Path) -> Spec:
-    """The spec with small sizes, in a file of this folder."""
-    document = yaml.safe_load(load_spec(SHIPPED / f"{name}.yaml").resolved_yaml())
+@cache
+def shipped(name: str) -> Spec:
+    """The shipped spec, read and expanded once in a process."""
+    return load_spec(SHIPPED / f"{name}.yaml")
+
+
+@cache
+def small(name: str, layers: int = 2) -> Spec:
+    """The spec with small sizes, read and expanded once in a process."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "small.yaml"
+        path.write_text(small_text(name, layers), encoding="utf-8")
+        return load_spec(path)
+
+
+def small_text(name: str, layers: int = 2) -> str:
+    """The spec with small sizes as a file."""
+    document = yaml.safe_load(shipped(name).resolved_yaml())
     wanted = SMALL if "height" in document["sizes"] else SMALL | KERNELS
     sizes = {key: value for key, value in document["sizes"].items()}
     sizes |= {key: wanted[key] for key, value in sizes.items() if key in wanted and not isinstance(value, str)}
     if "layers" in sizes:
-        document["tie"] = [paths for group in document["tie"] if len(paths := _kept(group, sizes["layers"])) > 1]
+        sizes["layers"] = layers
+        document["tie"] = [paths for group in document["tie"] if len(paths := _kept(group, layers)) > 1]
     document["sizes"] = sizes
     if "max_length" in document["train"]:
         document["train"]["max_length"] = 32
-    path = folder / "small.yaml"
-    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-    return load_spec(path)
+    return yaml.safe_dump(document, sort_keys=False)
 
 
 def _kept(group: list[str], layers: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Named axes and the types of values; every rule of the compiler works on these."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 DType = Literal["float32", "float16", "int64", "bool"]
@@ -24,7 +25,7 @@ class Type:
     dtype: DType
     axes: tuple[Axis, ...] = ()
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the axes, in order."""
         return tuple(axis.name for axis in self.axes)
@@ -48,4 +49,8 @@ class Type:
         return tuple(axis for axis in self.axes if axis.name not in names)
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(str(axis) for axis in self.axes)}]"
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.axes))}]"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import yaml
 
@@ -95,8 +96,9 @@ class Tree:
         return "nothing" if self.value is None else str(self.plain()).lower()[:40]
 
 
+@lru_cache(maxsize=32)
 def parse_yaml(source: Source) -> Tree:
-    """The tree of a source. Raises: SpecError if it is not YAML, or exceeds a limit."""
+    """The tree of a source; the last sources are kept. Raises: SpecError if it is not YAML, or exceeds a limit."""
     reader = _Reader(source)
     try:
         return reader.document()

@@ -1,11 +1,9 @@
 """A module computes on its parameters' device: PyTorch's meta device rejects tensors of another device."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from small_specs import names, small
 
+from tests.small_specs import names, small
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.probes import make_probes
@@ -16,8 +14,8 @@ BY_VALUE = {"sparse_experts"}
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name not in BY_VALUE])
-def test_nothing_stays_on_another_device(name: str, tmp_path: Path) -> None:
-    spec = small(name, tmp_path)
+def test_nothing_stays_on_another_device(name: str) -> None:
+    spec = small(name)
     feeds = make_probes(compile_engine(spec)).feeds
     graph = compile_spec(spec)
     module = TorchModule(graph, seed=1).to("meta")

@@ -1,11 +1,10 @@
 """The passes of target native: which nodes become kernels, which stay, and what a step updates in place."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from small_specs import small
 
+from tests.small_specs import small
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
 from xformc.compiler.ops.native import AttendCached, Project
@@ -19,16 +18,14 @@ from xformc.format.precision import Precision
 LAYERS = 2
 
 
-def derived(name: str, folder: Path, time: str = "target") -> Decoder:
-    decoder = compile_engine(small(name, folder), "native").decoder
+def derived(name: str, time: str = "target") -> Decoder:
+    decoder = compile_engine(small(name), "native").decoder
     return with_beam(decoder) if time == "target" else decoder
 
 
-def lowered(
-    name: str, folder: Path, time: str = "target", precision: Precision = "float32", *, exact: str = "nothing"
-) -> Decoder:
+def lowered(name: str, time: str = "target", precision: Precision = "float32", *, exact: str = "nothing") -> Decoder:
     """The decoder for weights in this precision, those with `exact` in their paths in float32."""
-    found = lower_decoder(tabulate(derived(name, folder, time)), lambda path: "float32" if exact in path else precision)
+    found = lower_decoder(tabulate(derived(name, time)), lambda path: "float32" if exact in path else precision)
     verify(found.prepare)
     verify(found.step)
     return found
@@ -38,8 +35,8 @@ def kinds(graph: Graph) -> Counter[str]:
     return Counter(node.op.kind for node in graph.nodes)
 
 
-def test_a_step_of_the_transformer_is_kernels_and_one_sum(tmp_path: Path) -> None:
-    decoder = lowered("transformer_base", tmp_path)
+def test_a_step_of_the_transformer_is_kernels_and_one_sum() -> None:
+    decoder = lowered("transformer_base")
     assert kinds(decoder.step) == {
         "embed": 1,
         "at": 1,
@@ -52,23 +49,23 @@ def test_a_step_of_the_transformer_is_kernels_and_one_sum(tmp_path: Path) -> Non
     assert decoder.resident is not None and len(decoder.resident.caches) == 2 * LAYERS
 
 
-def test_projections_of_one_value_are_one_node(tmp_path: Path) -> None:
-    decoder = lowered("transformer_base", tmp_path)
+def test_projections_of_one_value_are_one_node() -> None:
+    decoder = lowered("transformer_base")
     parts = [node.op.parts for node in decoder.step.nodes if isinstance(node.op, Project)]
     assert parts.count(3) == LAYERS, "query, key and value of each layer"
     prepared = [node.op.parts for node in decoder.prepare.nodes if isinstance(node.op, Project)]
     assert prepared[-1] == 2 * LAYERS, "the keys and values that all layers take from the encoder"
 
 
-def test_a_projection_takes_what_comes_after_it(tmp_path: Path) -> None:
-    decoder = lowered("transformer_base", tmp_path)
+def test_a_projection_takes_what_comes_after_it() -> None:
+    decoder = lowered("transformer_base")
     ops = [node.op for node in decoder.step.nodes if isinstance(node.op, Project)]
     assert sum(op.activation == "relu" for op in ops) == LAYERS
     assert sum(op.residual and op.norm == "layer" for op in ops) == 3 * LAYERS
 
 
-def test_before_a_norm_of_its_own_a_sum_stays_without_one(tmp_path: Path) -> None:
-    decoder = lowered("transformer_pre_norm", tmp_path)
+def test_before_a_norm_of_its_own_a_sum_stays_without_one() -> None:
+    decoder = lowered("transformer_pre_norm")
     ops = [node.op for node in decoder.step.nodes if isinstance(node.op, Project)]
     assert sum(op.residual for op in ops) == 3 * LAYERS
     assert sum(op.norm != "none" for op in ops) == 1, "the last sum alone is only normalized"
@@ -79,39 +76,39 @@ def test_before_a_norm_of_its_own_a_sum_stays_without_one(tmp_path: Path) -> Non
     ("name", "shared", "rank"),
     [("grouped_query", ("groups",), 3), ("multi_query", (), 3), ("transformer_base", ("heads",), 3)],
 )
-def test_heads_may_share_keys(name: str, shared: tuple[str, ...], rank: int, tmp_path: Path) -> None:
-    ops = [node.op for node in lowered(name, tmp_path).step.nodes if isinstance(node.op, AttendCached)]
+def test_heads_may_share_keys(name: str, shared: tuple[str, ...], rank: int) -> None:
+    ops = [node.op for node in lowered(name).step.nodes if isinstance(node.op, AttendCached)]
     assert ops and all((op.shared, op.rank) == (shared, rank) for op in ops)
 
 
-def test_a_window_stays_in_its_cache(tmp_path: Path) -> None:
-    ops = [node.op for node in lowered("local_attention", tmp_path).step.nodes if isinstance(node.op, AttendCached)]
+def test_a_window_stays_in_its_cache() -> None:
+    ops = [node.op for node in lowered("local_attention").step.nodes if isinstance(node.op, AttendCached)]
     assert ops and all(op.window == 3 for op in ops)
 
 
 @pytest.mark.parametrize("name", ["t5", "positions/alibi", "positions/relative"])
-def test_a_bias_of_heads_and_distances_is_added_by_the_kernels(name: str, tmp_path: Path) -> None:
-    decoder = lowered(name, tmp_path)
+def test_a_bias_of_heads_and_distances_is_added_by_the_kernels(name: str) -> None:
+    decoder = lowered(name)
     assert not {"attention", "append"} & set(kinds(decoder.prepare) + kinds(decoder.step))
     ops = [node.op for node in decoder.step.nodes if isinstance(node.op, AttendCached)]
     assert ops and all(op.biased for op in ops)
 
 
-def test_a_language_model_has_no_ancestors(tmp_path: Path) -> None:
-    resident = lowered("llama", tmp_path, "text").resident
+def test_a_language_model_has_no_ancestors() -> None:
+    resident = lowered("llama", "text").resident
     assert resident is not None and resident.ancestors is None and len(resident.caches) == 2 * LAYERS
 
 
-def test_a_sum_of_two_projections_belongs_to_one_of_them(tmp_path: Path) -> None:
-    graph = lower_graph(compile_engine(small("seq2seq_attention", tmp_path), "native").graph, lambda _: "int8")
+def test_a_sum_of_two_projections_belongs_to_one_of_them() -> None:
+    graph = lower_graph(compile_engine(small("seq2seq_attention"), "native").graph, lambda _: "int8")
     verify(graph)
     results = [value.name for node in graph.nodes for value in node.outputs]
     assert len(results) == len(set(results))
 
 
-def test_products_of_two_precisions_are_not_made_at_once(tmp_path: Path) -> None:
-    step = lowered("transformer_base", tmp_path, precision="int4").step
-    mixed = lowered("transformer_base", tmp_path, precision="int4", exact="0/causal_self_attention/key").step
+def test_products_of_two_precisions_are_not_made_at_once() -> None:
+    step = lowered("transformer_base", precision="int4").step
+    mixed = lowered("transformer_base", precision="int4", exact="0/causal_self_attention/key").step
     assert "linear" not in kinds(step) and kinds(mixed)["project"] == kinds(step)["project"] + 1
 
 
@@ -122,39 +119,39 @@ def dtypes(decoder: Decoder) -> list[str]:
 
 
 @pytest.mark.parametrize("precision", ["int8", "int4"])
-def test_what_products_of_integers_make_is_kept_in_float16(precision: Precision, tmp_path: Path) -> None:
-    decoder = lowered("transformer_base", tmp_path, precision=precision)
+def test_what_products_of_integers_make_is_kept_in_float16(precision: Precision) -> None:
+    decoder = lowered("transformer_base", precision=precision)
     assert kinds(decoder.prepare)["narrow"] == 2 * LAYERS
     assert sum(value.type.dtype == "float16" for value in decoder.constants) == 2 * LAYERS
     assert dtypes(decoder) == ["float16"] * 2 * LAYERS
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16"])
-def test_what_products_in_float32_make_stays_in_float32(precision: Precision, tmp_path: Path) -> None:
-    decoder = lowered("transformer_base", tmp_path, precision=precision)
+def test_what_products_in_float32_make_stays_in_float32(precision: Precision) -> None:
+    decoder = lowered("transformer_base", precision=precision)
     assert "narrow" not in kinds(decoder.prepare)
     assert "float16" not in dtypes(decoder)
 
 
-def test_keys_and_values_are_kept_in_the_same_numbers(tmp_path: Path) -> None:
-    decoder = lowered("transformer_base", tmp_path, precision="int8", exact="0/cross_attention/value")
+def test_keys_and_values_are_kept_in_the_same_numbers() -> None:
+    decoder = lowered("transformer_base", precision="int8", exact="0/cross_attention/value")
     assert kinds(decoder.prepare)["narrow"] == 2 * (LAYERS - 1)
     assert dtypes(decoder) == ["float16"] * 2 * LAYERS
-    decoder = lowered("transformer_base", tmp_path, precision="int8", exact="0/causal_self_attention/key")
+    decoder = lowered("transformer_base", precision="int8", exact="0/causal_self_attention/key")
     assert dtypes(decoder) == ["float32"] * 2 + ["float16"] * 2 * (LAYERS - 1)
 
 
-def test_turned_keys_come_from_products_too(tmp_path: Path) -> None:
-    assert set(dtypes(lowered("llama", tmp_path, "text", precision="int8"))) == {"float16"}
+def test_turned_keys_come_from_products_too() -> None:
+    assert set(dtypes(lowered("llama", "text", precision="int8"))) == {"float16"}
 
 
 @pytest.mark.parametrize(("precision", "kind"), [("float32", "linear"), ("int8", "project"), ("int4", "project")])
 def test_the_projection_onto_the_vocabulary_can_be_split_off(
-    precision: Precision, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    precision: Precision, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In float32 it is left as it is, to be screened, if the vocabulary is large."""
     monkeypatch.setattr(kernels, "LARGE_VOCABULARY", 1)
-    decoder = lowered("transformer_base", tmp_path, precision=precision)
+    decoder = lowered("transformer_base", precision=precision)
     split = split_vocabulary(decoder, lambda _: precision)
     projection = split.projection
     assert projection is not None and projection.outputs == (decoder.logits,) and projection.op.kind == kind
@@ -164,24 +161,24 @@ def test_the_projection_onto_the_vocabulary_can_be_split_off(
     assert split.constants == decoder.constants and split.states == decoder.states
 
 
-def test_logits_that_are_no_projection_of_this_target_stay(tmp_path: Path) -> None:
-    decoder = derived("transformer_base", tmp_path)
+def test_logits_that_are_no_projection_of_this_target_stay() -> None:
+    decoder = derived("transformer_base")
     assert split_vocabulary(decoder, lambda _: "int4") == decoder
 
 
-def test_a_small_vocabulary_is_not_screened(tmp_path: Path) -> None:
-    projection = split_vocabulary(lowered("transformer_base", tmp_path), lambda _: "float32").projection
+def test_a_small_vocabulary_is_not_screened() -> None:
+    projection = split_vocabulary(lowered("transformer_base"), lambda _: "float32").projection
     assert projection is not None and projection.op.kind == "project"
 
 
-def test_logits_of_a_language_model_are_not_screened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_of_a_language_model_are_not_screened(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sampling takes all of them."""
     monkeypatch.setattr(kernels, "LARGE_VOCABULARY", 1)
-    assert kinds(lowered("gpt", tmp_path, "text").step)["linear"] == 0
+    assert kinds(lowered("gpt", "text").step)["linear"] == 0
 
 
-def test_positions_are_looked_up_in_a_table(tmp_path: Path) -> None:
-    decoder = lowered("transformer_base", tmp_path)
+def test_positions_are_looked_up_in_a_table() -> None:
+    decoder = lowered("transformer_base")
     assert decoder.positions is not None
     assert [value.name for value in decoder.given] == ["source"]
     (table,) = (value for value in decoder.constants if value.name.endswith("/table"))

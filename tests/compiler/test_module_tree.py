@@ -90,8 +90,8 @@ def seeded_loss(module: nn.Module, inputs: list[Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize("name", names())
-def test_tree_gives_the_bits_of_the_flat_graph(name: str, tmp_path: Path) -> None:
-    spec = small(name, tmp_path)
+def test_tree_gives_the_bits_of_the_flat_graph(name: str) -> None:
+    spec = small(name)
     graph = with_loss(compile_spec(spec), spec.results, 0.1)
     module, inputs = TorchModule(graph, seed=1).train(), inputs_of(graph)
     torch.manual_seed(5)
@@ -313,11 +313,11 @@ def test_blocks_that_alternate_are_run_by_the_block_around_them() -> None:
     torch.testing.assert_close(module(torch.ones(2, 3, dtype=torch.int64), x), expected)
 
 
-def test_operations_of_a_model_with_tied_parameters_are_counted_without_gradients(tmp_path: Path) -> None:
+def test_operations_of_a_model_with_tied_parameters_are_counted_without_gradients() -> None:
     """PyTorch's counter hooks every module, and asks those of its inputs that require gradients for their graph."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    module = TorchModule(compile_spec(small("transformer_base", tmp_path))).eval()
+    module = TorchModule(compile_spec(small("transformer_base"))).eval()
     source, target = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7]])
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         module(source, target)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_specs import names, small
 
+from tests.small_specs import names, small
 from xformc.compiler import pipeline
 from xformc.compiler.graph import text
 from xformc.compiler.graph.rules import RuleError
@@ -92,8 +92,8 @@ def test_printed_graphs_can_be_parsed(spec: Spec, name: str) -> None:
 
 @pytest.mark.parametrize("target", [None, "cpu", "native", "tensorrt"])
 @pytest.mark.parametrize("name", names())
-def test_every_spec_goes_through_its_passes(name: str, target: Target | None, tmp_path: Path) -> None:
-    applied = [item.name for item, _ in applied_passes(begin(small(name, tmp_path), target))]
+def test_every_spec_goes_through_its_passes(name: str, target: Target | None) -> None:
+    applied = [item.name for item, _ in applied_passes(begin(small(name), target))]
     assert applied == [one for one in NAMES if one in applied]
     assert ("loss" in applied) == (target is None) and ("inference" in applied) == (target is not None)
     assert ("lower" in applied) == (target is not None and TRAITS[target].kernels)
@@ -150,8 +150,8 @@ def test_unknown_pass_names_those_that_are_run(spec: Spec) -> None:
     assert error.value.hint == f"the passes are {', '.join(NAMES)}"
 
 
-def test_pass_that_is_not_run_says_so(tmp_path: Path) -> None:
-    spec = small("vit", tmp_path)
+def test_pass_that_is_not_run_says_so() -> None:
+    spec = small("vit")
     hints = {"step": "no target of a classification model needs it"}
     hints |= {"scan": "add --training", "loss": "add --training", "lower": "add --target native"}
     for name, hint in hints.items():

@@ -9,7 +9,7 @@ from command_line import CommandLine
 from onnx import TensorProto, helper
 
 from tests.calibration import probe_examples
-from tests.small_specs import NOT_IN_FIXED_SHAPES, names, small
+from tests.small_specs import NOT_IN_FIXED_SHAPES, names, small, small_text
 from tests.task_specs import SPECS, write_task
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
 from xformc.compiler.backends.onnx.models import emit_engine
@@ -71,7 +71,7 @@ def sizes(network: Network) -> dict[str, tuple[int, int, int]]:
 
 @pytest.mark.parametrize("name", [name for name in names() if name not in NOT_IN_FIXED_SHAPES])
 def test_every_spec_is_built(name: str, tmp_path: Path, builder: Builder) -> None:
-    made = networks(small(name, tmp_path), tmp_path, builder)
+    made = networks(small(name), tmp_path, builder)
     part = made.get(STEP, made[MODEL])
     assert len(part.build(sizes(part), effort=0)) > 1000
     assert (PREPARE in made) == (STEP in made)
@@ -85,7 +85,7 @@ def test_every_kind_of_input_is_built(task: str, tmp_path: Path, builder: Builde
 
 @pytest.mark.parametrize("name", ["graph_attention", "bert", "vit", "conformer", "reformer"])
 def test_an_engine_of_labels_has_its_plan(name: str, tmp_path: Path, builder: Builder, xformc: CommandLine) -> None:
-    small(name, tmp_path)
+    (tmp_path / "small.yaml").write_text(small_text(name), encoding="utf-8")
     arguments = ("--target", "tensorrt", "--builder", builder.name, "--profile", "batch=1:2:4")
     built = xformc("build", tmp_path / "small.yaml", *arguments, "--out", tmp_path / "engine")
     assert built.code == 0
@@ -94,7 +94,7 @@ def test_an_engine_of_labels_has_its_plan(name: str, tmp_path: Path, builder: Bu
 
 @pytest.mark.parametrize("name", ["transformer_base", "gpt", "linear_attention"])
 def test_a_whole_search_is_built(name: str, tmp_path: Path, builder: Builder) -> None:
-    network = networks(small(name, tmp_path), tmp_path, builder)[MODEL]
+    network = networks(small(name), tmp_path, builder)[MODEL]
     assert network.build({**sizes(network), "beam": (4, 4, 4)}, effort=0)
 
 
@@ -114,7 +114,7 @@ def test_each_precision_is_built_in_its_own_numbers(
 def test_steps_that_multiply_in_8_bits_are_built(
     name: str, tmp_path: Path, builder: Builder, precision: Precision
 ) -> None:
-    made = networks(small(name, tmp_path), tmp_path, builder, precision, calibrated=True)
+    made = networks(small(name), tmp_path, builder, precision, calibrated=True)
     assert made[PREPARE].build(sizes(made[PREPARE]), effort=0)
     assert made[STEP].build(sizes(made[STEP]), effort=0)
     assert "QuantizeLinear" in {node.op_type for node in onnx.load(tmp_path / STEP).graph.node}

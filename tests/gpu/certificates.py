@@ -90,7 +90,7 @@ def _certified(name: str, target: Target, kind: str, device: torch.device) -> di
     """The stages of the certificate, and how far apart their sides were. Raises: UserError if it cannot be run."""
     precision, calibrated = PRECISIONS[kind]
     with tempfile.TemporaryDirectory() as folder:
-        spec = small(name, Path(folder))
+        spec = small(name)
         program, engine = compile_engine(spec, target), Path(folder) / "engine"
         module = TorchModule(program.graph, seed=spec.train.seed).eval()
         weights = module.arrays()

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from small_specs import small
 
+from tests.small_specs import small
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
 from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.torch.module import TorchModule
@@ -48,7 +48,7 @@ class Engines:
 
 
 def write_engines(name: str, folder: Path) -> Engines:
-    spec = small(name, folder)
+    spec = small(name)
     targets: tuple[Target, ...] = ("portable", "cuda")
     programs = {target: compile_engine(spec, target) for target in targets}
     for target, program in programs.items():

@@ -60,8 +60,8 @@ def test_frames_say_how_a_block_was_called(stages: tuple[Frame, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_node_is_in_one_frame_of_each_level(name: str, tmp_path: Path) -> None:
-    spec = small(name, tmp_path)
+def test_every_node_is_in_one_frame_of_each_level(name: str) -> None:
+    spec = small(name)
     graph, stages = spec.graph(), spec.frames()
     made = [value for stage in stages for value in stage.made]
     assert len(made) == len(set(made))

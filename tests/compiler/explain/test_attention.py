@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 from command_line import CommandLine, mistake
-from small_specs import small
 from tiny_engine import train_tokenizer
 
+from tests.small_specs import small
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
 from xformc.compiler.explain.attention.attention_maps import AttentionMap, attention_maps
@@ -84,8 +84,8 @@ def test_maps_inside_a_recurrence_have_a_row_for_each_position(tmp_path: Path) -
     assert np.abs(one.weights[0, 0] - one.weights[0, 3]).max() > 1e-6
 
 
-def test_maps_of_every_model_with_weights_sum_to_one(tmp_path: Path) -> None:
-    graph = small("memory_network", tmp_path).graph()
+def test_maps_of_every_model_with_weights_sum_to_one() -> None:
+    graph = small("memory_network").graph()
     arrays = TorchModule(graph, seed=3).arrays()
     maps = attention_maps(graph, arrays, [torch.tensor([row]) for row in (SOURCE, TARGET)])
     assert {(one.rows, one.columns, one.weights.shape) for one in maps} == {(None, "story", (1, 1, 5))}
@@ -95,7 +95,7 @@ def test_maps_of_every_model_with_weights_sum_to_one(tmp_path: Path) -> None:
 def test_maps_of_arrays_leave_out_padding(tmp_path: Path, xformc: CommandLine) -> None:
     from xformc.compiler.explain.attention.attention_engine import look_at_arrays
 
-    spec = small("conformer", tmp_path)
+    spec = small("conformer")
     build_engine(spec, None, None, "portable", tmp_path / "engine")
     frames = np.random.default_rng(0).normal(size=(2, 7, 6)).astype(np.float32)
     arrays: dict[str, Any] = {"frames": frames, "frames_lengths": np.array([7, 4])}

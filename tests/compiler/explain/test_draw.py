@@ -13,6 +13,7 @@ from laws.building_blocks import CAUSAL_STEPS, DECODER_STEPS, ENCODER_STEPS
 from laws.settings import examples
 from laws.specs import Sample, samples
 
+from tests.small_specs import names, shipped
 from xformc.compiler.explain.picture.captions import pretty
 from xformc.compiler.explain.picture.draw import draw_spec, measure
 from xformc.compiler.explain.picture.items import Box, Group, Outline, boxes
@@ -22,7 +23,6 @@ from xformc.compiler.explain.picture.page import lay_page
 from xformc.compiler.spec import Spec, load_spec
 
 SPECS = Path(__file__).parents[3] / "specs"
-SHIPPED = sorted(path for path in SPECS.rglob("*.yaml") if path.parent.name not in ("blocks", "table3"))
 MODELS = st.one_of(samples("translation", DECODER_STEPS, ENCODER_STEPS), samples("language_model", CAUSAL_STEPS))
 BRANCHES = """\
 extends: transformer_base
@@ -76,9 +76,9 @@ def test_outline_of_pre_norm_has_the_norm_inside_the_sum() -> None:
 
 
 @pytest.mark.parametrize("depth", [2, 4])
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(SPECS)))
-def test_nothing_overlaps(path: Path, depth: int) -> None:
-    _, page = sketch_of(load_spec(path), depth)
+@pytest.mark.parametrize("name", names())
+def test_nothing_overlaps(name: str, depth: int) -> None:
+    _, page = sketch_of(shipped(name), depth)
     assert list(faults(page)) == []
 
 
@@ -101,22 +101,22 @@ def test_nothing_overlaps_in_a_random_model(tmp_path: Path, sample: Sample, dept
 
 def faults(page: Part) -> Iterator[str]:
     """Boxes that overlap, lines through boxes or on other lines, texts on boxes, marks beyond the page."""
-    solid = [one for one in page.rectangles if one.shape in ("box", "plus")]
-    for first, second in combinations(solid, 2):
-        if overlap(area(first), area(second)):
+    solid = [(one, area(one)) for one in page.rectangles if one.shape in ("box", "plus")]
+    for (first, inside), (second, other) in combinations(solid, 2):
+        if overlap(inside, other):
             yield f"{first} and {second}"
     for line in page.lines:
         for (x, y), (a, b) in zip(line.points, line.points[1:], strict=False):
             assert abs(x - a) < 0.01 or abs(y - b) < 0.01, line
             path = (min(x, a), min(y, b), max(x, a), max(y, b))
-            yield from (f"{line} through {box}" for box in solid if overlap(path, area(box)))
-    for one, other in combinations(page.lines, 2):
-        if one.points[0] != other.points[0] and any(on_each_other(a, b) for a in parts(one) for b in parts(other)):
+            yield from (f"{line} through {box}" for box, inside in solid if overlap(path, inside))
+    for (one, some), (other, more) in combinations([(line, parts(line)) for line in page.lines], 2):
+        if one.points[0] != other.points[0] and any(on_each_other(a, b) for a in some for b in more):
             yield f"{one} on {other}"
-    outside = [text for text in page.texts if text.style in ("type", "title", "times", "name")]
-    for text in outside:
-        yield from (f"{text} on {box}" for box in solid if overlap(extent(text), area(box)))
-    yield from (f"{a} on {b}" for a, b in combinations(outside, 2) if overlap(extent(a), extent(b)))
+    outside = [(text, extent(text)) for text in page.texts if text.style in ("type", "title", "times", "name")]
+    for text, around in outside:
+        yield from (f"{text} on {box}" for box, inside in solid if overlap(around, inside))
+    yield from (f"{a} on {b}" for (a, here), (b, there) in combinations(outside, 2) if overlap(here, there))
     for mark in (*map(area, page.rectangles), *map(extent, page.texts)):
         if min(mark[:2]) < 0 or mark[2] > page.right or mark[3] > page.height:
             yield f"{mark} beyond {page.right} x {page.height}"
@@ -161,9 +161,9 @@ def test_every_box_is_reached() -> None:
     assert all(box.inputs or box.label == "Sinusoid" for stage in sketch.stages for box in boxes(stage))
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(SPECS)))
-def test_what_a_stage_takes_is_made_elsewhere(path: Path) -> None:
-    sketch, _ = sketch_of(load_spec(path), 2)
+@pytest.mark.parametrize("name", names())
+def test_what_a_stage_takes_is_made_elsewhere(name: str) -> None:
+    sketch = outline(shipped(name), 2)
     far = {stage.result.name for stage in sketch.stages} | {value.name for value in sketch.inputs}
     for stage in sketch.stages:
         assert set(stage.inputs) <= far

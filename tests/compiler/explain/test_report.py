@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine, mistake
 from task_specs import write_task
 
+from tests import small_specs
 from xformc.compiler.explain.cost.paths import path_formula
 from xformc.compiler.explain.cost.spec_cost import Report, report
 from xformc.compiler.explain.cost.table import report_text, short
@@ -23,8 +25,9 @@ sizes: {layers: 3, d_model: 8, d_ff: 16, heads: 2, vocabulary: 30}
 """
 
 
+@cache
 def shipped(name: str, length: int | None = None, depth: int = 2) -> Report:
-    return report(load_spec(SHIPPED / f"{name}.yaml"), length, depth)
+    return report(small_specs.shipped(name), length, depth)
 
 
 @pytest.fixture
@@ -244,9 +247,9 @@ def test_numbers_have_three_digits(number: float, unit: str, text: str) -> None:
     assert short(number, unit) == text
 
 
-@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_shipped_spec_has_a_report(path: Path) -> None:
-    found = report(load_spec(path), None, 1)
+@pytest.mark.parametrize("name", [path.stem for path in sorted(SHIPPED.glob("*.yaml"))])
+def test_every_shipped_spec_has_a_report(name: str) -> None:
+    found = shipped(name, None, 1)
     assert found.total.forward.flops > found.total.forward.products > 0
     assert found.refusal is None and found.training.flops > 0
     assert all(item.hops is None or item.hops >= 1 for item in found.paths)

@@ -1,8 +1,10 @@
 """Engines with int8 or float8 matrix products build, certify and verify; wrong products, targets or claims fail."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import onnx
 import pytest
 
 from tests.calibration import probe_examples
+from tests.compiler.conftest import TINY
 from tests.small_specs import small
 from tests.task_specs import LANGUAGE_MODEL, write_task
 from xformc.compiler.backends.onnx.initializers import _tensors, read_input_scales
@@ -38,6 +41,20 @@ def build(spec: Spec, precision: Precision | None, out: Path, target: Target = "
     return build_engine(spec, more.pop("weights", None), None, target, out, rounding=rounding)
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Certificate]]:
+    """Engines of the tiny spec by precision, `calibrated` or not, and what was certified; to be left as they are."""
+
+    @cache
+    def make(precision: Precision, *, calibrated: bool = True) -> tuple[Path, Certificate]:
+        folder = tmp_path_factory.mktemp("engines")
+        (folder / "tiny.yaml").write_text(TINY)
+        spec, examples = load_spec(folder / "tiny.yaml"), None if calibrated else ()
+        return folder / "engine", build(spec, precision, folder / "engine", examples=examples)
+
+    return make
+
+
 def write(folder: Path, precision: str) -> Spec:
     path = folder / "model.yaml"
     path.write_text(f"extends: transformer_base\n{SIZES}precision: {precision}\n")
@@ -45,23 +62,21 @@ def write(folder: Path, precision: str) -> Spec:
 
 
 @pytest.mark.parametrize("precision", EIGHTS)
-def test_products_are_certified_as_they_are_and_verify_repeats_it(
-    tiny_spec: Spec, tmp_path: Path, precision: Precision
-) -> None:
-    built = build(tiny_spec, precision, tmp_path / "engine")
-    assert built.passed and [stage.name for stage in built.stages] == [*SEARCH, precision, "results", "alone"]
-    product = next(stage for stage in built.stages if stage.name == precision)
+def test_products_are_certified_as_they_are_and_verify_repeats_it(built, precision: Precision) -> None:
+    folder, certificate = built(precision)
+    assert certificate.passed
+    assert [stage.name for stage in certificate.stages] == [*SEARCH, precision, "results", "alone"]
+    product = next(stage for stage in certificate.stages if stage.name == precision)
     assert product.value < 1e-6, "the same numbers, rounded the same"
-    verified = verify_engine(tmp_path / "engine")
-    assert [(stage.name, stage.value) for stage in verified.stages] == [(s.name, s.value) for s in built.stages]
-    manifest = read_manifest(tmp_path / "engine")
+    verified = verify_engine(folder)
+    assert [(stage.name, stage.value) for stage in verified.stages] == [(s.name, s.value) for s in certificate.stages]
+    manifest = read_manifest(folder)
     assert (manifest.precision, manifest.calibration) == (precision, Calibration("mse", 4))
 
 
 @pytest.mark.parametrize("precision", EIGHTS)
-def test_each_product_takes_8_bits_on_both_sides(tiny_spec: Spec, tmp_path: Path, precision: Precision) -> None:
-    build(tiny_spec, precision, tmp_path / "engine")
-    graph = onnx.load(tmp_path / "engine" / STEP).graph
+def test_each_product_takes_8_bits_on_both_sides(built, precision: Precision) -> None:
+    graph = onnx.load(built(precision)[0] / STEP).graph
     kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
     made = {name: node for node in graph.node for name in node.output}
     products = [node for node in graph.node if node.op_type == "Gemm"]
@@ -77,16 +92,16 @@ def test_each_product_takes_8_bits_on_both_sides(tiny_spec: Spec, tmp_path: Path
     assert len(rounded_values) < len(products)
 
 
-def test_without_examples_int8_rounds_weights_alone(tiny_spec: Spec, tmp_path: Path) -> None:
-    built = build(tiny_spec, "int8", tmp_path / "engine", examples=())
-    assert [stage.name for stage in built.stages] == SEARCH
-    assert read_manifest(tmp_path / "engine").calibration is None
-    assert not any(node.op_type == "QuantizeLinear" for node in onnx.load(tmp_path / "engine" / STEP).graph.node)
+def test_without_examples_int8_rounds_weights_alone(built) -> None:
+    folder, certificate = built("int8", calibrated=False)
+    assert [stage.name for stage in certificate.stages] == SEARCH
+    assert read_manifest(folder).calibration is None
+    assert not any(node.op_type == "QuantizeLinear" for node in onnx.load(folder / STEP).graph.node)
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm_language_model", "seq2seq_attention", "bilstm_tagger", "vit"])
 def test_shipped_specs_multiply_in_8_bits(name: str, tmp_path: Path) -> None:
-    spec = small(name, tmp_path)
+    spec = small(name)
     precision = EIGHTS[len(name) % 2]
     assert build(spec, precision, tmp_path / "engine").passed
     assert verify_engine(tmp_path / "engine").passed
@@ -183,10 +198,10 @@ def change_manifest(folder: Path, change: dict[str, object]) -> None:
     path.write_text(json.dumps(manifest))
 
 
-def test_a_calibration_that_the_manifest_hides_or_makes_up_is_found(tiny_spec: Spec, tmp_path: Path) -> None:
-    build(tiny_spec, "int8", tmp_path / "hidden")
+def test_a_calibration_that_the_manifest_hides_or_makes_up_is_found(built, tmp_path: Path) -> None:
+    shutil.copytree(built("int8")[0], tmp_path / "hidden")
     change_manifest(tmp_path / "hidden", {})
-    build(tiny_spec, "int8", tmp_path / "made_up", examples=())
+    shutil.copytree(built("int8", calibrated=False)[0], tmp_path / "made_up")
     change_manifest(tmp_path / "made_up", {"calibration": {"rule": "mse", "examples": 4}})
     for name in ("hidden", "made_up"):
         with pytest.raises(UserError, match=r"the calibrated weights differ from .*: decoder/0"):
@@ -194,9 +209,10 @@ def test_a_calibration_that_the_manifest_hides_or_makes_up_is_found(tiny_spec: S
 
 
 @pytest.mark.parametrize("value", [np.float32(0), np.float32(-1), np.float32(np.inf), np.ones(2, np.float32)])
-def test_a_step_that_cannot_be_is_refused(tiny_spec: Spec, tmp_path: Path, value: np.float32 | np.ndarray) -> None:
-    build(tiny_spec, "int8", tmp_path / "engine")
-    model = onnx.load(tmp_path / "engine" / MODEL)
+def test_a_step_that_cannot_be_is_refused(
+    built, tiny_spec: Spec, tmp_path: Path, value: np.float32 | np.ndarray
+) -> None:
+    model = onnx.load(built("int8")[0] / MODEL)
     tensor = next(tensor for tensor in _tensors(model.graph) if tensor.name.endswith(INPUT_SCALE))
     tensor.CopyFrom(onnx.numpy_helper.from_array(np.asarray(value), tensor.name))
     onnx.save(model, tmp_path / "model.onnx")

@@ -107,8 +107,8 @@ def test_a_tied_table_has_the_scale_of_its_product(tiny_spec: Spec) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm_language_model", "seq2seq_attention"])
-def test_weights_inside_a_recurrence_are_calibrated(name: str, tmp_path: Path) -> None:
-    spec = small(name, tmp_path)
+def test_weights_inside_a_recurrence_are_calibrated(name: str) -> None:
+    spec = small(name)
     found = scales(spec)
     assert found and not any(scale == 1.0 for scale in found.values()), found
 
