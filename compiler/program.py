@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 
 from xformc.compiler.graph.graph import Graph, Value, pruned
+from xformc.compiler.graph.timed import outputs_of
 from xformc.compiler.ops.positions import longest
-from xformc.compiler.passes.step import Decoder, outputs_of
+from xformc.compiler.passes.step import Decoder
 from xformc.compiler.results.kind import KINDS, Declared, output_names, positions_of
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
@@ -90,9 +92,11 @@ class Program:
     @property
     def inputs(self) -> dict[str, Input]:
         """The spec's inputs, as an engine records them."""
-        return {
-            name: replace(item.recorded, longest=longest(self.graph, name)) for name, item in self.spec.inputs.items()
-        }
+        return {name: replace(item.recorded, longest=self._longest[name]) for name, item in self.spec.inputs.items()}
+
+    @cached_property
+    def _longest(self) -> dict[str, int | None]:
+        return {name: longest(self.graph, name) for name in self.spec.inputs}
 
     @property
     def written(self) -> str | None:

@@ -12,6 +12,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.graph.rules import HIDING, Hidden, RuleError, hidden, mixed_axes, mixture, to_step
+from xformc.compiler.graph.timed import outputs_of, timed_values
 from xformc.compiler.ops.elementwise import Add
 from xformc.compiler.ops.keys import ROOM, AsKeys, Places
 from xformc.compiler.ops.layout import Expand
@@ -169,26 +170,6 @@ def with_beam(decoder: Decoder) -> Decoder:
     step = builder.finish(values[value.name] for value in decoder.step.outputs)
     states = (replace(state, past=values[state.past.name], new=values[state.new.name]) for state in decoder.states)
     return replace(decoder, step=step, extend=None, token=values[decoder.token.name], states=tuple(states))
-
-
-def outputs_of(graph: Graph, time: str) -> tuple[Value, ...]:
-    """The outputs after the first one that depend on the input `time`."""
-    timed = timed_values(graph, time)
-    return tuple(value for value in graph.outputs[1:] if value.name in timed)
-
-
-def timed_values(graph: Graph, time: str) -> frozenset[str]:
-    """The names of the values that depend on the input `time`. Raises: RuleError if another input has its axis."""
-    if time not in {value.name for value in graph.inputs}:
-        raise RuleError(f"the graph has no input '{time}' to decode")
-    timed = {time}
-    for value in graph.inputs:
-        if time in value.type.names and value.name != time:
-            raise RuleError(f"the input '{value.name}' has the axis '{time}', whose positions are not known in advance")
-    for node in graph.nodes:
-        if any(value.name in timed for value in node.inputs):
-            timed.update(value.name for value in node.outputs)
-    return frozenset(timed)
 
 
 class _Derivation:

@@ -163,6 +163,8 @@ class Texts:
 class _Model:
     """The model of token ids with the interface of a session; its options are constants, so they are not sent."""
 
+    of_text = None
+
     def __init__(self, name: str, manifest: Manifest) -> None:
         self._name, self._flat = name, manifest.decoding == "sample"
         own = interface(manifest.inputs, manifest.results, manifest.decoding)
