@@ -57,6 +57,15 @@ IMPORTED: Document = {"doubled": {"do": [{"scale": 2}, "tanh"]}}
 """The blocks of the file beside the spec."""
 
 
+OBJECTIVES: Mapping[str, list[Document]] = {
+    "masked": [{}, {"rate": 0.5, "copies": 2}],
+    "spans": [{"sentinels": 3}, {"sentinels": 1, "rate": 0.4, "mean_length": 1, "copies": 1}],
+    "denoise": [{}, {"mean_length": 1, "copies": 2}],
+    "prefix": [{}, {"copies": 1}],
+}
+"""Settings of each objective; the vocabulary has room for three sentinels."""
+
+
 @dataclass(frozen=True)
 class Head:
     """A result beside the text, or of it: its kind, settings and steps; `of`: the input with its positions."""
@@ -150,6 +159,27 @@ def declared(draw: st.DrawFn, *, written: bool | None = None) -> Declared:
         listed.insert(at, (WRITTEN, {"tokens": "vocabulary"}))
         inputs = dict(listed)
     return Declared(_document(draw, inputs, results, model, losses, choices), writes)
+
+
+@st.composite
+def pretrained(draw: st.DrawFn) -> Declared:
+    """A spec with an objective, which makes labels of each token or a text to write out of plain text."""
+    name = draw(st.sampled_from(list(OBJECTIVES)))
+    choices, inputs = draw(chosen_words), {"words": GIVEN["words"]}
+    model = _sources(draw, ["words"], [], ("words",), choices)
+    vector: Step = {"plus": {"by": "vector"}}
+    if name == "masked":
+        model["stage0"] = {"from": "words_seen", "do": [vector, {"linear": "vocabulary"}]}
+        results: Document = {"tokens": {"labels": "stage0", "each": "token"}}
+    else:
+        inputs[WRITTEN] = {"tokens": "vocabulary"}
+        steps = [*draw(DECODER_STEPS), vector]
+        model["decoder"] = {"from": WRITTEN, "do": embedded({"embedding": "d_model"}, steps, choices)}
+        model["logits"] = {"from": "decoder", "do": [{"linear": "vocabulary"}]}
+        results = {WRITTEN: {"text": "logits"}}
+    document = _document(draw, inputs, results, model, {}, choices)
+    train = {"tokenizer": {"kind": "char"}, "objective": {name: draw(st.sampled_from(OBJECTIVES[name]))}}
+    return Declared({**document, "train": {**document["train"], **train}}, name != "masked")
 
 
 def _sources(
