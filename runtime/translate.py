@@ -12,6 +12,7 @@ from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.results import Result, beside_text, of_text
 from xformc.format.tokens import BEGIN, END
 from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.kinds.kind import fields_of
 from xformc.runtime.predict import expected_outputs, nothing_of, values_of
 from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, row_lengths, stack
@@ -107,6 +108,13 @@ def write_rows(
             for index in filled:
                 results[index] = [replace(one, results={**one.results, **next(values)}) for one in results[index]]
     return results
+
+
+def fields_of_text(results: Mapping[str, Result], hypotheses: Sequence[Hypothesis]) -> dict[str, object]:
+    """Return the hypotheses of a row and its other results for JSON."""
+    own = of_text(results)
+    found = [{"text": one.text, "score": round(one.score, 6), **fields_of(own, one.results)} for one in hypotheses]
+    return {"hypotheses": found, **fields_of(beside_text(results), hypotheses[0].results)}
 
 
 def text_rows(written: str, rows: Sequence[Row], texts: Iterable[Sequence[Sequence[int]]]) -> list[Row]:

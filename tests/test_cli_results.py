@@ -70,9 +70,6 @@ def test_transcribe_writes_text_and_the_other_results(xformc: CommandLine, built
     assert "transcription" in shown and "brightness [batch, one] float32" in shown
     assert xformc("bench", engine, "--seconds", "0.01").code == 0
     assert xformc("verify", engine).code == 0
-    assert "cannot be exported yet" in mistake(
-        xformc("export", engine, "--format", "triton", "-o", tmp_path / "models")
-    )
     assert "is evaluated on a .tsv or .npz file" in mistake(xformc("evaluate", engine, tmp_path / "test.txt"))
     spec = tmp_path / "model.yaml"
     assert xformc("build", spec, "-o", tmp_path / "int8", "--target", "cpu", "--precision", "int8").code == 0

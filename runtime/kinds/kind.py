@@ -70,6 +70,11 @@ def kind_of(result: Result) -> ResultKind:
     return KINDS[result.kind]
 
 
+def fields_of(results: Mapping[str, Result], values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the values of results for JSON, by name."""
+    return {name: kind_of(result).fields(result, values[name]) for name, result in results.items()}
+
+
 def check_kinds(results: Mapping[str, Result], place: str) -> None:
     """Check that this runtime reads all results but written text. Raises: UserError at `place` if not."""
     for name, result in results.items():

@@ -22,7 +22,7 @@ from xformc.commands.text_lines import choose_pace, file_names, files_pace, inpu
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.kinds.kind import kind_of
+from xformc.runtime.kinds.kind import fields_of, kind_of
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.predict import MAX_BATCH_POSITIONS
 
@@ -78,9 +78,9 @@ def predict(
 
 def _render(engine: Engine, index: int, prediction: Prediction, *, as_json: bool) -> str:
     found = prediction.results or {name: prediction for name in engine.manifest.results}
-    kinds = {name: (kind_of(result), result) for name, result in engine.manifest.results.items()}
+    results = engine.manifest.results
     if not as_json:
-        return "\t".join(kinds[name][0].line(value) for name, value in found.items()) + "\n"
-    fields = {name: kinds[name][0].fields(kinds[name][1], value) for name, value in found.items()}
+        return "\t".join(kind_of(results[name]).line(value) for name, value in found.items()) + "\n"
+    fields = fields_of(results, found)
     content = fields if prediction.results else next(iter(fields.values()))
     return f"{json.dumps({'line': index + 1, **content}, ensure_ascii=False)}\n"

@@ -1,7 +1,6 @@
 """`xformc transcribe`: arrays in, or lines of text, and lines of text out."""
 
 import json
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -28,13 +27,12 @@ from xformc.commands.options import (
 )
 from xformc.commands.text_lines import choose_pace, file_names, files_pace, input_lines, one_line, write_results
 from xformc.format.reader import read_manifest
-from xformc.format.results import Result, beside_text, of_text
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.sampling import WritingArguments
 from xformc.runtime.stream import MAX_BATCH_TOKENS
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.translate import Hypothesis, fields_of_text
 
 INPUT_HELP = """Read arrays from this .npz file, or lines of text, which may be .gz; `-` is standard input.
 [default: -]"""
@@ -117,11 +115,4 @@ def _render(engine: Engine, index: int, hypotheses: list[Hypothesis], *, as_json
     if not as_json:
         lines = [kind_of(results[name]).line(value) for name, value in hypotheses[0].results.items()]
         return "\t".join([one_line(hypotheses[0].text), *lines]) + "\n"
-
-    def fields(one: Hypothesis, some: Mapping[str, Result]) -> dict[str, object]:
-        return {name: kind_of(item).fields(item, one.results[name]) for name, item in some.items()}
-
-    own = of_text(results)
-    found = [{"text": one.text, "score": round(one.score, 6), **fields(one, own)} for one in hypotheses]
-    line = {"line": index + 1, "hypotheses": found, **fields(hypotheses[0], beside_text(results))}
-    return json.dumps(line, ensure_ascii=False) + "\n"
+    return json.dumps({"line": index + 1, **fields_of_text(results, hypotheses)}, ensure_ascii=False) + "\n"

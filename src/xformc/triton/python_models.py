@@ -16,34 +16,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.interfaces import interface
+from xformc.format.interfaces import SAMPLING_OPTIONS, SEARCH_OPTIONS, interface
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.reader import read_manifest
+from xformc.format.tasks import NAMED, RESULTS, SAMPLED, WRITING
 from xformc.format.tokens import PAD
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
 from xformc.runtime.generate import Prompt, check_seed, continue_prompts, encode_prompt, sample
+from xformc.runtime.kinds.kind import fields_of
 from xformc.runtime.predict import encode_example, predict_rows
 from xformc.runtime.results import Expected, check_results
+from xformc.runtime.rows import Row
 from xformc.runtime.search import check_source, search
 from xformc.runtime.session import Session
 from xformc.runtime.texts import encode_line, prompt_limit, whole_limit
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
-from xformc.runtime.translate import Hypothesis, write_rows
+from xformc.runtime.translate import SEED, Hypothesis, fields_of_text, write_rows
 
 ENGINE = "engine"
 """The folder, in a model's version folder, with the engine or only its manifest and tokenizers."""
 
+CONSTANT = frozenset((*SEARCH_OPTIONS, *SAMPLING_OPTIONS)) - {"prompt", "seed"}
+"""Inputs of an engine's model that are constants of the exported model."""
+
 OPTIONS, ASKED = "options", "model"
 """Parameters of the model's configuration: search or sampling options, and the model that `Texts` calls."""
 
+_DECLARED: Mapping[str, str] = {"results": "TYPE_STRING"}
 TEXT_OUTPUTS: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys((WRITING, SAMPLED, RESULTS), _DECLARED),
     "translation": {"translation": "TYPE_STRING", "score": "TYPE_FP32"},
     "language_model": {"continuation": "TYPE_STRING", "score": "TYPE_FP32"},
     "tagging": {"labels": "TYPE_STRING"},
     "classification": {"label": "TYPE_STRING", "probability": "TYPE_FP32"},
 }
-"""The outputs of `Texts` for each text, by task; the labels of words are separated by spaces."""
+"""The outputs of `Texts` for each text, by task; the labels of words are separated by spaces.
+
+Declared results are JSON, as `xformc predict --json` and `xformc transcribe --json` print them.
+"""
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -100,7 +111,9 @@ class Texts:
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Return the responses to these requests, whose texts are run as one batch."""
-        decoding = self._manifest.decoding
+        decoding, seed = self._manifest.decoding, ["seed"] * (self._manifest.decoding == "sample")
+        if self._manifest.task not in NAMED:
+            return _respond(requests, (*self._manifest.given, *seed), self._describe)
         names = {"search": ("text",), "sample": ("text", "seed"), "forward": tuple(self._manifest.inputs)}[decoding]
         run = {"search": self._translate, "sample": self._continue, "forward": self._label}[decoding]
         return _respond(requests, names, run)
@@ -126,12 +139,7 @@ class Texts:
 
     def _continue(self, requests: list[Arrays]) -> list[Arrays]:
         counts, texts = [len(one["text"]) for one in requests], _texts(requests, "text")
-        seeds = [
-            check_seed(int(seed))
-            for one in requests
-            for seed in one.get("seed", np.zeros(len(one["text"]), np.int64)).reshape(-1)
-        ]
-        name = self._manifest.written
+        seeds, name = _seeds(requests, counts), self._manifest.written
         limit = prompt_limit(self._manifest.inputs[name].longest)
         encode = partial(encode_prompt, 1, name=name, tokenizer=self._tokenizer, limit=limit, truncate=False)
         prompts = [encode(text, seed=seed) for (_, text), seed in zip(texts, seeds, strict=True)]
@@ -143,15 +151,29 @@ class Texts:
         scores = np.array([[one.score] for one in found], np.float32)
         return _split(counts, {"continuation": _strings([[one.text] for one in found]), "score": scores})
 
+    def _rows(self, requests: list[Arrays]) -> tuple[list[int], list[Row]]:
+        """Return the number of examples of each request, and the examples of all."""
+        given, words = self._manifest.given, self._manifest.labels_words
+        counts = [len(one[next(iter(given))]) for one in requests]
+        columns = [[text for _, text in _texts(requests, name)] for name in given]
+        encode = partial(encode_example, inputs=given, words=words, tokenizer=self._tokenizer, truncate=False)
+        return counts, [encode(line, texts) for line, texts in enumerate(zip(*columns, strict=True), start=1)]
+
+    def _describe(self, requests: list[Arrays]) -> list[Arrays]:
+        """Compute declared results."""
+        manifest, options, (counts, rows) = self._manifest, self._options, self._rows(requests)
+        if options is None:
+            predictions = predict_rows(self._session, rows, manifest=manifest, tokenizer=self._tokenizer)
+            found = [fields_of(manifest.results, one.results) for one in predictions]
+        else:
+            seeds = _seeds(requests, counts) if isinstance(options, SampleOptions) else [0] * len(rows)
+            rows = [{**row, SEED: np.array(seed)} for row, seed in zip(rows, seeds, strict=True)]
+            written = write_rows(self._session, rows, manifest=manifest, tokenizer=self._tokenizer, options=options)
+            found = [fields_of_text(manifest.results, hypotheses) for hypotheses in written]
+        return _split(counts, {"results": _strings([[json.dumps(one, ensure_ascii=False)] for one in found])})
+
     def _label(self, requests: list[Arrays]) -> list[Arrays]:
-        names = tuple(self._manifest.inputs)
-        counts = [len(one[names[0]]) for one in requests]
-        columns = [[text for _, text in _texts(requests, name)] for name in names]
-        words = self._manifest.labels_words
-        encode = partial(
-            encode_example, inputs=self._manifest.inputs, words=words, tokenizer=self._tokenizer, truncate=False
-        )
-        rows = [encode(line, texts) for line, texts in enumerate(zip(*columns, strict=True), start=1)]
+        counts, rows = self._rows(requests)
         found = predict_rows(self._session, rows, manifest=self._manifest)
         if self._manifest.positions is not None:
             return _split(counts, {"labels": _strings([[" ".join(one.labels)] for one in found])})
@@ -166,10 +188,9 @@ class _Model:
     of_text = None
 
     def __init__(self, name: str, manifest: Manifest) -> None:
-        self._name, self._flat = name, manifest.decoding == "sample"
         own = interface(manifest.inputs, manifest.results, manifest.decoding)
-        self._outputs = own.outputs
-        self._inputs = {"search": ("source",), "sample": ("prompt", "seed")}.get(manifest.decoding, own.inputs)
+        self._name, self._outputs = name, own.outputs
+        self._inputs = tuple(one for one in own.inputs if one not in CONSTANT)
 
     def run(self, feeds: Arrays, expected: Sequence[Expected] = ()) -> list[Array]:
         """Return the outputs in order. Raises: UserError with Triton's message if the model fails, and as a session."""
@@ -189,7 +210,8 @@ class _Model:
             raise UserError(str(response.error().message()), place=self._name)
         found = [triton.get_output_tensor_by_name(response, name).as_numpy() for name in self._outputs]
         # Triton has no tensors of shape [batch]: they arrive as [batch, 1].
-        found = [one.reshape(-1) if self._flat and index else one for index, one in enumerate(found)]
+        pairs = zip(found, expected, strict=True)
+        found = [one.reshape(-1) if len(wanted.shape) == 1 else one for one, wanted in pairs] if expected else found
         check_results(dict(zip(self._outputs, found, strict=True)), expected, self._name)
         return found
 
@@ -245,6 +267,12 @@ def _texts(requests: Sequence[Arrays], name: str) -> list[tuple[int, str]]:
         except UnicodeDecodeError as error:
             raise UserError("not valid UTF-8", place=f"{name} {line}") from error
     return found
+
+
+def _seeds(requests: Sequence[Arrays], counts: Sequence[int]) -> list[int]:
+    """Return the seed of each text; 0 where a request has none. Raises: UserError for one out of range."""
+    given = (one.get("seed", np.zeros(count, np.int64)) for one, count in zip(requests, counts, strict=True))
+    return [check_seed(int(seed)) for seeds in given for seed in seeds.reshape(-1)]
 
 
 def _strings(rows: Sequence[Sequence[str]]) -> Array:

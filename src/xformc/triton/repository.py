@@ -21,6 +21,7 @@ from xformc.files import atomic_directory
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, check_files
 from xformc.format.names import DATA, MANIFEST, MODEL, PLAN
 from xformc.format.reader import read_manifest
+from xformc.format.results import of_text
 from xformc.format.targets import TRAITS
 from xformc.format.tasks import NAMED
 from xformc.format.tokens import END
@@ -60,9 +61,9 @@ def export_repository(engine: Path, out: Path, serving: Serving) -> list[Path]:
     """
     manifest = read_manifest(engine)
     check_files(engine, manifest)
-    if manifest.task not in NAMED:
-        hint = f"Triton serves engines of {', '.join(NAMED)}"
-        raise UserError("an engine of declared results cannot be exported yet", place=str(engine), hint=hint)
+    if later := of_text(manifest.results):
+        message = f"results of the written text cannot be exported yet: {', '.join(later)}"
+        raise UserError(message, place=str(engine), hint="leave them out of the spec, or serve the engine from Python")
     name = serving.name or manifest.name
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise UserError(f"a model's name must be letters, digits, _, - and ., not {name!r}", hint="set it with --name")
@@ -97,7 +98,7 @@ def choose_backend(manifest: Manifest, *, runtime: bool) -> str:
     Three kinds of engine need the runtime: a native engine, whose kernels are loaded into ONNX Runtime; a search in
     TensorRT, which is driven step by step; and sampling in fixed shapes, whose random numbers the runtime draws.
 
-    Raises: UserError for an engine that predicts labels and would need the runtime.
+    Raises: UserError for an engine that predicts, or writes text of declared results, and would need the runtime.
     """
     if manifest.decoding == "forward":
         if runtime or TRAITS[manifest.target].kernels:
@@ -106,6 +107,11 @@ def choose_backend(manifest: Manifest, *, runtime: bool) -> str:
                 hint="build it with --target cpu, cuda or tensorrt, and leave out --runtime",
             )
         return "tensorrt" if _has_plan(manifest) else "onnxruntime"
+    if manifest.task not in NAMED:
+        if runtime or TRAITS[manifest.target].kernels:
+            message = "text of declared results cannot be served with xformc's runtime or kernels"
+            raise UserError(message, hint="build it with --target portable or cpu, and leave out --runtime")
+        return "onnxruntime"
     driven = TRAITS[manifest.target].fixed if manifest.decoding == "sample" else TRAITS[manifest.target].plans
     return "python" if runtime or driven or TRAITS[manifest.target].kernels else "onnxruntime"
 
@@ -149,14 +155,16 @@ def _parameters(backend: str, serving: Serving) -> dict[str, str]:
 
 
 def _reads_text(manifest: Manifest) -> bool:
-    return all(item.tokenizer is not None for item in (manifest.given or manifest.inputs).values())
+    given = manifest.inputs if manifest.task in NAMED and not manifest.given else manifest.given
+    return bool(given) and all(item.tokenizer is not None for item in given.values())
 
 
 def _text_config(manifest: Manifest, tokens: ModelConfig, serving: Serving) -> ModelConfig:
-    names = ["text"] if manifest.defaults is not None else list(manifest.inputs)
+    declared = manifest.task not in NAMED
+    names = ["text"] if manifest.defaults is not None and not declared else list(manifest.given)
     inputs = [Tensor(name, "TYPE_STRING", (1,)) for name in names]
     seed = Tensor("seed", "TYPE_INT64", (1,), optional=True)
-    count = (serving.options.n_best if isinstance(serving.options, SearchOptions) else 1,)
+    count = (serving.options.n_best if isinstance(serving.options, SearchOptions) and not declared else 1,)
     return ModelConfig(
         f"{tokens.name}{TEXT_SUFFIX}",
         "python",
