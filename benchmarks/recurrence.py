@@ -1,11 +1,12 @@
 """A linear recurrence in training: the parallel scan beside the loop over positions.
 
-python -m benchmarks.recurrence [--cells state_space gated] [--sizes 64x1x8 256x1x1 256x16x1] [--positions 512]
+python -m benchmarks.recurrence [--cells state_space outer_products] [--sizes 64x1x8 256x1x1] [--positions 512]
 
-A size is d_model x d_state x rows. The model is the recurrence alone: a diagonal state space, whose decay is learned,
-or a state with a gate that depends on the input. The two take turns on the same batch in one process, and the first
-turn does not count. Times are CPU times of a forward and backward pass: median, lowest and highest. Errors are the
-largest differences of the results and of the gradients, relative to the largest result or gradient.
+A size is d_model x d_state x rows. The model is the recurrence alone: a diagonal state space, whose decay is learned;
+a state with a gate that depends on the input; or outer products in four heads, with a gate for each head or for each
+number of a key, which run as linear attention. The two take turns on the same batch in one process, and the first turn
+does not count. Times are CPU times of a forward and backward pass: median, lowest and highest. Errors are the largest
+differences of the results and of the gradients, relative to the largest result or gradient.
 """
 
 import argparse
@@ -22,10 +23,10 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import load_spec
 
-CELLS = ["state_space", "gated"]
+CELLS = ["state_space", "gated", "outer_products", "keyed_products"]
 SPEC = """\
 task: tagging
-sizes: {{d_model: {width}, d_state: {state}}}
+sizes: {{d_model: {width}, d_state: {state}{more}}}
 inputs: {{frames: {{vectors: d_model}}}}
 model: {{states: {{from: frames, do: [recurrent]}}}}
 choices: {{cell: {cell}}}
@@ -58,7 +59,24 @@ blocks:
               part: {{times: {{by: open}}}}
               memory: {{plus: {{by: memory}}}}
               result: {{sum: {{over: d_state}}}}
+    outer_products:
+      - recurrence:
+          state: {{memory: [heads, d_state, d_v]}}
+          cell:
+            do:
+              query: {{linear: {{from: x, to: [heads, d_state]}}}}
+              key: {{linear: {{from: x, to: [heads, d_state]}}}}
+              value: {{split: {{from: x, axis: d_model, into: [heads, d_v]}}}}
+              new: {{times: {{from: value, by: key}}}}
+              gate: {{linear: {{from: x, to: {gates}}}}}
+              open: sigmoid
+              kept: {{times: {{from: memory, by: open}}}}
+              memory: {{plus: {{from: kept, by: new}}}}
+              seen: {{contract: {{from: memory, by: query, over: d_state}}}}
+              result: {{merge: {{axes: [heads, d_v], to: d_model}}}}
 """
+HEADS = ", heads: 4, d_v: d_model / heads"
+GATES = {"outer_products": "heads", "keyed_products": "[heads, d_state]"}
 
 
 def main() -> None:
@@ -80,9 +98,11 @@ def main() -> None:
 def make_modules(cell: str, width: int, state: int) -> dict[str, TorchModule]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.yaml"
-        path.write_text(SPEC.format(cell=cell, width=width, state=state))
+        body, more = ("outer_products", HEADS) if cell in GATES else (cell, "")
+        gates = GATES.get(cell, "heads")
+        path.write_text(SPEC.format(cell=body, width=width, state=state, more=more, gates=gates))
         spec = load_spec(path)
-    loop, scan = (run_passes(begin(spec), after=name).graph for name in ("hoist", "scan"))
+    loop, scan = (run_passes(begin(spec), after=name).graph for name in ("hoist", "linear_attention"))
     return {"loop": TorchModule(loop, seed=1), "scan": TorchModule(scan, seed=1)}
 
 

@@ -19,6 +19,7 @@ from xformc.compiler.ops.training import TRAINING_ONLY
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.linear_attention import fuse_linear_attention
 from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
 from xformc.compiler.passes.scan import scan
 from xformc.compiler.passes.share import share
@@ -220,6 +221,12 @@ PASSES: tuple[Pass, ...] = (
         "scan",
         "Compute linear recurrences at all positions at once.",
         lambda p: replace(p, graph=scan(p.graph)),
+        applies=lambda p: not _is_engine(p),
+    ),
+    Pass(
+        "linear_attention",
+        "Compute queries on running sums of outer products by matrix products.",
+        lambda p: replace(p, graph=fuse_linear_attention(p.graph)),
         applies=lambda p: not _is_engine(p),
     ),
     Pass(

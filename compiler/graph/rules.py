@@ -57,6 +57,7 @@ class TorchNamespace(Protocol):
     linear_cross_entropy: Callable[..., Any]
     dropout: Callable[..., Any]
     linear_scan: Callable[..., Any]
+    linear_attention: Callable[..., Any]
 
     def linear(self, weight: str) -> Callable[..., Any]:
         """The linear map with this parameter, called with (rows, matrix, bias or None)."""

@@ -39,7 +39,7 @@ LOSSES = {
     "contrastive",
     "mean_loss",
 }
-TRAINING_ONLY = {"dropout", "auxiliary_loss", "linear_scan", "previous", *LOSSES}
+TRAINING_ONLY = {"dropout", "auxiliary_loss", "linear_attention", "linear_scan", "previous", *LOSSES}
 
 
 CASES = {

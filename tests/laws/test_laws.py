@@ -24,6 +24,7 @@ from xformc.compiler.graph.verify import verify
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
+from xformc.compiler.passes.linear_attention import fuse_linear_attention
 from xformc.compiler.passes.scan import scan
 from xformc.compiler.passes.step import derive_step, with_beam
 
@@ -102,7 +103,8 @@ def test_fusing_hoisting_and_scanning_change_no_value(tmp_path: Path, sample: Sa
     inputs = model.inputs()
     expected, tolerance = model.known(inputs)
     raw = inference(model.spec.graph())
-    for graph in (raw, fuse_attention(raw), hoist(raw), scan(raw), scan(hoist(fuse_attention(raw)))):
+    scanned = scan(hoist(fuse_attention(raw)))
+    for graph in (raw, fuse_attention(raw), hoist(raw), scan(raw), scanned, fuse_linear_attention(scanned)):
         module = random_module(graph)
         module.load_arrays(model.module.arrays())
         with_torch = torch_run(graph, module, tmp_path)(inputs)

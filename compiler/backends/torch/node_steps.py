@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from xformc.compiler import ops
 from xformc.compiler.backends.torch.chunked_loss import linear_cross_entropy
 from xformc.compiler.backends.torch.dropout import dropout
+from xformc.compiler.backends.torch.linear_attention import linear_attention
 from xformc.compiler.backends.torch.linear_scan import linear_scan
 from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.graph.rules import to_torch
@@ -31,6 +32,7 @@ class Operators:
     linear_cross_entropy = staticmethod(linear_cross_entropy)
     dropout = staticmethod(dropout)
     linear_scan = staticmethod(linear_scan)
+    linear_attention = staticmethod(linear_attention)
 
     def __init__(self, module: nn.Module, maps: Mapping[str, LinearMap]) -> None:
         self._module = module
