@@ -19,6 +19,9 @@ ON_GPU = PYTHONPATH=src:.:$$PYTHONPATH timeout -k 10 535 $(if $(wildcard $(BIN)/
 # A process on each core, of one thread: the models of tests are too small for more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
+# Tests start hundreds of processes, each of which would compile all sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup kernels check fix lock test test-matrix test-lowest test-sanitize test-aarch64 fuzz fuzz-libxformc demo zoo bench test-gpu bench-gpu docs site clean
 
 help:  ## list the targets

@@ -31,7 +31,7 @@ def pytest_collection_finish() -> None:
     """What was imported stays until the end: the collector of garbage need not visit it again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,6 +6,7 @@ duration of each sound and the background noise are drawn for every spoken digit
 10 ms, with 20 bands on the mel scale (Davis and Mermelstein, 1980).
 """
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,7 @@ def filterbank(wave: np.ndarray) -> np.ndarray:
     return ((energies - energies.mean()) / energies.std()).astype(np.float32)
 
 
+@cache
 def mel_bands() -> np.ndarray:
     """Triangles of equal width on the mel scale [bands, frequencies]."""
     low, high = 2595 * np.log10(1 + np.array([100, RATE / 2]) / 700)
