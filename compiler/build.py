@@ -304,6 +304,7 @@ def _manifest(
         "inputs": {name: asdict(item) for name, item in inputs.items()},
         **(_of_task(results) if program.task in NAMED else {"results": _declared(results, tokenizers)}),
         "defaults": program.defaults,
+        **({"controls": list(program.controls)} if program.controls else {}),
         "parameters": program.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",
     }

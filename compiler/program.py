@@ -12,7 +12,7 @@ from xformc.compiler.results.kind import KINDS, Declared, output_names, position
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
 from xformc.format.inputs import Input
-from xformc.format.interfaces import PROBABILITIES, RESULTS
+from xformc.format.interfaces import PREFIX, PROBABILITIES, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -161,6 +161,11 @@ class Program:
         """The search defaults of the spec."""
         decode, longest = self.spec.decode, self.spec.decode.max_length
         return SearchOptions(decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset)
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """The inputs of the engine's search beside its options."""
+        return (PREFIX,) if self.decoding == "search" and not self.traits.fixed else ()
 
     @property
     def sampling(self) -> SampleOptions:

@@ -32,6 +32,7 @@ from xformc.runtime.library import check_operators
 from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, encode_example, positions_needed, predict_rows
+from xformc.runtime.prefix import Prefix, begin_with, scores_of
 from xformc.runtime.rows import Row
 from xformc.runtime.sampling import SampleArguments, WritingArguments, resolve_sample_options, split_options
 from xformc.runtime.search import SearchResult, check_source, search
@@ -43,6 +44,7 @@ from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
 from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, tokens_needed, write_rows
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Engine:
         self,
         texts: Sequence[str],
         *,
+        prefixes: str | Iterable[Prefix] | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
@@ -81,6 +84,8 @@ class Engine:
 
         Returns: for each text, in order, up to `n_best` hypotheses, best first. An empty text has one hypothesis, "".
 
+        prefixes: what each translation begins with, as text or as token ids: one for each text, or one text for all of
+            them, such as a language tag. The prefix is part of the hypothesis, and of its score.
         workers: batches run at the same time. None: the number that the engine was loaded for.
         max_batch_tokens: capacity of a batch. Each sentence takes the tokens of the batch's longest source, plus those
             of each hypothesis at its length limit. Neither this nor `workers` changes the results.
@@ -91,12 +96,14 @@ class Engine:
         Raises: UserError for an option out of range, a text that is too long, or an engine without a tokenizer.
         """
         batching = Batching(workers, max_batch_tokens)
-        return self._translation(batching, truncate, options).all(self.session, "translate", texts, batching)
+        job = self._translation(batching, truncate, options)
+        return self._all(job, "translate", texts, prefixes, batching)
 
     def translate_stream(
         self,
         texts: Iterable[str],
         *,
+        prefixes: str | Iterable[Prefix] | None = None,
         window: int | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
@@ -112,7 +119,58 @@ class Engine:
         those of `translate`.
         """
         batching = Batching(workers, max_batch_tokens, window)
-        return self._translation(batching, truncate, options).stream(self.session, texts, batching)
+        return self._stream(self._translation(batching, truncate, options), texts, prefixes, batching)
+
+    def score(
+        self,
+        texts: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
+        targets: Iterable[Prefix],
+        *,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+    ) -> list[Hypothesis]:
+        """Score given texts, the end token included, as the search scores those that it finds.
+
+        Returns: for each target, in order, the hypothesis that it is. With a length penalty of 0 its score is the log
+        probability. An empty source has the empty text with certainty, and no other.
+
+        texts: what `translate` or `transcribe` takes.
+        targets: the text of each, or its token ids, which end with the end token unless the text was cut.
+        beam_size: the beam size of the search whose scores these are to the last bit, with target native; no other
+            effect.
+
+        The other arguments are those of `translate`.
+
+        Raises: UserError for a target that is too long, and as `translate` and `transcribe`.
+        """
+        batching, items = Batching(workers, max_batch_tokens), texts
+        if isinstance(texts, Mapping):
+            items = read_rows(self.manifest.given, texts, self.manifest.targets)
+        job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=isinstance(texts, Mapping))
+        return self._all(job, "score", items, targets, batching, whole=True)
+
+    def score_stream(
+        self,
+        texts: Iterable[str | Path | Sequence[str]],
+        targets: Iterable[Prefix],
+        *,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+    ) -> Generator[Hypothesis]:
+        """Score any number of given texts in constant memory, and yield the results in order.
+
+        The arguments are those of `score` and the `window` of `translate_stream`.
+        """
+        batching = Batching(workers, max_batch_tokens, window)
+        job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=False)
+        return self._stream(job, texts, targets, batching, whole=True)
 
     def search(
         self, source: NDArray[np.int64] | Sequence[Sequence[int]], **options: Unpack[SearchArguments]
@@ -134,6 +192,7 @@ class Engine:
         self,
         examples: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
         *,
+        prefixes: str | Iterable[Prefix] | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
@@ -158,14 +217,15 @@ class Engine:
         batching = Batching(workers, max_batch_tokens)
         if isinstance(examples, Mapping):
             rows = read_rows(self.manifest.given, examples, self.manifest.targets)
-            return self._writing(as_it_is, options, seed).all(self.session, "transcribe", rows, batching)
-        reader = self._reader(batching, truncate)
-        return self._writing(reader, options, seed).all(self.session, "transcribe", examples, batching)
+            return self._all(self._writing(as_it_is, options, seed), "transcribe", rows, prefixes, batching)
+        writing = self._writing(self._reader(batching, truncate), options, seed)
+        return self._all(writing, "transcribe", examples, prefixes, batching)
 
     def transcribe_stream(
         self,
         texts: Iterable[str | Path | Sequence[str]],
         *,
+        prefixes: str | Iterable[Prefix] | None = None,
         window: int | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
@@ -180,7 +240,7 @@ class Engine:
         self._check_method("transcribe", "transcribe")
         batching = Batching(workers, max_batch_tokens, window)
         reader = self._reader(batching, truncate)
-        return self._writing(reader, options, seed).stream(self.session, texts, batching)
+        return self._stream(self._writing(reader, options, seed), texts, prefixes, batching)
 
     def generate(
         self,
@@ -284,6 +344,51 @@ class Engine:
         """Write text for rows of the engine's inputs. The options are those of `transcribe`."""
         batching = Batching(None, MAX_BATCH_TOKENS)
         return self._writing(as_it_is, options, seed).all(self.session, "transcribe", rows, batching)
+
+    def _scoring(
+        self, batching: Batching, truncate: bool, beam_size: int | None, length_penalty: float | None, *, arrays: bool
+    ) -> Job[Any, Row, Hypothesis]:
+        """Score the prefixes of rows, which are whole texts."""
+        options: SearchArguments = {"beam_size": beam_size, "n_best": 1, "length_penalty": length_penalty}
+        options |= {"max_length_factor": 0.0, "max_length_offset": 0}  # so that texts are as long as given
+        if TASKS[self.manifest.task].method == "translate":
+            job: Job[Any, Row, list[Hypothesis]] = self._translation(batching, truncate, options)
+        else:
+            if self.manifest.decoding != "search":
+                message = f"{self.manifest.name} does not search for a text, so it has no scores of texts"
+                raise UserError(message, hint="score needs an engine that translates or transcribes by beam search")
+            job = self._search_of(as_it_is if arrays else self._reader(batching, truncate), options)
+        return Job(job.encode, job.size, partial(scores_of, job.run))
+
+    def _all(
+        self,
+        job: Job[Item, Row, Result],
+        method: str,
+        items: Sequence[Item],
+        prefixes: str | Iterable[Prefix] | None,
+        batching: Batching,
+        *,
+        whole: bool = False,
+    ) -> list[Result]:
+        """The results of all items, whose texts begin with these prefixes."""
+        if prefixes is None or isinstance(items, str):
+            return job.all(self.session, method, items, batching)
+        begun, pairs = begin_with(job, items, prefixes, manifest=self.manifest, tokenizer=self.tokenizer, whole=whole)
+        return begun.all(self.session, method, list(pairs), batching)
+
+    def _stream(
+        self,
+        job: Job[Item, Row, Result],
+        items: Iterable[Item],
+        prefixes: str | Iterable[Prefix] | None,
+        batching: Batching,
+        *,
+        whole: bool = False,
+    ) -> Generator[Result]:
+        if prefixes is None:
+            return job.stream(self.session, items, batching)
+        begun, pairs = begin_with(job, items, prefixes, manifest=self.manifest, tokenizer=self.tokenizer, whole=whole)
+        return begun.stream(self.session, pairs, batching)
 
     def _translation(
         self, batching: Batching, truncate: bool, options: SearchArguments

@@ -76,6 +76,12 @@ class CppEngine:
         method, arguments, _kept = _examples("sample" if self._samples else "transcribe", examples)
         return self._written(method, *arguments, chosen, run)
 
+    def score(self, texts: Sequence[str | Sequence[str]], targets: Sequence[str], **options: Any) -> list[Hypothesis]:
+        """See `Engine.score`."""
+        write = self.transcribe if self._declared else self.translate
+        given: Any = texts
+        return [best for [best] in write(given, prefixes=targets, whole_texts=True, n_best=1, **options)]
+
     def generate(self, prompts: Sequence[str], **options: Any) -> list[Continuation]:
         """See `Engine.generate`."""
         sampling, run = self._options(_SampleOptions, options), self._options(_RunOptions, options)
@@ -115,7 +121,10 @@ class CppEngine:
         options = kind()
         getattr(self._library, kind.INIT)(byref(options), c_size_t(ctypes.sizeof(options)))
         for name, value in given.items():
-            if value is not None and hasattr(options, name):
+            if name == "prefixes" and value is not None and hasattr(options, name):
+                options.texts = _texts([value] if isinstance(value, str) else list(value))
+                options.prefixes, options.prefix_count = ctypes.addressof(options.texts), len(options.texts)
+            elif value is not None and hasattr(options, name):
                 setattr(options, name, value)
         return byref(options)
 
@@ -237,6 +246,7 @@ class _SearchOptions(_Options):
     _fields_ = [
         ("size", c_size_t), ("beam_size", c_int64), ("n_best", c_int64), ("length_penalty", c_double),
         ("max_length_factor", c_double), ("max_length_offset", c_int64),
+        ("prefixes", c_void_p), ("prefix_count", c_size_t), ("whole_texts", c_bool),
     ]  # fmt: skip
 
 

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.interfaces import END_TOKEN, PREFIX
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import END, PAD
 from xformc.runtime.results import Expected, up_to
+from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
 
 
@@ -48,12 +50,14 @@ def search(
     options: SearchOptions,
     end: int = END,
     vocabulary: int | None = None,
+    *,
     others: Mapping[str, Expected] = MappingProxyType({}),
+    prefixes: Sequence[Sequence[int] | NDArray[np.int64]] = (),
 ) -> SearchResult:
     """Write text for the inputs `given` by name, batch first, padded at the end.
 
     `end` is the token that ends a text; `vocabulary`, if known, is the number of tokens. `others` are further outputs
-    of the model.
+    of the model. `prefixes`, if there are any, are the tokens that the text of each row begins with.
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are none of such a search.
     """
@@ -68,9 +72,11 @@ def search(
         "length_penalty": np.array(options.length_penalty, np.float32),
         "max_length_factor": np.array(options.max_length_factor, np.float32),
         "max_length_offset": np.array(options.max_length_offset, np.int64),
-        **({} if end == END else {"end_token": np.array(end, np.int64)}),
+        **({} if end == END else {END_TOKEN: np.array(end, np.int64)}),
+        **({PREFIX: pad(prefixes)} if any(len(prefix) for prefix in prefixes) else {}),
     }
     limit, found = length_limit(options, most_positions(given)), (len(first), options.n_best)
+    limit = max([limit, *map(len, prefixes)])
     tokens = Expected(np.int64, (*found, up_to(limit)), vocabulary)
     expected = (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found))
     tokens_found, lengths, scores, *rest = session.run(feeds, (*expected, *others.values()))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.format.inputs import Input
+from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.results import Result, beside_text, of_text
 from xformc.format.tokens import BEGIN, END
@@ -22,6 +23,8 @@ from xformc.runtime.tokenizer import Tokenizer
 
 PROMPT, SEED = "prompt", "seed"
 """What a row of an engine that samples has beside its inputs."""
+
+NO_TOKENS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SearchOptio
     `longest` is the maximum number of tokens that the model can decode, or None.
     """
     lengths = list(row_lengths(inputs, row).values())
-    limit = length_limit(options, lengths[0] if lengths else 0)
+    limit = max(length_limit(options, lengths[0] if lengths else 0), len(row.get(PREFIX, ())))
     return max(lengths, default=1) + options.beam_size * (limit if longest is None else min(limit, longest))
 
 
@@ -146,9 +149,13 @@ def _values_of_text(
 def search_rows(
     session: Session, rows: Sequence[Row], engine: Writer, options: SearchOptions, end: int = END
 ) -> SearchResult:
-    """Search for rows of the engine's inputs, as one batch; `end` is the end token."""
+    """Search for rows of the engine's inputs, as one batch; `end` is the end token.
+
+    PREFIX are the token ids that a row's text begins with, if there are any.
+    """
     feeds, vocabulary = stack(engine.given, rows), engine.inputs[str(engine.written)].pieces
-    return search(session, feeds, options, end, vocabulary=vocabulary, others=_other_outputs(engine, feeds))
+    others, prefixes = _other_outputs(engine, feeds), [row.get(PREFIX, NO_TOKENS) for row in rows]
+    return search(session, feeds, options, end, vocabulary=vocabulary, others=others, prefixes=prefixes)
 
 
 def sample_rows(

@@ -3,7 +3,7 @@
 It uses only the training form, so it shares nothing with an engine: no step, no cache, no ONNX.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -55,20 +55,28 @@ class _Candidate:
     log_probability: np.float32
 
 
-def search(scorer: Scorer, positions: int, options: SearchOptions, longest: int | None = None, end: int = END) -> Found:
+def search(
+    scorer: Scorer,
+    positions: int,
+    options: SearchOptions,
+    longest: int | None = None,
+    end: int = END,
+    prefix: Sequence[int] = (),
+) -> Found:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
-    `end` is the token that ends a hypothesis.
+    `end` is the token that ends a hypothesis; `prefix` are the tokens that all of them begin with.
     """
     width = options.beam_size
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
-    limit = max(1, int(np.floor(scaled)) + options.max_length_offset)
+    limit = max(1, int(np.floor(scaled)) + options.max_length_offset, len(prefix))
     limit = limit if longest is None else min(limit, longest)
     beam = [_Open((), np.float32(0))]
     pool: list[Hypothesis] = []
     finished, gaps = 0, list[float]()
     for length in range(1, limit + 1):
-        candidates = _expand(scorer, beam, width)
+        forced = prefix[length - 1] if length <= len(prefix) else None
+        candidates = _expand(scorer, beam, width, forced)
         gaps += _gaps([candidate.log_probability for candidate in candidates])
         candidates = candidates[: 2 * width]
         for candidate in candidates[:width]:
@@ -77,7 +85,7 @@ def search(scorer: Scorer, positions: int, options: SearchOptions, longest: int 
                 tokens = (*beam[candidate.parent].tokens, candidate.token)
                 pool.append(Hypothesis(tokens, score(candidate.log_probability, length, options)))
         pool = sorted(pool, key=lambda hypothesis: -hypothesis.score)[:width]
-        if finished >= width:
+        if finished >= width or forced == end:
             break
         going_on = [candidate for candidate in candidates if candidate.token != end][:width]
         beam = [
@@ -107,8 +115,8 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     return logits - (highest + np.log(np.exp(logits - highest).sum(-1, keepdims=True)))
 
 
-def _expand(scorer: Scorer, beam: list[_Open], width: int) -> list[_Candidate]:
-    """The 2 * width best continuations, best first, and the next best one.
+def _expand(scorer: Scorer, beam: list[_Open], width: int, forced: int | None) -> list[_Candidate]:
+    """The 2 * width best continuations, best first, and the next best one; or those by the `forced` token.
 
     Ties go to the earlier hypothesis, then to the smaller token.
     """
@@ -117,7 +125,7 @@ def _expand(scorer: Scorer, beam: list[_Open], width: int) -> list[_Candidate]:
     scores = log_probabilities(logits)
     candidates: list[_Candidate] = []
     for parent, hypothesis in enumerate(beam):
-        best = np.argsort(-logits[parent], kind="stable")[: 2 * width + 1]
+        best = np.argsort(-logits[parent], kind="stable")[: 2 * width + 1] if forced is None else [forced]
         candidates += [
             _Candidate(parent, int(token), hypothesis.log_probability + scores[parent, token]) for token in best
         ]

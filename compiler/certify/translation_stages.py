@@ -12,6 +12,7 @@ from xformc.compiler.certify.probes import make_probes, make_sources, source_pos
 from xformc.compiler.certify.reference_search import Found, rescore, search
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
+from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import BEGIN, END
 from xformc.runtime.rows import Row, stack
@@ -43,6 +44,9 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     yield _search(subject, "beam", [expected, _ending(subject, expected)])
     progress("certify: batch")
     yield _batch(subject, expected)
+    if PREFIX in subject.program.controls:
+        progress("certify: prefix")
+        yield _prefix(subject, expected)
     yield from head_stages(
         subject, sources, lambda: subject.search_rows(sources, short(subject.program.search, width)), progress
     )
@@ -70,7 +74,14 @@ def _expect(subject: Subject, sources: tuple[Row, ...], width: int, end: int = E
     program = subject.program
     options = short(program.search, width)
     found = (
-        search(subject.scorer(source), source_positions(program, source), options, program.longest, end)
+        search(
+            subject.scorer(source),
+            source_positions(program, source),
+            options,
+            program.longest,
+            end,
+            [int(token) for token in source.get(PREFIX, ())],
+        )
         for source in sources
     )
     return _Expected(sources, options, end, tuple(found))
@@ -134,6 +145,26 @@ def _batch(subject: Subject, expected: _Expected) -> Stage:
         other = count - 1 - row
         differences.append(_between(together, other, backwards, row, expected.found[other].margin))
     return Stage("batch", "the same sentences alone and among other neighbours", max(differences), BATCH_BOUND)
+
+
+def _prefix(subject: Subject, free: _Expected) -> Stage:
+    """Compare searches of texts that begin with given tokens with the reference, and the scores of whole texts.
+
+    The first source has no prefix, the next ones random tokens, the last one a whole text that was found, with the end
+    token: its score must be the one that it was found with.
+    """
+    program, random = subject.program, np.random.default_rng(2)
+    pieces, longest = program.inputs[str(program.written)].pieces, program.longest or max(LENGTHS)
+    prefixes = [random.integers(END + 1, pieces, min(length, longest - 1)) for length in range(len(free.sources) - 1)]
+    last, hypothesis = free.sources[-1], free.found[-1].hypotheses[0]
+    whole = hypothesis.tokens if hypothesis.tokens[-1] == END else (*hypothesis.tokens[:-1], END)
+    sources = (*free.sources[:-1], last)
+    rows = tuple(
+        {**source, PREFIX: np.array(prefix, np.int64)}
+        for source, prefix in zip(sources, [*prefixes, whole], strict=True)
+    )
+    stage = _search(subject, "prefix", [_expect(subject, rows, free.options.beam_size)])
+    return replace(stage, what="tokens and scores of the reference search, for texts that begin with given tokens")
 
 
 def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:

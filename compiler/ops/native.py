@@ -143,8 +143,12 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
     )
 
 
-def emit_project_candidates(onnx: OnnxEmitter, project: Node, x: str, scores: str, width: str) -> tuple[str, ...]:
+def emit_project_candidates(
+    onnx: OnnxEmitter, project: Node, x: str, beam: tuple[str, str], prefix: tuple[str, str]
+) -> tuple[str, ...]:
     """Write the search candidates of this plain projection of `x`, whose logits are [batch, beam, 1, vocabulary].
+
+    `beam` are the scores of the hypotheses and the width; `prefix` the tokens that texts begin with, and the position.
 
     Uses ProjectCandidates, or ScreenCandidates for a projection to screen. Return the names of scores, tokens and
     parents.
@@ -154,17 +158,18 @@ def emit_project_candidates(onnx: OnnxEmitter, project: Node, x: str, scores: st
     ordered = Type(value.type.dtype, (*value.type.without(op.over), *(value.type.axis(name) for name in op.over)))
     vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))
     depth = prod(weight.type.sizes()) // vocabulary
-    given = (emit_aligned(onnx, x, value.type, ordered), scores, width)
-    biases = [onnx.flat(item.name, vocabulary) for item in bias]
+    given = (emit_aligned(onnx, x, value.type, ordered), *beam)
+    biases = [onnx.flat(item.name, vocabulary) for item in bias] or [""]
     if isinstance(op, Linear):
         rows, screen = (onnx.weight(weight.name, layout, vocabulary, depth).tensors for layout in _SCREENED)
-        return onnx.ops("ScreenCandidates", 3, *given, *rows, *screen, *biases, domain=DOMAIN, vocabulary=vocabulary)
+        inputs = (*given, *rows, *screen, *biases, *prefix)
+        return onnx.ops("ScreenCandidates", 3, *inputs, domain=DOMAIN, vocabulary=vocabulary)
     matrix = onnx.weight(weight.name, "panels", vocabulary, depth)
     numbers, *scale = matrix.tensors
     return onnx.ops(
         "ProjectCandidates",
         3,
-        *(*given, numbers, *(scale or [""]), *biases),
+        *(*given, numbers, *(scale or [""]), *biases, *prefix),
         domain=DOMAIN,
         precision=matrix.precision,
         vocabulary=vocabulary,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.candidates import BeamOptions, Pool, emit_count, emit_limit
-from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers
+from xformc.compiler.search.candidates import BeamOptions, Pool, emit_count, emit_lengths, emit_limit
+from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers, Tokens
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
 from xformc.format.tokens import BEGIN, PAD
@@ -30,6 +30,7 @@ class SearchInputs:
     max_length_factor: str
     max_length_offset: str
     end_token: str
+    prefix: str
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,13 @@ Written = tuple[SearchResult, Names]
 @dataclass(frozen=True)
 class Begun:
     """Values from before the loops: the length limit of each sentence [batch], the largest of them, the results of
-    `prepare`, and the size of the batch as a vector."""
+    `prepare`, and the size of the batch as a vector. `prefix` [batch, prefix] are the tokens that each text begins
+    with, padded, with a last column of padding."""
 
     options: BeamOptions
     limit: str
     longest: str
+    prefix: str
     prepared: Names
     batch: str
 
@@ -77,6 +80,7 @@ class Live(Record):
     sentence: Integers
     beam: Beam
     limit: Integers
+    prefix: Tokens
     constant: Names
     state: Names
 
@@ -112,11 +116,14 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     width = onnx.op("Unsqueeze", inputs.beam_size, [0])
     options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, inputs.length_penalty)
     count = emit_count(onnx, decoder.given)
+    batch = onnx.op("Shape", count, start=0, end=1)
+    prefix = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
     limit = emit_limit(onnx, count, inputs.max_length_factor, inputs.max_length_offset, longest)
+    limit = onnx.op("Max", limit, emit_lengths(onnx, prefix))
     longest_limit = onnx.op("ReduceMax", limit, keepdims=0)
     given = {value.name: value.name for value in decoder.given}
     prepared = emit_prepare(onnx, decoder, given | emit_positions(onnx, decoder, longest_limit))
-    return Begun(options, limit, longest_limit, prepared, onnx.op("Shape", count, start=0, end=1))
+    return Begun(options, limit, longest_limit, onnx.op("Pad", prefix, [0, 0, 0, 1]), prepared, batch)
 
 
 def heads_of(decoder: Decoder, begun: Begun) -> Names:
@@ -143,7 +150,7 @@ def decode_batch(
     beam = _first_beam(onnx, begun, begun.options.width if opened is None else opened)
     keeps = _KEPT if opened is None else _KEPT - {"beam"}
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", begun.batch), 1)
-    live = Live(sentence, beam, begun.limit, {name: begun.prepared[name] for name in rows}, states)
+    live = Live(sentence, beam, begun.limit, begun.prefix, {name: begun.prepared[name] for name in rows}, states)
 
     def epoch(scope: OnnxEmitter, _: str, now: _Epoch) -> tuple[str, _Epoch, Collected]:
         bind_fields(scope, rows, now.live.constant)

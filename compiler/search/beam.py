@@ -16,7 +16,16 @@ from xformc.compiler.search.batch_loop import (
     heads_of,
     newest,
 )
-from xformc.compiler.search.candidates import BeamOptions, Candidates, Pool, Standing, reorder, select, settle
+from xformc.compiler.search.candidates import (
+    BeamOptions,
+    Candidates,
+    Pool,
+    Standing,
+    forced_token,
+    reorder,
+    select,
+    settle,
+)
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.loops import Names
 
@@ -35,7 +44,8 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         known = {**begun.prepared, **live.constant, **now.state}
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        candidates = select(scope, logits, now.beam.scores, begun.options)
+        forced = forced_token(scope, live.prefix, now.position)
+        candidates = select(scope, logits, now.beam.scores, begun.options, forced)
         go_on, new = advance(scope, begun.options, live.limit, now, candidates, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})
 

@@ -93,17 +93,47 @@ def emit_limit(onnx: OnnxEmitter, count: str, factor: str, offset: str, longest:
     return limit if longest is None else onnx.op("Min", limit, longest)
 
 
-def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions) -> Candidates:
-    """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam]."""
+def emit_lengths(onnx: OnnxEmitter, tokens: str) -> str:
+    """The number of tokens of each row [batch, length] without padding, [batch]."""
+    real = onnx.op("Not", onnx.op("Equal", tokens, PAD))
+    return onnx.op("ReduceSum", onnx.op("Cast", real, to=7), [1], keepdims=0)
+
+
+def forced_token(onnx: OnnxEmitter, prefix: str, position: str) -> str:
+    """The token of each prefix [batch, prefix] at a position, [batch]; PAD for none, as in its last column."""
+    last = onnx.op("Sub", onnx.op("Shape", prefix, start=1), [1])
+    place = onnx.op("Min", onnx.op("Unsqueeze", position, [0]), last)
+    return onnx.op("Squeeze", onnx.op("Gather", prefix, place, axis=1), [1])
+
+
+def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions, forced: str | None = None) -> Candidates:
+    """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam].
+
+    `forced` [batch]: the only token that continues the hypotheses of a sentence, or PAD for any.
+    """
     best, ids = onnx.ops("TopK", 2, logits, options.candidates, axis=-1)
     first = onnx.op("GatherElements", onnx.op("LogSoftmax", logits, axis=-1), _leading(onnx, ids), axis=-1)
     normalizer = onnx.op("Sub", _leading(onnx, best), first)  # 10 times as fast as ReduceLogSumExp
+    if forced is not None:
+        best, ids = _force(onnx, logits, forced, best, ids)
     total = onnx.op("Add", onnx.op("Sub", best, normalizer), onnx.op("Unsqueeze", before, [2, 3]))
     flat = onnx.op("Concat", onnx.op("Shape", before, end=1), [-1], axis=0)
     scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), options.candidates, axis=-1)
     tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
     ended = onnx.op("Equal", tokens, options.end_token)
     return Candidates(scores, tokens, onnx.op("Div", chosen, options.candidates), ended)
+
+
+def _force(onnx: OnnxEmitter, logits: str, forced: str, best: str, ids: str) -> tuple[str, str]:
+    """The best logits and their tokens; of a sentence with a forced token, only that one for each hypothesis."""
+    only = onnx.op("Unsqueeze", forced, [1, 2, 3])
+    is_forced = onnx.op("Not", onnx.op("Equal", only, PAD))
+    places = onnx.op("Expand", only, onnx.op("Concat", onnx.op("Shape", logits, end=3), [1], axis=0))
+    logit = onnx.op("GatherElements", logits, places, axis=-1)
+    count = onnx.op("Squeeze", onnx.op("Shape", best, start=3))
+    first = onnx.op("Equal", onnx.op("Range", 0, count, 1), 0)
+    alone = onnx.op("Where", first, logit, NEVER)
+    return onnx.op("Where", is_forced, alone, best), onnx.op("Where", is_forced, only, ids)
 
 
 def settle(

@@ -15,6 +15,7 @@ Float = Annotated[str, Type("float32")]
 
 Flags = Annotated[str, Type("bool", (_BATCH,))]
 Integers = Annotated[str, Type("int64", (_BATCH,))]
+Tokens = Annotated[str, Type("int64", (_BATCH, Axis("prefix")))]
 Sums = Annotated[str, Type("float32", (_BATCH,))]
 
 BeamIntegers = Annotated[str, Type("int64", (_BATCH, _BEAM))]

@@ -50,7 +50,8 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        offered = _candidates(scope, decoder.projection, result, now.beam.scores, width)
+        prefix = (live.prefix, now.position)
+        offered = _candidates(scope, decoder.projection, result, now.beam.scores, width, prefix)
         go_on, following = _advance(scope, begun.options, live.limit, now, offered)
         moved = _moved(scope, moving(types, states), following.state[ANCESTORS.name], now.beam.scores)
         return go_on, replace(following, state={**following.state, **states, **moved})
@@ -67,11 +68,16 @@ def _emit_caches(onnx: OnnxEmitter, resident: Resident | None, begun: Begun) -> 
     return emit_caches(onnx, resident, begun.batch, capacity, begun.options.width)
 
 
-def _candidates(onnx: OnnxEmitter, vocabulary: Node | None, result: str, scores: str, width: str) -> Offered:
-    """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input."""
+def _candidates(
+    onnx: OnnxEmitter, vocabulary: Node | None, result: str, scores: str, width: str, prefix: tuple[str, str]
+) -> Offered:
+    """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input.
+
+    `prefix` are the tokens that the texts begin with, and the position of the step.
+    """
     if vocabulary is None:
-        return onnx.ops("Candidates", 3, result, scores, width, domain=DOMAIN)
-    return emit_project_candidates(onnx, vocabulary, result, scores, width)
+        return onnx.ops("Candidates", 3, result, scores, width, *prefix, domain=DOMAIN)
+    return emit_project_candidates(onnx, vocabulary, result, (scores, width), prefix)
 
 
 def _advance(

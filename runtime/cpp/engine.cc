@@ -6,6 +6,7 @@
 
 #include "../kernels/library.h"
 #include "failure.h"
+#include "prefix.h"
 
 namespace xformc {
 namespace {
@@ -140,9 +141,18 @@ const Vocabulary& Engine::vocabulary(const std::string& input) const {
   throw invalid_argument("the engine " + manifest_.name + " has no tokenizer for an input '" + input + "'");
 }
 
+SearchOptions Engine::search_options(const xformc_search_options* search) const {
+  const xformc_search_options given = read_options(search);
+  SearchOptions options = resolve(given, manifest_);
+  options.prefixes = encode_prefixes(given, manifest_, tokenizer_);
+  options.whole_texts = given.whole_texts;
+  if (options.whole_texts) options.max_length_factor = 0, options.max_length_offset = 0;  // they are as long as given
+  return options;
+}
+
 std::unique_ptr<Task> Engine::translation(const xformc_search_options* search, const Batching& batching) const {
   check_method("translate", "translate");
-  const SearchOptions options = resolve(read_options(search), manifest_);
+  const SearchOptions options = search_options(search);
   check_texts(manifest_.inputs);
   return make_search(manifest_, tokenizer_, log_, options, batching, false);
 }
@@ -152,7 +162,7 @@ std::unique_ptr<Task> Engine::transcription(const xformc_search_options* search,
   if (manifest_.decoding() == Decoding::sample) {
     throw invalid_argument(manifest_.name + " samples its text, and does not search for it", "", "use xformc_sample");
   }
-  const SearchOptions options = resolve(read_options(search), manifest_);
+  const SearchOptions options = search_options(search);
   return make_search(manifest_, tokenizer_, log_, options, batching, false);
 }
 
@@ -195,6 +205,7 @@ void Engine::check_method(const char* called, const std::string& method) const {
 
 std::vector<Result> Engine::all(const Task& task, const Batching& batching, xformc_cancel* cancel,
                                 const xformc_text* texts, size_t count, size_t texts_per_item) const {
+  task.check_count(count);
   std::vector<Row> rows;
   rows.reserve(count);
   for (size_t i = 0; i < count; ++i) rows.push_back(task.encode(i + 1, texts + i * texts_per_item));
@@ -203,6 +214,7 @@ std::vector<Result> Engine::all(const Task& task, const Batching& batching, xfor
 
 std::vector<Result> Engine::all(const Task& task, Batching batching, xformc_cancel* cancel,
                                 std::vector<Row> rows) const {
+  task.check_count(rows.size());
   batching.window = static_cast<int64_t>(std::min(rows.size() + 1, LARGEST_WINDOW));
   Stopper stopper(session_->runtime().api());
   const Running running(cancel, stopper);
@@ -221,6 +233,7 @@ std::vector<Result> Engine::all(const Task& task, Batching batching, xformc_canc
 
 void Engine::stream(const Task& task, const Batching& batching, xformc_cancel* cancel, size_t texts_per_item,
                     const ReadTexts& read, const WriteResult& write) const {
+  task.check_count(std::nullopt);
   Stopper stopper(session_->runtime().api());
   const Running running(cancel, stopper);
   std::vector<xformc_text> texts(texts_per_item);
@@ -237,13 +250,14 @@ void Engine::stream(const Task& task, const Batching& batching, xformc_cancel* c
 std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t length,
                                    const xformc_search_options* search, const xformc_run_options& run) const {
   check_method("search", "translate");
-  const SearchOptions options = resolve(read_options(search), manifest_);
+  const SearchOptions options = search_options(search);
   const Input& input = manifest_.input("source");
   check_source(source, rows, length, input);
   if (rows == 0) return {};
   const Batching chosen = batching(run);
   const Tokenizer none;
   const std::unique_ptr<Task> task = make_search(manifest_, none, log_, options, chosen, true);
+  task->check_count(rows);
   std::vector<Row> examples(rows);
   Rows pointers;
   for (size_t i = 0; i < rows; ++i) {
@@ -251,6 +265,7 @@ std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t le
     Ids ids(first, std::find(first, first + length, PAD));
     const auto count = static_cast<int64_t>(ids.size());
     examples[i].fields.push_back({std::move(ids), {}, count});
+    examples[i].seed = static_cast<int64_t>(i);
     pointers.push_back(&examples[i]);
   }
   Stopper stopper(session_->runtime().api());

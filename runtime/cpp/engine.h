@@ -71,6 +71,7 @@ class Engine {
                              const xformc_run_options& run) const;
 
  private:
+  SearchOptions search_options(const xformc_search_options* search) const;
   void check_method(const char* called, const std::string& method) const;
   void check_texts(const std::vector<Input>& inputs) const;
   void check_process() const;

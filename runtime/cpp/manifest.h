@@ -23,6 +23,8 @@ struct SearchOptions {
   int64_t beam_size = 1, n_best = 1;
   double length_penalty = 0, max_length_factor = 0;
   int64_t max_length_offset = 0;
+  std::vector<std::vector<int64_t>> prefixes = {};  // tokens that texts begin with: of each, or one for all
+  bool whole_texts = false;                         // the prefixes are whole texts
 };
 
 struct SampleOptions {
@@ -83,6 +85,7 @@ struct Manifest {
   SampleOptions sampling;                                 // engines that sample only
   std::vector<std::pair<std::string, FileRecord>> files;  // every file but engine.json
   std::optional<int64_t> operators;                       // the version of xformc's operators in the model
+  bool takes_prefix = false;                              // whether its search takes tokens that texts begin with
 
   Decoding decoding() const { return engine_task(task).decoding; }
   const Input& input(const std::string& name) const;  // which there must be

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "numbers.h"
 #include "task.h"
 #include "texts.h"
 #include "written.h"
@@ -40,7 +41,7 @@ class Writing : public Task {
 
   int64_t size(const Row& row) const override {
     const __int128 positions = measured_ < 0 ? 1 : row.longest();
-    return static_cast<int64_t>(std::min<__int128>(positions + needed(measured(row)), INT64_MAX));
+    return static_cast<int64_t>(std::min<__int128>(positions + needed(row, measured(row)), INT64_MAX));
   }
 
   // A row with a text of only the end token gets an empty text.
@@ -65,7 +66,7 @@ class Writing : public Task {
     Batch batch = inputs(filled);
     add_options(batch, filled);
     const std::vector<Output> outputs = model.run(batch.feeds, stopper);
-    const Written written(outputs.data(), static_cast<int64_t>(filled.size()), ranks(), limit(longest),
+    const Written written(outputs.data(), static_cast<int64_t>(filled.size()), ranks(), limit(filled, longest),
                           written_.vocabulary);
     for (size_t i = 0; i < filled.size(); ++i) {
       written_to[i]->hypotheses = hypotheses(written, static_cast<int64_t>(i));
@@ -77,9 +78,9 @@ class Writing : public Task {
 
  protected:
   // The tokens that a text of a row with so many positions needs, those of all its hypotheses.
-  virtual __int128 needed(int64_t positions) const = 0;
-  // The maximum tokens of a text, where the longest row has so many positions.
-  virtual int64_t limit(int64_t positions) const = 0;
+  virtual __int128 needed(const Row& row, int64_t positions) const = 0;
+  // The maximum tokens of a text, where the longest of these rows has so many positions.
+  virtual int64_t limit(const Rows& rows, int64_t positions) const = 0;
   // The number of texts of each row; 0 for outputs without an axis of texts.
   virtual int64_t ranks() const = 0;
   virtual void add_options(Batch& batch, const Rows& rows) const = 0;
@@ -155,17 +156,50 @@ class Search : public Writing {
          const Batching& batching, bool every_row)
       : Writing(manifest, tokenizer, log, batching, every_row), options_(options) {}
 
+  void check_count(std::optional<size_t> items) const override {
+    const size_t prefixes = options_.prefixes.size();
+    if (prefixes < 2 || items == prefixes) return;
+    if (!items) throw invalid_argument("a stream has one prefix for all of its texts");
+    if (prefixes > *items) {
+      throw invalid_argument("there are more prefixes than texts, which are " + grouped(static_cast<int64_t>(*items)),
+                             "", "give one for each text");
+    }
+    throw invalid_argument("there is no prefix for this text", "line " + std::to_string(prefixes + 1),
+                           "give one for each text");
+  }
+
+  // A row that is not searched for has the empty text with certainty, and no other.
+  std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
+    std::vector<Result> results = Writing::run(model, stopper, rows);
+    for (size_t i = 0; options_.whole_texts && i < rows.size(); ++i) {
+      Hypothesis& best = results[i].hypotheses[0];
+      const bool impossible = best.tokens.empty() && *prefix(*rows[i]) != Ids{END};
+      if (impossible) best.score = -std::numeric_limits<float>::infinity();
+    }
+    return results;
+  }
+
  protected:
-  __int128 needed(int64_t positions) const override {
-    const int64_t most = limit(positions);
+  __int128 needed(const Row& row, int64_t positions) const override {
+    const int64_t most = limit({&row}, positions);
     const __int128 target = written().longest ? std::min(most, *written().longest) : most;
     return options_.beam_size * target;
   }
 
-  int64_t limit(int64_t positions) const override { return length_limit(options_, positions); }
+  int64_t limit(const Rows& rows, int64_t positions) const override {
+    return std::max(length_limit(options_, positions), longest_prefix(rows));
+  }
   int64_t ranks() const override { return options_.n_best; }
 
-  void add_options(Batch& batch, const Rows&) const override {
+  void add_options(Batch& batch, const Rows& rows) const override {
+    if (const int64_t longest = longest_prefix(rows); longest > 0) {
+      std::vector<int64_t> tokens(rows.size() * static_cast<size_t>(longest), PAD);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const Ids& ids = *prefix(*rows[i]);
+        std::copy(ids.begin(), ids.end(), tokens.begin() + static_cast<int64_t>(i) * longest);
+      }
+      batch.add("prefix", std::move(tokens), {static_cast<int64_t>(rows.size()), longest});
+    }
     batch.add("beam_size", std::vector<int64_t>{options_.beam_size}, {});
     batch.add("n_best", std::vector<int64_t>{options_.n_best}, {});
     batch.add("length_penalty", std::vector<float>{static_cast<float>(options_.length_penalty)}, {});
@@ -174,6 +208,18 @@ class Search : public Writing {
   }
 
  private:
+  // What the text of a row begins with, or null if there are no prefixes.
+  const Ids* prefix(const Row& row) const {
+    if (options_.prefixes.empty()) return nullptr;
+    return &options_.prefixes[options_.prefixes.size() == 1 ? 0 : static_cast<size_t>(row.seed)];
+  }
+
+  int64_t longest_prefix(const Rows& rows) const {
+    size_t longest = 0;
+    for (const Row* row : rows) longest = std::max(longest, options_.prefixes.empty() ? 0 : prefix(*row)->size());
+    return static_cast<int64_t>(longest);
+  }
+
   const SearchOptions options_;
 };
 
@@ -184,8 +230,8 @@ class Sampling : public Writing {
       : Writing(manifest, tokenizer, log, batching, false), options_(options), seed_(seed) {}
 
  protected:
-  __int128 needed(int64_t) const override { return options_.max_new_tokens; }
-  int64_t limit(int64_t) const override { return options_.max_new_tokens; }
+  __int128 needed(const Row&, int64_t) const override { return options_.max_new_tokens; }
+  int64_t limit(const Rows&, int64_t) const override { return options_.max_new_tokens; }
   int64_t ranks() const override { return 0; }
 
   void add_options(Batch& batch, const Rows& rows) const override {

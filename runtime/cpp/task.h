@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ class Task {
 
   // The maximum number of tokens that a row needs.
   virtual int64_t size(const Row& row) const = 0;
+
+  // Throws Failure if the options of the call do not fit its number of items, or one of any number (streams).
+  virtual void check_count(std::optional<size_t>) const {}
 
   // The results of some rows, in order.
   virtual std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const = 0;

@@ -35,13 +35,17 @@ Limit prompt_limit(std::optional<int64_t> longest, int64_t max_batch_tokens) {
   return longest ? Limit{*longest - 1, 0} : batch_limit(max_batch_tokens, 1);
 }
 
-Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(std::string_view)>& encode, Limit limit,
-                bool truncate, size_t tail, const Log& log) {
-  const std::string place = "line " + std::to_string(line);
+std::string_view valid_text(const xformc_text& text, const std::string& place) {
   if (text.data == nullptr && text.size > 0) throw invalid_argument("the text is NULL", place);
   const std::string_view given(text.size > 0 ? text.data : "", text.size);
   if (!is_utf8(given)) throw invalid_argument("not valid Unicode text", place);
-  Ids ids = encode(given);
+  return given;
+}
+
+Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(std::string_view)>& encode, Limit limit,
+                bool truncate, size_t tail, const Log& log) {
+  const std::string place = "line " + std::to_string(line);
+  Ids ids = encode(valid_text(text, place));
   const auto count = static_cast<int64_t>(ids.size());
   if (count <= limit.tokens) return ids;
   if (!truncate) throw too_long(place, count, limit);

@@ -24,6 +24,9 @@ Limit whole_limit(std::optional<int64_t> longest, int64_t max_batch_tokens);
 // The limit of a prompt, which is read token by token; a model's limit leaves one token to generate.
 Limit prompt_limit(std::optional<int64_t> longest, int64_t max_batch_tokens);
 
+// The text, at this place of the input. Throws Failure if it is NULL or not UTF-8.
+std::string_view valid_text(const xformc_text& text, const std::string& place);
+
 // The ids of the text on this line. With `truncate`, a text that is too long is cut before its last `tail` ids, with a
 // warning; otherwise, and for a text that is not UTF-8, throws Failure.
 Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(std::string_view)>& encode, Limit limit,

@@ -13,7 +13,7 @@ struct Candidates {
     const Shape shape = shape_of(logits);
     require(shape.size() == 4, "logits and scores do not fit");
     const int64_t vocabulary = shape[3];
-    Continuations continuations(context, vocabulary);
+    Continuations continuations(context, vocabulary, 3);
     const int64_t batch = continuations.batch, beam = continuations.beam, rows = continuations.rows();
     require(shape == Shape{batch, beam, 1, vocabulary}, "logits and scores do not fit");
     continuations.make_outputs(context);
@@ -26,16 +26,17 @@ struct Candidates {
         scan.look(row, part, block, data + row * vocabulary + block * SCAN_BLOCK);
       }
     };
+    const auto forced = [&](int64_t row) { return data[row * vocabulary + continuations.forced(row / beam)]; };
     if (batch >= ENOUGH_PARTS) {
       parallel(context, static_cast<size_t>(batch), [&](size_t i) {
         const int64_t sentence = static_cast<int64_t>(i);
         for (int64_t row = sentence * beam; row < (sentence + 1) * beam; ++row) look(row, 0);
-        continuations.choose(scan, sentence);
+        continuations.choose(scan, sentence, forced);
       });
     } else {
       parallel(context, static_cast<size_t>(rows * scan.parts()),
                [&](size_t i) { look(static_cast<int64_t>(i) / scan.parts(), static_cast<int64_t>(i) % scan.parts()); });
-      for (int64_t sentence = 0; sentence < batch; ++sentence) continuations.choose(scan, sentence);
+      for (int64_t sentence = 0; sentence < batch; ++sentence) continuations.choose(scan, sentence, forced);
     }
   }
 };
@@ -43,7 +44,8 @@ struct Candidates {
 }  // namespace
 
 void add_candidates(Ort::CustomOpDomain& domain) {
-  static const Operator<Candidates> candidates("Candidates", {FLOAT, FLOAT, INT64}, {FLOAT, INT64, INT64});
+  static const Operator<Candidates> candidates("Candidates", {FLOAT, FLOAT, INT64, INT64, INT64}, {FLOAT, INT64, INT64},
+                                               3);
   domain.Add(&candidates);
 }
 

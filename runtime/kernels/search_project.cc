@@ -13,7 +13,7 @@ struct ProjectCandidates {
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    Continuations continuations(context, vocabulary);
+    Continuations continuations(context, vocabulary, 6);
     const Ort::ConstValue input = context.GetInput(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Weight weight = bind(context, depth);
@@ -23,10 +23,14 @@ struct ProjectCandidates {
     const PackedRows packed(context, routines(), precision, input.GetTensorData<float>(), rows, depth);
     const LogitShares shares(packed, weight, rows);
     Scan scan(vocabulary, rows, shares.parts(), continuations.count);
+    std::vector<float> forced(static_cast<size_t>(continuations.forces() ? rows : 0));
     shares.run(context, scan, [&](int64_t row, int64_t part, int64_t block, const float* logits) {
       scan.look(row, part, block, logits);
+      if (forced.empty()) return;
+      const int64_t place = continuations.forced(row / continuations.beam) - block * SCAN_BLOCK;
+      if (place >= 0 && place < SCAN_BLOCK) forced[static_cast<size_t>(row)] = logits[place];
     });
-    choose_all(context, continuations, scan);
+    choose_all(context, continuations, scan, [&](int64_t row) { return forced[static_cast<size_t>(row)]; });
   }
 
   Weight bind(const Ort::KernelContext& context, int64_t depth) const {
@@ -49,7 +53,7 @@ struct ProjectCandidates {
 
 void add_project_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ProjectCandidates> project_candidates(
-      "ProjectCandidates", {FLOAT, FLOAT, INT64, ANY, FLOAT, FLOAT}, {FLOAT, INT64, INT64}, 4);
+      "ProjectCandidates", {FLOAT, FLOAT, INT64, ANY, FLOAT, FLOAT, INT64, INT64}, {FLOAT, INT64, INT64}, 4);
   domain.Add(&project_candidates);
 }
 

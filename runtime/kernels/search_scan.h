@@ -89,8 +89,10 @@ class Scan {
 // The hypotheses of each sentence with their scores, and the operator's outputs.
 class Continuations {
  public:
-  // `scores` [batch, beam] is the input 1, the width the input 2. The outputs are made later, by `make_outputs`.
-  Continuations(const Ort::KernelContext& context, int64_t vocabulary) {
+  // `scores` [batch, beam] is the input 1, the width the input 2. The inputs from `prefix` on are the tokens [batch, any]
+  // that the texts begin with, padded with 0, and the position of this step; they may be absent. The outputs are made
+  // later, by `make_outputs`.
+  Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix) {
     const auto width = single<int64_t>(context, 2);
     require(width >= 1, "the beam's width must be at least 1");
     count = times(2, width);
@@ -102,7 +104,12 @@ class Continuations {
     require(beam >= 1, "there must be at least 1 hypothesis for each sentence");
     require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
     before_ = scores.GetTensorData<float>();
+    read_forced(context, vocabulary, prefix);
   }
+
+  // The token that continues every hypothesis of a sentence, or PAD if any may.
+  int64_t forced(int64_t sentence) const { return forced_.empty() ? PAD : forced_[static_cast<size_t>(sentence)]; }
+  bool forces() const { return !forced_.empty(); }
 
   // Allocates the outputs, when all inputs have been checked.
   void make_outputs(const Ort::KernelContext& context) {
@@ -114,18 +121,27 @@ class Continuations {
   int64_t rows() const { return times(batch, beam); }
 
   // Writes those of a sentence, of the best tokens and the normalizers of its rows.
-  template <typename Rows>
-  void choose(const Rows& rows, int64_t sentence) const {
+  // `logit_of(row)` is the logit of the row's forced token.
+  template <typename Rows, typename Forced>
+  void choose(const Rows& rows, int64_t sentence, const Forced& logit_of) const {
     Ranking<Continuation> best(count);
+    const int64_t only = forced(sentence);
+    float rest = only == PAD ? NAN : -INFINITY;  // of logits that are no numbers there are no candidates
     for (int64_t parent = 0; parent < beam; ++parent) {
       const int64_t row = sentence * beam + parent;
-      const Ranking<int64_t> mine = rows.best(row);
       const float normalizer = rows.normalizer(row);
+      if (only != PAD) {
+        const float score = logit_of(row) - normalizer + before_[row];
+        if (std::isnan(score)) rest = NAN;
+        if (!std::isnan(score)) best.offer(score, {only, parent});
+        continue;
+      }
+      const Ranking<int64_t> mine = rows.best(row);
       for (const auto& [logit, token] : mine) best.offer(logit - normalizer + before_[row], {token, parent});
     }
     int64_t place = sentence * count;
-    std::fill_n(scores_ + place, count, NAN);  // of logits that are no numbers there are none
-    std::fill_n(tokens_ + place, count, 0);
+    std::fill_n(scores_ + place, count, rest);
+    std::fill_n(tokens_ + place, count, only);
     std::fill_n(parents_ + place, count, 0);
     for (const auto& [total, continuation] : best) {
       scores_[place] = total;
@@ -142,6 +158,25 @@ class Continuations {
     int64_t token, parent;
   };
 
+  static constexpr int64_t PAD = 0;
+
+  void read_forced(const Ort::KernelContext& context, int64_t vocabulary, size_t input) {
+    if (context.GetInputCount() <= input + 1 || !context.GetInput(input) || !context.GetInput(input + 1)) return;
+    const Ort::ConstValue prefix = context.GetInput(input);
+    const Shape shape = shape_of(prefix);
+    require(shape.size() == 2 && shape[0] == batch, "prefix and scores do not fit");
+    const auto position = single<int64_t>(context, input + 1);
+    require(position >= 0, "the position is below 0");
+    if (position >= shape[1]) return;
+    const int64_t* tokens = prefix.GetTensorData<int64_t>();
+    for (int64_t i = 0; i < batch; ++i) {
+      const int64_t token = tokens[i * shape[1] + position];
+      require(token >= 0 && token < vocabulary, "a token of the prefix is not in the vocabulary");
+      forced_.push_back(token);
+    }
+  }
+
+  std::vector<int64_t> forced_;  // of each sentence; empty if there is none
   const float* before_;
   float* scores_ = nullptr;
   int64_t *tokens_ = nullptr, *parents_ = nullptr;

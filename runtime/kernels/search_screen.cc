@@ -120,7 +120,7 @@ struct ScreenCandidates {
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    Continuations continuations(context, vocabulary_);
+    Continuations continuations(context, vocabulary_, 8);
     const Ort::ConstValue input = context.GetInput(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Screen screen(context, vocabulary_, depth);
@@ -141,7 +141,9 @@ struct ScreenCandidates {
       const int64_t row = static_cast<int64_t>(i);
       chosen.rows[i] = screen.refine(scan, wanted, row, x + row * depth, continuations.count);
     });
-    choose_all(context, continuations, chosen);
+    choose_all(context, continuations, chosen, [&](int64_t row) {
+      return screen.logit(continuations.forced(row / continuations.beam), x + row * depth);
+    });
   }
 
  private:
@@ -173,6 +175,12 @@ struct ScreenCandidates {
       return result;
     }
 
+    // The logit of a token in float32, for a row of x.
+    float logit(int64_t token, const float* x) const {
+      const float product = kernels.dot(exact + token * depth, x, depth);
+      return weight.bias == nullptr ? product : product + weight.bias[token];
+    }
+
     // The best tokens of a row of x in float32, and the normalizer of the screened logits with these put right.
     Chosen::Row refine(const Scan& scan, const Wanted& wanted, int64_t row, const float* x, int64_t most) const {
       Ranking<int64_t> best(most);
@@ -182,10 +190,9 @@ struct ScreenCandidates {
       for (size_t i = 0; i < tokens.size(); ++i) {
         if (i + 1 < tokens.size()) fetch(exact + tokens[i + 1].token * depth, depth);
         const int64_t token = tokens[i].token;
-        float logit = kernels.dot(exact + token * depth, x, depth);
-        if (weight.bias != nullptr) logit += weight.bias[token];
-        sum += std::exp(logit - total.highest) - std::exp(tokens[i].logit - total.highest);
-        best.offer(logit, token);
+        const float value = logit(token, x);
+        sum += std::exp(value - total.highest) - std::exp(tokens[i].logit - total.highest);
+        best.offer(value, token);
       }
       return {std::move(best), static_cast<float>(total.highest + std::log(sum))};
     }
@@ -204,7 +211,8 @@ struct ScreenCandidates {
 
 void add_screen_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ScreenCandidates> screen_candidates(
-      "ScreenCandidates", {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT}, {FLOAT, INT64, INT64}, 7);
+      "ScreenCandidates", {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64}, {FLOAT, INT64, INT64},
+      7);
   domain.Add(&screen_candidates);
 }
 

@@ -37,6 +37,7 @@ from xformc.commands.new import new
 from xformc.commands.options import Quiet, Verbose
 from xformc.commands.predict import predict
 from xformc.commands.report import report
+from xformc.commands.score import score
 from xformc.commands.train import average, train
 from xformc.commands.transcribe import transcribe
 from xformc.commands.translate import translate
@@ -142,6 +143,7 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "generate": generate,
         "predict": predict,
         "transcribe": transcribe,
+        "score": score,
         "evaluate": evaluate,
         "attention": attention,
     },

@@ -17,7 +17,15 @@ named = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CAS
 
 def test_cases_have_one_name_each() -> None:
     assert len({case["name"] for case in CASES}) == len(CASES)
-    assert {case["call"] for case in CASES} == {"translate", "transcribe", "search", "generate", "predict", "load"}
+    assert {case["call"] for case in CASES} == {
+        "translate",
+        "transcribe",
+        "search",
+        "score",
+        "generate",
+        "predict",
+        "load",
+    }
 
 
 @named

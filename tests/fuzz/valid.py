@@ -191,7 +191,16 @@ def _hypotheses(random: Random) -> tuple[int, int, int, int]:
 
 def _candidates(random: Random) -> Drawn:
     batch, beam, width, vocabulary = _hypotheses(random)
-    return [floats(random, batch, beam, 1, vocabulary), floats(random, batch, beam), ids([width])], CHOSEN, {}
+    given = [floats(random, batch, beam, 1, vocabulary), floats(random, batch, beam), ids([width])]
+    return [*given, *_prefix(random, batch, vocabulary)], CHOSEN, {}
+
+
+def _prefix(random: Random, batch: int, vocabulary: int) -> list[Operand]:
+    """What the texts begin with, and the position, or neither."""
+    if random.random() < 0.5:
+        return [None, None]
+    length = random.choice((0, 1, 3))
+    return [numbers(random, vocabulary, batch, length), ids(random.choice((0, 1, length)))]
 
 
 def _project_candidates(random: Random) -> Drawn:
@@ -200,7 +209,8 @@ def _project_candidates(random: Random) -> Drawn:
     weight, scale = _weight(random, precision, vocabulary, depth)
     bias = perhaps(random, lambda: floats(random, vocabulary))
     first = [floats(random, batch, beam, 1, depth), floats(random, batch, beam), ids([width])]
-    return [*first, weight, scale, bias], CHOSEN, {"precision": precision, "vocabulary": vocabulary}
+    inputs = [*first, weight, scale, bias, *_prefix(random, batch, vocabulary)]
+    return inputs, CHOSEN, {"precision": precision, "vocabulary": vocabulary}
 
 
 def _screen_candidates(random: Random) -> Drawn:
@@ -219,6 +229,7 @@ def _screen_candidates(random: Random) -> Drawn:
         Tensor(np.full(vocabulary, 1e-3, np.float32)),
         Tensor(np.array([0.1, 10], np.float32)),
         perhaps(random, lambda: floats(random, vocabulary)),
+        *_prefix(random, batch, vocabulary),
     ]
     return inputs, CHOSEN, {"vocabulary": vocabulary}
 

@@ -89,6 +89,11 @@ class Emitter:
         self._root.initializers.append(onnx.numpy_helper.from_array(array, name))
         return Type("int64" if isinstance(value, int) else "float32")
 
+    def default_tokens(self, name: str) -> Type:
+        """Add an input of tokens [rows, length] of the model, by default none."""
+        self._root.initializers.append(onnx.numpy_helper.from_array(np.zeros((1, 0), np.int64), name))
+        return Type("int64", (Axis(f"{name}_rows"), Axis(f"{name}_length")))
+
     def once(self, key: str, make: Callable[[], str]) -> str:
         """Let `make` write, once per key in this scope."""
         if key not in self._once:

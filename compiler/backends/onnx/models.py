@@ -23,7 +23,7 @@ from xformc.compiler.search.fixed_search import FixedSearch, emit_whole
 from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
-from xformc.format.interfaces import RESULTS
+from xformc.format.interfaces import PREFIX, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.names import GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, STEP
 from xformc.format.targets import Target
@@ -54,7 +54,7 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     emitter, decoder = _emitter(program, weights), program.decoder
     for value in decoder.given:
         emitter.bind(value, value.name)
-    options = _options(emitter, program.search)
+    options = {**_options(emitter, program.search), PREFIX: emitter.default_tokens(PREFIX)}
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
     given = SearchInputs(**{name: name for name in options})
     result, heads = emit_search(emitter, decoder, given, program.longest)

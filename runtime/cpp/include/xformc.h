@@ -155,6 +155,11 @@ typedef struct xformc_search_options {
   double length_penalty;     /* alpha in log probability / ((5 + length) / 6)^alpha (GNMT) */
   double max_length_factor;  /* at most floor(max_length_factor * source tokens) + max_length_offset tokens, */
   int64_t max_length_offset; /* end tokens counted on both sides */
+  /* What texts begin with, such as a language tag: one for each text of the call, or one for all of them, as for streams.
+   * It is a part of the hypothesis and of its score. NULL: nothing. Read before the call returns. */
+  const xformc_text* prefixes;
+  size_t prefix_count;
+  bool whole_texts; /* the prefixes are whole texts: the result is their score, as the search scores texts */
 } xformc_search_options;
 
 XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);

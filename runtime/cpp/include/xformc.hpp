@@ -68,6 +68,8 @@ struct SearchOptions {
   std::optional<double> length_penalty = {};      // alpha in log probability / ((5 + length) / 6)^alpha (GNMT)
   std::optional<double> max_length_factor = {};   // at most floor(max_length_factor * source tokens)
   std::optional<int64_t> max_length_offset = {};  // + max_length_offset tokens, end tokens counted on both sides
+  std::vector<std::string> prefixes = {};         // what each text begins with, or one for all, as for streams
+  bool whole_texts = false;                       // the prefixes are whole texts, whose scores are the result
 };
 
 struct SampleOptions {
@@ -201,9 +203,18 @@ void set(const char* name, Number& option, const std::optional<Number>& value) {
                                              (std::is_floating_point_v<Number> ? "nan" : "INT64_MIN"));
 }
 
-inline xformc_search_options c_options(const SearchOptions& given) {
-  xformc_search_options options;
-  xformc_search_options_init(&options, sizeof options);
+struct Search : xformc_search_options {
+  std::vector<xformc_text> texts;  // the prefixes
+};
+
+// The texts of the options must live as long.
+inline Search c_options(const SearchOptions& given) {
+  Search options;
+  xformc_search_options_init(&options, sizeof(xformc_search_options));
+  for (const std::string& text : given.prefixes) options.texts.push_back({text.data(), text.size()});
+  options.prefixes = options.texts.empty() ? nullptr : options.texts.data();
+  options.prefix_count = options.texts.size();
+  options.whole_texts = given.whole_texts;
   set("beam_size", options.beam_size, given.beam_size);
   set("n_best", options.n_best, given.n_best);
   set("length_penalty", options.length_penalty, given.length_penalty);

@@ -55,6 +55,13 @@ TopP = Annotated[
 NewTokens = Annotated[int | None, Option(help="Stop after this many new tokens.", metavar="N")]
 Seed = Annotated[int, Option(help="Random seed of the first line; each later line has the next number.", metavar="N")]
 
+PrefixText = Annotated[
+    str | None, Option("--prefix", help="What every text begins with, such as a language tag.", metavar="TEXT")
+]
+PrefixFile = Annotated[
+    Path | None, Option("--prefixes", help="What each text begins with: a file with a line for each.", metavar="FILE")
+]
+
 OUT = ("--output", "--out", "-o")
 INPUT_HELP = "Read lines from this file, which may be .gz; `-` is standard input.  [default: -]"
 OUTPUT_HELP = "Write to this file, compressed if it ends in .gz; `-` is standard output.  [default: -]"

@@ -102,6 +102,13 @@ def input_lines(path: Path | None) -> Generator[Iterator[str]]:
         yield counted()
 
 
+def given_prefixes(text: str | None, file: Path | None) -> str | Iterator[str] | None:
+    """What texts begin with: the same for all of them, or a line for each. Raises: UserError for both."""
+    if text is not None and file is not None:
+        raise UserError("--prefix and --prefixes exclude each other", hint="leave one of them out")
+    return text if file is None else read_file_lines(file)
+
+
 @contextmanager
 def output_text(path: Path | None) -> Generator[IO[str]]:
     """Standard output, or a file, compressed if its name ends in .gz, which is there only when the block ends well."""

@@ -15,6 +15,8 @@ from xformc.commands.options import (
     JsonLines,
     LengthPenalty,
     NewTokens,
+    PrefixFile,
+    PrefixText,
     Seed,
     Temperature,
     TextOutput,
@@ -25,7 +27,15 @@ from xformc.commands.options import (
     Window,
     Workers,
 )
-from xformc.commands.text_lines import choose_pace, file_names, files_pace, input_lines, one_line, write_results
+from xformc.commands.text_lines import (
+    choose_pace,
+    file_names,
+    files_pace,
+    given_prefixes,
+    input_lines,
+    one_line,
+    write_results,
+)
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
@@ -47,6 +57,8 @@ def transcribe(
     beam_size: BeamSize = None,
     n_best: Annotated[int | None, Option(help="Texts of each example, best first.", metavar="N")] = None,
     length_penalty: LengthPenalty = None,
+    prefix: PrefixText = None,
+    prefixes: PrefixFile = None,
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
@@ -92,7 +104,10 @@ def transcribe(
     }
     if files is None and examples is not None and examples.suffix == ".npz":
         with load(engine, threads=threads, workers=1 if workers is None else workers, device=device) as loaded:
-            found = loaded.transcribe(read_npz(examples), max_batch_tokens=max_batch_tokens, seed=seed, **options)
+            begun = given_prefixes(prefix, prefixes)
+            found = loaded.transcribe(
+                read_npz(examples), prefixes=begun, max_batch_tokens=max_batch_tokens, seed=seed, **options
+            )
             write_results((row for row in found), partial(_render, loaded, as_json=as_json), output)
         return
     given = read_manifest(engine).given
@@ -101,6 +116,7 @@ def transcribe(
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, lines_of as lines:
         results = loaded.transcribe_stream(
             (line.split("\t") if len(given) > 1 else line for line in lines),
+            prefixes=given_prefixes(prefix, prefixes),
             window=pace.window,
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,

@@ -12,6 +12,8 @@ from xformc.commands.options import (
     EngineFolder,
     JsonLines,
     LengthPenalty,
+    PrefixFile,
+    PrefixText,
     TextInput,
     TextOutput,
     Threads,
@@ -19,7 +21,7 @@ from xformc.commands.options import (
     Window,
     Workers,
 )
-from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
+from xformc.commands.text_lines import choose_pace, given_prefixes, input_lines, one_line, write_results
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
 from xformc.runtime.search import length_divisor
@@ -42,6 +44,8 @@ def translate(
         float | None, Option(help="Length limit of a translation: this times the source's tokens ...", metavar="FACTOR")
     ] = None,
     max_length_offset: Annotated[int | None, Option(help="... plus this many tokens.", metavar="N")] = None,
+    prefix: PrefixText = None,
+    prefixes: PrefixFile = None,
     scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
     as_json: JsonLines = False,
     truncate: Truncate = False,
@@ -70,6 +74,7 @@ def translate(
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, input_lines(source) as lines:
         results = loaded.translate_stream(
             lines,
+            prefixes=given_prefixes(prefix, prefixes),
             window=pace.window,
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,

@@ -34,8 +34,9 @@ SAMPLING = Interface(SAMPLING_OPTIONS, RESULTS)
 OPTIONS: Mapping[Decoding, tuple[str, ...]] = {"search": SEARCH_OPTIONS, "sample": SAMPLING_OPTIONS, "forward": ()}
 """The inputs of a model beside those of its spec, by how it computes."""
 
-END_TOKEN = "end_token"
-"""The input of a model that writes text for the token that ends one; it has a default."""
+END_TOKEN, PREFIX = "end_token", "prefix"
+"""The inputs of a model that writes text for the token that ends one, and of a search for the tokens that texts begin
+with. They have defaults; older engines have no prefix."""
 
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""

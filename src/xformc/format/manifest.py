@@ -69,6 +69,7 @@ class Manifest:
     files: every file but engine.json. plans: those of the files that are TensorRT plans.
     refused: the plans that TensorRT did not build, with its reason.
     calibration: None unless activations are quantized with calibrated scales.
+    controls: the inputs of the search beside its options, such as `prefix`.
     operators: the version of xformc's own operators in the model; None if there are none, or if it was not recorded.
     """
 
@@ -88,6 +89,7 @@ class Manifest:
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     calibration: Calibration | None = None
     operators: int | None = None
+    controls: tuple[str, ...] = ()
 
     @property
     def decoding(self) -> Decoding:

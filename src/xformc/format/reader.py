@@ -200,6 +200,7 @@ def _read_rest(
         refused=_read_refused(document.section("refused")) if "refused" in document.fields else {},
         calibration=_read_calibration(document.section("calibration")) if "calibration" in document.fields else None,
         operators=document.integer("operators", 1) if "operators" in document.fields else None,
+        controls=document.optional_texts("controls") or () if "controls" in document.fields else (),
     )
 
 

@@ -1,0 +1,43 @@
+#include "prefix.h"
+
+#include "failure.h"
+#include "numbers.h"
+#include "texts.h"
+
+namespace xformc {
+namespace {
+
+Ids encoded(const xformc_text& text, const std::string& place, bool whole, const Input& written,
+            const Vocabulary& vocabulary) {
+  Ids ids = vocabulary.encode(valid_text(text, place));
+  if (!whole) ids.pop_back();  // the end token
+  if (written.longest && static_cast<int64_t>(ids.size()) > *written.longest) {
+    throw invalid_argument(std::string("the ") + (whole ? "text" : "prefix") + " has " +
+                               grouped(static_cast<int64_t>(ids.size())) + " tokens; this engine writes at most " +
+                               grouped(*written.longest),
+                           place);
+  }
+  return ids;
+}
+
+}  // namespace
+
+std::vector<Ids> encode_prefixes(const xformc_search_options& given, const Manifest& manifest,
+                                 const Tokenizer& tokenizer) {
+  if (given.prefixes == nullptr) return {};
+  if (!manifest.takes_prefix) {
+    throw invalid_argument("the texts of " + manifest.name + " cannot begin with given tokens", "",
+                           "rebuild it with `xformc build`; a search on a GPU takes none yet");
+  }
+  const Input& written = manifest.written();
+  const auto vocabulary = tokenizer.find(written.name);
+  std::vector<Ids> prefixes;
+  for (size_t i = 0; i < given.prefix_count; ++i) {
+    const std::string place = "line " + std::to_string(i + 1);
+    if (vocabulary == tokenizer.end()) throw invalid_argument("the engine has no tokenizer for its text", place);
+    prefixes.push_back(encoded(given.prefixes[i], place, given.whole_texts, written, *vocabulary->second));
+  }
+  return prefixes;
+}
+
+}  // namespace xformc

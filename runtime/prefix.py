@@ -1,0 +1,109 @@
+"""Texts that begin with given tokens: the prefixes of a search, and whole texts, whose scores are wanted."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.format.interfaces import PREFIX
+from xformc.format.manifest import Manifest
+from xformc.format.tokens import END, PAD
+from xformc.runtime.job import Job
+from xformc.runtime.rows import Row
+from xformc.runtime.session import Session
+from xformc.runtime.tokenizer import Tokenizer
+from xformc.runtime.translate import Hypothesis
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+Prefix = str | Sequence[int]
+"""What a text begins with: text, or token ids."""
+
+
+def begin_with(
+    job: Job[Item, Row, Result],
+    items: Iterable[Item],
+    prefixes: str | Iterable[Prefix],
+    *,
+    manifest: Manifest,
+    tokenizer: Tokenizer | None,
+    whole: bool = False,
+) -> tuple[Job[tuple[Item, Prefix], Row, Result], Iterator[tuple[Item, Prefix]]]:
+    """Return the job for items with their prefixes, and these; a single text is the prefix of all items.
+
+    whole: the prefixes are whole texts, so that the end token follows them.
+
+    Raises: UserError for an engine without prefixes, and, when it is read, for a prefix that does not fit.
+    """
+    if PREFIX not in manifest.controls:
+        fixed = "rebuild it with `xformc build`; a search on a GPU takes none yet"
+        raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=fixed)
+    encode = _encoder(manifest, tokenizer, whole=whole)
+
+    def encode_pair(line: int, pair: tuple[Item, Prefix]) -> Row:
+        item, prefix = pair
+        return {**job.encode(line, item), PREFIX: encode(line, prefix)}
+
+    return replace(job, encode=encode_pair), _pairs(items, prefixes)
+
+
+def scores_of(
+    run: Callable[[Session, Sequence[Row]], Sequence[list[Hypothesis]]], session: Session, rows: Sequence[Row]
+) -> list[Hypothesis]:
+    """Return the hypothesis that each row's whole text is; `run` searches.
+
+    A row that is not searched for has the empty text with certainty, and no other.
+    """
+    scored: list[Hypothesis] = []
+    for row, (best, *_) in zip(rows, run(session, rows), strict=True):
+        impossible = not best.tokens and [int(one) for one in row[PREFIX]] != [END]
+        scored.append(replace(best, score=-np.inf) if impossible else best)
+    return scored
+
+
+def _pairs(items: Iterable[Item], prefixes: str | Iterable[Prefix]) -> Iterator[tuple[Item, Prefix]]:
+    if isinstance(prefixes, str):
+        yield from ((item, prefixes) for item in items)
+        return
+    rest, line = iter(prefixes), 0
+    for line, item in enumerate(items, start=1):
+        prefix = next(rest, None)
+        if prefix is None:
+            raise UserError("there is no prefix for this text", place=f"line {line}", hint="give one for each text")
+        yield item, prefix
+    if next(rest, None) is not None:
+        raise UserError(f"there are more prefixes than texts, which are {line:,}", hint="give one for each text")
+
+
+def _encoder(
+    manifest: Manifest, tokenizer: Tokenizer | None, *, whole: bool
+) -> Callable[[int, Prefix], NDArray[np.int64]]:
+    name = manifest.written
+    written = manifest.inputs[name]
+
+    def encode(line: int, prefix: Prefix) -> NDArray[np.int64]:
+        place = f"line {line}"
+        if not isinstance(prefix, str):
+            ids = [int(one) for one in prefix]
+            if not all(PAD < one < written.pieces for one in ids):
+                raise UserError(f"the ids of a prefix must be from 1 to {written.pieces - 1}", place=place)
+        elif tokenizer is None or name not in tokenizer.vocabularies:
+            raise UserError("the engine has no tokenizer for its text", place=place, hint="give prefixes as token ids")
+        else:
+            try:
+                ids = tokenizer.encode(name, prefix)
+            except UnicodeError as error:
+                raise UserError("not valid Unicode text", place=place) from error
+            ids = ids if whole else ids[:-1]
+        if written.longest is not None and len(ids) > written.longest:
+            what = "text" if whole else "prefix"
+            raise UserError(
+                f"the {what} has {len(ids):,} tokens; this engine writes at most {written.longest:,}", place=place
+            )
+        return np.array(ids, np.int64)
+
+    return encode

@@ -1,0 +1,107 @@
+"""Candidates, ProjectCandidates and ScreenCandidates of runtime/kernels/ with tokens that a text must begin with."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime.kernel_session import Array, run_node
+from tests.runtime.test_kernels_vocabulary import RESULTS, random_scores, random_vocabulary
+from xformc.compiler.quantize.screening import screen
+
+pytestmark = pytest.mark.usefixtures("isa")
+
+Run = Callable[..., list[Array]]
+"""Candidates of x [batch, beam, 1, depth] and scores, with a prefix and a position or None."""
+
+SIZE, DEPTH = 3001, 24
+
+
+def candidates(rng: np.random.Generator) -> Run:
+    table = rng.normal(size=(DEPTH, SIZE)).astype(np.float32)
+
+    def run(x: Array, scores: Array, *given: Array | None) -> list[Array]:
+        width = np.array([scores.shape[1]])
+        return run_node("Candidates", [x @ table, scores, width, *given], list(RESULTS.values()))
+
+    return run
+
+
+def project(rng: np.random.Generator) -> Run:
+    vocabulary = random_vocabulary(rng, "int8", SIZE, DEPTH)
+    attributes: dict[str, Any] = {"precision": "int8", "vocabulary": SIZE}
+
+    def run(x: Array, scores: Array, *given: Array | None) -> list[Array]:
+        inputs = [x, scores, np.array([scores.shape[1]]), vocabulary.weight, vocabulary.scale, vocabulary.bias]
+        return run_node("ProjectCandidates", [*inputs, *given], list(RESULTS.values()), **attributes)
+
+    return run
+
+
+def screened(rng: np.random.Generator) -> Run:
+    matrix = rng.normal(size=(SIZE, DEPTH)).astype(np.float32)
+    bias, made = rng.normal(size=SIZE).astype(np.float32), screen(matrix)
+
+    def run(x: Array, scores: Array, *given: Array | None) -> list[Array]:
+        inputs = [x, scores, np.array([scores.shape[1]]), matrix, made.panels, made.scale, made.largest, bias]
+        return run_node("ScreenCandidates", [*inputs, *given], list(RESULTS.values()), vocabulary=SIZE)
+
+    return run
+
+
+@pytest.mark.parametrize("make", [candidates, project, screened])
+@pytest.mark.parametrize("batch", [3, 20])
+def test_a_forced_token_has_the_bits_that_it_has_when_it_is_free(make: Callable[..., Run], batch: int) -> None:
+    """Sentences without a token at this position choose as ever."""
+    rng, beam = np.random.default_rng(batch), 3
+    run, x = make(rng), rng.normal(size=(batch, beam, 1, DEPTH)).astype(np.float32)
+    scores = random_scores(rng, batch, beam)
+    free = run(x, scores)
+    prefix = np.zeros((batch, 2), np.int64)
+    taken = rng.integers(0, 2 * beam, batch)
+    prefix[::2, 1] = free[1][np.arange(batch), taken][::2]
+    forced = run(x, scores, prefix, np.array(1))
+    for row in range(batch):
+        if row % 2:
+            assert all(one[row].tobytes() == other[row].tobytes() for one, other in zip(forced, free, strict=True))
+            continue
+        token, parent, total = prefix[row, 1], free[2][row, taken[row]], free[0][row, taken[row]]
+        assert (forced[1][row] == token).all()
+        place = list(forced[2][row, :beam]).index(parent)
+        assert forced[0][row, place].tobytes() == total.tobytes()
+        assert sorted(forced[2][row, :beam]) == list(range(beam)) and np.isneginf(forced[0][row, beam:]).all()
+        assert (np.diff(forced[0][row, :beam]) <= 0).all()
+    for given in ((None, None), (prefix, np.array(0)), (prefix, np.array(2)), (prefix[:, :0], np.array(0))):
+        again = run(x, scores, *given)
+        assert all(one.tobytes() == other.tobytes() for one, other in zip(again, free, strict=True))
+
+
+@pytest.mark.parametrize("make", [candidates, project, screened])
+def test_any_token_may_be_forced(make: Callable[..., Run]) -> None:
+    """Also one that is not among the best, and one of the last block; logits that are no numbers give none."""
+    rng = np.random.default_rng(0)
+    run, x = make(rng), rng.normal(size=(2, 1, 1, DEPTH)).astype(np.float32)
+    scores = np.zeros((2, 1), np.float32)
+    tokens = np.arange(1, SIZE)[:, None]
+    rows = np.repeat(x[:1], len(tokens), 0)
+    every = run(rows, np.zeros((len(tokens), 1), np.float32), tokens, np.array(0))[0][:, 0]
+    assert 0.9 < np.exp(every.astype(np.float64)).sum() <= 1 + 1e-5
+    x[1] = np.nan
+    found = run(x, scores, np.full((2, 1), SIZE - 1), np.array(0))[0]
+    assert found[0, 0] == every[-1] and np.isnan(found[1]).all()
+
+
+@pytest.mark.parametrize("make", [candidates, project, screened])
+def test_a_prefix_that_does_not_fit_is_refused(make: Callable[..., Run]) -> None:
+    rng = np.random.default_rng(0)
+    run, x, scores = make(rng), np.zeros((2, 1, 1, DEPTH), np.float32), np.zeros((2, 1), np.float32)
+    for prefix, position, message in (
+        (np.full((2, 1), SIZE), 0, "not in the vocabulary"),
+        (np.full((2, 1), -1), 0, "not in the vocabulary"),
+        (np.ones((3, 1), np.int64), 0, "prefix and scores do not fit"),
+        (np.ones(2, np.int64), 0, "prefix and scores do not fit"),
+        (np.ones((2, 1), np.int64), -1, "position is below 0"),
+    ):
+        with pytest.raises(Exception, match=message):
+            run(x, scores, prefix, np.array(position))
