@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,11 +146,11 @@ class Engine:
 
         Raises: UserError for a target that is too long, and as `translate` and `transcribe`.
         """
-        batching, items = Batching(workers, max_batch_tokens), texts
+        batching, items, arrays = Batching(workers, max_batch_tokens), texts, False
         if isinstance(texts, Mapping):
-            items = read_rows(self.manifest.given, texts, self.manifest.targets)
-        job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=isinstance(texts, Mapping))
-        return self._all(job, "score", items, targets, batching, whole=True)
+            items, arrays = read_rows(self.manifest.given, texts, self.manifest.targets), True
+        job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=arrays)
+        return self._all(job, "score", cast(Sequence[Any], items), targets, batching, whole=True)
 
     def score_stream(
         self,
@@ -371,7 +371,7 @@ class Engine:
         whole: bool = False,
     ) -> list[Result]:
         """The results of all items, whose texts begin with these prefixes."""
-        if prefixes is None or isinstance(items, str):
+        if prefixes is None:
             return job.all(self.session, method, items, batching)
         begun, pairs = begin_with(job, items, prefixes, manifest=self.manifest, tokenizer=self.tokenizer, whole=whole)
         return begun.all(self.session, method, list(pairs), batching)

@@ -42,13 +42,15 @@ def begin_with(
     if PREFIX not in manifest.controls:
         fixed = "rebuild it with `xformc build`; a search on a GPU takes none yet"
         raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=fixed)
+    if isinstance(items, str):
+        raise UserError("a list of texts is needed, not one text", hint="put the text in a list: [text]")
     encode = _encoder(manifest, tokenizer, whole=whole)
 
     def encode_pair(line: int, pair: tuple[Item, Prefix]) -> Row:
         item, prefix = pair
         return {**job.encode(line, item), PREFIX: encode(line, prefix)}
 
-    return replace(job, encode=encode_pair), _pairs(items, prefixes)
+    return Job(encode_pair, job.size, job.run), _pairs(items, prefixes)
 
 
 def scores_of(
