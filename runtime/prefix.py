@@ -93,6 +93,8 @@ def _encoder(
             ids = [int(one) for one in prefix]
             if not all(PAD < one < written.pieces for one in ids):
                 raise UserError(f"the ids of a prefix must be from 1 to {written.pieces - 1}", place=place)
+            if END in ids[:-1]:
+                raise UserError(f"the end token, {END}, may only be the last of a prefix", place=place)
         elif tokenizer is None or name not in tokenizer.vocabularies:
             raise UserError("the engine has no tokenizer for its text", place=place, hint="give prefixes as token ids")
         else:
