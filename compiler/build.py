@@ -40,9 +40,9 @@ from xformc.format.manifest import FORMAT, RESULTS_FORMAT, TASK_FORMAT, Calibrat
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
-from xformc.format.results import Result
+from xformc.format.results import Result, of_text
 from xformc.format.targets import TRAITS, Target
-from xformc.format.tasks import NAMED, SAMPLED, WRITING
+from xformc.format.tasks import NAMED
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
 
@@ -111,9 +111,7 @@ def build_program(
         library_for(str(out))
     default = rounding.precision or spec.default_precision
     precision = spec.precisions(default)
-    if program.traits.fixed and program.task in (WRITING, SAMPLED):
-        message = f"--target {target} does not decode text from these inputs yet"
-        raise UserError(message, hint="build with --target native, cpu or portable")
+    _check_fixed(program)
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)
     named = _named_results(program, labels)
     module = TorchModule(program.graph, seed=spec.train.seed).eval()
@@ -142,6 +140,19 @@ def build_program(
             certificate = certificate.with_stage(_compare(original, folder, manifest, rounding.judge))
             _seal(folder, certificate, {**manifest, "precision": default})
     return certificate
+
+
+def _check_fixed(program: Program) -> None:
+    """Check that a target of fixed shapes computes all results of the program. Raises: UserError if not."""
+    if not program.traits.fixed or program.written is None:
+        return
+    searched = [item.name for item in program.spec.results if item.kind == "alignment"]
+    late = list(of_text(program.results)) if program.traits.plans else []
+    for name, what in [(name, "the search of an alignment") for name in searched] + [
+        (name, "a result that depends on the written text") for name in late
+    ]:
+        message = f"--target {program.target} has no way for {name}, {what}, beside a written text"
+        raise UserError(message, hint="build with --target native, cpu or portable")
 
 
 def _products_to_calibrate(
@@ -200,7 +211,7 @@ def plan_writer(
     Raises: UserError, immediately, if the builder is missing or the profile is invalid.
     """
     builder = open_builder(options.builder)
-    profile = derive_profile(program.inputs, program.options, program.spec.train.max_length)
+    profile = derive_profile(program.inputs, program.options, program.spec.train.max_length, program.written)
     if options.profile is not None:
         profile = parse_profile(options.profile, profile)
     positions = (node for node in program.graph.nodes if not isinstance(node.op, AsKeys))

@@ -8,7 +8,7 @@ from typing import get_args
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input
-from xformc.format.interfaces import interface, interface_of_text
+from xformc.format.interfaces import given_inputs, interface, interface_of_text
 from xformc.format.names import OF_TEXT
 from xformc.format.plans import Plan
 from xformc.format.results import Result
@@ -17,7 +17,7 @@ from xformc.format.targets import TRAITS, Target
 from xformc.format.tasks import Decoding
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.devices.driven import DrivenSearch
-from xformc.runtime.devices.fixed_shapes import fixed_shapes
+from xformc.runtime.devices.fixed_shapes import fixed_shapes, input_axes
 from xformc.runtime.devices.gpu import ON_THE_PROCESSOR, require_onnx_cuda, require_tensorrt
 from xformc.runtime.devices.onnx import PROCESSOR, OnnxDevice, cuda_providers
 from xformc.runtime.devices.tensorrt import PlanModel, TensorRTDevice
@@ -52,7 +52,8 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         hint = "build it with --target cuda or --target tensorrt for a GPU"
         raise UserError(f"an engine of target {target} runs only on the CPU", place=place, hint=hint)
     written = [name for name, result in results.items() if result.kind == "text"]
-    shapes = fixed_shapes(decoding, inputs[written[0]].longest) if fixed and written else None
+    given = given_inputs(inputs, results)
+    shapes = fixed_shapes(decoding, inputs[written[0]].longest, given, results) if fixed and written else None
 
     providers = PROCESSOR if name == "cpu" else cuda_providers({})
     open_whole = partial(whole_session, directory, threads=threads, target=target, workers=workers, providers=providers)
@@ -69,7 +70,7 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         tensorrt, profile = require_tensorrt(plans, place), next(iter(plans.values())).profile
         if shapes is None:
             return shared(PlanModel(directory, tensorrt, profile, face.outputs))
-        return shared(DrivenSearch(TensorRTDevice(directory, tensorrt, profile), shapes))
+        return shared(DrivenSearch(TensorRTDevice(directory, tensorrt, profile, input_axes(given)), shapes))
     if name == "cuda":
         require_onnx_cuda(place)
     if shapes is not None:

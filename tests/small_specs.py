@@ -42,9 +42,6 @@ SMALL = {
 KERNELS = {"width": 3}
 """The sizes of a spec without an image, where `width` is that of a convolution."""
 
-NOT_IN_FIXED_SHAPES = {"captioner", "span_corruption", "translation_with_quality", "two_sources", "whisper"}
-"""Specs that write text from any inputs, which targets of fixed shapes do not."""
-
 
 def names() -> list[str]:
     """The shipped specs but the rows of Table 3, which differ from the base model in sizes only."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.kernel_session import kernel_library
-from tests.small_specs import NOT_IN_FIXED_SHAPES, names, small
+from tests.small_specs import names, small
 from xformc.compiler.build import build_engine
 from xformc.compiler.passes import lower as kernels
 from xformc.format.targets import Target
@@ -27,7 +27,7 @@ def test_shipped_spec_is_certified_with_kernels(name: str, tmp_path: Path, monke
     build(name, "native", tmp_path)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_IN_FIXED_SHAPES])
+@pytest.mark.parametrize("name", NAMES)
 def test_shipped_spec_is_certified_in_fixed_shapes(name: str, tmp_path: Path) -> None:
     """With one layer: engines of two layers in fixed shapes are those of `tiny_spec`."""
     stages = build(name, ("cuda", "tensorrt")[NAMES.index(name) % 2], tmp_path, layers=1)

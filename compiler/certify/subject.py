@@ -125,7 +125,8 @@ class Subject:
         """The engine's search as one model, if the session drives it step by step."""
         if self.program.steps is None or not self.program.traits.fixed:
             return None
-        shapes = fixed_shapes(self.program.decoding, self.program.longest)
+        program = self.program
+        shapes = fixed_shapes(program.decoding, program.longest, program.given, program.results)
         return Session(lambda _: WholeSearch(self.engine, shapes), shapes.results, str(self.engine / MODEL))
 
     def search(self, given: Feeds, options: SearchOptions, end: int = END) -> SearchResult:

@@ -15,10 +15,10 @@ from xformc.format.certificate import Stage
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import BEGIN, END
-from xformc.runtime.rows import Row, stack
+from xformc.runtime.rows import Row
 from xformc.runtime.search import SearchResult
-from xformc.runtime.search import search as search_engine
 from xformc.runtime.session import Session
+from xformc.runtime.translate import search_rows
 
 SCORE_BOUND = 1e-4
 """The bound of scores, and the margin below which rounding may decide a search."""
@@ -169,7 +169,7 @@ def _prefix(subject: Subject, free: _Expected) -> Stage:
 
 def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:
     driven = subject.search_rows(expected.sources, expected.options)
-    found = search_engine(whole, stack(subject.program.given, expected.sources), expected.options)
+    found = search_rows(whole, expected.sources, subject.program, expected.options)
     differences = [_between(driven, row, found, row, item.margin) for row, item in enumerate(expected.found)]
     return Stage("whole", "the search as one model, and step by step", max(differences), BATCH_BOUND)
 

@@ -35,7 +35,7 @@ from xformc.format.tokens import BEGIN, PAD
 
 @dataclass(frozen=True)
 class _Inputs(Record):
-    """The runtime's inputs besides the source; `places` are 0, 1, .. below the capacity, `ranks` 0, 1, .. below the
+    """The runtime's inputs besides the given ones; `places` are 0, 1, .. below the capacity, `ranks` 0, 1, .. below the
     beam size."""
 
     places: Places
@@ -72,7 +72,7 @@ class _Carried(Record):
 
 def fixed_beam_search(decoder: Decoder) -> FixedSearch:
     """The search for a decoder with the axis `beam` and fixed caches."""
-    fixed, (source,) = FixedDecoder(decoder), decoder.given
+    fixed = FixedDecoder(decoder)
     carried = fields_of(_Carried, state=fixed.states)
 
     def step(onnx: OnnxEmitter, names: Names) -> tuple[str, Names]:
@@ -84,22 +84,22 @@ def fixed_beam_search(decoder: Decoder) -> FixedSearch:
         return go_on, names_of(replace(new, state={**state, **new.state}))
 
     return FixedSearch(
-        inputs={source.name: source.type, **fields_of(_Inputs)},
+        inputs={**fixed.given, **fields_of(_Inputs)},
         constants={**fields_of(_Constants), **fixed.constants},
         carried=carried,
-        prepare=lambda onnx: _prepare(onnx, fixed, source.name),
+        prepare=lambda onnx: _prepare(onnx, fixed),
         step=step,
     )
 
 
-def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder, source: str) -> Names:
+def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
     given = inputs_of(_Inputs)
-    batch = onnx.op("Shape", source, start=0, end=1)
+    batch = onnx.op("Shape", next(iter(fixed.given)), start=0, end=1)
     width, room = onnx.op("Shape", given.ranks), onnx.op("Shape", given.places)
     limit = emit_limit(
         onnx, emit_count(onnx, fixed.decoder.given), given.max_length_factor, given.max_length_offset, room
     )
-    constants, state = fixed.prepare(onnx, given.places, {"batch": batch, "beam": width, ROOM: room})
+    constants, state, heads = fixed.prepare(onnx, given.places, {"batch": batch, "beam": width, ROOM: room})
     shape = onnx.op("Concat", batch, width, axis=0)
     empty = onnx.op("Expand", PAD, onnx.op("Concat", shape, room, axis=0))
     first = onnx.op("Where", onnx.op("Equal", given.ranks, 0), 0.0, NEVER)
@@ -115,7 +115,7 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder, source: str) -> Names:
         found=onnx.op("Expand", 0, batch),
         state=state,
     )
-    return {**names_of(_Constants(limit)), **constants, **names_of(carried)}
+    return {**names_of(_Constants(limit)), **constants, **names_of(carried)}, heads
 
 
 def _advance(

@@ -35,7 +35,8 @@ to each other count as equal."""
 
 @dataclass(frozen=True)
 class _Inputs(Record):
-    """The runtime's inputs: `prompt` is padded to the capacity, `draws` has a random number per row and position."""
+    """The runtime's inputs besides the given ones: `prompt` is padded to the capacity, `draws` has a random number
+    for each row and position."""
 
     prompt: RoomTokens
     draws: RoomFloats
@@ -75,13 +76,14 @@ def fixed_sampling(decoder: Decoder) -> FixedSearch:
         new = _advance(onnx, given, now, below, drawn, state)
         return some_open(onnx, new.done), names_of(new)
 
-    return FixedSearch(fields_of(_Inputs), fixed.constants, carried, lambda onnx: _prepare(onnx, fixed), step)
+    inputs = {**fixed.given, **fields_of(_Inputs)}
+    return FixedSearch(inputs, fixed.constants, carried, lambda onnx: _prepare(onnx, fixed), step)
 
 
-def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> Names:
+def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
     given = inputs_of(_Inputs)
     batch, room = onnx.op("Shape", given.prompt, start=0, end=1), onnx.op("Shape", given.places)
-    constants, state = fixed.prepare(onnx, given.places, {"batch": batch, ROOM: room})
+    constants, state, heads = fixed.prepare(onnx, given.places, {"batch": batch, ROOM: room})
     zeros = onnx.op("Expand", 0, batch)
     carried = _Carried(
         position=onnx.op("Squeeze", [0]),
@@ -92,7 +94,7 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> Names:
         scores=onnx.op("Expand", 0.0, batch),
         state=state,
     )
-    return {**constants, **names_of(carried)}
+    return {**constants, **names_of(carried)}, heads
 
 
 def _advance(onnx: OnnxEmitter, given: _Inputs, now: _Carried, below: str, drawn: str, state: Names) -> _Carried:

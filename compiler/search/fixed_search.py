@@ -23,14 +23,15 @@ class FixedSearch:
     """A search in parts: `prepare` turns the `inputs` into the `constants` and the initial `carried` values; each step
     updates the carried values.
 
-    `prepare` writes the part before the first step, with the inputs under their own names. `step` writes a step from
-    inputs, constants and carried values; it returns whether to continue, and the new carried values.
+    `prepare` writes the part before the first step, with the inputs under their own names; it returns the constants and
+    carried values, and the decoder's heads. `step` writes a step from inputs, constants and carried values; it returns
+    whether to continue, and the new carried values.
     """
 
     inputs: Fields
     constants: Fields
     carried: Fields
-    prepare: Callable[[OnnxEmitter], Names]
+    prepare: Callable[[OnnxEmitter], tuple[Names, Names]]
     step: Callable[[OnnxEmitter, Names], tuple[str, Names]]
 
     @property
@@ -58,8 +59,8 @@ class FixedDecoder:
         """The types of the states."""
         return {name: value.type for name, value in self._states().items()}
 
-    def prepare(self, onnx: OnnxEmitter, places: str, sizes: Mapping[str, str]) -> tuple[dict[str, str], Names]:
-        """Write `prepare`; return the constants and the initial states.
+    def prepare(self, onnx: OnnxEmitter, places: str, sizes: Mapping[str, str]) -> tuple[dict[str, str], Names, Names]:
+        """Write `prepare`; return the constants, the initial states and the heads.
 
         Its inputs have their own names, except the positions; `sizes` has the sizes of `batch`, `beam` and `room` as
         vectors.
@@ -68,7 +69,13 @@ class FixedDecoder:
         made = emit_prepare(onnx, self.decoder, given)
         states = emit_states(onnx, self.decoder, sizes, made)
         constants = {name: made[value.name] for name, value in self._constants().items()}
-        return constants, {name: states[value.name] for name, value in self._states().items()}
+        heads = {value.name: made[value.name] for value in self.decoder.heads}
+        return constants, {name: states[value.name] for name, value in self._states().items()}, heads
+
+    @property
+    def given(self) -> dict[str, Type]:
+        """The types of the inputs that a call gives."""
+        return {value.name: value.type for value in self.decoder.given}
 
     def step(
         self, onnx: OnnxEmitter, names: Names, token: str, position: str, places: str, state: Names
@@ -104,11 +111,11 @@ def inputs_of(kind: type[R]) -> R:
     return record_of(kind, {name: name for name in fields_of(kind)})
 
 
-def emit_whole(onnx: OnnxEmitter, search: FixedSearch) -> Names:
-    """Write the search as one model with a loop around the step; return its results."""
+def emit_whole(onnx: OnnxEmitter, search: FixedSearch) -> tuple[Names, Names]:
+    """Write the search as one model with a loop around the step; return its results and the decoder's heads."""
     inputs = {name: name for name in search.inputs}
     bind_fields(onnx, search.inputs, inputs)
-    made = search.prepare(onnx)
+    made, heads = search.prepare(onnx)
     carried = [(type, made[name]) for name, type in search.carried.items()]
     axes = {axis.name for type in (*search.constants.values(), *search.carried.values()) for axis in type.axes}
 
@@ -118,7 +125,7 @@ def emit_whole(onnx: OnnxEmitter, search: FixedSearch) -> Names:
 
     trips = onnx.op("Squeeze", onnx.op("Shape", "places"))
     results = dict(zip(search.carried, onnx.loop(trips, carried, body, frozenset(axes)), strict=True))
-    return {name: results[name] for name in search.results}
+    return {name: results[name] for name in search.results}, heads
 
 
 def written(onnx: OnnxEmitter, places: str, position: str, new: str, old: str) -> str:

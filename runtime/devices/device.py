@@ -11,17 +11,17 @@ DeviceName = Literal["cpu", "cuda"]
 """The CPU, or an NVIDIA GPU."""
 
 Sizes = Mapping[str, int]
-"""The sizes of a search by axis name: `batch`, `room` (the capacity in tokens), and for some `source` and `beam`."""
+"""The sizes of a search by axis name: `batch`, `room` (the capacity in tokens), the inputs with positions, and for
+some `beam`."""
 
 
 INPUT_AXES: Mapping[str, tuple[str, ...]] = {
-    "source": ("batch", "source"),
     "prompt": ("batch", "room"),
     "draws": ("batch", "room"),
     "places": ("room",),
     "ranks": ("beam",),
 }
-"""The axes of the inputs that the runtime feeds; inputs that are not listed have none."""
+"""The axes of the inputs that the runtime feeds beside those of the spec; inputs that are not listed have none."""
 
 
 class Buffer(Protocol):

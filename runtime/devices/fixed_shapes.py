@@ -12,17 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.interfaces import SAMPLING, SEARCH
+from xformc.format.inputs import Input
+from xformc.format.interfaces import RESULTS
 from xformc.format.manifest import SearchOptions
-from xformc.format.plans import Profile, Range
+from xformc.format.plans import KEYS, Profile, Range
+from xformc.format.results import Result, beside_text
 from xformc.format.tasks import Decoding
 from xformc.format.tokens import END, PAD
 from xformc.runtime.devices.uniform import uniform_numbers
-from xformc.runtime.search import length_limit
+from xformc.runtime.search import length_limit, most_positions
 from xformc.runtime.session import Arrays
 
-MULTIPLES = {"source": 16, "room": 32}
-"""The multiple that the size of an axis is rounded up to."""
+MULTIPLES, POSITIONS = {"beam": 1, "room": 32}, 16
+"""The multiple that the size of an axis is rounded up to; that of axes of positions."""
 
 _NEEDS = {
     "source": "a source of {} tokens",
@@ -52,72 +54,115 @@ class FixedShapes(Protocol):
         ...
 
 
-class BeamShapes:
-    """The shapes of translation (docs/engine.md). `longest` is the maximum tokens the model can decode, or None."""
+class _Shapes:
+    """The inputs that a call gives, and the results beside the text, which are computed once."""
 
-    results = SEARCH.outputs
+    def __init__(self, longest: int | None, given: Mapping[str, Input], results: Mapping[str, Result]) -> None:
+        """`longest` is the maximum tokens of a text that the model can decode, or None; `given` are the inputs."""
+        self._given, self._beside = given, beside_text(results)
+        self._axes = input_axes(given)
+        limits = {name: item.longest for name, item in given.items()}
+        self._most = {axis: most for axis, most in {"room": longest, **limits}.items() if most is not None}
+        self.results = (*RESULTS, *(name for result in self._beside.values() for name in result.outputs))
 
-    def __init__(self, longest: int | None) -> None:
-        self._longest = longest
+    def _positions(self, feeds: Arrays) -> dict[str, int]:
+        return {name: feeds[name].shape[1] for name, item in self._given.items() if item.is_sequence}
+
+    def _sizes(self, needed: Mapping[str, int], profile: Profile) -> dict[str, int]:
+        sizes = sizes_of(needed, profile, self._most)
+        keys = {axis for axes in self._axes.values() for axis in axes if isinstance(axis, str) and axis not in sizes}
+        return sizes | {axis: sizes[axis.removesuffix(KEYS)] for axis in keys}
+
+    def _filled(self, feeds: Arrays, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+        return {
+            name: filled(feeds[name], [axis if isinstance(axis, int) else sizes[axis] for axis in axes])
+            for name, axes in self._axes.items()
+        }
+
+    def _others(self, feeds: Arrays, results: Arrays, rows: int) -> list[NDArray[Any]]:
+        found: list[NDArray[Any]] = []
+        for result in self._beside.values():
+            for name in result.outputs:
+                array = results[name][:rows]
+                found.append(array if result.positions is None else array[:, : feeds[result.positions].shape[1]])
+        return found
+
+
+class BeamShapes(_Shapes):
+    """The shapes of a beam search (docs/engine.md)."""
 
     def padded(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
         """See `FixedShapes`."""
-        source = feeds["source"]
+        given = {name: feeds[name] for name in self._axes}
         chosen = SearchOptions(**{field.name: feeds[field.name].item() for field in fields(SearchOptions)})
-        limit = length_limit(chosen, int((source != PAD).sum(1).max()))
-        needed = {"batch": len(source), "source": source.shape[1], "beam": int(feeds["beam_size"]), "room": limit}
-        sizes = sizes_of(needed, profile, self._longest)
+        room, rows = length_limit(chosen, most_positions(given)), len(next(iter(given.values())))
+        needed = {"batch": rows, **self._positions(feeds), "beam": int(feeds["beam_size"]), "room": room}
+        sizes = self._sizes(needed, profile)
         options = {name: feeds[name] for name in ("length_penalty", "max_length_factor", "max_length_offset")}
         places, ranks = (np.arange(sizes[axis]) for axis in ("room", "beam"))
-        padded = filled(source, sizes["batch"], sizes["source"])
-        return {"source": padded, "places": places, "ranks": ranks, **options, **_end_token(feeds)}, sizes
+        inputs = self._filled(feeds, sizes)
+        return {**inputs, "places": places, "ranks": ranks, **options, **_end_token(feeds)}, sizes
 
     def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
         """See `FixedShapes`."""
-        rows, best = slice(len(feeds["source"])), slice(int(feeds["n_best"]))
-        tokens, lengths, scores = (results[name][rows, best] for name in self.results)
-        return [tokens[:, :, : lengths.max()], lengths, scores]
+        count = len(feeds[next(iter(self._axes))])
+        rows, best = slice(count), slice(int(feeds["n_best"]))
+        tokens, lengths, scores = (results[name][rows, best] for name in RESULTS)
+        return [tokens[:, :, : lengths.max()], lengths, scores, *self._others(feeds, results, count)]
 
 
-class SampleShapes:
-    """The shapes of a language model (docs/engine.md). `longest` is the model's maximum positions, or None."""
-
-    results = SAMPLING.outputs
-
-    def __init__(self, longest: int | None) -> None:
-        self._longest = longest
+class SampleShapes(_Shapes):
+    """The shapes of sampling (docs/engine.md)."""
 
     def padded(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
         """See `FixedShapes`."""
         prompt, seed, most = (feeds[name] for name in ("prompt", "seed", "max_new_tokens"))
-        positions = int((prompt != PAD).sum(1).max()) + int(most)
-        needed = {"batch": len(prompt), "room": positions}
-        sizes = sizes_of(needed, profile, self._longest)
+        positions = int((prompt != PAD).sum(1).max(initial=0)) + int(most)
+        sizes = self._sizes({"batch": len(prompt), **self._positions(feeds), "room": positions}, profile)
         options = {name: feeds[name] for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
+        whole = (sizes["batch"], sizes["room"])
         given = {
-            "prompt": filled(prompt, sizes["batch"], sizes["room"]),
-            "draws": filled(uniform_numbers(seed, sizes["room"]), sizes["batch"], sizes["room"]),
+            "prompt": filled(prompt, whole),
+            "draws": filled(uniform_numbers(seed, sizes["room"]), whole),
             "places": np.arange(sizes["room"]),
         }
-        return {**given, **options, **_end_token(feeds)}, sizes
+        return {**self._filled(feeds, sizes), **given, **options, **_end_token(feeds)}, sizes
 
     def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
         """See `FixedShapes`."""
-        tokens, lengths, scores = (results[name][: len(feeds["prompt"])] for name in self.results)
-        return [tokens[:, : lengths.max()], lengths, scores]
+        rows = len(feeds["prompt"])
+        tokens, lengths, scores = (results[name][:rows] for name in RESULTS)
+        return [tokens[:, : lengths.max()], lengths, scores, *self._others(feeds, results, rows)]
 
 
-def fixed_shapes(decoding: Decoding, longest: int | None) -> FixedShapes:
-    """Return the shapes of an engine that writes text of at most `longest` tokens."""
-    return BeamShapes(longest) if decoding == "search" else SampleShapes(longest)
+def fixed_shapes(
+    decoding: Decoding, longest: int | None, given: Mapping[str, Input], results: Mapping[str, Result]
+) -> FixedShapes:
+    """Return the shapes of an engine with these results that writes text of at most `longest` tokens."""
+    return (BeamShapes if decoding == "search" else SampleShapes)(longest, given, results)
 
 
-def sizes_of(needed: Mapping[str, int], profile: Profile, longest: int | None) -> dict[str, int]:
-    """Return the sizes of a search that needs at least `needed`; the room is at most `longest`, unless that is None.
+def input_axes(given: Mapping[str, Input]) -> dict[str, tuple[str | int, ...]]:
+    """Return the axes of each of the model's inputs for these of the spec: names, or sizes that never change."""
+    axes: dict[str, tuple[str | int, ...]] = {}
+    for name, item in given.items():
+        along, inner = item.of or name, tuple(item.axes.values())
+        if item.kind == "values":
+            axes[name] = ("batch", *inner)
+        elif item.kind == "edges":
+            axes[name] = ("batch", along, f"{along}{KEYS}")
+        else:
+            axes[name] = ("batch", along, *inner)
+        if item.kind == "vectors" and item.is_sequence:
+            axes[f"{name}_mask"] = ("batch", name)
+    return axes
+
+
+def sizes_of(needed: Mapping[str, int], profile: Profile, most: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of a search that needs at least `needed`; some axes have at most the sizes in `most`.
 
     Raises: UserError if the profile has no sizes that are large enough.
     """
-    most = {} if longest is None else {"room": longest}
     bounded = {axis: min(size, most.get(axis, size)) for axis, size in needed.items()}
     sizes = {axis: size_of(axis, size, profile.get(axis)) for axis, size in bounded.items()}
     return {axis: min(size, most.get(axis, size)) for axis, size in sizes.items()}
@@ -131,25 +176,27 @@ def size_of(axis: str, needed: int, allowed: Range | None) -> int:
 
     Raises: UserError if no allowed size is large enough.
     """
-    multiple = 1 << max(0, needed.bit_length() - 3) if axis == "batch" else MULTIPLES.get(axis, 1)
+    multiple = 1 << max(0, needed.bit_length() - 3) if axis == "batch" else MULTIPLES.get(axis, POSITIONS)
     rounded = max(1, -(-needed // multiple)) * multiple
     if allowed is None:
         return rounded
     least, _, most = allowed
     if needed > most or (axis == "beam" and needed < least):
         built = f"{most}" if least == most else f"{least} to {most}"
-        message = f"this call needs {_NEEDS[axis].format(needed)}, but the engine's plans were built for {built}"
+        what = _NEEDS.get(axis, axis + " of {} positions").format(needed)
+        message = f"this call needs {what}, but the engine's plans were built for {built}"
         raise UserError(message, hint=_OTHER)
     return min(max(rounded, least), most)
 
 
-def filled(array: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
-    """Return the array [batch, n] as [rows, columns], padded with 0 or cut at the right and filled with copies of its
-    last row.
+def filled(array: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+    """Return the array [batch, ..] in this shape: padded with 0 or cut at the end of each axis, and filled with copies
+    of its last row.
     """
-    cut = array[:, :columns]
-    wide = np.pad(cut, ((0, 0), (0, columns - cut.shape[1])))
-    return np.pad(wide, ((0, rows - len(wide)), (0, 0)), mode="edge")
+    rows, *rest = shape
+    cut = array[(slice(None), *map(slice, rest))]
+    wide = np.pad(cut, [(0, 0), *((0, size - found) for size, found in zip(rest, cut.shape[1:], strict=True))])
+    return np.pad(wide, [(0, rows - len(wide)), *((0, 0) for _ in rest)], mode="edge")
 
 
 def parts_of(feeds: Arrays, profile: Profile) -> Iterator[Arrays]:

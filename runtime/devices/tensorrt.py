@@ -27,22 +27,30 @@ DTYPES = {"FLOAT": np.float32, "INT32": np.int32, "INT64": np.int64, "BOOL": np.
 class TensorRTDevice:
     """A `Device` of the plans prepare.plan and step.plan in a folder."""
 
-    def __init__(self, directory: Path, tensorrt: Any, profile: Profile) -> None:
-        """`tensorrt` is the module that built the plans, tensorrt or tensorrt_rtx; `profile` has their sizes.
+    def __init__(
+        self, directory: Path, tensorrt: Any, profile: Profile, given: Mapping[str, tuple[str | int, ...]]
+    ) -> None:
+        """`tensorrt` is the module that built the plans, tensorrt or tensorrt_rtx; `profile` has their sizes; `given`
+        are the axes of the inputs of the spec.
 
         Raises: UserError if the module cannot read the plans.
         """
         self.profile, self._tensorrt, self._stream = profile, tensorrt, Stream()
+        self._axes = {**INPUT_AXES, **given}
         self._prepare, self._step = (load_plan(directory, name, tensorrt) for name in (PREPARE, STEP))
 
     def models(self, sizes: Sizes) -> tuple["TensorRTModel", "TensorRTModel"]:
         """See `Device`."""
         names = plan_tensors(self._prepare, self._tensorrt.TensorIOMode.INPUT)
-        shapes = {name: tuple(sizes[axis] for axis in INPUT_AXES.get(name, ())) for name in names}
-        prepare = TensorRTModel(self._tensorrt, self._prepare, self._stream, shapes)
-        known = {name: axes for name, axes in INPUT_AXES.items() if sizes.keys() >= set(axes)}
-        given = {name: tuple(sizes[axis] for axis in axes) for name, axes in known.items()}
-        return prepare, TensorRTModel(self._tensorrt, self._step, self._stream, {**given, **prepare.shapes})
+        known = {
+            name: tuple(axis if isinstance(axis, int) else sizes[axis] for axis in axes)
+            for name, axes in self._axes.items()
+            if all(isinstance(axis, int) or axis in sizes for axis in axes)
+        }
+        prepare = TensorRTModel(
+            self._tensorrt, self._prepare, self._stream, {name: known.get(name, ()) for name in names}
+        )
+        return prepare, TensorRTModel(self._tensorrt, self._step, self._stream, {**known, **prepare.shapes})
 
 
 class TensorRTModel:

@@ -220,19 +220,24 @@ SEARCH = SearchOptions(4, 1, 0.6, 1.5, 20)
 
 
 def test_the_profile_of_a_translation_follows_from_its_spec() -> None:
-    profile = derive_profile({"source": TEXT, "target": TEXT}, SEARCH, 256)
+    profile = derive_profile({"source": TEXT, "target": TEXT}, SEARCH, 256, "target")
     assert profile == {"batch": (1, 32, 128), "source": (1, 32, 256), "beam": (1, 4, 4), "room": (1, 68, 404)}
 
 
 def test_declared_lengths_bound_the_profile() -> None:
     inputs = {"source": replace(TEXT, longest=20), "target": replace(TEXT, longest=30)}
-    profile = derive_profile(inputs, SEARCH, 256)
+    profile = derive_profile(inputs, SEARCH, 256, "target")
     assert profile["source"] == (1, 20, 20) and profile["room"] == (1, 30, 30)
 
 
 def test_the_profiles_of_other_tasks_have_their_own_axes() -> None:
-    sampling = derive_profile({"text": TEXT}, SampleOptions(1.0, 0, 1.0, 50), 200)
+    sampling = derive_profile({"text": TEXT}, SampleOptions(1.0, 0, 1.0, 50), 200, "text")
     assert sampling == {"batch": (1, 32, 128), "room": (1, 82, 250)}
+    image, frames = Input("values", axes={"height": 3}), Input("vectors", axes={"size": 4}, longest=50)
+    captions = derive_profile({"image": image, "caption": TEXT}, replace(SEARCH, max_length_offset=9), 256, "caption")
+    assert captions == {"batch": (1, 32, 128), "beam": (1, 4, 4), "room": (1, 9, 9)}
+    several = derive_profile({"text": TEXT, "frames": frames, "words": TEXT}, SEARCH, 64, "text")
+    assert several["frames"] == (1, 32, 50) and several["words"] == (1, 32, 64) and "text" not in several
     inputs = {"words": TEXT, "links": Input("edges", of="words"), "image": Input("values", axes={"height": 3})}
     profile = {"batch": (1, 32, 128), "words": (1, 32, 64), "words_keys": (1, 32, 64)}
     assert derive_profile(inputs, None, 64) == profile

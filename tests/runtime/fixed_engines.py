@@ -42,7 +42,8 @@ class Engines:
 
     def driven(self, device: OnnxDevice | None = None) -> Session:
         """The search in fixed shapes, driven on this device, or on the processor."""
-        shapes = fixed_shapes(self.program.decoding, self.program.longest)
+        program = self.program
+        shapes = fixed_shapes(program.decoding, program.longest, program.given, program.results)
         search = DrivenSearch(device or OnnxDevice(self.cuda, "cpu", 1), shapes)
         return Session(lambda _: search, shapes.results, str(self.cuda))
 

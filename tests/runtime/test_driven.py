@@ -9,6 +9,7 @@ import pytest
 
 from tests.runtime.fixed_engines import Engines, Requests, write_engines
 from xformc.errors import UserError
+from xformc.format.inputs import Input
 from xformc.format.manifest import SampleOptions, SearchOptions
 from xformc.format.names import STEP
 from xformc.format.plans import Profile
@@ -155,7 +156,9 @@ def test_the_limit_of_an_output_is_taken_in_float32_as_in_an_engine() -> None:
     options = SearchOptions(1, 1, 0.6, 0.7, 0)
     assert int(0.7 * 90) == 62 and length_limit(options, 90) == 63
     feeds = {name: np.array(value) for name, value in asdict(options).items()}
-    inputs, _ = BeamShapes(None).padded({"source": np.ones((1, 90), np.int64), **feeds}, {"room": (1, 63, 63)})
+    inputs, _ = BeamShapes(None, {"source": Input("tokens", vocabulary=9)}, {}).padded(
+        {"source": np.ones((1, 90), np.int64), **feeds}, {"room": (1, 63, 63)}
+    )
     assert len(inputs["places"]) == 63
 
 
@@ -183,7 +186,7 @@ def test_sizes_keep_to_what_is_allowed() -> None:
 
 
 def test_filled_rows_repeat_the_last_one_and_columns_are_padded() -> None:
-    result = filled(np.array([[1, 2], [3, 0]]), 4, 3)
+    result = filled(np.array([[1, 2], [3, 0]]), (4, 3))
     assert result.tolist() == [[1, 2, 0], [3, 0, 0], [3, 0, 0], [3, 0, 0]]
 
 

@@ -90,13 +90,17 @@ def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.Mode
     """A search with fixed shapes as one model, and as the two parts that a runtime drives, by file name."""
     search = _FIXED[program.decoding](program.decoder)
     whole = _emitter(program, weights)
-    for name, result in emit_whole(whole, search).items():
+    found, heads = emit_whole(whole, search)
+    for name, result in found.items():
         whole.op("Identity", result, name=name)
+    beside = _emit_results(whole, program, heads)
     prepare = _emitter(program, weights)
     bind_fields(prepare, search.inputs, {name: name for name in search.inputs})
     made = {**search.constants, **search.carried}
-    for name, result in search.prepare(prepare).items():
+    begun, heads = search.prepare(prepare)
+    for name, result in begun.items():
         prepare.op("Identity", result, name=name)
+    prepared = [*made.items(), *_emit_results(prepare, program, heads)]
     step = _emitter(program, weights)
     given = {**search.inputs, **made}
     names = {name: name for name in given}
@@ -107,8 +111,8 @@ def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.Mode
     for name, result in leaving.items():
         step.op("Identity", result, name=f"{name}{NEXT}")
     return {
-        MODEL: _needing(model(whole, "engine", list(search.inputs.items()), list(search.results.items()))),
-        PREPARE: _needing(model(prepare, "prepare", list(search.inputs.items()), list(made.items()))),
+        MODEL: _needing(model(whole, "engine", list(search.inputs.items()), [*search.results.items(), *beside])),
+        PREPARE: _needing(model(prepare, "prepare", list(search.inputs.items()), prepared)),
         STEP: _needing(model(step, "step", list(given.items()), [(GO_ON, Type("bool")), *following.items()])),
     }
 

@@ -9,7 +9,7 @@ from xformc.compiler.graph.lengths import Length
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.manifest import SampleOptions, SearchOptions
-from xformc.format.plans import Profile, Range
+from xformc.format.plans import KEYS, Profile, Range
 
 BATCH = (1, 32, 128)
 """The range of the batch for any model, if the device's memory allows it."""
@@ -24,10 +24,6 @@ LARGEST_TENSOR = 2**31 - 1
 """The largest number of elements of a tensor in TensorRT."""
 
 
-KEYS = "_keys"
-"""The suffix of the second axis of edges, after the name of their input."""
-
-
 @dataclass(frozen=True)
 class Tensor:
     """An input of a model: the names or sizes of its axes, and the bytes per element."""
@@ -37,29 +33,33 @@ class Tensor:
 
 
 def derive_profile(
-    inputs: Mapping[str, Input], defaults: SearchOptions | SampleOptions | None, longest: int
+    inputs: Mapping[str, Input],
+    defaults: SearchOptions | SampleOptions | None,
+    longest: int,
+    written: str | None = None,
 ) -> dict[str, Range]:
-    """The profile of an engine, by the names of its axes.
+    """The profile of an engine, by the names of its axes; `written` is the input that it writes.
 
     The maximum length of an input is the one that it declares, otherwise `longest`, the maximum length in training.
     `defaults` limit the length of outputs and the beam size.
     """
-    if isinstance(defaults, SearchOptions):
-        return {"batch": BATCH, **_of_search(inputs, defaults, longest)}
+    given = {name: item for name, item in inputs.items() if name != written}
+    lengths = {name: _range(OFTEN, longest, item.longest) for name, item in given.items() if item.is_sequence}
+    keys = {f"{item.of}{KEYS}": lengths[item.of] for item in given.values() if item.kind == "edges" and item.of}
+    room = {} if written is None or defaults is None else _room(defaults, lengths, longest, inputs[written].longest)
+    return {"batch": BATCH, **lengths, **keys, **room}
+
+
+def _room(
+    defaults: SearchOptions | SampleOptions, lengths: Mapping[str, Range], longest: int, bound: int | None
+) -> dict[str, Range]:
+    """The ranges of the beam, for a search, and of the capacity, of which a text may take at most `bound`."""
     if isinstance(defaults, SampleOptions):
-        room, new = inputs["text"].longest, defaults.max_new_tokens
-        return {"batch": BATCH, "room": _range(OFTEN + new, longest + new, room)}
-    long = {name: item.longest for name, item in inputs.items() if item.is_sequence}
-    lengths = {name: _range(OFTEN, longest, most) for name, most in long.items()}
-    keys = {f"{item.of}{KEYS}": lengths[item.of] for item in inputs.values() if item.of is not None}
-    return {"batch": BATCH, **lengths, **keys}
-
-
-def _of_search(inputs: Mapping[str, Input], defaults: SearchOptions, longest: int) -> dict[str, Range]:
-    source = _range(OFTEN, longest, inputs["source"].longest)
-    often, most = (floor(defaults.max_length_factor * size) + defaults.max_length_offset for size in source[1:])
-    width = defaults.beam_size
-    return {"source": source, "beam": (1, width, width), "room": _range(often, most, inputs["target"].longest)}
+        new = defaults.max_new_tokens
+        return {"room": _range(OFTEN + new, longest + new, bound)}
+    _, *sizes = next(iter(lengths.values()), (0, 0, 0))
+    often, most = (floor(defaults.max_length_factor * size) + defaults.max_length_offset for size in sizes)
+    return {"beam": (1, defaults.beam_size, defaults.beam_size), "room": _range(often, most, bound)}
 
 
 def _range(often: int, most: int, bound: int | None) -> Range:

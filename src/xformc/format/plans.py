@@ -14,6 +14,9 @@ Range = tuple[int, int, int]
 Profile = Mapping[str, Range]
 """The range of each axis of a model's inputs, by name."""
 
+KEYS = "_keys"
+"""The suffix of the second axis of edges, after the name of the input whose positions they join."""
+
 
 @dataclass(frozen=True)
 class Plan:
