@@ -9,7 +9,7 @@ from command_line import CommandLine
 from onnx import TensorProto, helper
 
 from tests.calibration import probe_examples
-from tests.small_specs import NOT_IN_FIXED_SHAPES, names, small, small_text
+from tests.small_specs import names, small, small_text
 from tests.task_specs import SPECS, write_task
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
 from xformc.compiler.backends.onnx.models import emit_engine
@@ -69,7 +69,7 @@ def sizes(network: Network) -> dict[str, tuple[int, int, int]]:
     return {axis: SIZES.get(axis, (1, 8, 16)) for axis in axes(network)}
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name not in NOT_IN_FIXED_SHAPES])
+@pytest.mark.parametrize("name", names())
 def test_every_spec_is_built(name: str, tmp_path: Path, builder: Builder) -> None:
     made = networks(small(name), tmp_path, builder)
     part = made.get(STEP, made[MODEL])

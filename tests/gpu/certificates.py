@@ -16,7 +16,7 @@ import torch
 from benchmarks.gpu.engines import Written, write_engine
 from benchmarks.gpu.report import Report, Row, measured
 from tests.calibration import probe_examples
-from tests.small_specs import NOT_IN_FIXED_SHAPES, small
+from tests.small_specs import small
 from xformc.compiler.backends.tensorrt.write_plans import PlanOptions
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify import certify, engine_parameters
@@ -67,7 +67,6 @@ def measure(report: Report, specs: Sequence[str], precisions: Sequence[str], pro
         for target in TARGETS
         if TRAITS[target].calibrated or not PRECISIONS[precision][1]
         for name in specs
-        if name not in NOT_IN_FIXED_SHAPES
     ]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, torch.set_num_threads, (1,)) as pool:
