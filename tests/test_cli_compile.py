@@ -71,7 +71,9 @@ def test_ir_lists_the_passes_and_prints_the_graphs_after_one(xformc: CommandLine
     names = [line.split()[0] for line in xformc("ir", run / "spec.yaml").out.splitlines()]
     assert names == ["elaborate", "share", "fuse", "hoist", "inference", "step", "beam"]
     training = xformc("ir", run / "spec.yaml", "--training").out.splitlines()
-    assert [line.split()[0] for line in training] == ["elaborate", "share", "fuse", "hoist", "scan", "loss"]
+    assert [line.split()[0] for line in training] == [
+        *("elaborate", "share", "fuse", "hoist", "scan", "linear_attention", "loss")
+    ]
     assert xformc("ir", run / "spec.yaml", "--after", "step").out.startswith("graph spec prepare\n")
     assert "attend_cached" in xformc("ir", run / "spec.yaml", "--after", "lower", "--target", "native").out
     found = mistake(xformc("ir", run / "spec.yaml", "--after", "lower"))
@@ -82,7 +84,7 @@ def test_ir_lists_the_passes_and_prints_the_graphs_after_one(xformc: CommandLine
 def test_inspect_shows_what_build_checked(xformc: CommandLine, built: Path) -> None:
     assert "trained parameters" in xformc("inspect", built).out
     lines = xformc("inspect", built, "--certificate").out.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert all(line.startswith("ok   ") for line in lines)
 
 

@@ -69,8 +69,16 @@ def sizes(network: Network) -> dict[str, tuple[int, int, int]]:
     return {axis: SIZES.get(axis, (1, 8, 16)) for axis in axes(network)}
 
 
+REFUSED = {"pointer_generator": "Unsupported reduction type"}
+"""What TensorRT has no way to compute: it does not add elements by index."""
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_spec_is_built(name: str, tmp_path: Path, builder: Builder) -> None:
+    if name in REFUSED:
+        with pytest.raises(UserError, match=REFUSED[name]):
+            networks(small(name), tmp_path, builder)
+        return
     made = networks(small(name), tmp_path, builder)
     part = made.get(STEP, made[MODEL])
     assert len(part.build(sizes(part), effort=0)) > 1000
