@@ -146,11 +146,10 @@ def _check_fixed(program: Program) -> None:
     """Check that a target of fixed shapes computes all results of the program. Raises: UserError if not."""
     if not program.traits.fixed or program.written is None:
         return
-    searched = [item.name for item in program.spec.results if item.kind == "alignment"]
-    late = list(of_text(program.results)) if program.traits.plans else []
-    for name, what in [(name, "the search of an alignment") for name in searched] + [
-        (name, "a result that depends on the written text") for name in late
-    ]:
+    refused = {item.name: "the search of an alignment" for item in program.spec.results if item.kind == "alignment"}
+    if program.traits.plans:
+        refused |= dict.fromkeys(of_text(program.results), "a result that depends on the written text")
+    for name, what in refused.items():
         message = f"--target {program.target} has no way for {name}, {what}, beside a written text"
         raise UserError(message, hint="build with --target native, cpu or portable")
 

@@ -64,7 +64,7 @@ class Program:
             return (self.graph,)
         return (self.steps.prepare, self.steps.step, *([] if self.steps.extend is None else [self.steps.extend]))
 
-    @property
+    @cached_property
     def of_text(self) -> Graph | None:
         """The training form of the results that depend on the written text, or None without any."""
         outputs = outputs_of(self.graph, self.written) if self.written is not None else ()

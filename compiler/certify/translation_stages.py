@@ -150,18 +150,16 @@ def _batch(subject: Subject, expected: _Expected) -> Stage:
 def _prefix(subject: Subject, free: _Expected) -> Stage:
     """Compare searches of texts that begin with given tokens with the reference, and the scores of whole texts.
 
-    The first source has no prefix, the next ones random tokens, the last one a whole text that was found, with the end
-    token: its score must be the one that it was found with.
+    The first source has no prefix, the next ones random tokens, the last one a whole text, as it was found but with the
+    end token.
     """
     program, random = subject.program, np.random.default_rng(2)
     pieces, longest = program.inputs[str(program.written)].pieces, program.longest or max(LENGTHS)
     prefixes = [random.integers(END + 1, pieces, min(length, longest - 1)) for length in range(len(free.sources) - 1)]
-    last, hypothesis = free.sources[-1], free.found[-1].hypotheses[0]
-    whole = hypothesis.tokens if hypothesis.tokens[-1] == END else (*hypothesis.tokens[:-1], END)
-    sources = (*free.sources[:-1], last)
+    whole = (*free.found[-1].hypotheses[0].tokens[:-1], END)
     rows = tuple(
         {**source, PREFIX: np.array(prefix, np.int64)}
-        for source, prefix in zip(sources, [*prefixes, whole], strict=True)
+        for source, prefix in zip(free.sources, [*prefixes, whole], strict=True)
     )
     stage = _search(subject, "prefix", [_expect(subject, rows, free.options.beam_size)])
     return replace(stage, what="tokens and scores of the reference search, for texts that begin with given tokens")

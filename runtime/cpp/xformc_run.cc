@@ -47,18 +47,17 @@ std::string json_line(size_t index) { return "{\"line\": " + std::to_string(inde
 
 using Hypotheses = std::vector<xformc::Hypothesis>;
 
-std::string nothing(const xformc::Hypothesis&) { return ""; }
+std::string named_fields(const xformc::Engine& engine, const std::vector<xformc::Value>& values);
 
-// Texts, each with what `own` says of it, and then `results`.
-template <typename Own = decltype(nothing)>
-std::string json(size_t index, const Hypotheses& hypotheses, const Own& own = nothing,
-                 const std::string& results = "") {
+// Texts, each with the results that depend on it, and then `others`.
+std::string json(const xformc::Engine& engine, size_t index, const Hypotheses& hypotheses,
+                 const std::vector<xformc::Value>& others = {}) {
   std::string items;
   for (const xformc::Hypothesis& one : hypotheses) {
     items += std::string(items.empty() ? "" : ", ") + "{\"text\": " + json_string(one.text) +
-             ", \"score\": " + json_number(one.score) + own(one) + "}";
+             ", \"score\": " + json_number(one.score) + named_fields(engine, one.results) + "}";
   }
-  return json_line(index) + "\"hypotheses\": [" + items + "]" + results + "}\n";
+  return json_line(index) + "\"hypotheses\": [" + items + "]" + named_fields(engine, others) + "}\n";
 }
 
 // Moses' n-best list: the line from 0, the text, features, and the score by which they are ranked.
@@ -84,7 +83,7 @@ void translate(const xformc::Engine& engine, const Arguments& arguments, Lines& 
   const bool several = arguments.search.n_best.value_or(unset.n_best) > 1;
   engine.translate_stream([&](std::string& text) { return lines.next(text); },
                           [&](size_t index, const Hypotheses& found) {
-                            output.write(arguments.json ? json(index, found)
+                            output.write(arguments.json ? json(engine, index, found)
                                          : several      ? n_best(index, found, alpha)
                                                         : line(found[0], arguments.scores));
                           },
@@ -247,8 +246,7 @@ std::string json(const xformc::Engine& engine, size_t index, const xformc::Trans
       others.push_back(value);
     }
   }
-  const auto own = [&](const xformc::Hypothesis& one) { return named_fields(engine, one.results); };
-  return json(index, found.hypotheses, own, named_fields(engine, others));
+  return json(engine, index, found.hypotheses, others);
 }
 
 void transcribe(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {

@@ -17,7 +17,7 @@ from xformc.format.targets import Target
 from xformc.format.tasks import TASKS, Decoding
 
 FORMAT, RESULTS_FORMAT, TASK_FORMAT = 5, 4, 3
-"""The newest format, that of engines without results of the written text, and and that of one of the four tasks."""
+"""The newest format, that of engines without results of the written text, and that of one of the four tasks."""
 MANIFEST_BYTES = 1 << 20
 FILE_BYTES = 1 << 40
 TOKENIZER_BYTES = 1 << 28

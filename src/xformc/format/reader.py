@@ -62,7 +62,8 @@ def read_manifest(directory: Path | str) -> Manifest:
         raise UserError(CHANGED, place=document.place, hint=COPY)
     _check_tokens(document.section("tokens"))
     manifest = _READERS[version](document)
-    for name in (MODEL, *[OF_TEXT][: len(of_text(manifest.results))], *manifest.tokenizers.values()):
+    models = (MODEL, OF_TEXT) if of_text(manifest.results) else (MODEL,)
+    for name in (*models, *manifest.tokenizers.values()):
         if name not in manifest.files:
             raise UserError(f"{name} is not listed in files", place=document.place, hint=COPY)
     return manifest
