@@ -158,6 +158,9 @@ class Search : public Writing {
 
   void check_count(std::optional<size_t> items) const override {
     const size_t prefixes = options_.prefixes.size();
+    if (options_.whole_texts && prefixes == 0 && items != size_t{0}) {
+      throw invalid_argument("whole_texts is set, and there are no texts to score", "", "give them as prefixes");
+    }
     if (prefixes < 2 || items == prefixes) return;
     if (!items) throw invalid_argument("a stream has one prefix for all of its texts");
     if (prefixes > *items) {

@@ -22,7 +22,7 @@ xformc_run_options take_run(fuzz::Reader& reader) {
   return run;
 }
 
-// Fields after `size` get bytes of the data.
+// Fields after `size` get bytes of the data; those that cannot have any bytes, truths and pointers, are set later.
 template <typename Options>
 Options take_options(fuzz::Reader& reader, Options options) {
   auto* bytes = reinterpret_cast<unsigned char*>(&options);
@@ -107,8 +107,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (kind == 0 || kind == 1) {
     auto search = take_options(reader, search_options());
     if (search.n_best > 64) search.n_best %= 64;  // what the model returns is not what is fuzzed
-    const auto texts = take_texts(reader);
-    const auto given = views(texts);
+    const auto texts = take_texts(reader), prefixes = take_texts(reader);
+    const auto given = views(texts), begun = views(prefixes);
+    search.prefixes = begun.data();
+    search.prefix_count = begun.size();
+    search.whole_texts = reader.take<uint8_t>() % 2 == 1;
     if (kind == 0) {
       status = xformc_translate(engines().translation, given.data(), given.size(), &search, &run, &results, &error);
     } else {

@@ -125,6 +125,13 @@ void check_options(const Engines& engines) {
       translating(&search, nullptr);
     }
   }
+  auto scoring = search_options();
+  scoring.whole_texts = true;  // of no prefixes
+  translating(&scoring, nullptr);
+  const auto prefixes = texts_of({"one", "two"});
+  scoring.prefixes = prefixes.data();
+  scoring.prefix_count = 2;  // of one text
+  translating(&scoring, nullptr);
   for (int64_t xformc_run_options::* field :
        {&xformc_run_options::workers, &xformc_run_options::max_batch_tokens, &xformc_run_options::window}) {
     for (const int64_t value : {INT64_MIN + 1, int64_t{-1}, int64_t{0}}) {

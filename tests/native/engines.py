@@ -10,7 +10,7 @@ from typing import Any
 
 from tiny_engine import DEFAULTS, text_input, train_tokenizer, write_manifest
 
-from xformc.format.interfaces import RESULTS, SAMPLING, SEARCH
+from xformc.format.interfaces import PREFIX, RESULTS, SAMPLING, SEARCH
 
 _NONE = {"vocabulary": 0, "axes": {}, "of": None, "longest": None, "tokenizer": None}
 _INPUTS: Mapping[str, Mapping[str, Any]] = {
@@ -23,7 +23,8 @@ _INPUTS: Mapping[str, Mapping[str, Any]] = {
 
 def write_engines(folder: Path) -> Path:
     """Write the engines `translation`, `language_model`, `tagging` and `arrays` into a new folder; return it."""
-    _write(folder, "translation", ("source", "target"), {"defaults": DEFAULTS}, SEARCH.inputs, RESULTS)
+    searching = {"defaults": DEFAULTS, "controls": [PREFIX]}
+    _write(folder, "translation", ("source", "target"), searching, SEARCH.inputs, RESULTS)
     sampling = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 20}
     _write(folder, "language_model", ("text",), {"defaults": sampling}, SAMPLING.inputs, RESULTS)
     _write(folder, "tagging", ("words",), {"labels": ["a", "b", "c"], "positions": "words"}, ("words",), ("words",))
