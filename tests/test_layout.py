@@ -45,8 +45,9 @@ MAY_USE = {
     "runtime": set[str](),
     "triton": {"runtime"},
     "trainer": COMPILER | {"compiler.build", "runtime"},
+    "imports": COMPILER | {"trainer", "version"},
     "commands": COMPILER
-    | {"compiler.build", "compiler.explain", "runtime", "triton", "trainer", "specs"}
+    | {"compiler.build", "compiler.explain", "runtime", "triton", "trainer", "imports", "specs"}
     | {"verification"},
     "cli": {"commands"},
     "__main__": {"cli"},
@@ -72,7 +73,10 @@ def modules() -> Iterator[tuple[str, Path]]:
     """Every module of the package by its name."""
     for top in (
         PACKAGE,
-        *(PACKAGE / name for name in ("compiler", "runtime", "trainer", "specs", "commands", "format", "triton")),
+        *(
+            PACKAGE / name
+            for name in ("compiler", "runtime", "trainer", "specs", "commands", "format", "imports", "triton")
+        ),
     ):
         for path in sorted(top.glob("*.py") if top == PACKAGE else top.rglob("*.py")):
             names = path.relative_to(PACKAGE).with_suffix("").parts

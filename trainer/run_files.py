@@ -8,7 +8,7 @@ from xformc.compiler.build import Labels
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
-from xformc.format.names import SPEC
+from xformc.format.names import IMPORTED, SPEC
 from xformc.format.tasks import NAMED, TASKS
 from xformc.runtime.lines import read_text_file
 from xformc.trainer.data.label_names import label_files
@@ -43,13 +43,17 @@ def find_run(path: Path) -> Path | None:
 def find_run_files(weights: Path, spec: Spec) -> RunFiles:
     """Return the files of the run that `weights` belongs to: a run's folder, one of its checkpoints, or a file.
 
+    An imported run may lack tokenizers; others of the folders above are not its own.
+
     Raises: UserError if they are neither beside the weights nor in one of the three folders above.
     """
     folders = _folders(weights)
+    imported = next((index for index, folder in enumerate(folders) if (folder / IMPORTED).is_file()), None)
+    folders = folders if imported is None else folders[: imported + 1]
     labelled = [result.name for result in spec.results if result.kind == "labels"]
     labels = {name: _find_labels(folders, weights, file) for name, file in label_files(labelled).items()}
     tokenizers = _find_tokenizers(folders, spec)
-    if tokenizers is None and spec.task in NAMED and TASKS[spec.task].writes:
+    if tokenizers is None and imported is None and spec.task in NAMED and TASKS[spec.task].writes:
         tokenizers = _no_tokenizers(weights, spec)
     return RunFiles(tokenizers or {}, labels or None)
 

@@ -29,6 +29,7 @@ from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
 from xformc.commands.export import export
 from xformc.commands.generate import generate
+from xformc.commands.import_weights import import_weights
 from xformc.commands.inspect_engine import inspect_engine
 from xformc.commands.ir import ir
 from xformc.commands.kernels import kernels
@@ -128,7 +129,7 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "ir": ir,
         "schema": schema,
     },
-    "Training": {"corpus": corpus, "train": train, "average": average},
+    "Training": {"corpus": corpus, "import": import_weights, "train": train, "average": average},
     "Engines": {
         "build": build,
         "verify": verify,

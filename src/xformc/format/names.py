@@ -15,3 +15,6 @@ GO_ON, NEXT = "go_on", "_next"
 """The output of a step that says whether to run another one, and the suffix of its updated state outputs."""
 
 WEIGHTS, LABELS, TOKENIZER = "weights.safetensors", "labels.txt", "tokenizer.model"
+
+IMPORTED = "import.json"
+"""The record of an imported run: its family, and the comparison with the origin."""

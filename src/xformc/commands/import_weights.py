@@ -1,0 +1,40 @@
+"""`xformc import`: a model of another library becomes a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from xformc.commands.options import OUT
+from xformc.terminal import progress_console
+
+SOURCE_HELP = "A folder of Hugging Face: config.json, and model.safetensors or its shards."
+MAP_HELP = "The table of a family of your own.  [default: the shipped one of config.json's model_type]"
+REPLAY_HELP = "Run the origin beside the import, with transformers, and refuse if the logits differ."
+
+
+def import_weights(
+    source: Annotated[Path, Argument(help=SOURCE_HELP, metavar="FOLDER")],
+    *,
+    output: Annotated[Path, Option(*OUT, help="The run's folder.", metavar="RUN")],
+    table: Annotated[Path | None, Option("--map", help=MAP_HELP, metavar="FILE")] = None,
+    compare: Annotated[bool, Option("--replay", help=REPLAY_HELP)] = False,
+) -> None:
+    """Import the weights of a model as a run: a short spec that extends a shipped one, and its weights.
+
+    \b
+    xformc import models/gpt2 -o runs/gpt2
+    xformc import models/gpt2 -o runs/gpt2 --replay         and compare the logits with those of transformers
+    xformc import models/mine -o runs/mine --map mine.yaml
+    xformc build runs/gpt2 -o engines/gpt2
+
+    Only safetensors are read, and nothing is downloaded. The tokenizer is not imported. What the config asks for and
+    the family's table does not know is an error, all of it at once.
+    """
+    from xformc.imports.import_model import import_model
+
+    with progress_console().status("importing"):
+        done = import_model(source, output, table, compare=compare)
+    print(f"{output}: a run of the family {done.family}, {done.parameters:,} parameters")
+    if done.replay is not None:
+        print(f"  {done.replay.line()}")

@@ -1,0 +1,183 @@
+"""Reads config.json, and makes of it the spec that a family's table says; what no table knows is refused by name."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from xformc.compiler.spec.expressions import ExpressionError, parse_expression
+from xformc.compiler.spec.problems import SpecError, listed
+from xformc.compiler.spec.tree import Plain, Scalar, Tree
+from xformc.errors import UserError
+from xformc.imports.family import Family
+
+CONFIG = "config.json"
+MAX_BYTES = 1 << 20
+OTHERWISE = "otherwise"
+
+_INERT = """model_type architectures _name_or_path transformers_version torch_dtype dtype bos_token_id eos_token_id
+pad_token_id sep_token_id id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
+problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
+gradient_checkpointing max_length min_length do_sample num_beams top_k top_p temperature"""
+IGNORED = frozenset(_INERT.split())
+"""Keys of every config that do not change the logits."""
+
+_KEY = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)")
+
+
+@dataclass
+class Config:
+    """The values of a config.json by key (`rope_parameters.rope_type` for nested ones), and which of them were used.
+
+    `within`: the keys whose defaults are being computed.
+    """
+
+    values: Mapping[str, Scalar]
+    family: Family
+    used: set[str] = field(default_factory=set[str])
+    within: tuple[str, ...] = ()
+
+    def value(self, key: str) -> Scalar:
+        """The value of a key, or the family's default. Raises: UserError if the config has neither."""
+        self.used.add(key)
+        value, default = self.values.get(key), self.family.defaults.get(key)
+        if value is not None or default is None:
+            return value
+        if key in self.within:
+            raise SpecError.at(default.span, f"the default of {key} depends on itself")
+        inner = replace(self, within=(*self.within, key))
+        return cast(Scalar, inner.filled(default))
+
+    def filled(self, tree: Tree) -> Plain:
+        """The plain value of a tree, in which each text with a $key became a number.
+
+        Raises: SpecError for a text that has no value; UserError for a key that the config lacks.
+        """
+        if isinstance(tree.value, dict):
+            return {key: self.filled(entry.tree) for key, entry in tree.value.items()}
+        if isinstance(tree.value, tuple):
+            return [self.filled(item) for item in tree.value]
+        return self._number(tree) if "$" in tree.word else tree.value
+
+    def _number(self, tree: Tree) -> bool | int | float:
+        names = _KEY.findall(tree.word)
+        numbers = {f"k{index}": self._numeric(name) for index, name in enumerate(names)}
+        if len(names) == 1 and tree.word == f"${names[0]}":
+            return numbers["k0"]
+        places = iter(numbers)
+        text = _KEY.sub(lambda _: next(places), tree.word)
+        try:
+            return parse_expression(text).value(lambda name, _: numbers[name])
+        except KeyError as error:
+            raise SpecError.at(tree.span, f"{error} is not a number; write $ before a key of the config") from None
+        except ExpressionError as error:
+            raise SpecError.at(tree.span, f"'{tree.word[:60]}' has no value: {error.message}") from None
+
+    def _numeric(self, key: str) -> bool | int | float:
+        value = self.value(key)
+        if isinstance(value, int | float) and math.isfinite(value):
+            return value
+        raise UserError(f"{key} must be a number, found {json.dumps(value)[:60]}")
+
+
+def read_config(folder: Path) -> dict[str, Scalar]:
+    """The values of a folder's config.json, nested keys joined by dots. Raises: UserError if it is not readable."""
+    path = folder / CONFIG
+    if not path.is_file():
+        hint = "give a folder with config.json and model.safetensors, as Hugging Face's save_pretrained writes it"
+        raise UserError(f"has no {CONFIG}" if folder.is_dir() else "no such folder", place=str(folder), hint=hint)
+    with path.open("rb") as handle:
+        data = handle.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise UserError(f"larger than {MAX_BYTES >> 20} MiB, the limit for a config", place=str(path))
+    try:
+        content: object = json.loads(data)
+        flat = _flat(content)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"not JSON: {error}", place=str(path)) from None
+    if not isinstance(content, dict) or not isinstance(flat.get("model_type"), str):
+        raise UserError("names no model_type", place=str(path))
+    return flat
+
+
+def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[Family, Config]:
+    """Choose the cases of a config. Raises: UserError that names everything that the family does not support."""
+    renamed, problems = _renamed(family, values)
+    config = Config(renamed, family)
+    kinds = [str(value) for key, value in values.items() if key.startswith("architectures.")]
+    problems += [
+        f"architectures: {kind} must be {listed(family.architectures)}"
+        for kind in kinds
+        if family.architectures and kind not in family.architectures
+    ]
+    chosen = family
+    for key, parts in family.cases.items():
+        value = config.value(key)
+        text = value if isinstance(value, str) else json.dumps(value)
+        part = parts.get(text, parts.get(OTHERWISE))
+        if part is None:
+            problems.append(f"{key}: {text[:60]} must be {listed(parts)}")
+        else:
+            chosen = chosen.with_part(part)
+    config.family = chosen
+    problems += _unset(chosen, config)
+    problems += [
+        f"{key}: {json.dumps(value)[:60]} is not in the table of {family.name}"
+        for key, value in renamed.items()
+        if key not in config.used and not _is_ignored(key, chosen.ignored)
+    ]
+    if problems:
+        hint = "a table of your own, given with --map, may say what a key means or that it is ignored"
+        raise UserError(
+            "the family's table does not support this config:" + "".join(f"\n  {line}" for line in problems),
+            place=place,
+            hint=hint,
+        )
+    return chosen, config
+
+
+def _renamed(family: Family, values: Mapping[str, Scalar]) -> tuple[dict[str, Scalar], list[str]]:
+    """The values under the table's names of their keys, and a line for each key that has two values."""
+    found: dict[str, Scalar] = {}
+    problems: list[str] = []
+    for key, value in values.items():
+        name = family.renamed.get(key, key)
+        if value is not None and found.setdefault(name, value) != value:
+            problems.append(f"{key}: {json.dumps(value)[:60]} differs from {name}")
+    return found, problems
+
+
+def _unset(family: Family, config: Config) -> list[str]:
+    """A line for each key that the table needs as a number and the config lacks."""
+    lines: dict[str, None] = {}
+    for tree in (family.spec, *family.weights.values()):
+        for word in tree.words():
+            for key in _KEY.findall(word):
+                try:
+                    config.filled(Tree(f"${key}", tree.span))
+                except SpecError:
+                    raise
+                except UserError as error:
+                    lines[error.message] = None
+    return list(lines)
+
+
+def _is_ignored(key: str, ignored: tuple[str, ...]) -> bool:
+    top = key.partition(".")[0]
+    return top in IGNORED or key in ignored or top in ignored
+
+
+def _flat(content: object, prefix: str = "") -> dict[str, Scalar]:
+    """Nested mappings and lists as one mapping; an empty one is no value."""
+    if isinstance(content, list):
+        return _flat({str(index): one for index, one in enumerate(cast(list[object], content))}, prefix)
+    if isinstance(content, dict):
+        return {
+            name: value
+            for key, inner in cast(Mapping[str, object], content).items()
+            for name, value in _flat(inner, f"{prefix}.{key}" if prefix else key).items()
+        }
+    return {prefix: cast(Scalar, content)}

@@ -1,0 +1,166 @@
+"""Reads families: YAML tables from the config and the weights of another library to a spec and its parameters."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from xformc.compiler.spec.load import load_tree, merge
+from xformc.compiler.spec.problems import Problem, SpecError, listed, raise_problems, suggest
+from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import UserError
+
+FAMILIES = Path(__file__).resolve().parent / "families"
+MAX_LIKE = 4
+
+_MAPPINGS = ("renamed", "defaults", "cases", "spec", "weights")
+_LISTS = ("architectures", "ignored", "surplus")
+_PART = ("spec", "weights", "surplus", "ignored")
+ROW_KEYS = ("from", "transposed", "part", "of", "each", "rows", "plus")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A table. `cases` says for a key of the config what each value adds to `spec`, `weights` and the lists."""
+
+    name: str
+    architectures: tuple[str, ...]
+    prefix: str
+    renamed: Mapping[str, str]
+    defaults: Mapping[str, Tree]
+    cases: Mapping[str, Mapping[str, Tree]]
+    ignored: tuple[str, ...]
+    spec: Tree
+    weights: Mapping[str, Tree]
+    surplus: tuple[str, ...]
+
+    def with_part(self, part: Tree) -> "Family":
+        """The family with what a case adds."""
+        spec = part.get("spec")
+        return replace(
+            self,
+            spec=self.spec if spec is None else merge(self.spec, spec),
+            weights={**self.weights, **_trees(part, "weights")},
+            surplus=(*self.surplus, *_words(part, "surplus")),
+            ignored=(*self.ignored, *_words(part, "ignored")),
+        )
+
+
+def shipped_families() -> dict[str, Path]:
+    """The file of each family that comes with xformc, by the `model_type` of its configs."""
+    return {path.stem: path for path in sorted(FAMILIES.glob("*.yaml"))}
+
+
+def find_family(model_type: str) -> Family:
+    """The shipped family of a model_type. Raises: UserError if there is none."""
+    found = shipped_families()
+    if model_type not in found:
+        hint = suggest(model_type, found) or "write a table of it, and give it with --map"
+        raise UserError(
+            f"there is no table of the family '{model_type[:100]}'; shipped are {', '.join(found)}", hint=hint
+        )
+    return load_family(found[model_type])
+
+
+def load_family(path: Path) -> Family:
+    """Read a table. Raises: SpecError with every mistake of its form; UserError if there is no file."""
+    tree = _with_base(load_tree(path), 0)
+    raise_problems(_mistakes(tree))
+    return Family(
+        name=path.stem,
+        architectures=_words(tree, "architectures"),
+        prefix=_prefix(tree),
+        renamed={key: item.word for key, item in _trees(tree, "renamed").items()},
+        defaults=_trees(tree, "defaults"),
+        cases={
+            key: {value: entry.tree for value, entry in item.entries.items()}
+            for key, item in _trees(tree, "cases").items()
+        },
+        ignored=_words(tree, "ignored"),
+        spec=tree.entries["spec"].tree,
+        weights=_trees(tree, "weights"),
+        surplus=_words(tree, "surplus"),
+    )
+
+
+def _with_base(tree: Tree, depth: int) -> Tree:
+    """The tree merged into the shipped family that it is `like`; a case, a row and a list are replaced whole."""
+    like = tree.get("like")
+    if like is None:
+        return tree
+    found = shipped_families()
+    if like.word not in found or depth == MAX_LIKE:
+        raise SpecError.at(like.span, "'like' must name a shipped family", f"shipped are {', '.join(found)}")
+    base = _with_base(load_tree(found[like.word]), depth + 1)
+    entries = {key: entry for key, entry in tree.entries.items() if key != "like"}
+    for key, old in base.entries.items():
+        entries[key] = Entry(old.key, _joined(key, old.tree, entries[key].tree)) if key in entries else old
+    return Tree(entries, tree.span, tree.weight)
+
+
+def _joined(key: str, base: Tree, over: Tree) -> Tree:
+    if key == "spec":
+        return merge(base, over)
+    if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
+        return over
+    return Tree({**base.value, **over.value}, over.span)
+
+
+def _mistakes(tree: Tree) -> list[Problem]:
+    """What is wrong with the form of a table."""
+    if not isinstance(tree.value, dict):
+        return [Problem(tree.span, f"a family must be a mapping, found {tree.described()}")]
+    problems = _unknown_keys(tree, (*_MAPPINGS, *_LISTS, "prefix"))
+    problems += _wrong_kinds(tree)
+    problems += [
+        Problem(tree.span, f"a family needs '{key}'") for key in ("spec", "weights") if key not in tree.entries
+    ]
+    parts = [part.tree for case in _trees(tree, "cases").values() for part in case.entries.values()]
+    for part in parts:
+        problems += _unknown_keys(part, _PART) + _wrong_kinds(part)
+    for case in _trees(tree, "cases").values():
+        if not isinstance(case.value, dict):
+            problems.append(Problem(case.span, f"a case must be a mapping from values, found {case.described()}"))
+    for holder in (tree, *parts):
+        for row in _trees(holder, "weights").values():
+            problems += _unknown_keys(row, ROW_KEYS)
+            if not (row.word or (row.get("from") or row).word):
+                problems.append(Problem(row.span, "a row must name the weight that it is from"))
+    return problems
+
+
+def _unknown_keys(tree: Tree, known: tuple[str, ...]) -> list[Problem]:
+    return [
+        Problem(entry.key, f"'{key[:40]}' must be {listed(known)}", suggest(key, known))
+        for key, entry in tree.entries.items()
+        if key not in known
+    ]
+
+
+def _wrong_kinds(tree: Tree) -> list[Problem]:
+    problems: list[Problem] = []
+    for key, entry in tree.entries.items():
+        value = entry.tree
+        if key in _MAPPINGS and not isinstance(value.value, dict):
+            problems.append(Problem(value.span, f"'{key}' must be a mapping, found {value.described()}"))
+        if key in _LISTS and not (isinstance(value.value, tuple) and all(item.word for item in value.items)):
+            problems.append(Problem(value.span, f"'{key}' must be a list of names, found {value.described()}"))
+        if key == "prefix" and not value.word:
+            problems.append(Problem(value.span, f"'prefix' must be a text, found {value.described()}"))
+    if not isinstance(tree.value, dict):
+        problems.append(Problem(tree.span, f"must be a mapping, found {tree.described()}"))
+    return problems
+
+
+def _trees(tree: Tree, key: str) -> dict[str, Tree]:
+    section = tree.get(key)
+    return {} if section is None else {name: entry.tree for name, entry in section.entries.items()}
+
+
+def _words(tree: Tree, key: str) -> tuple[str, ...]:
+    section = tree.get(key)
+    return () if section is None else tuple(item.word for item in section.items)
+
+
+def _prefix(tree: Tree) -> str:
+    found = tree.get("prefix")
+    return "" if found is None else found.word

@@ -1,0 +1,86 @@
+"""Runs the origin of an import beside the spec's module, on the same random tokens, and compares the logits."""
+
+import importlib
+import io
+from collections.abc import Mapping
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import torch
+
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
+from xformc.compiler.pipeline import begin, run_passes
+from xformc.compiler.spec import Spec
+from xformc.errors import UserError
+from xformc.imports.checkpoint import Array
+
+BOUND = 1e-4
+"""The largest difference of logits, as a part of their standard deviation."""
+
+BATCH, LENGTH = 4, 128
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The largest difference of logits, and the standard deviation of the origin's logits."""
+
+    tokens: int
+    difference: float
+    deviation: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the difference is within the bound; one that is not a number is not."""
+        return self.difference <= BOUND * self.deviation
+
+    def line(self) -> str:
+        """The comparison in words."""
+        return (
+            f"largest difference of logits {self.difference:.2g} on {self.tokens} random tokens "
+            f"(standard deviation {self.deviation:.2g}, bound {BOUND:g} of it)"
+        )
+
+
+def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array]) -> Replay:
+    """Compare the logits of the origin in `folder` with those of the spec. Raises: UserError if it cannot be run."""
+    (item,) = spec.inputs.values()
+    length = min(LENGTH, spec.train.max_length)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(1, item.vocabulary, (BATCH, length), generator=generator)
+    expected = _origin(folder)(input_ids=tokens).logits
+    module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
+    with torch.no_grad():
+        for path, parameter in parameters_by_path(module).items():
+            parameter.copy_(torch.as_tensor(arrays[path]))
+        found = module(tokens)
+    if found.shape != expected.shape:
+        raise UserError(f"the origin has logits {list(expected.shape)}, the spec {list(found.shape)}")
+    difference = (found - expected).abs().max()
+    return Replay(tokens.numel(), float(difference), float(expected.std()))
+
+
+def _origin(folder: Path) -> Any:
+    """The model in `folder`, as transformers loads it, without gradients. Raises: UserError."""
+    try:
+        with redirect_stderr(io.StringIO()), catch_warnings():
+            simplefilter("ignore")
+            transformers: Any = importlib.import_module("transformers")
+            model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+                str(folder.resolve()),
+                dtype=torch.float32,
+                attn_implementation="eager",
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+            )
+    except ModuleNotFoundError as error:
+        hint = "pip install transformers, or import without --replay"
+        raise UserError(f"--replay needs the package {error.name}, which is not installed", hint=hint) from None
+    except Exception as error:  # whatever another library raises for a model that it does not take
+        message = " ".join(str(error).split())[:300]
+        raise UserError(f"transformers cannot load this model: {message}", place=str(folder)) from error
+    return model.eval().requires_grad_(False)

@@ -1,0 +1,166 @@
+"""Maps the tensors of a checkpoint to the parameters of a spec, by the rows of a family's table."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
+
+import numpy as np
+
+from xformc.compiler.spec.tree import Tree
+from xformc.errors import UserError
+from xformc.imports.checkpoint import READABLE, Array, Stored
+from xformc.imports.config import Config
+from xformc.imports.family import Family
+
+LISTED = 12
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a parameter is made of one tensor, in this order.
+
+    transposed: the tensor's two axes are exchanged. rows: only these rows, from start to stop. part, of, each: the rows
+    are `each` groups (such as heads) of `of` equal parts, of which one is taken. plus: added to every number.
+    """
+
+    source: str
+    transposed: bool = False
+    part: int = 0
+    of: int = 1
+    each: int = 1
+    rows: tuple[int, int] | None = None
+    plus: float = 0.0
+
+    def shape(self, found: Sequence[int]) -> tuple[int, ...] | None:
+        """The shape of the parameter before its axes are told apart; None if the tensor does not fit the row."""
+        if self.transposed and len(found) != 2:
+            return None
+        shape = list(reversed(found) if self.transposed else found)
+        if not shape:
+            return None if self.rows or self.of * self.each > 1 else ()
+        if self.rows is not None:
+            start, stop = self.rows
+            if not 0 <= start < stop <= shape[0]:
+                return None
+            shape[0] = stop - start
+        if self.of < 1 or self.each < 1 or not 0 <= self.part < self.of or shape[0] % (self.of * self.each):
+            return None
+        return (shape[0] // self.of, *shape[1:])
+
+    def of_array(self, array: Array, shape: tuple[int, ...]) -> Array:
+        """The parameter, made of the tensor that fits."""
+        array = array.T if self.transposed else array
+        if self.rows is not None:
+            array = array[self.rows[0] : self.rows[1]]
+        if self.of > 1:
+            array = array.reshape(self.each, self.of, -1, *array.shape[1:])[:, self.part]
+        return np.array(array.reshape(shape) + np.float32(self.plus) if self.plus else array.reshape(shape), order="C")
+
+
+def map_weights(
+    family: Family, config: Config, shapes: Mapping[str, tuple[int, ...]], stored: Mapping[str, Stored], place: str
+) -> dict[str, Array]:
+    """The parameters of these shapes from the stored tensors.
+
+    Raises: UserError that names every weight that is missing, left over, of a wrong shape or format, or not finite.
+    """
+    rows = {path: _row(family, config, path) for path in shapes}
+    used = {row.source: stored[row.source] for row in rows.values() if row is not None and row.source in stored}
+    patterns = [_pattern(name) for name in family.surplus]
+    problems = {
+        "without a row in the table": [path for path, row in rows.items() if row is None],
+        "missing": sorted({row.source for row in rows.values() if row is not None and row.source not in stored}),
+        "left over": [
+            name for name in stored if name not in used and not any(pattern.fullmatch(name) for pattern in patterns)
+        ],
+        "wrong shape": [
+            f"{row.source} (found {list(used[row.source].shape)}, {path} is {list(shapes[path])})"
+            for path, row in rows.items()
+            if row is not None and row.source in used and not _fits(row.shape(used[row.source].shape), shapes[path])
+        ],
+        f"not of {', '.join(READABLE)}": [
+            f"{name} ({one.kind})" for name, one in used.items() if one.kind not in READABLE
+        ],
+    }
+    _refuse(problems, f"the weights do not fit the table of {family.name}", place)
+    return _arrays({path: row for path, row in rows.items() if row is not None}, shapes, used, place)
+
+
+def _arrays(
+    rows: Mapping[str, Row], shapes: Mapping[str, tuple[int, ...]], used: Mapping[str, Stored], place: str
+) -> dict[str, Array]:
+    """Read each tensor once, and make the parameters that are from it."""
+    paths: dict[str, list[str]] = {}
+    for path, row in rows.items():
+        paths.setdefault(row.source, []).append(path)
+    made: dict[str, Array] = {}
+    broken: list[str] = []
+    for name, targets in paths.items():
+        array = used[name].read()
+        if not np.isfinite(array).all():
+            broken.append(name)
+        for path in targets:
+            made[path] = rows[path].of_array(array, shapes[path])
+    _refuse({"not finite": broken}, "the weights hold values that are no numbers", place)
+    return {path: made[path] for path in shapes}
+
+
+def _refuse(problems: Mapping[str, Sequence[str]], message: str, place: str) -> None:
+    if any(problems.values()):
+        lines = "".join(f"\n  {what}: {_some(names)}" for what, names in problems.items() if names)
+        raise UserError(f"{message}:{lines}", place=place)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    return ", ".join(name[:300] for name in names[:LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _row(family: Family, config: Config, path: str) -> Row | None:
+    """The row of a parameter: of the patterns that match its path, the last one."""
+    for pattern, tree in reversed(list(family.weights.items())):
+        match = _pattern(pattern).fullmatch(path)
+        if match is not None:
+            parts = iter(match.groups())
+            name = re.sub(r"\*", lambda _, parts=parts: next(parts, "*"), (tree.get("from") or tree).word)
+            return _filled_row(tree, config, name)
+    return None
+
+
+def _filled_row(tree: Tree, config: Config, name: str) -> Row:
+    def number(key: str, other: float) -> float:
+        item = tree.get(key)
+        value = other if item is None else config.filled(item)
+        if not (isinstance(value, int | float) and math.isfinite(value)):
+            raise UserError(f"'{key}' must be a number", place=(item or tree).span.place)
+        return value
+
+    rows = tree.get("rows")
+    bounds = () if rows is None else tuple(one for one in map(config.filled, rows.items) if type(one) is int)
+    if rows is not None and (len(bounds) != 2 or len(rows.items) != 2):
+        raise UserError("'rows' must be two whole numbers, [start, stop]", place=rows.span.place)
+    return Row(
+        name,
+        transposed=bool(number("transposed", False)),
+        part=int(number("part", 0)),
+        of=int(number("of", 1)),
+        each=int(number("each", 1)),
+        rows=(bounds[0], bounds[1]) if bounds else None,
+        plus=float(number("plus", 0.0)),
+    )
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """`*` is any one name of a path or number of a weight's name."""
+    return re.compile(re.escape(text).replace(r"\*", r"([^/.]+)"))
+
+
+def _fits(found: tuple[int, ...] | None, wanted: tuple[int, ...]) -> bool:
+    """Whether the axes of `found` are those of `wanted`, of which neighbours may be merged."""
+    if found is None:
+        return False
+    borders = set(accumulate(wanted, mul, initial=1))
+    return set(accumulate(found, mul, initial=1)) <= borders and max(borders) in set(accumulate(found, mul, initial=1))

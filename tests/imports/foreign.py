@@ -1,0 +1,67 @@
+"""Writes random weights of a spec under the names of a family's table: what a folder of Hugging Face would hold."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from xformc.compiler.spec import load_spec
+from xformc.compiler.spec.tree import write_yaml
+from xformc.compiler.weight_files import graph_shapes
+from xformc.imports.config import read_config, resolve
+from xformc.imports.family import find_family
+from xformc.imports.weights import _row
+
+GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 20, "n_positions": 16}
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 20,
+    "rope_theta": 10000.0,
+}
+
+
+def write_config(folder: Path, config: dict) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def write_foreign(folder: Path, config: dict) -> dict[str, np.ndarray]:
+    """Write the config and the weights; return our weights by path."""
+    write_config(folder, config)
+    family, filled = resolve(find_family(config["model_type"]), read_config(folder), "here")
+    spec_file = folder / "spec.yaml"
+    spec_file.write_text(write_yaml(filled.filled(family.spec)), encoding="utf-8")
+    shapes = graph_shapes(load_spec(spec_file).graph())
+    spec_file.unlink()
+    draw = np.random.default_rng(0)
+    ours = {path: draw.normal(size=shape).astype(np.float32) for path, shape in shapes.items()}
+    parts: dict[str, dict[int, np.ndarray]] = {}
+    turned: dict[str, bool] = {}
+    for path, array in ours.items():
+        row = _row(family, filled, path)
+        assert row is not None, path
+        flat = array.reshape(_merged(path, array))
+        parts.setdefault(row.source, {})[row.part] = flat.reshape(row.each, -1, *flat.shape[1:]) - np.float32(row.plus)
+        turned[row.source] = row.transposed
+    theirs = {name: np.stack([found[part] for part in sorted(found)], 1) for name, found in parts.items()}
+    flat = {name: array.reshape(-1, *array.shape[3:]) for name, array in theirs.items()}
+    save(folder, {name: array.T if turned[name] else array for name, array in flat.items()})
+    return ours
+
+
+def save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / "model.safetensors")
+
+
+def _merged(path: str, array: np.ndarray) -> tuple[int, ...]:
+    """The shape of a matrix [out, in] of a linear map whose axes are told apart, else of a vector."""
+    if not path.endswith("/weight"):
+        return (array.size,)
+    return (array.shape[0], array.size // array.shape[0]) if "output" in path else (-1, array.shape[-1])
