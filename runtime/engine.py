@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from xformc.format.names import MANIFEST
 from xformc.format.reader import read_manifest
 from xformc.format.tasks import TASKS, tasks_with
 from xformc.runtime.arrays import read_rows
+from xformc.runtime.choose import WEIGHT, Pool, reranking, with_hypotheses
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.generate import (
     Continuation,
@@ -32,7 +33,7 @@ from xformc.runtime.library import check_operators
 from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, encode_example, positions_needed, predict_rows
-from xformc.runtime.prefix import Prefix, begin_with, scores_of
+from xformc.runtime.prefix import Prefix, begin_with, check_scores, prefix_encoder, scores_of
 from xformc.runtime.rows import Row
 from xformc.runtime.sampling import SampleArguments, WritingArguments, resolve_sample_options, split_options
 from xformc.runtime.search import SearchResult, check_source, search
@@ -146,11 +147,9 @@ class Engine:
 
         Raises: UserError for a target that is too long, and as `translate` and `transcribe`.
         """
-        batching, items, arrays = Batching(workers, max_batch_tokens), texts, False
-        if isinstance(texts, Mapping):
-            items, arrays = read_rows(self.manifest.given, texts, self.manifest.targets), True
+        batching, (items, arrays) = Batching(workers, max_batch_tokens), self._examples(texts)
         job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=arrays)
-        return self._all(job, "score", cast(Sequence[Any], items), targets, batching, whole=True)
+        return self._all(job, "score", items, targets, batching, whole=True)
 
     def score_stream(
         self,
@@ -171,6 +170,53 @@ class Engine:
         batching = Batching(workers, max_batch_tokens, window)
         job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=False)
         return self._stream(job, texts, targets, batching, whole=True)
+
+    def rerank(
+        self,
+        texts: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
+        hypotheses: Iterable[Sequence[Hypothesis]],
+        *,
+        weight: float = WEIGHT,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """Rerank the hypotheses of another engine by this engine's scores of their texts.
+
+        Returns: for each text, in order, its hypotheses, best first by the new score, which is (1 - weight) * their
+        score + weight * this engine's. Equal ones keep their order. `features` has both scores.
+
+        texts: what `translate` or `transcribe` takes.
+        hypotheses: what the other engine's `translate` or `transcribe` returned for them.
+        weight: from 0 to 1. Each score has the length penalty of its engine.
+
+        The other arguments are those of `translate`.
+
+        Raises: UserError as `score`.
+        """
+        batching, (items, arrays) = Batching(workers, max_batch_tokens), self._examples(texts)
+        job = self._reranking(batching, truncate, weight, arrays=arrays)
+        return job.all(self.session, "rerank", list(with_hypotheses(items, hypotheses)), batching)
+
+    def rerank_stream(
+        self,
+        texts: Iterable[str | Path | Sequence[str]],
+        hypotheses: Iterable[Sequence[Hypothesis]],
+        *,
+        weight: float = WEIGHT,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> Generator[list[Hypothesis]]:
+        """Rerank the hypotheses of any number of texts in constant memory, and yield the results in order.
+
+        The arguments are those of `rerank` and the `window` of `translate_stream`. `hypotheses` may be a stream of the
+        other engine, and `texts` the other half of `itertools.tee`.
+        """
+        batching = Batching(workers, max_batch_tokens, window)
+        job = self._reranking(batching, truncate, weight, arrays=False)
+        return job.stream(self.session, with_hypotheses(texts, hypotheses), batching)
 
     def search(
         self, source: NDArray[np.int64] | Sequence[Sequence[int]], **options: Unpack[SearchArguments]
@@ -349,16 +395,28 @@ class Engine:
         self, batching: Batching, truncate: bool, beam_size: int | None, length_penalty: float | None, *, arrays: bool
     ) -> Job[Any, Row, Hypothesis]:
         """Score the prefixes of rows, which are whole texts."""
+        check_scores(self.manifest)
         options: SearchArguments = {"beam_size": beam_size, "n_best": 1, "length_penalty": length_penalty}
         options |= {"max_length_factor": 0.0, "max_length_offset": 0}  # so that texts are as long as given
         if TASKS[self.manifest.task].method == "translate":
             job: Job[Any, Row, list[Hypothesis]] = self._translation(batching, truncate, options)
         else:
-            if self.manifest.decoding != "search":
-                message = f"{self.manifest.name} does not search for a text, so it has no scores of texts"
-                raise UserError(message, hint="score needs an engine that translates or transcribes by beam search")
             job = self._search_of(as_it_is if arrays else self._reader(batching, truncate), options)
         return Job(job.encode, job.size, partial(scores_of, job.run))
+
+    def _reranking(
+        self, batching: Batching, truncate: bool, weight: float, *, arrays: bool
+    ) -> Job[tuple[Any, Sequence[Hypothesis]], Pool, list[Hypothesis]]:
+        scoring = self._scoring(batching, truncate, 1, None, arrays=arrays)
+        return reranking(scoring, prefix_encoder(self.manifest, self.tokenizer, whole=True), weight)
+
+    def _examples(self, given: Sequence[Any] | Mapping[str, Any]) -> tuple[Sequence[Any], bool]:
+        """Return the examples as items, and whether these are rows."""
+        if isinstance(given, Mapping):
+            return read_rows(self.manifest.given, given, self.manifest.targets), True
+        if isinstance(given, str):
+            raise UserError("a list of texts is needed, not one text", hint="put the text in a list: [text]")
+        return given, False
 
     def _all(
         self,
@@ -465,13 +523,7 @@ class Engine:
         )
 
     def _check_method(self, called: str, method: str) -> None:
-        right = TASKS[self.manifest.task].method
-        if right != method:
-            tasks = " or ".join(tasks_with(method))
-            raise UserError(
-                f"{self.manifest.name} is a {self.manifest.task} engine; {called} needs a {tasks} engine",
-                hint=f"use engine.{right}(...) in Python, or xformc {right} on the command line",
-            )
+        check_method(self.manifest, called, method)
 
     def _tokenizer_of(self, inputs: Mapping[str, Input]) -> Tokenizer | None:
         """The tokenizer of the inputs that are text; None if all of them are files."""
@@ -493,6 +545,17 @@ class Engine:
                 hint="build it from a run, or with tokenizers: xformc.build(..., tokenizers={input: file})",
             )
         return self.tokenizer
+
+
+def check_method(manifest: Manifest, called: str, method: str) -> None:
+    """Raises: UserError unless `method` is the one of the engine's task; `called` is what the user called."""
+    right = TASKS[manifest.task].method
+    if right != method:
+        tasks = " or ".join(tasks_with(method))
+        raise UserError(
+            f"{manifest.name} is a {manifest.task} engine; {called} needs a {tasks} engine",
+            hint=f"use engine.{right}(...) in Python, or xformc {right} on the command line",
+        )
 
 
 def load(

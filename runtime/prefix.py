@@ -20,6 +20,8 @@ from xformc.runtime.translate import Hypothesis
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+REBUILD = "rebuild it with `xformc build`; a search on a GPU takes none yet"
+
 Prefix = str | Sequence[int]
 """What a text begins with: text, or token ids."""
 
@@ -39,18 +41,24 @@ def begin_with(
 
     Raises: UserError for an engine without prefixes, and, when it is read, for a prefix that does not fit.
     """
-    if PREFIX not in manifest.controls:
-        fixed = "rebuild it with `xformc build`; a search on a GPU takes none yet"
-        raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=fixed)
+    encode = prefix_encoder(manifest, tokenizer, whole=whole)
     if isinstance(items, str):
         raise UserError("a list of texts is needed, not one text", hint="put the text in a list: [text]")
-    encode = _encoder(manifest, tokenizer, whole=whole)
 
     def encode_pair(line: int, pair: tuple[Item, Prefix]) -> Row:
         item, prefix = pair
         return {**job.encode(line, item), PREFIX: encode(line, prefix)}
 
     return Job(encode_pair, job.size, job.run), _pairs(items, prefixes)
+
+
+def check_scores(manifest: Manifest) -> None:
+    """Raises: UserError for an engine that cannot score given texts."""
+    if manifest.decoding != "search":
+        message = f"{manifest.name} does not search for a text, so it has no scores of texts"
+        raise UserError(message, hint="scores need an engine that translates or transcribes by beam search")
+    if PREFIX not in manifest.controls:
+        raise UserError(f"{manifest.name} cannot score given texts", hint=REBUILD)
 
 
 def scores_of(
@@ -81,9 +89,15 @@ def _pairs(items: Iterable[Item], prefixes: str | Iterable[Prefix]) -> Iterator[
         raise UserError(f"there are more prefixes than texts, which are {line:,}", hint="give one for each text")
 
 
-def _encoder(
+def prefix_encoder(
     manifest: Manifest, tokenizer: Tokenizer | None, *, whole: bool
 ) -> Callable[[int, Prefix], NDArray[np.int64]]:
+    """Return the function from a prefix, or a whole text, and its line to its ids; it raises UserError for a wrong one.
+
+    Raises: UserError for an engine without prefixes.
+    """
+    if PREFIX not in manifest.controls:
+        raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=REBUILD)
     name = manifest.written
     written = manifest.inputs[name]
 

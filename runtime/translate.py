@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,12 +33,14 @@ class Hypothesis:
     """One written text: its text, its score (higher is better), and its token ids, with the end token.
 
     results: the engine's other results, by name: of the example, or of this text if they depend on it.
+    features: the scores that `score` was made of, by name, if it is not the search's own: `search` and `rerank`.
     """
 
     text: str
     score: float
     tokens: tuple[int, ...]
     results: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    features: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 class Writer(Protocol):
@@ -116,8 +119,19 @@ def write_rows(
 def fields_of_text(results: Mapping[str, Result], hypotheses: Sequence[Hypothesis]) -> dict[str, object]:
     """Return the hypotheses of a row and its other results for JSON."""
     own = of_text(results)
-    found = [{"text": one.text, "score": round(one.score, 6), **fields_of(own, one.results)} for one in hypotheses]
+    found = [{**text_fields(one), **fields_of(own, one.results)} for one in hypotheses]
     return {"hypotheses": found, **fields_of(beside_text(results), hypotheses[0].results)}
+
+
+def text_fields(one: Hypothesis) -> dict[str, object]:
+    """Return the text, the score and the features of a hypothesis for JSON."""
+    features = {name: rounded(value) for name, value in one.features.items()}
+    return {"text": one.text, "score": rounded(one.score), **({"features": features} if features else {})}
+
+
+def rounded(score: float) -> float | None:
+    """Return a score for JSON, which has no infinite numbers."""
+    return round(score, 6) if isfinite(score) else None
 
 
 def text_rows(written: str, rows: Sequence[Row], texts: Iterable[Sequence[Sequence[int]]]) -> list[Row]:

@@ -105,7 +105,7 @@ def test_streams_take_prefixes() -> None:
         assert impossible.score == -np.inf and engine.score([("", "hello")], [""])[0].score == 0.0
     with load(FOLDER / "draw", threads=1) as draws, pytest.raises(UserError, match="does not search for a text"):
         draws.score(["hello"], ["hello"])
-    with load(FOLDER / "heads", threads=1) as labels, pytest.raises(UserError, match="score needs a"):
+    with load(FOLDER / "heads", threads=1) as labels, pytest.raises(UserError, match="scores need an engine"):
         labels.score(["hello"], ["hello"])
 
 

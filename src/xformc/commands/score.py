@@ -1,7 +1,6 @@
 """`xformc score`: how likely given texts are, by an engine."""
 
 import json
-from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from xformc.runtime.engine import load
 from xformc.runtime.lines import read_file_lines
 from xformc.runtime.search import length_divisor
 from xformc.runtime.stream import MAX_BATCH_TOKENS
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.translate import Hypothesis, rounded
 
 PENALTY_HELP = """GNMT length penalty of the scores, as in `xformc translate`.  [default: the engine's]"""
 
@@ -65,5 +64,5 @@ def _render(index: int, one: Hypothesis, alpha: float, *, as_json: bool) -> str:
     if not as_json:
         return f"{one.score:.4f}\n"
     numbers = {"score": one.score, "log_probability": one.score * length_divisor(len(one.tokens), alpha)}
-    finite = {name: round(number, 6) if isfinite(number) else None for name, number in numbers.items()}
+    finite = {name: rounded(number) for name, number in numbers.items()}
     return json.dumps({"line": index + 1, **finite, "tokens": len(one.tokens)}) + "\n"

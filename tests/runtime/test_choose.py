@@ -1,0 +1,99 @@
+"""Choosing among hypotheses after the search, by engines with random weights that were built here."""
+
+from collections.abc import Iterator
+from itertools import tee
+from pathlib import Path
+
+import pytest
+from tiny_engine import SENTENCES, train_tokenizer
+
+from tests.conformance.engines import FOLDER
+from xformc.compiler.build import build_engine
+from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
+from xformc.runtime import Engine, load
+
+SPEC = """\
+extends: transformer_base
+sizes: {{layers: 1, d_model: 16, heads: 2, d_ff: 24, vocabulary: {size}}}
+train: {{seed: {seed}}}
+decode: {{max_length: {{factor: 1, offset: 6}}}}
+"""
+TEXTS = [*SENTENCES[:3], "", *SENTENCES[3:]]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The folders of two engines with one vocabulary and different weights."""
+    folder = tmp_path_factory.mktemp("choose")
+    size = train_tokenizer(folder / "tokenizer.model")
+    files = {name: folder / "tokenizer.model" for name in ("source", "target")}
+    for seed in (1, 2):
+        (folder / "spec.yaml").write_text(SPEC.format(size=size, seed=seed), encoding="utf-8")
+        build_engine(load_spec(folder / "spec.yaml"), None, files, "portable", folder / str(seed))
+    return folder / "1", folder / "2"
+
+
+@pytest.fixture(scope="module")
+def pair(folders: tuple[Path, Path]) -> tuple[Engine, Engine]:
+    first, second = (load(folder, threads=1) for folder in folders)
+    return first, second
+
+
+def test_reranked_scores_are_the_weighted_means(pair: tuple[Engine, Engine]) -> None:
+    """Of the search's score and of what `score` gives for the text."""
+    first, second = pair
+    found = first.translate(TEXTS, n_best=4)
+    for weight in (0.25, 0.5, 1.0):
+        changed = second.rerank(TEXTS, found, weight=weight)
+        for text, before, after in zip(TEXTS, found, changed, strict=True):
+            others = second.score([text] * len(before), [one.text for one in before], beam_size=1)
+            means = [(1 - weight) * one.score + weight * two.score for one, two in zip(before, others, strict=True)]
+            order = sorted(range(len(before)), key=lambda rank: -means[rank])
+            assert [one.tokens for one in after] == [before[rank].tokens for rank in order]
+            assert [one.score for one in after] == pytest.approx([means[rank] for rank in order], abs=1e-5)
+            assert [one.features["search"] for one in after] == [before[rank].score for rank in order]
+            assert all("rerank" in one.features for one in after)
+    best = [one[0].text for one in second.rerank(TEXTS, found)]
+    assert best != [one[0].text for one in found], "another engine has another order"
+
+
+def test_a_weight_of_zero_keeps_the_order_and_scores(pair: tuple[Engine, Engine]) -> None:
+    first, second = pair
+    found = first.translate(TEXTS, n_best=4)
+    for before, after in zip(found, second.rerank(TEXTS, found, weight=0.0), strict=True):
+        assert [(one.tokens, one.score) for one in before] == [(one.tokens, one.score) for one in after]
+
+
+def test_streams_rerank_as_lists_do_within_their_window(pair: tuple[Engine, Engine]) -> None:
+    first, second = pair
+    every = second.rerank(TEXTS, first.translate(TEXTS, n_best=4))
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for text in TEXTS:
+            read += 1
+            yield text
+
+    texts, again = tee(lines())
+    results = second.rerank_stream(again, first.translate_stream(texts, window=1, n_best=4), window=1)
+    for number, (one, expected) in enumerate(zip(results, every, strict=True), start=1):
+        assert read == number, "each text is answered before the next is read"
+        assert [two.tokens for two in one] == [two.tokens for two in expected]
+        assert [two.score for two in one] == pytest.approx([two.score for two in expected], abs=1e-5)
+
+
+def test_lists_of_another_length_are_refused(pair: tuple[Engine, Engine]) -> None:
+    first, second = pair
+    found = first.translate(TEXTS[:2], n_best=2)
+    with pytest.raises(UserError, match="line 2: there are no hypotheses for this text"):
+        second.rerank(TEXTS[:2], found[:1])
+    with pytest.raises(UserError, match="there are more lists of hypotheses than texts, which are 1"):
+        second.rerank(TEXTS[:1], found)
+    with pytest.raises(UserError, match="weight must be a number from 0 to 1, not 2"):
+        second.rerank(TEXTS[:2], found, weight=2)
+    with pytest.raises(UserError, match="a list of texts is needed"):
+        second.rerank("one", found)
+    with load(FOLDER / "copy", threads=1) as old, pytest.raises(UserError, match="cannot score given texts"):
+        old.rerank(TEXTS[:2], found)
