@@ -24,6 +24,31 @@ LLAMA = {
     "vocab_size": 20,
     "rope_theta": 10000.0,
 }
+NEOX = {**LLAMA, "model_type": "gpt_neox", "rotary_pct": 1.0}
+del NEOX["num_key_value_heads"]
+OPT = {
+    "model_type": "opt",
+    "num_hidden_layers": 2,
+    "hidden_size": 8,
+    "ffn_dim": 12,
+    "num_attention_heads": 2,
+    "vocab_size": 20,
+    "max_position_embeddings": 16,
+}
+BLOOM = {"model_type": "bloom", "n_layer": 2, "hidden_size": 8, "n_head": 2, "vocab_size": 20}
+FAMILIES = {
+    "bloom": BLOOM,
+    "gemma": {**LLAMA, "model_type": "gemma", "head_dim": 4},
+    "gpt2": GPT2,
+    "gpt_neox": NEOX,
+    "llama": LLAMA,
+    "mistral": {**LLAMA, "model_type": "mistral", "sliding_window": 4},
+    "opt": OPT,
+    "phi": {**LLAMA, "model_type": "phi", "partial_rotary_factor": 1.0},
+    "qwen2": {**LLAMA, "model_type": "qwen2", "layer_types": ["full_attention"] * 2},
+    "qwen3": {**LLAMA, "model_type": "qwen3", "head_dim": 4},
+}
+"""A small config of each shipped family."""
 
 
 def write_config(folder: Path, config: dict) -> Path:
@@ -45,10 +70,12 @@ def write_foreign(folder: Path, config: dict) -> dict[str, np.ndarray]:
     parts: dict[str, dict[int, np.ndarray]] = {}
     turned: dict[str, bool] = {}
     for path, array in ours.items():
-        row = _row(family, filled, path)
+        row = _row(family, filled, path, ())
         assert row is not None, path
         flat = array.reshape(_merged(path, array))
-        parts.setdefault(row.source, {})[row.part] = flat.reshape(row.each, -1, *flat.shape[1:]) - np.float32(row.plus)
+        skipped = np.zeros((0 if row.rows is None else row.rows[0], *flat.shape[1:]), np.float32)
+        flat = np.concatenate([skipped, flat - np.float32(row.plus)])
+        parts.setdefault(row.source, {})[row.part] = flat.reshape(row.each, -1, *flat.shape[1:])
         turned[row.source] = row.transposed
     theirs = {name: np.stack([found[part] for part in sorted(found)], 1) for name, found in parts.items()}
     flat = {name: array.reshape(-1, *array.shape[3:]) for name, array in theirs.items()}

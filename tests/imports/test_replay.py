@@ -22,6 +22,7 @@ SIZES = {
 }
 WIDE = {**SIZES, "intermediate_size": 48, "max_position_embeddings": 64}
 LLAMA = {**WIDE, "num_key_value_heads": 2}
+OPT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 60, "word_embed_proj_dim": 32}
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 60, "n_positions": 32, "initializer_range": 0.3}
 ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
 
@@ -33,6 +34,17 @@ MODELS = [
     ("Llama", {**LLAMA, "tie_word_embeddings": True, "attention_bias": True, "head_dim": 12}),
     ("Llama", {**LLAMA, "rope_parameters": {**ROPE, "original_max_position_embeddings": 16}}),
     ("Llama", {**LLAMA, "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}),
+    ("Mistral", {**LLAMA, "sliding_window": 8}),
+    ("Mistral", {**LLAMA, "sliding_window": None, "tie_word_embeddings": True}),
+    ("Qwen2", LLAMA),
+    ("Qwen3", {**LLAMA, "head_dim": 12, "tie_word_embeddings": True}),
+    ("Gemma", {**LLAMA, "head_dim": 12}),
+    ("GPTNeoX", WIDE),
+    ("Phi", WIDE),
+    ("Phi", {**LLAMA, "hidden_act": "gelu"}),
+    ("OPT", {**OPT, "ffn_dim": 48, "max_position_embeddings": 64, "init_std": 0.3}),
+    ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 60, "initializer_range": 0.3}),
+    ("Bloom", {"hidden_size": 48, "n_layer": 2, "n_head": 6, "vocab_size": 60, "initializer_range": 0.3}),
 ]
 
 

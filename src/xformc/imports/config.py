@@ -21,7 +21,7 @@ OTHERWISE = "otherwise"
 _INERT = """model_type architectures _name_or_path transformers_version torch_dtype dtype bos_token_id eos_token_id
 pad_token_id sep_token_id id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
 problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
-gradient_checkpointing max_length min_length do_sample num_beams top_k top_p temperature"""
+gradient_checkpointing _num_labels max_length min_length do_sample num_beams top_k top_p temperature"""
 IGNORED = frozenset(_INERT.split())
 """Keys of every config that do not change the logits."""
 
@@ -114,7 +114,7 @@ def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[F
         if family.architectures and kind not in family.architectures
     ]
     chosen = family
-    for key, parts in family.cases.items():
+    for key, parts in _cases(family, renamed):
         value = config.value(key)
         text = value if isinstance(value, str) else json.dumps(value)
         part = parts.get(text, parts.get(OTHERWISE))
@@ -137,6 +137,15 @@ def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[F
             hint=hint,
         )
     return chosen, config
+
+
+def _cases(family: Family, values: Mapping[str, Scalar]) -> list[tuple[str, Mapping[str, Tree]]]:
+    """The cases of each key; `*` at the end of a key is any item of a list."""
+    found: list[tuple[str, Mapping[str, Tree]]] = []
+    for name, parts in family.cases.items():
+        items = [key for key in values if key.rpartition(".")[0] == name[:-2]]
+        found += [(key, parts) for key in (items if name.endswith(".*") else [name])]
+    return found
 
 
 def _renamed(family: Family, values: Mapping[str, Scalar]) -> tuple[dict[str, Scalar], list[str]]:

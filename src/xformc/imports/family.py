@@ -123,7 +123,8 @@ def _mistakes(tree: Tree) -> list[Problem]:
     for holder in (tree, *parts):
         for row in _trees(holder, "weights").values():
             problems += _unknown_keys(row, ROW_KEYS)
-            if not (row.word or (row.get("from") or row).word):
+            source = row.get("from") or row
+            if not (source.word or (source.items and all(item.word for item in source.items))):
                 problems.append(Problem(row.span, "a row must name the weight that it is from"))
     return problems
 

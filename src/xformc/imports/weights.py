@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -67,7 +67,7 @@ def map_weights(
 
     Raises: UserError that names every weight that is missing, left over, of a wrong shape or format, or not finite.
     """
-    rows = {path: _row(family, config, path) for path in shapes}
+    rows = {path: _row(family, config, path, stored) for path in shapes}
     used = {row.source: stored[row.source] for row in rows.values() if row is not None and row.source in stored}
     patterns = [_pattern(name) for name in family.surplus]
     problems = {
@@ -119,15 +119,22 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(name[:300] for name in names[:LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _row(family: Family, config: Config, path: str) -> Row | None:
-    """The row of a parameter: of the patterns that match its path, the last one."""
+def _row(family: Family, config: Config, path: str, stored: Container[str]) -> Row | None:
+    """The row of a parameter: of the patterns that match its path, the last one; of several names, a stored one."""
     for pattern, tree in reversed(list(family.weights.items())):
         match = _pattern(pattern).fullmatch(path)
         if match is not None:
-            parts = iter(match.groups())
-            name = re.sub(r"\*", lambda _, parts=parts: next(parts, "*"), (tree.get("from") or tree).word)
+            source = tree.get("from") or tree
+            names = [_with_parts(item.word, match.groups()) for item in source.items or (source,)]
+            name = next((name for name in names if name in stored), names[0])
             return _filled_row(tree, config, name)
     return None
+
+
+def _with_parts(name: str, parts: Sequence[str]) -> str:
+    """The name, in which each `*` is a part of the path."""
+    left = iter(parts)
+    return re.sub(r"\*", lambda _: next(left, "*"), name)
 
 
 def _filled_row(tree: Tree, config: Config, name: str) -> Row:
