@@ -143,9 +143,12 @@ def build_program(
 
 
 def _check_fixed(program: Program) -> None:
-    """Check that a target of fixed shapes computes all results of the program. Raises: UserError if not."""
+    """Check that a target of fixed shapes computes the program as its spec says. Raises: UserError if not."""
     if not program.traits.fixed or program.written is None:
         return
+    if program.spec.decode.min_length:
+        message = f"--target {program.target} has no search with a min_length, which decode sets"
+        raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
     refused = {item.name: "the search of an alignment" for item in program.spec.results if item.kind == "alignment"}
     if program.traits.plans:
         refused |= dict.fromkeys(of_text(program.results), "a result that depends on the written text")

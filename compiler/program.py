@@ -160,7 +160,10 @@ class Program:
     def search(self) -> SearchOptions:
         """The search defaults of the spec."""
         decode, longest = self.spec.decode, self.spec.decode.max_length
-        return SearchOptions(decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset)
+        least = None if self.traits.fixed else decode.min_length
+        return SearchOptions(
+            decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset, least
+        )
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -181,4 +184,6 @@ class Program:
     @property
     def defaults(self) -> dict[str, float] | None:
         """The decoding defaults as an engine records them."""
-        return None if self.options is None else asdict(self.options)
+        if self.options is None:
+            return None
+        return {name: value for name, value in asdict(self.options).items() if value is not None}

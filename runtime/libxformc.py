@@ -245,7 +245,7 @@ class _SearchOptions(_Options):
     INIT = "xformc_search_options_init"
     _fields_ = [
         ("size", c_size_t), ("beam_size", c_int64), ("n_best", c_int64), ("length_penalty", c_double),
-        ("max_length_factor", c_double), ("max_length_offset", c_int64),
+        ("max_length_factor", c_double), ("max_length_offset", c_int64), ("min_length", c_int64),
         ("prefixes", c_void_p), ("prefix_count", c_size_t), ("whole_texts", c_bool),
     ]  # fmt: skip
 

@@ -17,6 +17,8 @@ class SearchArguments(TypedDict, total=False):
     max_length_factor, max_length_offset: a translation has at most
         floor(max_length_factor * source tokens) + max_length_offset tokens, and at least 1; end tokens
         are counted on both sides.
+    min_length: a text does not end before it has this many tokens, the end token counted; 0 for any length. The
+        maximum wins.
     """
 
     beam_size: int | None
@@ -24,6 +26,7 @@ class SearchArguments(TypedDict, total=False):
     length_penalty: float | None
     max_length_factor: float | None
     max_length_offset: int | None
+    min_length: int | None
 
 
 def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOptions:
@@ -51,6 +54,12 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
     offset = checked_integer(
         "max_length_offset", arguments.get("max_length_offset"), defaults.max_length_offset, 0, MAX_OFFSET
     )
+    least = checked_integer("min_length", arguments.get("min_length"), defaults.min_length or 0, 0, MAX_OFFSET)
+    if least and defaults.min_length is None:
+        raise UserError(
+            f"the search of {manifest.name} has no min_length",
+            hint="rebuild it with `xformc build`; a search on a GPU has none yet",
+        )
     penalty = arguments.get("length_penalty")
     return SearchOptions(
         beam_size=beam_size,
@@ -58,6 +67,7 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
         length_penalty=checked_number("length_penalty", penalty, defaults.length_penalty, -MAX_PENALTY, MAX_PENALTY),
         max_length_factor=factor,
         max_length_offset=offset,
+        min_length=None if defaults.min_length is None else least,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.interfaces import END_TOKEN, PREFIX
+from xformc.format.interfaces import END_TOKEN, MIN_LENGTH, PREFIX
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import END, PAD
 from xformc.runtime.results import Expected, up_to
@@ -72,6 +72,7 @@ def search(
         "length_penalty": np.array(options.length_penalty, np.float32),
         "max_length_factor": np.array(options.max_length_factor, np.float32),
         "max_length_offset": np.array(options.max_length_offset, np.int64),
+        **({} if options.min_length is None else {MIN_LENGTH: np.array(options.min_length, np.int64)}),
         **({} if end == END else {END_TOKEN: np.array(end, np.int64)}),
         **({PREFIX: pad(prefixes)} if any(len(prefix) for prefix in prefixes) else {}),
     }

@@ -65,12 +65,14 @@ def search(
 ) -> Found:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
-    `end` is the token that ends a hypothesis; `prefix` are the tokens that all of them begin with.
+    `end` is the token that ends a hypothesis; `prefix` are the tokens that all of them begin with. One with the
+    end token is a whole text, which may be shorter than `min_length`.
     """
     width = options.beam_size
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset, len(prefix))
     limit = limit if longest is None else min(limit, longest)
+    least = 0 if end in prefix else options.min_length or 0
     beam = [_Open((), np.float32(0))]
     pool: list[Hypothesis] = []
     finished, gaps = 0, list[float]()
@@ -80,7 +82,7 @@ def search(
         gaps += _gaps([candidate.log_probability for candidate in candidates])
         candidates = candidates[: 2 * width]
         for candidate in candidates[:width]:
-            if candidate.token == end or length == limit:
+            if (candidate.token == end and length >= least) or length == limit:
                 finished += 1
                 tokens = (*beam[candidate.parent].tokens, candidate.token)
                 pool.append(Hypothesis(tokens, score(candidate.log_probability, length, options)))

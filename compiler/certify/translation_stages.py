@@ -25,6 +25,7 @@ SCORE_BOUND = 1e-4
 
 BATCH_BOUND = 1e-4
 LENGTHS = (1, 3, 6, 10)
+LEAST = 3
 """The numbers of tokens of the sentences to translate."""
 
 
@@ -41,12 +42,13 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     progress("certify: beam")
     width = subject.program.search.beam_size
     expected = _expect(subject, sources, width)
-    yield _search(subject, "beam", [expected, _ending(subject, expected)])
+    ending = _ending(subject, expected)
+    yield _search(subject, "beam", [expected, ending])
     progress("certify: batch")
     yield _batch(subject, expected)
-    if PREFIX in subject.program.controls:
-        progress("certify: prefix")
-        yield _prefix(subject, expected)
+    if subject.program.controls:
+        progress("certify: controls")
+        yield _controls(subject, expected, ending)
     yield from head_stages(
         subject, sources, lambda: subject.search_rows(sources, short(subject.program.search, width)), progress
     )
@@ -70,9 +72,13 @@ class _Expected:
         return sum(item.tokens[-1] == self.end for found in self.found for item in found.hypotheses)
 
 
-def _expect(subject: Subject, sources: tuple[Row, ...], width: int, end: int = END) -> _Expected:
+def _expect(
+    subject: Subject, sources: tuple[Row, ...], width: int, end: int = END, least: int | None = None
+) -> _Expected:
+    """Search for texts of at least so many tokens; None: the engine's number."""
     program = subject.program
     options = short(program.search, width)
+    options = options if least is None else replace(options, min_length=least)
     found = (
         search(
             subject.scorer(source),
@@ -147,11 +153,11 @@ def _batch(subject: Subject, expected: _Expected) -> Stage:
     return Stage("batch", "the same sentences alone and among other neighbours", max(differences), BATCH_BOUND)
 
 
-def _prefix(subject: Subject, free: _Expected) -> Stage:
-    """Compare searches of texts that begin with given tokens with the reference, and the scores of whole texts.
+def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
+    """Compare with the reference: searches of long texts, searches that begin with given tokens, scores of whole texts.
 
-    The first source has no prefix, the next ones random tokens, the last one a whole text, as it was found but with the
-    end token.
+    `ending` are searches with another end token, so that texts would be shorter. The first prefix is empty, the next
+    ones are random tokens, the last one is a whole text, as it was found but with the end token.
     """
     program, random = subject.program, np.random.default_rng(2)
     pieces, longest = program.inputs[str(program.written)].pieces, program.longest or max(LENGTHS)
@@ -161,8 +167,10 @@ def _prefix(subject: Subject, free: _Expected) -> Stage:
         {**source, PREFIX: np.array(prefix, np.int64)}
         for source, prefix in zip(free.sources, [*prefixes, whole], strict=True)
     )
-    stage = _search(subject, "prefix", [_expect(subject, rows, free.options.beam_size)])
-    return replace(stage, what="tokens and scores of the reference search, for texts that begin with given tokens")
+    width = free.options.beam_size
+    long = _expect(subject, ending.sources, width, ending.end, least=LEAST)
+    stage = _search(subject, "controls", [long, _expect(subject, rows, width)])
+    return replace(stage, what="tokens and scores of the reference search, for long texts and given beginnings")
 
 
 def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:

@@ -29,6 +29,7 @@ class SearchInputs:
     length_penalty: str
     max_length_factor: str
     max_length_offset: str
+    min_length: str
     end_token: str
     prefix: str
 
@@ -48,12 +49,13 @@ Written = tuple[SearchResult, Names]
 
 @dataclass(frozen=True)
 class Begun:
-    """Values from before the loops: the length limit of each sentence [batch], the largest of them, the results of
-    `prepare`, and the size of the batch as a vector. `prefix` [batch, prefix] are the tokens that each text begins
-    with, padded, with a last column of padding."""
+    """Values from before the loops: the length limit of each sentence and its least length [batch], the largest limit,
+    the results of `prepare`, and the size of the batch as a vector. `prefix` [batch, prefix] are the tokens that each
+    text begins with, padded, with a last column of padding."""
 
     options: BeamOptions
     limit: str
+    least: str
     longest: str
     prefix: str
     prepared: Names
@@ -80,6 +82,7 @@ class Live(Record):
     sentence: Integers
     beam: Beam
     limit: Integers
+    least: Integers
     prefix: Tokens
     constant: Names
     state: Names
@@ -120,10 +123,19 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     prefix = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
     limit = emit_limit(onnx, count, inputs.max_length_factor, inputs.max_length_offset, longest)
     limit = onnx.op("Max", limit, emit_lengths(onnx, prefix))
+    least = _emit_least(onnx, inputs, prefix, limit)
     longest_limit = onnx.op("ReduceMax", limit, keepdims=0)
     given = {value.name: value.name for value in decoder.given}
     prepared = emit_prepare(onnx, decoder, given | emit_positions(onnx, decoder, longest_limit))
-    return Begun(options, limit, longest_limit, onnx.op("Pad", prefix, [0, 0, 0, 1]), prepared, batch)
+    return Begun(options, limit, least, longest_limit, onnx.op("Pad", prefix, [0, 0, 0, 1]), prepared, batch)
+
+
+def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str) -> str:
+    """The least tokens of each sentence, [batch]; 0 for one whose prefix is a whole text."""
+    ends = onnx.op("Cast", onnx.op("Equal", prefix, inputs.end_token), to=7)
+    is_whole = onnx.op("Greater", onnx.op("ReduceSum", ends, [1], keepdims=0), 0)
+    least = onnx.op("Expand", inputs.min_length, onnx.op("Shape", limit))
+    return onnx.op("Where", is_whole, 0, least)
 
 
 def heads_of(decoder: Decoder, begun: Begun) -> Names:
@@ -150,7 +162,9 @@ def decode_batch(
     beam = _first_beam(onnx, begun, begun.options.width if opened is None else opened)
     keeps = _KEPT if opened is None else _KEPT - {"beam"}
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", begun.batch), 1)
-    live = Live(sentence, beam, begun.limit, begun.prefix, {name: begun.prepared[name] for name in rows}, states)
+    live = Live(
+        sentence, beam, begun.limit, begun.least, begun.prefix, {name: begun.prepared[name] for name in rows}, states
+    )
 
     def epoch(scope: OnnxEmitter, _: str, now: _Epoch) -> tuple[str, _Epoch, Collected]:
         bind_fields(scope, rows, now.live.constant)

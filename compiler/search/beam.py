@@ -46,7 +46,7 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         forced = forced_token(scope, live.prefix, now.position)
         candidates = select(scope, logits, now.beam.scores, begun.options, forced)
-        go_on, new = advance(scope, begun.options, live.limit, now, candidates, moving(types, state))
+        go_on, new = advance(scope, begun.options, live, now, candidates, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})
 
     found = decode_batch(onnx, decoder, begun, states, types, step)
@@ -54,14 +54,14 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
 
 
 def advance(
-    onnx: OnnxEmitter, options: BeamOptions, limit: str, now: Decoding, candidates: Candidates, state: Names
+    onnx: OnnxEmitter, options: BeamOptions, live: Live, now: Decoding, candidates: Candidates, state: Names
 ) -> tuple[str, Decoding]:
     """Write the rest of a step, from the candidates; return whether to continue, and the new carried values.
 
     `state` are the new states, in the order of the old hypotheses.
     """
     beam, length = now.beam, onnx.op("Add", now.position, 1)
-    standing = Standing(length, limit, now.done, beam.found, _longer(onnx, beam.pool))
+    standing = Standing(length, live.limit, now.done, beam.found, _longer(onnx, beam.pool), live.least)
     new = settle(onnx, options, standing, candidates, lambda rows, tokens: _continued(onnx, beam, rows, tokens))
     moved = {name: reorder(onnx, value, new.chosen.rows) for name, value in state.items()}
     hypotheses = Beam(new.tokens, new.chosen.scores, new.pool, new.found)

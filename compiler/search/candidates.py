@@ -52,8 +52,9 @@ class Pool(Record):
 class Standing:
     """The state of the sentences of a batch before the choices of a step.
 
-    `length` is the number of tokens including the step's. `limit`, `done` and `found` (the number of finished
-    hypotheses) are [batch]. The tokens of `pool` already have the length of the hypotheses after the step.
+    `length` is the number of tokens including the step's. `limit`, `done`, `found` (the number of finished hypotheses)
+    and `least` (the least number of tokens; None for any) are [batch]. The tokens of `pool` already have the length of
+    the hypotheses after the step.
     """
 
     length: str
@@ -61,6 +62,7 @@ class Standing:
     done: str
     found: str
     pool: Pool
+    least: str | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def settle(
     """
     width, last = options.width, onnx.op("LessOrEqual", now.limit, now.length)
     top = leading(onnx, candidates, width)
-    ends, scores = ending(onnx, top, last, now.done, now.length, options)
+    ends, scores = ending(onnx, top, last, now, options)
     sequences = continued(rows_of(onnx, top.parents, width), top.tokens)
     offered = Pool(sequences, onnx.op("Expand", now.length, onnx.op("Shape", scores)), scores)
     pool = keep_best(onnx, now.pool, offered, width)
@@ -161,16 +163,18 @@ def leading(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Candidates
     return Candidates(*(onnx.op("Slice", name, [0], width, [1]) for name in names))
 
 
-def ending(
-    onnx: OnnxEmitter, top: Candidates, last: str, done: str, length: str, options: BeamOptions
-) -> tuple[str, str]:
+def ending(onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options: BeamOptions) -> tuple[str, str]:
     """Return which candidates end here, and their scores with length penalty, or NEVER for candidates that do not.
 
-    At the `last` length of a sentence all of them end; in a sentence that is `done`, none. Both are [batch].
+    At the `last` length of a sentence all of them end; in a sentence that is done, none. Both are [batch].
     """
-    ends = onnx.op("Or", top.ended, onnx.op("Unsqueeze", last, [1]))
-    ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", done, [1])))
-    penalised = onnx.op("Div", onnx.op("Add", onnx.op("Cast", length, to=1), 5.0), 6.0)
+    ends = top.ended
+    if now.least is not None:
+        long_enough = onnx.op("GreaterOrEqual", now.length, now.least)
+        ends = onnx.op("And", ends, onnx.op("Unsqueeze", long_enough, [1]))
+    ends = onnx.op("Or", ends, onnx.op("Unsqueeze", last, [1]))
+    ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", now.done, [1])))
+    penalised = onnx.op("Div", onnx.op("Add", onnx.op("Cast", now.length, to=1), 5.0), 6.0)
     penalty = onnx.op("Pow", penalised, options.length_penalty)
     return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, penalty), NEVER)
 

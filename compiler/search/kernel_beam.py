@@ -52,7 +52,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         prefix = (live.prefix, now.position)
         offered = _candidates(scope, decoder.projection, result, now.beam.scores, width, prefix)
-        go_on, following = _advance(scope, begun.options, live.limit, now, offered)
+        go_on, following = _advance(scope, begun.options, live, now, offered)
         moved = _moved(scope, moving(types, states), following.state[ANCESTORS.name], now.beam.scores)
         return go_on, replace(following, state={**following.state, **states, **moved})
 
@@ -81,16 +81,16 @@ def _candidates(
 
 
 def _advance(
-    onnx: OnnxEmitter, options: BeamOptions, limit: str, now: Decoding, offered: Offered
+    onnx: OnnxEmitter, options: BeamOptions, live: Live, now: Decoding, offered: Offered
 ) -> tuple[str, Decoding]:
     """Like `advance` of beam.py; of the states, it updates only the ancestors."""
     beam, pool = now.beam, now.beam.pool
     go_on, position, done, tokens, scores, pool_tokens, pool_lengths, pool_scores, found, ancestors = onnx.ops(
         "Advance",
         10,
-        *(options.width, options.end_token, options.length_penalty, now.position, now.done, limit),
+        *(options.width, options.end_token, options.length_penalty, now.position, now.done, live.limit),
         *(*offered, beam.tokens, now.state[ANCESTORS.name]),
-        *(pool.tokens, pool.lengths, pool.scores, beam.found),
+        *(pool.tokens, pool.lengths, pool.scores, beam.found, live.least),
         domain=DOMAIN,
     )
     beam = Beam(tokens, scores, Pool(pool_tokens, pool_lengths, pool_scores), found)

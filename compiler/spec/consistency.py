@@ -15,7 +15,7 @@ from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.tree import Entry, Tree
-from xformc.format.interfaces import END_TOKEN, OPTIONS, PREFIX, RESULTS
+from xformc.format.interfaces import CONTROLS, END_TOKEN, OPTIONS, RESULTS
 from xformc.format.tasks import TASKS
 
 
@@ -103,7 +103,7 @@ def values_apart(tree: Tree, task: str, inputs: Mapping[str, Input], results: tu
     if section is None:
         return []
     decoding = TASKS[task].decoding
-    taken = {*OPTIONS[decoding], END_TOKEN, PREFIX, *RESULTS} if TASKS[task].writes else set[str]()
+    taken = {*OPTIONS[decoding], END_TOKEN, *CONTROLS, *RESULTS} if TASKS[task].writes else set[str]()
     named = [
         (name, inputs[item].span)
         for item in inputs

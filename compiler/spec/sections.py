@@ -202,6 +202,7 @@ class Decode(Section):
     n_best: Annotated[int, Field(ge=1, le=1024)] = 1
     length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
     max_length: MaxLength = MaxLength()
+    min_length: Annotated[int, Field(ge=0, le=100_000)] = 0
     sample: Sample = Sample()
 
     @field_validator("n_best")

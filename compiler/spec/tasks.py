@@ -12,7 +12,7 @@ from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
-    "search": ("beam_size", "n_best", "length_penalty", "max_length"),
+    "search": ("beam_size", "n_best", "length_penalty", "max_length", "min_length"),
     "sample": ("sample",),
     "forward": (),
 }

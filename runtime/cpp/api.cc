@@ -246,7 +246,8 @@ void xformc_run_options_init(xformc_run_options* options, size_t size) {
 
 void xformc_search_options_init(xformc_search_options* options, size_t size) {
   init(options, size,
-       xformc_search_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, NAN, NAN, XFORMC_DEFAULT, nullptr, 0, false});
+       xformc_search_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, NAN, NAN, XFORMC_DEFAULT, XFORMC_DEFAULT, nullptr, 0,
+                             false});
 }
 
 void xformc_sample_options_init(xformc_sample_options* options, size_t size) {
@@ -334,7 +335,8 @@ bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_opt
   }
   const xformc::SearchOptions& found = engine->engine.manifest().search;
   fill(options, xformc_search_options{options->size, found.beam_size, found.n_best, found.length_penalty,
-                                      found.max_length_factor, found.max_length_offset, nullptr, 0, false});
+                                      found.max_length_factor, found.max_length_offset, found.min_length.value_or(0),
+                                      nullptr, 0, false});
   return true;
 }
 

@@ -23,6 +23,7 @@ struct SearchOptions {
   int64_t beam_size = 1, n_best = 1;
   double length_penalty = 0, max_length_factor = 0;
   int64_t max_length_offset = 0;
+  std::optional<int64_t> min_length = {};           // none: the engine has no such input
   std::vector<std::vector<int64_t>> prefixes = {};  // tokens that texts begin with: of each, or one for all
   bool whole_texts = false;                         // the prefixes are whole texts
 };

@@ -89,6 +89,12 @@ SearchOptions resolve(const xformc_search_options& given, const Manifest& manife
       checked("max_length_factor", given.max_length_factor, unset.max_length_factor, 0, MAX_FACTOR);
   options.max_length_offset =
       checked("max_length_offset", given.max_length_offset, unset.max_length_offset, 0, MAX_OFFSET);
+  const int64_t least = checked("min_length", given.min_length, unset.min_length.value_or(0), 0, MAX_OFFSET);
+  if (least > 0 && !unset.min_length) {
+    throw invalid_argument("the search of " + manifest.name + " has no min_length", "",
+                           "rebuild it with `xformc build`; a search on a GPU has none yet");
+  }
+  if (unset.min_length) options.min_length = least;
   options.length_penalty =
       checked("length_penalty", given.length_penalty, unset.length_penalty, -MAX_PENALTY, MAX_PENALTY);
   return options;

@@ -208,6 +208,7 @@ class Search : public Writing {
     batch.add("length_penalty", std::vector<float>{static_cast<float>(options_.length_penalty)}, {});
     batch.add("max_length_factor", std::vector<float>{static_cast<float>(options_.max_length_factor)}, {});
     batch.add("max_length_offset", std::vector<int64_t>{options_.max_length_offset}, {});
+    if (options_.min_length) batch.add("min_length", std::vector<int64_t>{*options_.min_length}, {});
   }
 
  private:

@@ -5,7 +5,6 @@ batch is filled with copies of its last row, which finish when that row does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input
-from xformc.format.interfaces import RESULTS
+from xformc.format.interfaces import RESULTS, SEARCH_OPTIONS
 from xformc.format.manifest import SearchOptions
 from xformc.format.plans import KEYS, Profile, Range
 from xformc.format.results import Result, beside_text
@@ -94,7 +93,7 @@ class BeamShapes(_Shapes):
     def padded(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
         """See `FixedShapes`."""
         given = {name: feeds[name] for name in self._axes}
-        chosen = SearchOptions(**{field.name: feeds[field.name].item() for field in fields(SearchOptions)})
+        chosen = SearchOptions(**{name: feeds[name].item() for name in SEARCH_OPTIONS})
         room, rows = length_limit(chosen, most_positions(given)), len(next(iter(given.values())))
         needed = {"batch": rows, **self._positions(feeds), "beam": int(feeds["beam_size"]), "room": room}
         sizes = self._sizes(needed, profile)

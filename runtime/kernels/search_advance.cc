@@ -19,7 +19,7 @@ struct Inputs {
         length_penalty(single<float>(context, 2)), position(single<int64_t>(context, 3)),
         done(context.GetInput(4).GetTensorData<bool>()), limit(ids(5)), scores(floats(6)), next_tokens(ids(7)),
         parents(ids(8)), tokens(ids(9)), ancestors(ids(10)), pool_tokens(ids(11)), pool_lengths(ids(12)),
-        pool_scores(floats(13)), found(ids(14)) {
+        pool_scores(floats(13)), found(ids(14)), least(has(15) ? ids(15) : nullptr) {
     const Shape shape = shape_of(context.GetInput(9));
     require(width >= 1, "the beam's width must be at least 1");
     require(position < LONGEST, "there are too many positions");
@@ -28,6 +28,7 @@ struct Inputs {
     beam = shape[1];
     length = shape[2];
     for (size_t i : {4, 5, 14}) check(i, {batch});
+    if (least != nullptr) check(15, {batch});
     for (size_t i : {6, 7, 8}) check(i, {batch, times(2, width)});
     for (size_t i : {12, 13}) check(i, {batch, width});
     check(10, {batch, beam, position});
@@ -37,6 +38,7 @@ struct Inputs {
     for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < beam, "no such parent");
   }
 
+  bool has(size_t index) const { return context.GetInputCount() > index && context.GetInput(index); }
   const int64_t* ids(size_t index) const { return context.GetInput(index).GetTensorData<int64_t>(); }
   const float* floats(size_t index) const { return context.GetInput(index).GetTensorData<float>(); }
   void check(size_t index, const Shape& shape) const {
@@ -52,8 +54,8 @@ struct Inputs {
   const float* scores;
   const int64_t *next_tokens, *parents, *tokens, *ancestors, *pool_tokens, *pool_lengths;
   const float* pool_scores;
-  const int64_t* found;
-  int64_t batch, beam, length;  // `beam` hypotheses of each sentence come in, `width` go out
+  const int64_t *found, *least;  // `least` tokens of a text; null for engines that have no least number
+  int64_t batch, beam, length;   // `beam` hypotheses of each sentence come in, `width` go out
 };
 
 struct Outputs {
@@ -106,12 +108,13 @@ class Step {
   // Moves the candidates among the first `width` that end here into the pool, and returns their number.
   int64_t finish(int64_t sentence, bool last) {
     const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
+    const bool too_short = in_.least != nullptr && next_ < in_.least[sentence];
     Ranking<int64_t> pool(width);
     int64_t count = 0;
     for (int64_t i = 0; i < width; ++i) pool.offer(in_.pool_scores[first + i], i);
     for (int64_t i = 0; i < width; ++i) {
       const int64_t candidate = first_candidate + i;
-      const bool ends = (ended(candidate) || last) && !in_.done[sentence];
+      const bool ends = ((ended(candidate) && !too_short) || last) && !in_.done[sentence];
       pool.offer(ends ? in_.scores[candidate] / penalty_ : NEVER, width + i);
       count += ends;
     }
@@ -175,8 +178,8 @@ struct Advance {
 void add_advance(Ort::CustomOpDomain& domain) {
   static const Operator<Advance> advance(
       "Advance",
-      {INT64, INT64, FLOAT, INT64, BOOL, INT64, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, INT64},
-      {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64});
+      {INT64, INT64, FLOAT, INT64, BOOL, INT64, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, INT64, INT64},
+      {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
   domain.Add(&advance);
 }
 

@@ -21,7 +21,7 @@ from xformc.format.reader import read_manifest
 from xformc.format.targets import Target
 from xformc.runtime.session import Session
 
-STAGES = ["forward", "step", "greedy", "beam", "batch", "prefix"]
+STAGES = ["forward", "step", "greedy", "beam", "batch", "controls"]
 
 
 @pytest.mark.parametrize("target", ["portable", "cpu"])

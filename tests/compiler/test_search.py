@@ -78,6 +78,24 @@ def test_search_finds_what_the_reference_finds(make_subject: MakeSubject, seed: 
     assert ended > 0, "no hypothesis ended by itself, so the test shows little"
 
 
+@pytest.mark.parametrize("target", ["portable", "native"])
+def test_no_text_is_shorter_than_its_least_length(make_subject: MakeSubject, target: Target) -> None:
+    changed = 0
+    for seed in range(3):
+        subject, options = write_engine(make_subject(seed, target=target)), random_options(seed)
+        sources = random_sources(seed, 8, 9)
+        free, result = (find(subject, pad(sources), replace(options, min_length=least)) for least in (0, 5))
+        assert result.lengths[:, 0].min() >= min(5, free.lengths.max())
+        for row, source in enumerate(sources):
+            found = search(subject.scorer({"source": source}), len(source), replace(options, min_length=5))
+            if found.margin >= 1e-5:
+                assert [result.text(row, rank) for rank in range(options.beam_size)] == [
+                    hypothesis.tokens for hypothesis in found.hypotheses
+                ]
+                changed += result.text(row, 0) != free.text(row, 0)
+    assert changed > 0, "no text would have been shorter, so the test shows little"
+
+
 def test_search_gives_the_n_best_of_the_beam(make_subject: MakeSubject) -> None:
     subject = write_engine(make_subject(1))
     source = pad(random_sources(1, 3, 6))

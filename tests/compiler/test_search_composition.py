@@ -1,4 +1,4 @@
-"""The parts of the search compose into another search: here one with a minimum length."""
+"""The parts of the search compose into another search: here one that never writes some token."""
 
 from collections.abc import Callable
 
@@ -32,38 +32,37 @@ from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import END
 from xformc.runtime.rows import pad
 
-MINIMUM, VOCABULARY = 4, 40
+SUPPRESSED, VOCABULARY = 7, 40
 
 
-def select_later(onnx: OnnxEmitter, logits: str, now: Decoding, options: BeamOptions) -> Candidates:
-    """The candidates, of which none ends among the first MINIMUM tokens."""
-    ends = onnx.op("Equal", onnx.op("Range", 0, VOCABULARY, 1), options.end_token)
-    forbidden = onnx.op("And", ends, onnx.op("Less", now.position, MINIMUM))
+def select_other(onnx: OnnxEmitter, logits: str, now: Decoding, options: BeamOptions) -> Candidates:
+    """The candidates, of which none is SUPPRESSED."""
+    forbidden = onnx.op("Equal", onnx.op("Range", 0, VOCABULARY, 1), SUPPRESSED)
     return select(onnx, onnx.op("Where", forbidden, NEVER, logits), now.beam.scores, options)
 
 
-def emit_long_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Written:
+def emit_search_without(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Written:
     begun = begin(onnx, decoder, inputs, longest)
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         known = {**begun.prepared, **live.constant, **now.state}
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        candidates = select_later(scope, logits, now, begun.options)
-        return advance(scope, begun.options, live.limit, now, candidates, state)
+        candidates = select_other(scope, logits, now, begun.options)
+        return advance(scope, begun.options, live, now, candidates, state)
 
     found = decode_batch(onnx, decoder, begun, states, state_types(decoder), step)
     return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
 
 
-def test_a_search_with_a_minimum_length_finds_what_the_reference_finds(
+def test_a_search_without_a_token_finds_what_the_reference_finds(
     make_subject: Callable[..., Subject], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = write_engine(make_subject(1))
     sources, options = random_sources(1, 8, 9), SearchOptions(4, 4, 0.6, 1.0, 6)
-    assert (plain.search({"source": pad(sources)}, options).lengths <= MINIMUM).any()
+    assert (plain.search({"source": pad(sources)}, options).tokens == SUPPRESSED).any()
 
-    monkeypatch.setattr(models, "emit_beam_search", emit_long_search)
+    monkeypatch.setattr(models, "emit_beam_search", emit_search_without)
     subject = write_engine(make_subject(1))
 
     def scorer(source: NDArray[np.int64]) -> Scorer:
@@ -71,13 +70,13 @@ def test_a_search_with_a_minimum_length_finds_what_the_reference_finds(
 
         def score(target: NDArray[np.int64]) -> NDArray[np.float32]:
             logits = given(target).copy()
-            logits[:, :MINIMUM, END] = NEVER
+            logits[..., SUPPRESSED] = NEVER
             return logits
 
         return score
 
     result, ended = subject.search({"source": pad(sources)}, options), 0
-    assert (result.lengths > MINIMUM).all()
+    assert (result.tokens != SUPPRESSED).all()
     for row, source in enumerate(sources):
         found = search(scorer(source), len(source), options)
         if found.margin < 1e-5:

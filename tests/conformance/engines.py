@@ -220,10 +220,11 @@ join (int64[batch, first] first, int64[batch, second] second, int64 beam_size, i
 # As JOIN, but the tokens of each text are one higher than those of the text before it, and the ids of the prefix count
 # as those of the first text do.
 JUDGED = (
-    JOIN.replace("join (", "judged (int64[rows, begun] prefix, ")
+    JOIN.replace("join (", "judged (int64[rows, begun] prefix, int64 min_length, ")
     .replace(
         "  sum = Add (sum_1, sum_2)",
-        "  sum_3 = Add (sum_1, sum_2)\n  sum_4 = ReduceSum <keepdims = 1> (prefix, last)\n  sum = Add (sum_3, sum_4)",
+        "  sum_3 = Add (sum_1, sum_2)\n  sum_4 = ReduceSum <keepdims = 1> (prefix, last)\n"
+        "  sum_5 = Add (sum_4, min_length)\n  sum = Add (sum_3, sum_5)",
     )
     .replace(" ranks = Range (zero, n_best, one)\n", "")
     .replace(
@@ -389,8 +390,9 @@ def main() -> None:
         "shifted": _result("numbers", "shifted", positions="first", settings={"each": "token"}, of="joined"),
         "parity": _result("labels", "parity", of="joined", labels=["even", "odd"], axes={"parity": 2}, settings=_ONE),
     }
-    described = {**_declared("transcription", inputs, judged, DEFAULTS), "format": 5, "controls": ["prefix"]}
-    model = _model(JUDGED, DEFAULTS)
+    defaults = {**DEFAULTS, "min_length": 0}
+    described = {**_declared("transcription", inputs, judged, defaults), "format": 5, "controls": ["prefix"]}
+    model = _model(JUDGED, defaults)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 0), np.int64), "prefix"))
     _write("judged", model, described, {"results.onnx": _model(OF_JOINED)})
     drawn = {"drawn": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="drawn")}

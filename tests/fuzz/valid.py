@@ -237,7 +237,7 @@ def _screen_candidates(random: Random) -> Drawn:
 def _advance(random: Random) -> Drawn:
     batch, width, position = random.choice(COUNTS), random.choice((1, 2, 3, 5)), random.choice(COUNTS)
     length = position + 1
-    inputs: list[Operand] = [
+    inputs: list[Operand | None] = [
         ids([width]),
         ids(3),
         Tensor(np.array(0.6, np.float32)),
@@ -253,6 +253,7 @@ def _advance(random: Random) -> Drawn:
         numbers(random, 9, batch, width),
         floats(random, batch, width),
         numbers(random, width, batch),
+        perhaps(random, lambda: numbers(random, 9, batch)),
     ]
     state = [np.bool_, np.int64, np.bool_, np.int64, np.float32, np.int64, np.int64, np.float32, np.int64, np.int64]
     return inputs, state, {}

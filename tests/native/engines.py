@@ -23,7 +23,7 @@ _INPUTS: Mapping[str, Mapping[str, Any]] = {
 
 def write_engines(folder: Path) -> Path:
     """Write the engines `translation`, `language_model`, `tagging` and `arrays` into a new folder; return it."""
-    searching = {"defaults": DEFAULTS, "controls": [PREFIX]}
+    searching = {"defaults": {**DEFAULTS, "min_length": 0}, "controls": [PREFIX]}
     _write(folder, "translation", ("source", "target"), searching, SEARCH.inputs, RESULTS)
     sampling = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 20}
     _write(folder, "language_model", ("text",), {"defaults": sampling}, SAMPLING.inputs, RESULTS)

@@ -19,6 +19,8 @@ WRONG: list[tuple[SearchArguments, str]] = [
     ({"max_length_factor": float("nan")}, "max_length_factor must be"),
     ({"max_length_offset": -1}, "max_length_offset must be an integer from 0 to 100000, not -1"),
     ({"max_length_offset": 10**9}, "max_length_offset must be"),
+    ({"min_length": -1}, "min_length must be an integer from 0 to 100000, not -1"),
+    ({"min_length": 1}, "has no min_length"),
 ]
 
 

@@ -109,7 +109,7 @@ def test_streams_take_prefixes() -> None:
         labels.score(["hello"], ["hello"])
 
 
-def test_the_command_line_takes_prefixes_and_scores(xformc: CommandLine, tmp_path: Path) -> None:
+def test_the_command_line_takes_controls_and_scores(xformc: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("two dogs\thello\n\thello\nhello world\twe\n")
     (tmp_path / "begin").write_text("hello\n\ntwo\n")
     folder = FOLDER / "judged"
@@ -117,6 +117,8 @@ def test_the_command_line_takes_prefixes_and_scores(xformc: CommandLine, tmp_pat
     same = xformc("transcribe", folder, "-i", tmp_path / "in", "--prefix", "hello")
     assert each.code == same.code == 0
     assert each.out.splitlines()[0] == same.out.splitlines()[0] != each.out.splitlines()[2]
+    long = xformc("transcribe", folder, "-i", tmp_path / "in", "--min-length", "5")
+    assert long.code == 0 and long.out != xformc("transcribe", folder, "-i", tmp_path / "in").out
     both = xformc("transcribe", folder, "--prefix", "a", "--prefixes", tmp_path / "begin", stdin="a\tb\n")
     assert "--prefix and --prefixes exclude each other" in mistake(both)
     scored = xformc("score", folder, tmp_path / "in", tmp_path / "begin", "--json")

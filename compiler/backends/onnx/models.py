@@ -255,7 +255,7 @@ def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions) -> dict[str, Type]:
     """Add the inputs with default values, the options and the end token; return their types."""
     values = {**asdict(defaults), "end_token": END}
-    return {name: emitter.default(name, value) for name, value in values.items()}
+    return {name: emitter.default(name, value) for name, value in values.items() if value is not None}
 
 
 def _emitter(program: Program, weights: Initializers) -> Emitter:

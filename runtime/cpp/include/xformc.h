@@ -155,6 +155,7 @@ typedef struct xformc_search_options {
   double length_penalty;     /* alpha in log probability / ((5 + length) / 6)^alpha (GNMT) */
   double max_length_factor;  /* at most floor(max_length_factor * source tokens) + max_length_offset tokens, */
   int64_t max_length_offset; /* end tokens counted on both sides */
+  int64_t min_length; /* a text does not end before it has so many tokens, end token included; the maximum wins */
   /* What texts begin with, such as a language tag: one for each text of the call, or one for all of them, as for streams.
    * It is a part of the hypothesis and of its score. NULL: nothing. Read before the call returns. */
   const xformc_text* prefixes;

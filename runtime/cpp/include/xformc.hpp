@@ -68,6 +68,7 @@ struct SearchOptions {
   std::optional<double> length_penalty = {};      // alpha in log probability / ((5 + length) / 6)^alpha (GNMT)
   std::optional<double> max_length_factor = {};   // at most floor(max_length_factor * source tokens)
   std::optional<int64_t> max_length_offset = {};  // + max_length_offset tokens, end tokens counted on both sides
+  std::optional<int64_t> min_length = {};         // a text does not end before it has so many tokens
   std::vector<std::string> prefixes = {};         // what each text begins with, or one for all, as for streams
   bool whole_texts = false;                       // the prefixes are whole texts, whose scores are the result
 };
@@ -220,6 +221,7 @@ inline Search c_options(const SearchOptions& given) {
   set("length_penalty", options.length_penalty, given.length_penalty);
   set("max_length_factor", options.max_length_factor, given.max_length_factor);
   set("max_length_offset", options.max_length_offset, given.max_length_offset);
+  set("min_length", options.min_length, given.min_length);
   return options;
 }
 

@@ -46,6 +46,9 @@ BeamSize = Annotated[
 PENALTY_HELP = """GNMT length penalty: a score is the log probability divided by ((5 + length) / 6)^ALPHA. Larger values
 prefer longer translations."""
 LengthPenalty = Annotated[float | None, Option(help=PENALTY_HELP, metavar="ALPHA")]
+MinLength = Annotated[
+    int | None, Option(help="No text ends before it has this many tokens, the end token counted.", metavar="N")
+]
 
 Temperature = Annotated[float | None, Option(help="Divide the logits by this; 0 is greedy.", metavar="T")]
 TopK = Annotated[int | None, Option(help="Sample from the k most likely tokens (0: no limit).", metavar="K")]

@@ -12,6 +12,7 @@ from xformc.commands.options import (
     EngineFolder,
     JsonLines,
     LengthPenalty,
+    MinLength,
     PrefixFile,
     PrefixText,
     TextInput,
@@ -44,6 +45,7 @@ def translate(
         float | None, Option(help="Length limit of a translation: this times the source's tokens ...", metavar="FACTOR")
     ] = None,
     max_length_offset: Annotated[int | None, Option(help="... plus this many tokens.", metavar="N")] = None,
+    min_length: MinLength = None,
     prefix: PrefixText = None,
     prefixes: PrefixFile = None,
     scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
@@ -83,6 +85,7 @@ def translate(
             length_penalty=length_penalty,
             max_length_factor=max_length_factor,
             max_length_offset=max_length_offset,
+            min_length=min_length,
         )
         alpha = manifest.search.length_penalty if length_penalty is None else length_penalty
         if as_json:

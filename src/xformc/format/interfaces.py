@@ -34,9 +34,12 @@ SAMPLING = Interface(SAMPLING_OPTIONS, RESULTS)
 OPTIONS: Mapping[Decoding, tuple[str, ...]] = {"search": SEARCH_OPTIONS, "sample": SAMPLING_OPTIONS, "forward": ()}
 """The inputs of a model beside those of its spec, by how it computes."""
 
-END_TOKEN, PREFIX = "end_token", "prefix"
-"""The inputs of a model that writes text for the token that ends one, and of a search for the tokens that texts begin
-with. They have defaults; older engines have no prefix."""
+END_TOKEN = "end_token"
+"""The input of a model that writes text for the token that ends one. It has a default."""
+
+CONTROLS = PREFIX, MIN_LENGTH = "prefix", "min_length"
+"""The inputs of a search for the tokens that texts begin with, and for the least number of tokens. They have defaults;
+older engines and those of fixed shapes lack them."""
 
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""

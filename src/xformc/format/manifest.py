@@ -26,13 +26,17 @@ MAX_PENALTY, MAX_FACTOR, MAX_OFFSET = 100.0, 100.0, 100_000
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of the search, complete and checked; see `options.SearchArguments` for the fields."""
+    """Options of the search, complete and checked; see `options.SearchArguments` for the fields.
+
+    min_length is None for engines without this input: older ones, and those of fixed shapes.
+    """
 
     beam_size: int
     n_best: int
     length_penalty: float
     max_length_factor: float
     max_length_offset: int
+    min_length: int | None = None
 
 
 @dataclass(frozen=True)

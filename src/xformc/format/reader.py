@@ -275,6 +275,7 @@ def _read_search(document: Document, beam_size: str = "beam_size") -> SearchOpti
         length_penalty=document.number("length_penalty", -MAX_PENALTY, MAX_PENALTY),
         max_length_factor=document.number("max_length_factor", 0, MAX_FACTOR),
         max_length_offset=document.integer("max_length_offset", 0, MAX_OFFSET),
+        min_length=document.integer("min_length", 0, MAX_OFFSET) if "min_length" in document.fields else None,
     )
 
 
