@@ -9,6 +9,7 @@ print(best.text, best.score)
 
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.reader import read_manifest
+from xformc.runtime.choose import minimum_bayes_risk
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Continuation
 from xformc.runtime.kinds.labels import Prediction
@@ -29,5 +30,6 @@ __all__ = [
     "SearchOptions",
     "SearchResult",
     "load",
+    "minimum_bayes_risk",
     "read_manifest",
 ]

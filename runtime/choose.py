@@ -1,25 +1,33 @@
-"""Chooses among hypotheses after the search: by the scores of a second engine."""
+"""Chooses among hypotheses after the search: by the scores of a second engine, or by minimum Bayes risk."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.extras import explain_missing
 from xformc.format.interfaces import PREFIX
 from xformc.runtime.job import Job
 from xformc.runtime.options import checked_number
 from xformc.runtime.prefix import Prefix
 from xformc.runtime.rows import Row
 from xformc.runtime.session import Session
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.translate import SEED, Hypothesis
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-SEARCH, RERANK = "search", "rerank"
-"""The features of a hypothesis: the score of the search that found it, and the second engine's."""
+OWN, RERANK = "own", "rerank"
+"""The features of a hypothesis: the score of the engine that found it, and the second engine's."""
+
+Utility = Literal["chrf", "bleu"] | Callable[[str, str], float]
+"""How good a text is (the first argument) if another one is right: sacreBLEU's of a sentence, or a function."""
+
+UTILITIES = ("chrf", "bleu")
 
 WEIGHT = 0.5
 """Default weight of the second engine."""
@@ -53,8 +61,8 @@ def reranking(
         return sum(map(scoring.size, pool.rows))
 
     def run(session: Session, pools: Sequence[Pool]) -> list[list[Hypothesis]]:
-        found = iter(scoring.run(session, [row for pool in pools for row in pool.rows]))
-        return [_mixed(pool.hypotheses, [next(found).score for _ in pool.hypotheses], share) for pool in pools]
+        found = _run_lists(scoring.run, session, [pool.rows for pool in pools])
+        return [_mixed(pool.hypotheses, some, share) for pool, some in zip(pools, found, strict=True)]
 
     return Job(pool, size, run)
 
@@ -74,12 +82,68 @@ def with_hypotheses(
         raise UserError(message, hint="give a list for each text")
 
 
-def _mixed(hypotheses: Sequence[Hypothesis], scores: Sequence[float], weight: float) -> list[Hypothesis]:
+def minimum_bayes_risk(hypotheses: Sequence[Hypothesis], utility: Utility = "chrf") -> list[Hypothesis]:
+    """Return the hypotheses of one text by their expected utility, best first; equal ones keep their order.
+
+    The new score is the mean utility against all hypotheses, itself included, each with the same weight (Eikema and
+    Aziz 2020, "Is MAP Decoding All You Need?", section 6). A text that was sampled twice counts twice. `features` has
+    the old score as `own`.
+
+    utility: chrF or BLEU of a sentence, from 0 to 100, by sacreBLEU; or a function of a hypothesis and a reference.
+
+    Raises: UserError for another utility; ModuleNotFoundError without sacreBLEU.
+    """
+    measure = _utility(utility)
+    counts = Counter(one.text for one in hypotheses)
+    means = {text: sum(n * measure(text, other) for other, n in counts.items()) / counts.total() for text in counts}
+    changed = (replace(one, score=means[one.text], features=one.features or {OWN: one.score}) for one in hypotheses)
+    return best_first(changed)
+
+
+def sampling(job: Job[Item, Row, list[Hypothesis]], samples: int) -> Job[Item, list[Row], list[Hypothesis]]:
+    """Return the job that samples several texts for each item, each with a seed of its own, in this order.
+
+    The seeds of the second item follow those of the first, and so on.
+    """
+
+    def encode(line: int, item: Item) -> list[Row]:
+        row = job.encode(line, item)
+        first = row[SEED] + (line - 1) * (samples - 1)
+        return [{**row, SEED: np.array(first + number, np.int64)} for number in range(samples)]
+
+    def run(session: Session, rows: Sequence[list[Row]]) -> list[list[Hypothesis]]:
+        return [[one for (one,) in several] for several in _run_lists(job.run, session, rows)]
+
+    return Job(encode, lambda rows: sum(map(job.size, rows)), run)
+
+
+def _run_lists(
+    run: Callable[[Session, Sequence[Row]], Sequence[Result]], session: Session, lists: Sequence[Sequence[Row]]
+) -> list[list[Result]]:
+    """Return the results of the rows of all lists, run as one batch, as lists."""
+    found = iter(run(session, [row for rows in lists for row in rows]))
+    return [[next(found) for _ in rows] for rows in lists]
+
+
+def _utility(utility: Utility) -> Callable[[str, str], float]:
+    if callable(utility):
+        return utility
+    if utility not in UTILITIES:
+        raise UserError(f"the utility must be {' or '.join(UTILITIES)}, or a function, not {utility!r}")
+    try:
+        import sacrebleu  # noqa: PLC0415 (it is an extra)
+    except ModuleNotFoundError as error:
+        raise explain_missing(error) from error
+    metric: Any = sacrebleu.CHRF() if utility == "chrf" else sacrebleu.BLEU(effective_order=True)
+    return lambda text, reference: float(metric.sentence_score(text, [reference]).score)
+
+
+def _mixed(hypotheses: Sequence[Hypothesis], scored: Sequence[Hypothesis], weight: float) -> list[Hypothesis]:
     """Return the hypotheses by (1 - weight) * own score + weight * second score; equal ones keep their order."""
-    pairs = zip(hypotheses, scores, strict=True)
+    pairs = zip(hypotheses, scored, strict=True)
     return best_first(
-        replace(one, score=_mean(one.score, second, weight), features={SEARCH: one.score, RERANK: second})
-        for one, second in pairs
+        replace(one, score=_mean(one.score, other.score, weight), features={OWN: one.score, RERANK: other.score})
+        for one, other in pairs
     )
 
 

@@ -16,7 +16,7 @@ from xformc.format.names import MANIFEST
 from xformc.format.reader import read_manifest
 from xformc.format.tasks import TASKS, tasks_with
 from xformc.runtime.arrays import read_rows
-from xformc.runtime.choose import WEIGHT, Pool, reranking, with_hypotheses
+from xformc.runtime.choose import WEIGHT, Pool, reranking, sampling, with_hypotheses
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.generate import (
     Continuation,
@@ -31,11 +31,17 @@ from xformc.runtime.kinds.kind import check_kinds
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import check_operators
 from xformc.runtime.media.reader import suffixes_of
-from xformc.runtime.options import SearchArguments, resolve_options
+from xformc.runtime.options import SearchArguments, checked_integer, resolve_options
 from xformc.runtime.predict import MAX_BATCH_POSITIONS, encode_example, positions_needed, predict_rows
 from xformc.runtime.prefix import Prefix, begin_with, check_scores, prefix_encoder, scores_of
 from xformc.runtime.rows import Row
-from xformc.runtime.sampling import SampleArguments, WritingArguments, resolve_sample_options, split_options
+from xformc.runtime.sampling import (
+    MAX_SAMPLES,
+    SampleArguments,
+    WritingArguments,
+    resolve_sample_options,
+    split_options,
+)
 from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
@@ -243,16 +249,19 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         seed: int = 0,
+        samples: int = 1,
         **options: Unpack[WritingArguments],
     ) -> list[list[Hypothesis]]:
         """Write text for arrays by the name of their input (docs/runtime.md), or for texts.
 
-        Returns: for each example, in order, up to `n_best` hypotheses, best first; a single one from an engine that
-        samples.
+        Returns: for each example, in order, up to `n_best` hypotheses, best first; from an engine that samples,
+        `samples` of them, in the order of their seeds.
 
         examples: a mapping from each input's name to an array with one row for each example; or texts, if all inputs
             are text; for several inputs, sequences of texts in the order of the inputs. The text of a sound or an
             image is the path of its .wav, .png or .jpg file.
+
+        samples: texts sampled for each example; each has the next seed.
 
         The other arguments are those of `translate` or, with `seed`, those of `generate`: an engine either searches or
         samples, as its spec says.
@@ -263,8 +272,8 @@ class Engine:
         batching = Batching(workers, max_batch_tokens)
         if isinstance(examples, Mapping):
             rows = read_rows(self.manifest.given, examples, self.manifest.targets)
-            return self._all(self._writing(as_it_is, options, seed), "transcribe", rows, prefixes, batching)
-        writing = self._writing(self._reader(batching, truncate), options, seed)
+            return self._all(self._writing(as_it_is, options, seed, samples), "transcribe", rows, prefixes, batching)
+        writing = self._writing(self._reader(batching, truncate), options, seed, samples)
         return self._all(writing, "transcribe", examples, prefixes, batching)
 
     def transcribe_stream(
@@ -277,6 +286,7 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         seed: int = 0,
+        samples: int = 1,
         **options: Unpack[WritingArguments],
     ) -> Generator[list[Hypothesis]]:
         """Write text for any number of texts in constant memory, and yield the results in order.
@@ -286,7 +296,7 @@ class Engine:
         self._check_method("transcribe", "transcribe")
         batching = Batching(workers, max_batch_tokens, window)
         reader = self._reader(batching, truncate)
-        return self._stream(self._writing(reader, options, seed), texts, prefixes, batching)
+        return self._stream(self._writing(reader, options, seed, samples), texts, prefixes, batching)
 
     def generate(
         self,
@@ -463,23 +473,25 @@ class Engine:
         return self._search_of(encode, options)
 
     def _writing(
-        self, encode: Callable[[int, Item], Row], options: WritingArguments, seed: int
-    ) -> Job[Item, Row, list[Hypothesis]]:
+        self, encode: Callable[[int, Item], Row], options: WritingArguments, seed: int, samples: int = 1
+    ) -> Job[Item, Any, list[Hypothesis]]:
         self._check_method("transcribe", "transcribe")
-        searching, sampling = split_options(self.manifest, options, seed)
+        several = checked_integer("samples", samples, 1, 1, MAX_SAMPLES)
+        searching, sampled = split_options(self.manifest, options, seed, several)
         if self.manifest.decoding == "search":
             return self._search_of(encode, searching)
-        manifest, resolved = self.manifest, resolve_sample_options(self.manifest.sampling, sampling)
+        manifest, resolved = self.manifest, resolve_sample_options(self.manifest.sampling, sampled)
         first = check_seed(seed)
 
         def seeded(line: int, item: Item) -> Row:
             return {**encode(line, item), SEED: np.array(first + line - 1, np.int64)}
 
-        return Job(
+        job = Job(
             seeded,
             partial(drawn_tokens_needed, inputs=manifest.given, options=resolved),
             partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved),
         )
+        return sampling(job, several)
 
     def _search_of(
         self, encode: Callable[[int, Item], Row], options: SearchArguments

@@ -7,6 +7,7 @@ from xformc.format.manifest import Manifest, SampleOptions
 from xformc.runtime.options import SearchArguments, checked_integer, checked_number
 
 MAX_NEW_TOKENS, MAX_TEMPERATURE, MAX_TOP_K = 100_000, 100.0, 10**6
+MAX_SAMPLES = 10_000
 
 
 class SampleArguments(TypedDict, total=False):
@@ -29,7 +30,7 @@ class WritingArguments(SearchArguments, SampleArguments, total=False):
 
 
 def split_options(
-    manifest: Manifest, arguments: WritingArguments, seed: int
+    manifest: Manifest, arguments: WritingArguments, seed: int, samples: int = 1
 ) -> tuple[SearchArguments, SampleArguments]:
     """The arguments of the search and of sampling.
 
@@ -37,15 +38,15 @@ def split_options(
     """
     given: dict[str, Any] = dict(arguments)
     drawn = {name: given.pop(name) for name in SampleArguments.__annotations__ if name in given}
-    samples = manifest.decoding == "sample"
-    others = given if samples else {**drawn, "seed": seed or None}
+    draws = manifest.decoding == "sample"
+    others = given if draws else {**drawn, "seed": seed or None, "samples": samples if samples != 1 else None}
     idle = [name for name, value in others.items() if value is not None]
     if idle:
-        word, known = ("samples", SampleArguments) if samples else ("searches", SearchArguments)
+        word, known = ("samples", SampleArguments) if draws else ("searches", SearchArguments)
         message = f"{', '.join(idle)}: no effect on {manifest.name}, which {word}"
-        raise UserError(message, hint=f"its options are {', '.join(known.__annotations__)}{', seed' * samples}")
-    searching: Any = {} if samples else given
-    sampling: Any = drawn if samples else {}
+        raise UserError(message, hint=f"its options are {', '.join(known.__annotations__)}{', seed, samples' * draws}")
+    searching: Any = {} if draws else given
+    sampling: Any = drawn if draws else {}
     return searching, sampling
 
 

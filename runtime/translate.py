@@ -33,7 +33,7 @@ class Hypothesis:
     """One written text: its text, its score (higher is better), and its token ids, with the end token.
 
     results: the engine's other results, by name: of the example, or of this text if they depend on it.
-    features: the scores that `score` was made of, by name, if it is not the search's own: `search` and `rerank`.
+    features: the scores that `score` was made of, by name, if it is not the search's own: `own` and `rerank`.
     """
 
     text: str

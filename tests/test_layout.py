@@ -57,8 +57,18 @@ MAY_USE = {
     "version": {"api", "runtime", "trainer", "verification"},
 }
 BARE = {"numpy", "onnxruntime", "sentencepiece"}
-WITH_EXTRAS = {"PIL"}
-FORBIDDEN = ["torch", "PIL", "onnx", "pydantic", "yaml", "safetensors", "xformc.compiler", "xformc.trainer"]
+WITH_EXTRAS = {"PIL", "sacrebleu"}
+FORBIDDEN = [
+    "torch",
+    "PIL",
+    "onnx",
+    "pydantic",
+    "sacrebleu",
+    "yaml",
+    "safetensors",
+    "xformc.compiler",
+    "xformc.trainer",
+]
 
 
 def part_of(module: str) -> str:

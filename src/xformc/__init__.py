@@ -14,7 +14,7 @@ from xformc.extras import explain_missing
 if TYPE_CHECKING:
     from xformc.api import Spec, build, list_specs, load_spec, train
     from xformc.format.certificate import Certificate
-    from xformc.runtime import Continuation, Engine, Hypothesis, Prediction, SearchResult, load
+    from xformc.runtime import Continuation, Engine, Hypothesis, Prediction, SearchResult, load, minimum_bayes_risk
     from xformc.trainer.train import TrainResult
     from xformc.verification import verify
 
@@ -34,13 +34,17 @@ __all__ = [
     "list_specs",
     "load",
     "load_spec",
+    "minimum_bayes_risk",
     "train",
     "verify",
 ]
 
 _HOMES = {
     **dict.fromkeys(("Spec", "build", "list_specs", "load_spec", "train"), "xformc.api"),
-    **dict.fromkeys(("Continuation", "Engine", "Hypothesis", "Prediction", "SearchResult", "load"), "xformc.runtime"),
+    **dict.fromkeys(
+        ("Continuation", "Engine", "Hypothesis", "Prediction", "SearchResult", "load", "minimum_bayes_risk"),
+        "xformc.runtime",
+    ),
     "Certificate": "xformc.format.certificate",
     "TrainResult": "xformc.trainer.train",
     "verify": "xformc.verification",

@@ -1,17 +1,20 @@
 """Choosing among hypotheses after the search, by engines with random weights that were built here."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import tee
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import sacrebleu
 from tiny_engine import SENTENCES, train_tokenizer
 
 from tests.conformance.engines import FOLDER
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
-from xformc.runtime import Engine, load
+from xformc.runtime import Engine, Hypothesis, load, minimum_bayes_risk
 
 SPEC = """\
 extends: transformer_base
@@ -52,7 +55,7 @@ def test_reranked_scores_are_the_weighted_means(pair: tuple[Engine, Engine]) -> 
             order = sorted(range(len(before)), key=lambda rank: -means[rank])
             assert [one.tokens for one in after] == [before[rank].tokens for rank in order]
             assert [one.score for one in after] == pytest.approx([means[rank] for rank in order], abs=1e-5)
-            assert [one.features["search"] for one in after] == [before[rank].score for rank in order]
+            assert [one.features["own"] for one in after] == [before[rank].score for rank in order]
             assert all("rerank" in one.features for one in after)
     best = [one[0].text for one in second.rerank(TEXTS, found)]
     assert best != [one[0].text for one in found], "another engine has another order"
@@ -97,3 +100,53 @@ def test_lists_of_another_length_are_refused(pair: tuple[Engine, Engine]) -> Non
         second.rerank("one", found)
     with load(FOLDER / "copy", threads=1) as old, pytest.raises(UserError, match="cannot score given texts"):
         old.rerank(TEXTS[:2], found)
+
+
+def written(*texts: str) -> list[Hypothesis]:
+    return [Hypothesis(text, -float(rank), ()) for rank, text in enumerate(texts)]
+
+
+def test_minimum_bayes_risk_is_the_mean_utility() -> None:
+    """Of sacreBLEU's sentence scores; the text that is most like the others wins."""
+    found = written("ein hund läuft", "der hund läuft", "der hund läuft", "der hund springt", "vier katzen")
+    metrics: dict[str, Any] = {"chrf": sacrebleu.CHRF(), "bleu": sacrebleu.BLEU(effective_order=True)}
+    for name, metric in metrics.items():
+        means = {
+            one.text: sum(metric.sentence_score(one.text, [other.text]).score for other in found) / len(found)
+            for one in found
+        }
+        chosen = minimum_bayes_risk(found, "chrf" if name == "chrf" else "bleu")
+        assert chosen[0].text == "der hund läuft" and chosen[-1].text == "vier katzen"
+        assert [one.score for one in chosen] == pytest.approx(sorted((means[one.text] for one in found), reverse=True))
+        assert [one.features["own"] for one in chosen][:2] == [-1.0, -2.0], "equal ones keep their order"
+    closer = minimum_bayes_risk(found, lambda text, other: -float(abs(len(text) - len(other))))
+    assert closer[0].text == "ein hund läuft"
+    assert minimum_bayes_risk([]) == []
+    assert minimum_bayes_risk(written("", ""))[0].text == ""
+
+
+def test_wrong_utilities_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="the utility must be chrf or bleu, or a function, not 'ter'"):
+        minimum_bayes_risk(written("one"), cast(Any, "ter"))
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(ModuleNotFoundError, match=r"needs the package sacrebleu: pip install 'xformc\[train\]'"):
+        minimum_bayes_risk(written("one"))
+
+
+def ids_of(found: Iterable[Sequence[Hypothesis]]) -> list[list[tuple[int, ...]]]:
+    return [[one.tokens for one in several] for several in found]
+
+
+def test_samples_of_an_example_have_seeds_of_their_own() -> None:
+    texts = ["one two three", "", "hello world"]
+    with load(FOLDER / "draw", threads=1) as draws:
+        found = draws.transcribe(texts, samples=3, seed=5)
+        for place, (text, several) in enumerate(zip(texts, found, strict=True)):
+            alone = [draws.transcribe([text], seed=5 + 3 * place + number)[0][0] for number in range(3)]
+            assert ids_of([several]) == ids_of([alone])
+        assert len(set(ids_of(found)[0])) == 3
+        assert ids_of(draws.transcribe_stream(iter(texts), samples=3, seed=5, window=1)) == ids_of(found)
+        with pytest.raises(UserError, match="samples must be an integer from 1 to 10000, not 0"):
+            draws.transcribe(texts, samples=0)
+    with load(FOLDER / "join", threads=1) as searches, pytest.raises(UserError, match="samples: no effect on"):
+        searches.transcribe([("one", "two")], samples=2)
