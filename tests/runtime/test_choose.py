@@ -1,5 +1,6 @@
 """Choosing among hypotheses after the search, by engines with random weights that were built here."""
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import tee
@@ -10,6 +11,7 @@ import pytest
 import sacrebleu
 from tiny_engine import SENTENCES, train_tokenizer
 
+from tests.command_line import CommandLine, mistake
 from tests.conformance.engines import FOLDER
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
@@ -150,3 +152,63 @@ def test_samples_of_an_example_have_seeds_of_their_own() -> None:
             draws.transcribe(texts, samples=0)
     with load(FOLDER / "join", threads=1) as searches, pytest.raises(UserError, match="samples: no effect on"):
         searches.transcribe([("one", "two")], samples=2)
+
+
+def test_the_command_line_reranks(
+    xformc: CommandLine, folders: tuple[Path, Path], pair: tuple[Engine, Engine], tmp_path: Path
+) -> None:
+    first, second = folders
+    expected = pair[1].rerank(TEXTS, pair[0].translate(TEXTS, n_best=4), weight=0.75)
+    chosen = (first, "--rerank", second, "--rerank-weight", "0.75", "--threads", "1")
+    given = "".join(f"{text}\n" for text in TEXTS)
+    plain = xformc("translate", *chosen, "--scores", stdin=given)
+    assert (plain.code, plain.err) == (0, "")
+    assert plain.out.splitlines() == [f"{one.score:.4f}\t{one.text}" for one, *_ in expected]
+    assert xformc("translate", *chosen, "--scores", "--window", "1", stdin=given).out == plain.out
+    listed = xformc("translate", *chosen, "--n-best", "2", stdin=given).out.splitlines()
+    _, _, features, score = listed[0].split(" ||| ")
+    named = dict(zip(*[iter(features.split())] * 2, strict=True))
+    best = expected[0][0]
+    assert float(score) == pytest.approx(best.score, abs=1e-3)
+    assert float(named["own="]) == pytest.approx(best.features["own"], abs=1e-3)
+    assert float(named["logprob="]) < float(named["own="]) < 0, "before the length penalty"
+    assert float(named["rerank="]) == pytest.approx(best.features["rerank"], abs=1e-3)
+    assert sum(line.startswith("0 |||") for line in listed) == 2
+    found = [json.loads(line) for line in xformc("translate", *chosen, "--json", stdin=given).out.splitlines()]
+    assert found[0]["hypotheses"][0]["features"] == pytest.approx(best.features, abs=1e-5)
+    assert len(found[0]["hypotheses"]) == 1
+
+
+def test_wrong_second_engines_are_refused(xformc: CommandLine, folders: tuple[Path, Path]) -> None:
+    first, second = folders
+    for name, message in {
+        "copy": "translation cannot score given texts\nhint: rebuild it with `xformc build`",
+        "generate": "language_model does not search for a text, so it has no scores of texts",
+        "judged": "transcription reads first (tokens), second (tokens), and spec reads source (tokens)",
+    }.items():
+        assert message in mistake(xformc("translate", first, "--rerank", FOLDER / name, stdin="one\n"))
+    one = xformc("translate", first, "--rerank", second, "--beam-size", "1", stdin="one\n")
+    assert "--rerank chooses among the hypotheses of a beam, which has 1\nhint: try --beam-size 8" in mistake(one)
+    alone = xformc("translate", first, "--rerank-weight", "0.2", stdin="one\n")
+    assert "--rerank-weight needs --rerank" in mistake(alone)
+    wide = xformc("translate", first, "--rerank", second, "--rerank-weight", "2", stdin="one\n")
+    assert "weight must be a number from 0 to 1, not 2.0" in mistake(wide)
+    both = xformc("translate", first, "--rerank", second, "--mbr", "chrf", stdin="one\n")
+    assert "--rerank and --mbr exclude each other" in mistake(both)
+
+
+def test_the_command_line_takes_a_utility(
+    xformc: CommandLine, folders: tuple[Path, Path], pair: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = "".join(f"{text}\n" for text in TEXTS)
+    expected = [minimum_bayes_risk(one, "bleu")[0] for one in pair[0].translate(TEXTS, beam_size=5, n_best=5)]
+    chosen = ("translate", folders[0], "--mbr", "bleu", "-b", "5", "--threads", "1", "--scores")
+    found = xformc(*chosen, "--window", "1", stdin=given)
+    assert found.out.splitlines() == [f"{one.score:.4f}\t{one.text}" for one in expected]
+    narrow = xformc("translate", folders[0], "--mbr", "chrf", "-b", "1", stdin="one\n")
+    assert "--mbr chooses among the hypotheses of a beam, which has 1" in mistake(narrow)
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    missing = mistake(xformc(*chosen, stdin="one\n"))
+    assert (
+        missing == "this command needs the package sacrebleu, which is not installed\nhint: pip install 'xformc[train]'"
+    )

@@ -1,11 +1,13 @@
 """`xformc translate`: lines of text in, lines of text out."""
 
 import json
+from contextlib import nullcontext
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
+from xformc.commands.choosing import Choice, Mbr, Rerank, RerankWeight
 from xformc.commands.options import (
     BeamSize,
     Device,
@@ -24,10 +26,12 @@ from xformc.commands.options import (
 )
 from xformc.commands.text_lines import choose_pace, given_prefixes, input_lines, one_line, write_results
 from xformc.format.reader import read_manifest
-from xformc.runtime.engine import load
+from xformc.runtime.choose import OWN
+from xformc.runtime.engine import check_method, load
+from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.search import length_divisor
 from xformc.runtime.stream import MAX_BATCH_TOKENS
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.translate import Hypothesis, text_fields
 
 BATCH_HELP = """Capacity of a batch in tokens: each source, padded, and its hypotheses at their length limit. More than
 16,384 also allow longer sources."""
@@ -46,6 +50,9 @@ def translate(
     ] = None,
     max_length_offset: Annotated[int | None, Option(help="... plus this many tokens.", metavar="N")] = None,
     min_length: MinLength = None,
+    rerank: Rerank = None,
+    rerank_weight: RerankWeight = None,
+    mbr: Mbr = None,
     prefix: PrefixText = None,
     prefixes: PrefixFile = None,
     scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
@@ -70,35 +77,42 @@ def translate(
 
     With --n-best above 1, lines have Moses' format: `0 ||| text ||| logprob= -2.31 length= 7 ||| -1.51`, with lines
     counted from 0 and the score last. With --json: {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}.
+
+    --rerank and --mbr reorder the whole beam; --n-best is the number printed, with new scores. --rerank gives each
+    hypothesis (1 - W) * its score + W * that of the second engine, with the length penalty of each. --mbr gives it its
+    mean chrF or BLEU against the hypotheses of the beam. The old scores become features of the hypothesis.
     """
     manifest = read_manifest(engine)
+    options: SearchArguments = {
+        "beam_size": beam_size,
+        "n_best": n_best,
+        "length_penalty": length_penalty,
+        "max_length_factor": max_length_factor,
+        "max_length_offset": max_length_offset,
+        "min_length": min_length,
+    }
+    check_method(manifest, "translate", "translate")
+    shown, choice = resolve_options(manifest, options), Choice(rerank, rerank_weight, mbr)
+    options["n_best"] = choice.pool(manifest, shown)
     pace = choose_pace(source, window, workers, threads)
-    with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, input_lines(source) as lines:
-        results = loaded.translate_stream(
-            lines,
-            prefixes=given_prefixes(prefix, prefixes),
-            window=pace.window,
-            max_batch_tokens=max_batch_tokens,
-            truncate=truncate,
-            beam_size=beam_size,
-            n_best=n_best,
-            length_penalty=length_penalty,
-            max_length_factor=max_length_factor,
-            max_length_offset=max_length_offset,
-            min_length=min_length,
-        )
-        alpha = manifest.search.length_penalty if length_penalty is None else length_penalty
+    batching: Any = {"window": pace.window, "max_batch_tokens": max_batch_tokens, "truncate": truncate}
+    begun = given_prefixes(prefix, prefixes)
+    opened = partial(load, threads=threads, workers=pace.workers, device=device)
+    second = nullcontext() if rerank is None else opened(rerank)
+    with opened(engine) as loaded, second as judge, input_lines(source) as lines:
+        search = partial(loaded.translate_stream, prefixes=begun, **batching, **options)
+        results = choice.apply(lines, judge, search, shown.n_best, batching)
         if as_json:
             render = _as_json
-        elif (n_best or manifest.search.n_best) > 1:
-            render = partial(_as_n_best, alpha=alpha)
+        elif shown.n_best > 1:
+            render = partial(_as_n_best, alpha=shown.length_penalty)
         else:
             render = partial(_as_line, scores=scores)
         write_results(results, render, output)
 
 
 def _as_json(index: int, hypotheses: list[Hypothesis]) -> str:
-    found = [{"text": one.text, "score": round(one.score, 6)} for one in hypotheses]
+    found = list(map(text_fields, hypotheses))
     return json.dumps({"line": index + 1, "hypotheses": found}, ensure_ascii=False) + "\n"
 
 
@@ -107,7 +121,9 @@ def _as_n_best(index: int, hypotheses: list[Hypothesis], *, alpha: float) -> str
     lines: list[str] = []
     for one in hypotheses:
         length = len(one.tokens)
-        features = f"logprob= {one.score * length_divisor(length, alpha):.4f} length= {length}"
+        own = one.features.get(OWN, one.score)
+        features = f"logprob= {own * length_divisor(length, alpha):.4f} length= {length}"
+        features += "".join(f" {name}= {value:.4f}" for name, value in one.features.items())
         lines.append(f"{index} ||| {one_line(one.text)} ||| {features} ||| {one.score:.4f}\n")
     return "".join(lines)
 

@@ -1,0 +1,89 @@
+"""The options that choose among hypotheses after the search, and what they do to a stream of results."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import tee
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from typer import Option
+
+from xformc.errors import UserError
+from xformc.format.inputs import Input
+from xformc.format.manifest import Manifest, SearchOptions
+from xformc.format.reader import read_manifest
+from xformc.runtime.choose import WEIGHT, minimum_bayes_risk
+from xformc.runtime.engine import Engine
+from xformc.runtime.prefix import check_scores
+from xformc.runtime.translate import Hypothesis
+
+RERANK_HELP = "Reorder the beam by the scores of this second engine, which reads the same text."
+WEIGHT_HELP = "Weight of the second engine, from 0 to 1.  [default: 0.5]"
+MBR_HELP = "Reorder the beam by expected utility against its hypotheses (minimum Bayes risk)."
+Rerank = Annotated[Path | None, Option(help=RERANK_HELP, metavar="ENGINE")]
+RerankWeight = Annotated[float | None, Option(help=WEIGHT_HELP, metavar="W")]
+Mbr = Annotated[Literal["chrf", "bleu"] | None, Option(help=MBR_HELP, metavar="chrf|bleu")]
+
+Results = Generator[list[Hypothesis]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How hypotheses are chosen: by a second engine with a weight, by a utility, or, if both are None, not at all."""
+
+    second: Path | None
+    weight: float | None
+    utility: Literal["chrf", "bleu"] | None
+
+    def pool(self, manifest: Manifest, options: SearchOptions) -> int:
+        """The number of hypotheses to search for. Raises: UserError for options and engines that do not fit."""
+        if self.weight is not None and self.second is None:
+            raise UserError("--rerank-weight needs --rerank", hint="name the second engine: --rerank ENGINE")
+        if self.second is None and self.utility is None:
+            return options.n_best
+        if self.second is not None and self.utility is not None:
+            raise UserError("--rerank and --mbr exclude each other", hint="leave one of them out")
+        if options.beam_size == 1:
+            option = "--mbr" if self.second is None else "--rerank"
+            raise UserError(f"{option} chooses among the hypotheses of a beam, which has 1", hint="try --beam-size 8")
+        if self.second is not None:
+            _check_second(manifest, read_manifest(self.second))
+        return options.beam_size
+
+    def apply(
+        self,
+        lines: Iterator[str],
+        judge: Engine | None,
+        search: Callable[[Iterator[str]], Results],
+        count: int,
+        batching: dict[str, Any],
+    ) -> Results:
+        """The `count` best of the chosen order of what `search` finds for these lines."""
+        if judge is not None:
+            lines, again = tee(lines)
+            found, weight = search(lines), WEIGHT if self.weight is None else self.weight
+            return _first(judge.rerank_stream(again, found, weight=weight, **batching), found, count)
+        found, utility = search(lines), self.utility
+        if utility is None:
+            return found
+        return _first((minimum_bayes_risk(hypotheses, utility) for hypotheses in found), found, count)
+
+
+def _first(chosen: Results, found: Results, count: int) -> Results:
+    """The first of each list; the search that `chosen` reads from is closed with it."""
+    with closing(found), closing(chosen):
+        for hypotheses in chosen:
+            yield hypotheses[:count]
+
+
+def _check_second(first: Manifest, second: Manifest) -> None:
+    """Raises: UserError unless the second engine can score the texts that the first writes for its inputs."""
+    check_scores(second)
+    if [item.kind for item in second.given.values()] != [item.kind for item in first.given.values()]:
+        message = f"{second.name} reads {_named(second.given)}, and {first.name} reads {_named(first.given)}"
+        raise UserError(message, hint="rerank with an engine that reads the same inputs")
+
+
+def _named(inputs: Mapping[str, Input]) -> str:
+    return ", ".join(f"{name} ({item.kind})" for name, item in inputs.items())
