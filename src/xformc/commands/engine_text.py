@@ -84,7 +84,8 @@ def _defaults(manifest: Manifest) -> list[str]:
     if manifest.defaults is None:
         return []
     kinds = {"length_penalty": " (GNMT)"}
-    return [", ".join(f"{name} {value:g}{kinds.get(name, '')}" for name, value in asdict(manifest.defaults).items())]
+    known = {name: value for name, value in asdict(manifest.defaults).items() if value is not None}
+    return [", ".join(f"{name} {value:g}{kinds.get(name, '')}" for name, value in known.items())]
 
 
 def _labels(manifest: Manifest) -> list[str]:
