@@ -1,6 +1,7 @@
 """Chooses among hypotheses after the search: by the scores of a second engine, or by minimum Bayes risk."""
 
-from collections import Counter
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
@@ -15,6 +16,7 @@ from xformc.runtime.job import Job
 from xformc.runtime.options import checked_number
 from xformc.runtime.prefix import Prefix
 from xformc.runtime.rows import Row
+from xformc.runtime.search import length_divisor
 from xformc.runtime.session import Session
 from xformc.runtime.translate import SEED, Hypothesis
 
@@ -82,22 +84,38 @@ def with_hypotheses(
         raise UserError(message, hint="give a list for each text")
 
 
-def minimum_bayes_risk(hypotheses: Sequence[Hypothesis], utility: Utility = "chrf") -> list[Hypothesis]:
+def minimum_bayes_risk(
+    hypotheses: Sequence[Hypothesis], utility: Utility = "chrf", *, length_penalty: float | None = None
+) -> list[Hypothesis]:
     """Return the hypotheses of one text by their expected utility, best first; equal ones keep their order.
 
-    The new score is the mean utility against all hypotheses, itself included, each with the same weight (Eikema and
-    Aziz 2020, "Is MAP Decoding All You Need?", section 6). A text that was sampled twice counts twice. `features` has
-    the old score as `own`.
+    The new score is the mean utility against all hypotheses, itself included. Samples have the same weight each, and a
+    text that was sampled twice counts twice (Eikema and Aziz 2020, "Is MAP Decoding All You Need?", section 6).
+    Hypotheses of a search weigh as their probabilities (Kumar and Byrne 2004, "Minimum Bayes-Risk Decoding for
+    Statistical Machine Translation"). `features` has the old score as `own`.
 
     utility: chrF or BLEU of a sentence, from 0 to 100, by sacreBLEU; or a function of a hypothesis and a reference.
+    length_penalty: that of the search which found the hypotheses; None for samples.
 
     Raises: UserError for another utility; ModuleNotFoundError without sacreBLEU.
     """
     measure = _utility(utility)
-    counts = Counter(one.text for one in hypotheses)
-    means = {text: sum(n * measure(text, other) for other, n in counts.items()) / counts.total() for text in counts}
+    shares = defaultdict[str, float](float)
+    for one, share in zip(hypotheses, _shares(hypotheses, length_penalty), strict=True):
+        shares[one.text] += share
+    means = {text: sum(share * measure(text, other) for other, share in shares.items()) for text in shares}
     changed = (replace(one, score=means[one.text], features=one.features or {OWN: one.score}) for one in hypotheses)
     return best_first(changed)
+
+
+def _shares(hypotheses: Sequence[Hypothesis], length_penalty: float | None) -> list[float]:
+    """Return the weights of the hypotheses as references, whose sum is 1."""
+    if length_penalty is None:
+        return [1 / len(hypotheses) for _ in hypotheses]
+    found = [one.features.get(OWN, one.score) * length_divisor(len(one.tokens), length_penalty) for one in hypotheses]
+    most = max(found, default=0.0)
+    weights = [1.0 if one == most else math.exp(one - most) for one in found]  # of two infinite ones no difference
+    return [weight / sum(weights) for weight in weights]
 
 
 def sampling(job: Job[Item, Row, list[Hypothesis]], samples: int) -> Job[Item, list[Row], list[Hypothesis]]:

@@ -1,6 +1,7 @@
 """Choosing among hypotheses after the search, by engines with random weights that were built here."""
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import tee
@@ -127,6 +128,23 @@ def test_minimum_bayes_risk_is_the_mean_utility() -> None:
     assert minimum_bayes_risk(written("", ""))[0].text == ""
 
 
+def test_hypotheses_of_a_search_weigh_as_their_probabilities() -> None:
+    """Of 0.9, 0.09 and 0.01, with scores that a length penalty of 1 divided by (5 + 1) / 6 and (5 + 7) / 6."""
+    likely, long, rare = (math.log(share) for share in (0.9, 0.09, 0.01))
+    found = [Hypothesis("ab", likely, (7,)), Hypothesis("abcd", long / 2, (7,) * 7), Hypothesis("abcdef", rare, (7,))]
+
+    def nearness(text: str, other: str) -> float:
+        return -float(abs(len(text) - len(other)))
+
+    weighted = minimum_bayes_risk(found, nearness, length_penalty=1.0)
+    assert [one.text for one in weighted] == ["ab", "abcd", "abcdef"]
+    assert weighted[0].score == pytest.approx(-(0.09 * 2 + 0.01 * 4))
+    assert minimum_bayes_risk(found, nearness)[0].text == "abcd", "as samples they weigh the same"
+    never = [Hypothesis("ab", -math.inf, (7,)), Hypothesis("ab", -math.inf, (7,))]
+    assert [one.score for one in minimum_bayes_risk(never, nearness, length_penalty=1.0)] == [0, 0]
+    assert minimum_bayes_risk([], length_penalty=1.0) == []
+
+
 def test_wrong_utilities_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="the utility must be chrf or bleu, or a function, not 'ter'"):
         minimum_bayes_risk(written("one"), cast(Any, "ter"))
@@ -201,7 +219,9 @@ def test_the_command_line_takes_a_utility(
     xformc: CommandLine, folders: tuple[Path, Path], pair: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = "".join(f"{text}\n" for text in TEXTS)
-    expected = [minimum_bayes_risk(one, "bleu")[0] for one in pair[0].translate(TEXTS, beam_size=5, n_best=5)]
+    found = pair[0].translate(TEXTS, beam_size=5, n_best=5)
+    alpha = pair[0].manifest.search.length_penalty
+    expected = [minimum_bayes_risk(one, "bleu", length_penalty=alpha)[0] for one in found]
     chosen = ("translate", folders[0], "--mbr", "bleu", "-b", "5", "--threads", "1", "--scores")
     found = xformc(*chosen, "--window", "1", stdin=given)
     assert found.out.splitlines() == [f"{one.score:.4f}\t{one.text}" for one in expected]

@@ -20,7 +20,7 @@ from xformc.runtime.translate import Hypothesis
 
 RERANK_HELP = "Reorder the beam by the scores of this second engine, which reads the same text."
 WEIGHT_HELP = "Weight of the second engine, from 0 to 1.  [default: 0.5]"
-MBR_HELP = "Reorder the beam by expected utility against its hypotheses (minimum Bayes risk)."
+MBR_HELP = "Reorder the beam by expected utility against its hypotheses, as likely as they are (minimum Bayes risk)."
 Rerank = Annotated[Path | None, Option(help=RERANK_HELP, metavar="ENGINE")]
 RerankWeight = Annotated[float | None, Option(help=WEIGHT_HELP, metavar="W")]
 Mbr = Annotated[Literal["chrf", "bleu"] | None, Option(help=MBR_HELP, metavar="chrf|bleu")]
@@ -57,9 +57,10 @@ class Choice:
         judge: Engine | None,
         search: Callable[[Iterator[str]], Results],
         count: int,
+        alpha: float,
         batching: dict[str, Any],
     ) -> Results:
-        """The `count` best of the chosen order of what `search` finds for these lines."""
+        """The `count` best of the chosen order of what `search` finds for these lines with the length penalty alpha."""
         if judge is not None:
             lines, again = tee(lines)
             found, weight = search(lines), WEIGHT if self.weight is None else self.weight
@@ -67,7 +68,8 @@ class Choice:
         found, utility = search(lines), self.utility
         if utility is None:
             return found
-        return _first((minimum_bayes_risk(hypotheses, utility) for hypotheses in found), found, count)
+        chosen = (minimum_bayes_risk(hypotheses, utility, length_penalty=alpha) for hypotheses in found)
+        return _first(chosen, found, count)
 
 
 def _first(chosen: Results, found: Results, count: int) -> Results:

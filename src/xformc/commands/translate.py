@@ -80,7 +80,8 @@ def translate(
 
     --rerank and --mbr reorder the whole beam; --n-best is the number printed, with new scores. --rerank gives each
     hypothesis (1 - W) * its score + W * that of the second engine, with the length penalty of each. --mbr gives it its
-    mean chrF or BLEU against the hypotheses of the beam. The old scores become features of the hypothesis.
+    mean chrF or BLEU against the hypotheses of the beam, weighted by their probabilities. The old scores become
+    features of the hypothesis.
     """
     manifest = read_manifest(engine)
     options: SearchArguments = {
@@ -101,7 +102,7 @@ def translate(
     second = nullcontext() if rerank is None else opened(rerank)
     with opened(engine) as loaded, second as judge, input_lines(source) as lines:
         search = partial(loaded.translate_stream, prefixes=begun, **batching, **options)
-        results = choice.apply(lines, judge, search, shown.n_best, batching)
+        results = choice.apply(lines, judge, search, shown.n_best, shown.length_penalty, batching)
         if as_json:
             render = _as_json
         elif shown.n_best > 1:

@@ -1,0 +1,133 @@
+"""What the controls of the search cost a call that does not use them, and one that does, on a native engine.
+
+    python -m benchmarks.controls ENGINE test.en [--batches 1 32] [--rounds 15]
+
+`without` is the same model, from whose operators the inputs of the controls were removed. In each round it, the engine
+and the engine with a control take turns in one process. Times are medians of the rounds; the ratios are those of the
+medians, with the lowest and highest of the rounds.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.format.interfaces import CONTROLS, interface
+from xformc.format.manifest import Manifest
+from xformc.format.names import MODEL
+from xformc.format.reader import read_manifest
+from xformc.runtime.lines import read_text_file
+from xformc.runtime.rows import pad
+from xformc.runtime.search import search
+from xformc.runtime.session import Session
+from xformc.runtime.tokenizer import load_tokenizer
+from xformc.runtime.whole import whole_session
+
+OPTIONAL = {"Candidates": 3, "ProjectCandidates": 6, "ScreenCandidates": 8, "Advance": 15}
+"""The place of the first input of each operator that is there for a control."""
+
+Play = Callable[[NDArray[np.int64]], Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("engine", type=Path)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--batches", nargs="*", type=int, default=[1, 32])
+    parser.add_argument("--rounds", type=int, default=15)
+    arguments = parser.parse_args()
+    manifest = read_manifest(arguments.engine)
+    if manifest.target != "native" or set(manifest.controls) | {"min_length"} != set(CONTROLS):
+        raise UserError("is no native engine with controls", place=str(arguments.engine))
+    sources = _sources(arguments.engine, manifest, arguments.source, max(arguments.batches))
+    print(f"{manifest.name}, {manifest.precision}, beam {manifest.search.beam_size}, ms of a call")
+    print(f"{'batch':>6}{'without':>10}{'unused':>28}{'min_length 5':>28}{'a prefix':>28}")
+    with tempfile.TemporaryDirectory() as folder:
+        players = _players(arguments.engine, manifest, Path(folder))
+        for batch in arguments.batches:
+            seconds = _take_turns(players, sources, batch, arguments.rounds)
+            own = statistics.median(seconds["without"]) * 1000
+            print(f"{batch:6}{own:10.2f}" + "".join(_cell(seconds, name) for name in list(players)[1:]), flush=True)
+
+
+def _sources(engine: Path, manifest: Manifest, file: Path, count: int) -> list[NDArray[np.int64]]:
+    tokenizer = load_tokenizer(engine, manifest)
+    (given,) = manifest.given
+    if tokenizer is None:
+        raise UserError("has no tokenizer", place=str(engine))
+    return [np.array(tokenizer.encode(given, line), np.int64) for line in read_text_file(file)[: count * 4] if line]
+
+
+def _players(engine: Path, manifest: Manifest, folder: Path) -> dict[str, Play]:
+    face = interface(manifest.inputs, manifest.results, manifest.decoding)
+    open_model = partial(whole_session, interface=face, threads=1, target=manifest.target)
+    for path in engine.iterdir():
+        if path.name != MODEL:
+            os.symlink(path.resolve(), folder / path.name)
+    (folder / MODEL).write_bytes(without_controls(engine / MODEL).SerializeToString())
+    whole, plain = open_model(engine), open_model(folder)
+    (given,) = manifest.given
+    options = manifest.search
+    long, begun = replace(options, min_length=5), np.array([5], np.int64)
+
+    def play(session: Session, source: NDArray[np.int64], **more: Any) -> Any:
+        return search(session, {given: source}, more.pop("options", options), **more)
+
+    return {
+        "without": partial(play, plain, options=replace(options, min_length=None)),
+        "unused": partial(play, whole),
+        "min_length": partial(play, whole, options=long),
+        "prefix": lambda source: play(whole, source, prefixes=[begun] * len(source)),
+    }
+
+
+def without_controls(model: Path) -> onnx.ModelProto:
+    """The model, whose operators lack the inputs of the controls; its weights stay in their file."""
+    loaded = onnx.load(model, load_external_data=False)
+    _strip(loaded.graph)
+    return loaded
+
+
+def _strip(graph: onnx.GraphProto) -> None:
+    for node in graph.node:
+        if node.op_type in OPTIONAL:
+            del node.input[OPTIONAL[node.op_type] :]
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                _strip(attribute.g)
+
+
+def _take_turns(
+    players: dict[str, Play], sources: Sequence[NDArray[np.int64]], batch: int, rounds: int
+) -> dict[str, list[float]]:
+    """The seconds of a call, the mean over four batches, in each round; the first round is not counted."""
+    batches = [pad(sources[first : first + batch]) for first in range(0, 4 * batch, batch)]
+    seconds: dict[str, list[float]] = {name: [] for name in players}
+    for _ in range(rounds + 1):
+        for name, play in players.items():
+            began = time.perf_counter()
+            for one in batches:
+                play(one)
+            seconds[name].append((time.perf_counter() - began) / len(batches))
+    return {name: found[1:] for name, found in seconds.items()}
+
+
+def _cell(seconds: dict[str, list[float]], name: str) -> str:
+    ratios = [one / plain for one, plain in zip(seconds[name], seconds["without"], strict=True)]
+    ratio = statistics.median(seconds[name]) / statistics.median(seconds["without"])
+    return f"{ratio:10.3f} ({min(ratios):.3f} to {max(ratios):.3f})".rjust(28)
+
+
+if __name__ == "__main__":
+    main()
