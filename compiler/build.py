@@ -45,6 +45,7 @@ from xformc.format.targets import TRAITS, Target
 from xformc.format.tasks import NAMED
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
+from xformc.runtime.tokenizer import check_tokenizer
 
 Labels = Sequence[str] | Mapping[str, Sequence[str]]
 """Label names by id: of all results, or of each by its name."""
@@ -84,8 +85,8 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     tensorrt; without them, the folder holds only the models.
 
     Raises: UserError if the kernels of a native engine are missing, if the spec cannot be decoded step by step, if the
-    number of labels differs from the model's, if a weight does not fit its precision, if the target does not support a
-    precision, or if a stage of the certificate misses its bound.
+    number of labels differs from the model's, if a tokenizer does not fit, if a weight does not fit its precision, if
+    the target does not support a precision, or if a stage of the certificate misses its bound.
     """
     progress("compile")
     program = compile_engine(spec, target)
@@ -112,6 +113,7 @@ def build_program(
     default = rounding.precision or spec.default_precision
     precision = spec.precisions(default)
     _check_fixed(program)
+    _check_tokenizers(program, tokenizers or {})
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)
     named = _named_results(program, labels)
     module = TorchModule(program.graph, seed=spec.train.seed).eval()
@@ -155,6 +157,19 @@ def _check_fixed(program: Program) -> None:
     for name, what in refused.items():
         message = f"--target {program.target} has no way for {name}, {what}, beside a written text"
         raise UserError(message, hint="build with --target native, cpu or portable")
+
+
+def _check_tokenizers(program: Program, tokenizers: Mapping[str, Path]) -> None:
+    """Open each tokenizer, as the engine will. Raises: UserError for one that does not fit, or belongs to nothing."""
+    sizes = {name: item.pieces for name, item in program.inputs.items() if item.kind == "tokens"}
+    sizes |= {name: result.width for name, result in program.results.items() if KINDS[result.kind].tokenized}
+    for name, path in tokenizers.items():
+        if name not in sizes:
+            hint = f"the spec has {', '.join(sizes)}" if sizes else "the spec has no tokens"
+            raise UserError(f"a tokenizer for {name}, which has no tokens", place=str(path), hint=hint)
+        if not path.is_file():
+            raise UserError("no such file", place=str(path))
+        check_tokenizer(path, sizes[name])
 
 
 def _products_to_calibrate(

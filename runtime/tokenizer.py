@@ -62,6 +62,11 @@ def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:
     return Tokenizer(vocabularies)
 
 
+def check_tokenizer(path: Path, size: int) -> None:
+    """Open the tokenizer of a vocabulary of this size. Raises: UserError as `load_tokenizer`."""
+    _Vocabulary(path, size)
+
+
 class _Vocabulary:
     """One SentencePiece model, checked, with types that the library lacks."""
 

@@ -109,6 +109,20 @@ def test_a_module_of_ones_own_loop_becomes_an_engine(spec: "xformc.Spec", tokeni
     assert xformc.verify(tmp_path / "engine").passed
 
 
+def test_tokenizers_that_do_not_fit_are_refused(spec: "xformc.Spec", tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.model").write_bytes(b"not a model")
+    small = xformc.load_spec("numbers", {"sizes.vocabulary": 10})
+    for built, name, file, message in (
+        (spec, "target", tmp_path / "text.model", "not a SentencePiece model"),
+        (spec, "target", tmp_path / "none.model", "no such file"),
+        (spec, "targets", tokenizer, "a tokenizer for targets, which has no tokens"),
+        (small, "source", tokenizer, "pieces; the engine's vocabulary 10"),
+    ):
+        with pytest.raises(xformc.UserError, match=message):
+            xformc.build(built, tmp_path / "engine", tokenizers={name: file})
+        assert not (tmp_path / "engine").exists()
+
+
 def test_the_weights_of_a_compiled_module_are_taken(spec: "xformc.Spec", tmp_path: Path) -> None:
     state = {f"_orig_mod.{name}": value.bfloat16() for name, value in spec.module().state_dict().items()}
     assert xformc.build(spec, tmp_path / "engine", weights=state, target="cpu").passed
