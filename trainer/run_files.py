@@ -43,17 +43,17 @@ def find_run(path: Path) -> Path | None:
 def find_run_files(weights: Path, spec: Spec) -> RunFiles:
     """Return the files of the run that `weights` belongs to: a run's folder, one of its checkpoints, or a file.
 
-    An imported run may lack tokenizers; others of the folders above are not its own.
+    Other folders above are not searched: what lies there is of something else. An imported run may lack tokenizers.
 
-    Raises: UserError if they are neither beside the weights nor in one of the three folders above.
+    Raises: UserError if they are neither beside the weights nor in their run.
     """
-    folders = _folders(weights)
-    imported = next((index for index, folder in enumerate(folders) if (folder / IMPORTED).is_file()), None)
-    folders = folders if imported is None else folders[: imported + 1]
+    run, beside = find_run(weights), weights if weights.is_dir() else weights.parent
+    folders = (beside,) if run is None else (beside, run)
+    imported = run is not None and (run / IMPORTED).is_file()
     labelled = [result.name for result in spec.results if result.kind == "labels"]
     labels = {name: _find_labels(folders, weights, file) for name, file in label_files(labelled).items()}
     tokenizers = _find_tokenizers(folders, spec)
-    if tokenizers is None and imported is None and spec.task in NAMED and TASKS[spec.task].writes:
+    if tokenizers is None and not imported and spec.task in NAMED and TASKS[spec.task].writes:
         tokenizers = _no_tokenizers(weights, spec)
     return RunFiles(tokenizers or {}, labels or None)
 

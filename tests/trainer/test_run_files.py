@@ -22,8 +22,17 @@ def test_a_checkpoint_has_the_files_of_its_run(tmp_path: Path) -> None:
     checkpoint.mkdir(parents=True)
     shared = tmp_path / "run" / "tokenizer.model"
     shared.touch()
-    found = find_run_files(checkpoint / "weights.safetensors", spec(tmp_path, TRANSLATION))
+    found = find_run_files(checkpoint / "weights.safetensors", spec(tmp_path / "run", TRANSLATION))
     assert found == RunFiles({"source": shared, "target": shared})
+
+
+def test_a_tokenizer_above_a_run_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "tokenizer.model").touch()
+    (tmp_path / "run" / "weights.safetensors").touch()
+    for weights in (tmp_path / "run", tmp_path / "run" / "weights.safetensors"):
+        with pytest.raises(UserError, match=r"no tokenizer.model"):
+            find_run_files(weights, spec(tmp_path / "run", TRANSLATION))
 
 
 def test_each_input_may_have_its_own_tokenizer(tmp_path: Path) -> None:
