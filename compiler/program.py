@@ -1,7 +1,7 @@
 """A program: one spec on its way through the passes, with everything that a backend needs to know about it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from xformc.compiler.graph.graph import Graph, Value, pruned
@@ -13,7 +13,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
 from xformc.format.inputs import Input
 from xformc.format.interfaces import PREFIX, PROBABILITIES, RESULTS
-from xformc.format.manifest import SampleOptions, SearchOptions
+from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.precision import Precision
 from xformc.format.results import Result
 from xformc.format.targets import TRAITS, Target, Traits
@@ -184,6 +184,4 @@ class Program:
     @property
     def defaults(self) -> dict[str, float] | None:
         """The decoding defaults as an engine records them."""
-        if self.options is None:
-            return None
-        return {name: value for name, value in asdict(self.options).items() if value is not None}
+        return None if self.options is None else recorded(self.options)

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from xformc.compiler.quantize.calibration import calibrated_weights
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.format.certificate import Certificate, Stage
-from xformc.format.manifest import Manifest, check_files
+from xformc.format.manifest import Manifest, check_files, recorded
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.precision import Precision
 from xformc.format.reader import read_manifest
@@ -99,7 +99,7 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
         "task": manifest.task,
         "inputs": {name: replace(item, tokenizer=None) for name, item in manifest.inputs.items()},
         **_claims(manifest.results),
-        "defaults": None if manifest.defaults is None else asdict(manifest.defaults),
+        "defaults": None if manifest.defaults is None else recorded(manifest.defaults),
     }
     facts = {
         "task": program.task,

@@ -24,7 +24,7 @@ from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.format.interfaces import PREFIX, RESULTS
-from xformc.format.manifest import SampleOptions, SearchOptions
+from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.names import GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, STEP
 from xformc.format.targets import Target
 from xformc.format.tokens import END
@@ -254,8 +254,8 @@ def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions) -> dict[str, Type]:
     """Add the inputs with default values, the options and the end token; return their types."""
-    values = {**asdict(defaults), "end_token": END}
-    return {name: emitter.default(name, value) for name, value in values.items() if value is not None}
+    values = {**recorded(defaults), "end_token": END}
+    return {name: emitter.default(name, value) for name, value in values.items()}
 
 
 def _emitter(program: Program, weights: Initializers) -> Emitter:

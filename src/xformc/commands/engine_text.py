@@ -1,11 +1,10 @@
 """An engine as lines of text: what it is, what it takes and gives, and its certificate."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from xformc.format.certificate import Certificate
 from xformc.format.inputs import Input
-from xformc.format.manifest import Manifest
+from xformc.format.manifest import Manifest, recorded
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.runtime.kinds.kind import kind_of
@@ -84,8 +83,8 @@ def _defaults(manifest: Manifest) -> list[str]:
     if manifest.defaults is None:
         return []
     kinds = {"length_penalty": " (GNMT)"}
-    known = {name: value for name, value in asdict(manifest.defaults).items() if value is not None}
-    return [", ".join(f"{name} {value:g}{kinds.get(name, '')}" for name, value in known.items())]
+    found = recorded(manifest.defaults)
+    return [", ".join(f"{name} {value:g}{kinds.get(name, '')}" for name, value in found.items())]
 
 
 def _labels(manifest: Manifest) -> list[str]:

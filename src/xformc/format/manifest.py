@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from xformc.errors import UserError
@@ -47,6 +47,11 @@ class SampleOptions:
     top_k: int
     top_p: float
     max_new_tokens: int
+
+
+def recorded(options: SearchOptions | SampleOptions) -> dict[str, float]:
+    """The options as engine.json has them: those that the engine lacks are left out."""
+    return {name: value for name, value in asdict(options).items() if value is not None}
 
 
 @dataclass(frozen=True)
