@@ -23,7 +23,7 @@ import onnx
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.interfaces import CONTROLS, interface
+from xformc.format.interfaces import PREFIX, interface
 from xformc.format.manifest import Manifest
 from xformc.format.names import MODEL
 from xformc.format.reader import read_manifest
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
     manifest = read_manifest(arguments.engine)
-    if manifest.target != "native" or set(manifest.controls) | {"min_length"} != set(CONTROLS):
+    if manifest.target != "native" or PREFIX not in manifest.controls or manifest.search.min_length is None:
         raise UserError("is no native engine with controls", place=str(arguments.engine))
     sources = _sources(arguments.engine, manifest, arguments.source, max(arguments.batches))
     print(f"{manifest.name}, {manifest.precision}, beam {manifest.search.beam_size}, ms of a call")

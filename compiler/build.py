@@ -169,7 +169,8 @@ def _check_tokenizers(program: Program, tokenizers: Mapping[str, Path]) -> None:
             raise UserError(f"a tokenizer for {name}, which has no tokens", place=str(path), hint=hint)
         if not path.is_file():
             raise UserError("no such file", place=str(path))
-        check_tokenizer(path, sizes[name])
+    for path, size in dict.fromkeys((path, sizes[name]) for name, path in tokenizers.items()):
+        check_tokenizer(path, size)
 
 
 def _products_to_calibrate(

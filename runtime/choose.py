@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.extras import explain_missing
 from xformc.format.interfaces import PREFIX
-from xformc.runtime.job import Job
+from xformc.runtime.job import Job, paired
 from xformc.runtime.options import checked_number
 from xformc.runtime.prefix import Prefix
 from xformc.runtime.rows import Row
@@ -72,16 +72,8 @@ def reranking(
 def with_hypotheses(
     items: Iterable[Item], hypotheses: Iterable[Sequence[Hypothesis]]
 ) -> Iterator[tuple[Item, Sequence[Hypothesis]]]:
-    """Yield each item with its hypotheses. Raises: UserError at the first item or list that is alone."""
-    rest, line = iter(hypotheses), 0
-    for line, item in enumerate(items, start=1):
-        found = next(rest, None)
-        if found is None:
-            raise UserError("there are no hypotheses for this text", place=f"line {line}", hint="give a list for each")
-        yield item, found
-    if next(rest, None) is not None:
-        message = f"there are more lists of hypotheses than texts, which are {line:,}"
-        raise UserError(message, hint="give a list for each text")
+    """Yield each item with its hypotheses; see `paired`."""
+    return paired(items, hypotheses, none="are no hypotheses", several="lists of hypotheses", one="a list")
 
 
 def minimum_bayes_risk(

@@ -11,6 +11,7 @@ from xformc.runtime.stream import Batching, Work, run_stream
 from xformc.runtime.texts import TooLongError
 
 Item = TypeVar("Item")
+Other = TypeVar("Other")
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 
@@ -54,6 +55,23 @@ class Job(Generic[Item, Row, Result]):
         workers = session.workers if batching.workers is None else batching.workers
         stoppable = session.shared_by(workers).stoppable()
         return run_stream(rows, Work(self.size, partial(self.run, stoppable), stoppable.stop), workers, batching)
+
+
+def paired(
+    items: Iterable[Item], others: Iterable[Other], *, none: str, several: str, one: str
+) -> Iterator[tuple[Item, Other]]:
+    """Yield each text with what is given for it. Raises: UserError at the first that is alone.
+
+    none, several, one: the others in messages, such as "is no prefix", "prefixes" and "one".
+    """
+    rest, line, hint = iter(others), 0, f"give {one} for each text"
+    for line, item in enumerate(items, start=1):
+        other = next(rest, None)
+        if other is None:
+            raise UserError(f"there {none} for this text", place=f"line {line}", hint=hint)
+        yield item, other
+    if next(rest, None) is not None:
+        raise UserError(f"there are more {several} than texts, which are {line:,}", hint=hint)
 
 
 def as_it_is(_: int, row: Any) -> Any:

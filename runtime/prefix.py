@@ -11,7 +11,7 @@ from xformc.errors import UserError
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest
 from xformc.format.tokens import END, PAD
-from xformc.runtime.job import Job
+from xformc.runtime.job import Job, paired
 from xformc.runtime.rows import Row
 from xformc.runtime.session import Session
 from xformc.runtime.tokenizer import Tokenizer
@@ -77,16 +77,8 @@ def scores_of(
 
 def _pairs(items: Iterable[Item], prefixes: str | Iterable[Prefix]) -> Iterator[tuple[Item, Prefix]]:
     if isinstance(prefixes, str):
-        yield from ((item, prefixes) for item in items)
-        return
-    rest, line = iter(prefixes), 0
-    for line, item in enumerate(items, start=1):
-        prefix = next(rest, None)
-        if prefix is None:
-            raise UserError("there is no prefix for this text", place=f"line {line}", hint="give one for each text")
-        yield item, prefix
-    if next(rest, None) is not None:
-        raise UserError(f"there are more prefixes than texts, which are {line:,}", hint="give one for each text")
+        return ((item, prefixes) for item in items)
+    return paired(items, prefixes, none="is no prefix", several="prefixes", one="one")
 
 
 def prefix_encoder(

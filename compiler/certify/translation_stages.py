@@ -25,8 +25,10 @@ SCORE_BOUND = 1e-4
 
 BATCH_BOUND = 1e-4
 LENGTHS = (1, 3, 6, 10)
-LEAST = 3
 """The numbers of tokens of the sentences to translate."""
+
+LEAST = 3
+"""The least length of the texts in the stage `controls`."""
 
 
 def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:

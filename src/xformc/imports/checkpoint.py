@@ -1,6 +1,5 @@
 """Reads the safetensors files of a folder: shapes first, then one tensor at a time, in float32. Never a pickle."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from xformc.errors import UserError
+from xformc.imports.json_file import read_json
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 READABLE = ("F64", "F32", "F16", "BF16")
@@ -64,14 +64,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _shards(folder: Path, index: Path) -> list[Path]:
     """The files that an index names. Raises: UserError if it is damaged, or names a file outside the folder."""
-    with index.open("rb") as handle:
-        data = handle.read(MAX_INDEX_BYTES + 1)
-    if len(data) > MAX_INDEX_BYTES:
-        raise UserError(f"larger than {MAX_INDEX_BYTES >> 20} MiB, the limit for an index", place=str(index))
-    try:
-        content: object = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON: {error}", place=str(index)) from None
+    content = read_json(index, MAX_INDEX_BYTES, "an index", lambda content: content)
     table = cast(Mapping[str, object], content).get("weight_map") if isinstance(content, dict) else None
     files = list(cast(Mapping[str, object], table).values()) if isinstance(table, dict) else []
     names = sorted({name for name in files if isinstance(name, str)})

@@ -13,6 +13,7 @@ from xformc.compiler.spec.problems import SpecError, listed
 from xformc.compiler.spec.tree import Plain, Scalar, Tree
 from xformc.errors import UserError
 from xformc.imports.family import Family
+from xformc.imports.json_file import read_json
 
 CONFIG = "config.json"
 MAX_BYTES = 1 << 20
@@ -89,16 +90,8 @@ def read_config(folder: Path) -> dict[str, Scalar]:
     if not path.is_file():
         hint = "give a folder with config.json and model.safetensors, as Hugging Face's save_pretrained writes it"
         raise UserError(f"has no {CONFIG}" if folder.is_dir() else "no such folder", place=str(folder), hint=hint)
-    with path.open("rb") as handle:
-        data = handle.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise UserError(f"larger than {MAX_BYTES >> 20} MiB, the limit for a config", place=str(path))
-    try:
-        content: object = json.loads(data)
-        flat = _flat(content)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON: {error}", place=str(path)) from None
-    if not isinstance(content, dict) or not isinstance(flat.get("model_type"), str):
+    flat = read_json(path, MAX_BYTES, "a config", _flat)
+    if not isinstance(flat.get("model_type"), str):
         raise UserError("names no model_type", place=str(path))
     return flat
 
