@@ -7,6 +7,7 @@ import torch
 
 from xformc.errors import UserError
 from xformc.format.precision import WORDS
+from xformc.trainer.processes import local_rank
 
 TrainPrecision = Literal["float32", "bfloat16"]
 
@@ -15,8 +16,18 @@ VARIABLE = "XFORMC_TRAIN_PRECISION"
 
 
 def choose_device() -> torch.device:
-    """Return the first GPU if there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Return this process's GPU, the first one for a single process, else the CPU.
+
+    Raises: UserError if there are fewer GPUs than processes.
+    """
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    number, count = local_rank(), torch.cuda.device_count()
+    if number >= count:
+        hint = "start as many processes as GPUs, or hide the GPUs with CUDA_VISIBLE_DEVICES="
+        raise UserError(f"process {number} has no GPU: this machine has {count}", hint=hint)
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number) if number else torch.device("cuda")
 
 
 def choose_precision(wanted: str, device: torch.device) -> TrainPrecision:

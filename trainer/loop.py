@@ -12,6 +12,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from xformc.trainer.checkpoint import State
 from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
+from xformc.trainer.parallel import reducing
+from xformc.trainer.processes import ALONE, Processes
 
 VALIDATION_SEED = 0
 
@@ -56,10 +58,12 @@ def fit(
     *,
     on_update: Callable[[State, Update], None],
     on_checkpoint: Callable[[State], State],
+    processes: Processes = ALONE,
 ) -> State:
     """Train `model` from `state`, and return the final state after `on_checkpoint` for it.
 
-    `model(*inputs, *targets)` returns for each loss the mean, the sum without label smoothing, and the count.
+    `model(*inputs, *targets)` returns for each loss the mean, the sum without label smoothing, and the count. All
+    `processes` make the same updates of the same batches.
     """
     batches = stream(examples, recipe, state)
     began = time.monotonic() - state.seconds
@@ -67,7 +71,7 @@ def fit(
     model.train()
     while state.step < recipe.steps and not _reached(recipe.seconds, state.seconds):
         positions, group = zip(*islice(batches, recipe.accumulate), strict=True)
-        update = take_step(model, optimizer, group, recipe, state.step + 1)
+        update = take_step(model, optimizer, group, recipe, state.step + 1, processes)
         epoch, batch = positions[-1]
         state = replace(
             state,
@@ -75,7 +79,7 @@ def fit(
             epoch=epoch,
             batch=batch,
             tokens=state.tokens + update.count,
-            seconds=time.monotonic() - began,
+            seconds=processes.agree(time.monotonic() - began),
         )
         on_update(state, update)
         if _checkpoint_due(recipe, state, saved):
@@ -85,21 +89,30 @@ def fit(
 
 
 def take_step(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, group: tuple[Batch, ...], recipe: Recipe, step: int
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    group: tuple[Batch, ...],
+    recipe: Recipe,
+    step: int,
+    processes: Processes = ALONE,
 ) -> Update:
     """Make one update from the batches of `group`; every label of the group has the same weight."""
     device = next(model.parameters()).device
-    torch.manual_seed(draw_seed(recipe.seed, step))  # pyright: ignore[reportUnknownMemberType]
+    torch.manual_seed(draw_seed(*processes.seed(recipe.seed, step)))  # pyright: ignore[reportUnknownMemberType]
     counts = [sum(each) for each in zip(*(batch.counts for batch in group), strict=True)]
     nll = torch.zeros((), device=device)
     optimizer.zero_grad()
-    for batch in group:
-        with autocast(device, recipe.bfloat16):
-            losses = model(*_inputs(batch, device))
-        shares = [one / max(whole, 1) for one, whole in zip(batch.counts, counts, strict=True)]
-        weighted, measured = _weighted(losses, shares, counts, recipe.weights, 1 / len(group))
-        weighted.backward()  # pyright: ignore[reportUnknownMemberType]
+    own = processes.share(group)
+    for batch in own:
+        with reducing(model, batch is own[-1]):
+            with autocast(device, recipe.bfloat16):
+                losses = model(*_inputs(batch, device))
+            shares = [one / max(whole, 1) for one, whole in zip(batch.counts, counts, strict=True)]
+            weighted, measured = _weighted(losses, shares, counts, recipe.weights, 1 / len(group))
+            # Gradients are averaged over the processes, and their sum is wanted.
+            (weighted * processes.count).backward()  # pyright: ignore[reportUnknownMemberType]
         nll += measured.detach() * counts[0]
+    processes.add(nll)
     _complete_gradients(model)
     if recipe.clip_norm is not None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
@@ -132,21 +145,31 @@ def _weighted(
 
 
 def validation_loss(
-    model: torch.nn.Module, examples: Examples, batch_tokens: int, *, bfloat16: bool, weights: Sequence[float] = (1.0,)
+    model: torch.nn.Module,
+    examples: Examples,
+    batch_tokens: int,
+    *,
+    bfloat16: bool,
+    weights: Sequence[float] = (1.0,),
+    processes: Processes = ALONE,
 ) -> float:
     """Return the mean loss per target, without label smoothing, dropout and auxiliary losses, summed by `weights`.
 
     For a cross entropy it is the negative log likelihood in nats per label.
     """
     device = next(model.parameters()).device
-    sums, counts = np.zeros(len(weights)), np.zeros(len(weights), np.int64)
+    sums, counts = np.zeros(len(weights)), np.zeros(len(weights))
+    plan = plan_batches(examples, batch_tokens, VALIDATION_SEED, epoch=0)
     model.eval()
     with torch.no_grad(), autocast(device, bfloat16):
-        for rows in plan_batches(examples, batch_tokens, VALIDATION_SEED, epoch=0):
-            batch = make_batch(examples, rows)
+        for start in range(0, len(plan), processes.count):
+            index = start + processes.rank
+            batch = make_batch(examples, plan[min(index, len(plan) - 1)])  # all processes run equally often
             losses = model(*_inputs(batch, device))
-            sums += [losses[3 * index + 1].item() for index in range(len(weights))]
-            counts += batch.counts
+            if index < len(plan):
+                sums += [losses[3 * result + 1].item() for result in range(len(weights))]
+                counts += batch.counts
+    sums, counts = processes.add(torch.tensor(np.stack((sums, counts)))).numpy()
     return float((np.array(weights) * sums / counts.clip(1)).sum())
 
 

@@ -21,8 +21,8 @@ UPDATES_PER_LINE = 10
 class Report:
     """The progress of one call of `fit`: every ten updates it writes a line of `metrics.jsonl` and updates the bar."""
 
-    def __init__(self, metrics: Path, steps: int, state: State, *, quiet: bool = False) -> None:
-        """`steps` is the end of the bar. Lines of `metrics` after `state` are dropped."""
+    def __init__(self, metrics: Path | None, steps: int, state: State, *, quiet: bool = False) -> None:
+        """`steps` is the end of the bar. Lines of `metrics` after `state` are dropped; None: nothing is written."""
         self._metrics = metrics
         self._console = Console(stderr=True, quiet=quiet)
         self._progress = Progress(
@@ -36,7 +36,8 @@ class Report:
         self._task: TaskID = self._progress.add_task("training", total=steps, completed=state.step, numbers="")
         self._pending: list[Update] = []
         self._since = time.monotonic()
-        _drop_lines_after(metrics, state.step)
+        if metrics is not None:
+            _drop_lines_after(metrics, state.step)
 
     def __enter__(self) -> "Report":
         """Show the bar."""
@@ -83,6 +84,8 @@ class Report:
 
     def line(self, state: State, **numbers: float | str | None) -> None:
         """Append one line to `metrics.jsonl`."""
+        if self._metrics is None:
+            return
         content = {"step": state.step, "epoch": state.epoch, "seconds": round(state.seconds, 3), **numbers}
         with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(content) + "\n")

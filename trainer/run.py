@@ -1,8 +1,11 @@
 """The folder of a run: created atomically, and checked to be the same run on `--resume`."""
 
+import errno
+import fcntl
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,7 +52,7 @@ def create_run(
 
     Raises: UserError if it cannot be written; then nothing is left behind.
     """
-    with writing(out), atomic_directory(out, replace=False) as part:
+    with writing(out), _made_once(out), atomic_directory(out, replace=False) as part:
         (part / SPEC).write_text(spec_yaml, encoding="utf-8")
         (part / IDENTITY).write_text(json.dumps(asdict(identity), indent=2) + "\n", encoding="utf-8")
         if tokenizer is not None:
@@ -58,8 +61,24 @@ def create_run(
         (part / METRICS).touch()
 
 
-def reopen_run(out: Path, spec_yaml: str, identity: Identity) -> None:
-    """Check that `out` is the run that `identity` describes, and remove the partial files of a killed process.
+@contextmanager
+def locked(out: Path) -> Generator[None]:
+    """Hold the lock of a run, which ends with the process. Raises: UserError if another process holds it."""
+    try:
+        file = (out / IDENTITY).open("r+b")
+    except OSError:  # no run, as reading its identity will say
+        yield
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _in_use(out) from error
+        yield
+
+
+def reopen_run(out: Path, spec_yaml: str, identity: Identity, *, first: bool = True) -> None:
+    """Check that `out` is the run that `identity` describes; the `first` process removes a killed one's partial files.
 
     Raises: UserError if it is not a run, or a different one; the message lists the differences.
     """
@@ -73,7 +92,8 @@ def reopen_run(out: Path, spec_yaml: str, identity: Identity) -> None:
             place=str(out),
             hint="undo the change, or train into a new folder without --resume",
         )
-    remove_leavings(out)
+    if first:
+        remove_leavings(out)
 
 
 def is_run(out: Path) -> bool:
@@ -84,6 +104,21 @@ def is_run(out: Path) -> bool:
 def recorded_precision(out: Path) -> str | None:
     """Return the precision that the run at `out` was started in, or None if there is no run."""
     return str(_read_identity(out)["precision"]) if is_run(out) else None
+
+
+@contextmanager
+def _made_once(out: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            raise _in_use(out) from error
+        raise
+
+
+def _in_use(out: Path) -> UserError:
+    hint = "wait until it has ended, or train into another folder with -o"
+    return UserError("another process is training this run", place=str(out), hint=hint)
 
 
 def _read_identity(out: Path) -> Mapping[str, object]:

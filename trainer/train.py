@@ -1,10 +1,12 @@
 """Training: from a spec and a folder of data to averaged weights and their scores."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from xformc.compiler.backends.torch.module import TorchModule
@@ -22,6 +24,7 @@ from xformc.trainer.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
+from xformc.trainer.data.batches import make_batch
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import (
     Corpus,
@@ -38,6 +41,8 @@ from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import Recipe, fit, validation_loss
+from xformc.trainer.parallel import check_shares, parallel
+from xformc.trainer.processes import ALONE, Processes, joined
 from xformc.trainer.progress import Report, check_finite
 from xformc.trainer.run import (
     METRICS,
@@ -46,6 +51,7 @@ from xformc.trainer.run import (
     create_run,
     hash_text,
     is_run,
+    locked,
     recorded_precision,
     reopen_run,
 )
@@ -113,9 +119,15 @@ def train(  # noqa: PLR0913 (they are those of Options)
 ) -> TrainResult:
     """Train `spec` on `data` into the run folder `out`, and score it. The options are those of `Options`.
 
+    If torch's launcher has started several processes, they train together, and the first one computes the scores.
+
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
-    trained = train_weights(spec, data, out, Options(languages, resume, compile, minutes, seed, start))
+    with joined() as processes:
+        options = Options(languages, resume, compile, minutes, seed, start)
+        trained = train_weights(spec, data, out, options, processes=processes)
+    if not processes.first:
+        return TrainResult(out, out / WEIGHTS, trained.state, {})
     console = progress_console()
     with console.status("build the engine") as status:
         measures = score_run(trained.engine, trained.schema, out, trained.corpus, status.update)
@@ -124,31 +136,46 @@ def train(  # noqa: PLR0913 (they are those of Options)
     return TrainResult(out, out / WEIGHTS, trained.state, {measure.key: measure for measure in measures})
 
 
-def train_weights(spec: Spec, data: Path | CorpusFiles, out: Path, options: Options, *, quiet: bool = False) -> Trained:
+def train_weights(
+    spec: Spec,
+    data: Path | CorpusFiles,
+    out: Path,
+    options: Options,
+    *,
+    quiet: bool = False,
+    processes: Processes = ALONE,
+) -> Trained:
     """Train and write `out/weights.safetensors`, without scores. `quiet` keeps stderr empty."""
     torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
-    if not options.resume:
+    if processes.first and not options.resume:
         check_free(out)
     shared = run_passes(begin(spec), after=SHARED)
     engine = run_passes(shared.for_engine("cpu"), after=DERIVED)  # refuse what cannot be decoded before training
+    graph = run_passes(shared).graph
+    check_shares(graph, spec.train.accumulate, processes)
     schema = data_schema(spec)
     corpus = read_corpus(_files(data, schema, options.languages), schema)
     device = choose_device()
-    identity = identify(spec, corpus, out, options, device)
-    encoded = open_run(spec, corpus, schema, out, identity, options.start)
-    model = TorchModule(run_passes(shared).graph, identity.seed).to(device)
-    if identity.compile:
-        model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
-    job = _Job(
-        spec, out, identity, encoded, make_recipe(spec, identity, options.minutes), model, make_optimizer(spec, model)
-    )
-    newest = newest_checkpoint(out)
-    began = start_from(options.start, model) if newest is None and options.start is not None else []
-    state = State() if newest is None else load_checkpoint(newest, model, job.optimizer)
-    with Report(out / METRICS, job.recipe.steps, state, quiet=quiet or is_quiet()) as report:
-        for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
-            report.note(line)
-        return Trained(_run(job, state, report), engine, schema, corpus, encoded)
+    with ExitStack() as held:
+        with processes.first_ahead():
+            if processes.first:
+                held.enter_context(locked(out))
+            identity = identify(spec, corpus, out, options, device, processes)
+            known = is_run(out)
+            encoded = open_run(spec, corpus, schema, out, identity, options.start, processes=processes)
+            if not known:
+                held.enter_context(locked(out))
+        model = TorchModule(graph, identity.seed).to(device)
+        recipe = make_recipe(spec, identity, options.minutes)
+        job = _Job(spec, out, identity, encoded, recipe, model, make_optimizer(spec, model), processes)
+        newest = newest_checkpoint(out)
+        began = start_from(options.start, model) if newest is None and options.start is not None else []
+        state = State() if newest is None else load_checkpoint(newest, model, job.optimizer)
+        metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
+        with Report(metrics, recipe.steps, state, quiet=silent) as report:
+            for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
+                report.note(line)
+            return Trained(_run(job, state, report), engine, schema, corpus, encoded)
 
 
 @dataclass(frozen=True)
@@ -160,25 +187,36 @@ class _Job:
     recipe: Recipe
     model: torch.nn.Module
     optimizer: torch.optim.Optimizer
+    processes: Processes
 
 
 def _run(job: _Job, state: State, report: Report) -> State:
+    model = parallel(job.model, job.processes, make_batch(job.corpus.train, np.arange(1)))
+    if job.identity.compile:
+        job.model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
     state = fit(
-        job.model,
+        model,
         job.optimizer,
         job.corpus.train,
         job.recipe,
         state,
         on_update=report.update,
         on_checkpoint=partial(_keep, job, report),
+        processes=job.processes,
     )
+    if job.processes.first:
+        _finish(job, state, report)
+    return state
+
+
+def _finish(job: _Job, state: State, report: Report) -> None:
+    """Write the average of the last checkpoints."""
     averaged = list_checkpoints(job.out)[-job.spec.train.average :]
     average_checkpoints(averaged, job.out / WEIGHTS)
     steps = ", ".join(f"{int(folder.name):,}" for folder in averaged)
     if state.best_loss is not None:
         report.note(f"lowest validation loss: {state.best_loss:.4f} at step {state.best_step:,}")
     report.note(f"{job.out / WEIGHTS}: the average of steps {steps}")
-    return state
 
 
 def _keep(job: _Job, report: Report, state: State) -> State:
@@ -186,13 +224,19 @@ def _keep(job: _Job, report: Report, state: State) -> State:
     report.flush(state)
     recipe = job.recipe
     loss = validation_loss(
-        job.model, job.corpus.valid, recipe.batch_tokens, bfloat16=recipe.bfloat16, weights=recipe.weights
+        job.model,
+        job.corpus.valid,
+        recipe.batch_tokens,
+        bfloat16=recipe.bfloat16,
+        weights=recipe.weights,
+        processes=job.processes,
     )
     check_finite(state, loss)
     if state.best_loss is None or loss < state.best_loss:
         state = replace(state, best_loss=loss, best_step=state.step)
-    save_checkpoint(job.out, state, job.model, job.optimizer, {"spec_sha256": job.identity.spec_sha256})
-    prune_checkpoints(job.out, keep=job.spec.train.average)
+    if job.processes.first:
+        save_checkpoint(job.out, state, job.model, job.optimizer, {"spec_sha256": job.identity.spec_sha256})
+        prune_checkpoints(job.out, keep=job.spec.train.average)
     report.validation(state, loss)
     return state
 
@@ -200,16 +244,19 @@ def _keep(job: _Job, report: Report, state: State) -> State:
 def _describe_model(job: _Job, device: torch.device, state: State) -> str:
     count = sum(parameter.numel() for parameter in job.model.parameters())
     where = f", from step {state.step:,}" if state.step else ""
-    return f"model: {count:,} parameters, {job.identity.precision} on {device}{where}"
+    several = f", {job.processes.count} processes" if job.processes.count > 1 else ""
+    return f"model: {count:,} parameters, {job.identity.precision} on {device.type}{several}{where}"
 
 
 def _files(data: Path | CorpusFiles, schema: DataSchema, languages: str | None) -> CorpusFiles:
     return data if isinstance(data, CorpusFiles) else find_corpus(data, schema, languages)
 
 
-def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: torch.device) -> Identity:
+def identify(
+    spec: Spec, corpus: Corpus, out: Path, options: Options, device: torch.device, processes: Processes = ALONE
+) -> Identity:
     """Return the identity of a run. A run that continues keeps its precision."""
-    recorded = recorded_precision(out) if options.resume else None
+    recorded = recorded_precision(out) if options.resume or not processes.first else None
     return Identity(
         spec_sha256=hash_text(spec.resolved_yaml()),
         train_sha256=corpus.train.sha256,
@@ -222,7 +269,14 @@ def identify(spec: Spec, corpus: Corpus, out: Path, options: Options, device: to
 
 
 def open_run(
-    spec: Spec, corpus: Corpus, schema: DataSchema, out: Path, identity: Identity, start: Path | None = None
+    spec: Spec,
+    corpus: Corpus,
+    schema: DataSchema,
+    out: Path,
+    identity: Identity,
+    start: Path | None = None,
+    *,
+    processes: Processes = ALONE,
 ) -> EncodedCorpus:
     """Make the run's folder, or check that it belongs to this run, and return the data as examples.
 
@@ -232,7 +286,7 @@ def open_run(
     """
     known, texts = is_run(out), corpus.train
     if known:
-        reopen_run(out, spec.resolved_yaml(), identity)
+        reopen_run(out, spec.resolved_yaml(), identity, first=processes.first)
     tokenizer = None
     if reads_text(texts, schema):
         wanted = spec.train.tokenizer

@@ -44,7 +44,7 @@ def test_create_run_never_replaces_a_run(tmp_path: Path) -> None:
     """Two processes may find the folder free at the same time."""
     out = make_run(tmp_path / "run")
     (out / "checkpoints").mkdir()
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="another process is training this run"):
         make_run(out)
     assert (out / "checkpoints").is_dir()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -4,7 +4,7 @@ Batches of one length have the same number of rows as far as possible, so that f
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -40,11 +40,15 @@ class Examples:
 
 @dataclass(frozen=True)
 class Batch:
-    """The tensors of the graph's inputs and targets, by name, in order; `counts` of the targets are not ignored."""
+    """The tensors of the graph's inputs and targets, by name, in order; `counts` of the targets are not ignored.
+
+    ignore: as that of Examples.
+    """
 
     inputs: Mapping[str, torch.Tensor]
     targets: Mapping[str, torch.Tensor]
     counts: tuple[int, ...]
+    ignore: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def labels(self) -> torch.Tensor:
@@ -61,7 +65,21 @@ class Batch:
         inputs, targets = (
             {name: tensor.to(device) for name, tensor in group.items()} for group in (self.inputs, self.targets)
         )
-        return Batch(inputs, targets, self.counts)
+        return replace(self, inputs=inputs, targets=targets)
+
+    def part(self, index: int, count: int) -> "Batch":
+        """Part `index` of the rows in `count` parts, padded like the batch; a part without rows has one row that does
+        not count."""
+        rows = len(next(iter(self.inputs.values())))
+        start, end = rows * index // count, rows * (index + 1) // count
+        inputs, targets = (
+            {name: tensor[start : max(end, start + 1)] for name, tensor in group.items()}
+            for group in (self.inputs, self.targets)
+        )
+        if start == end:
+            targets = {name: _nothing(tensor, self.ignore.get(name, 0)) for name, tensor in targets.items()}
+        counts = tuple(_count(tensor, self.ignore.get(name, 0)) for name, tensor in targets.items())
+        return replace(self, inputs=inputs, targets=targets, counts=counts)
 
 
 def without_long(examples: Examples) -> Examples:
@@ -102,7 +120,12 @@ def make_batch(examples: Examples, rows: Counts) -> Batch:
     targets: dict[str, torch.Tensor] = {}
     for name, column in examples.targets.items():
         targets |= column.tensors(name, rows, examples.longest)
-    return Batch(inputs, targets, tuple(_count(tensor, examples.ignore[name]) for name, tensor in targets.items()))
+    counts = tuple(_count(tensor, examples.ignore[name]) for name, tensor in targets.items())
+    return Batch(inputs, targets, counts, examples.ignore)
+
+
+def _nothing(targets: torch.Tensor, ignore: int) -> torch.Tensor:
+    return torch.full_like(targets, float("nan") if targets.is_floating_point() else ignore)
 
 
 def _count(targets: torch.Tensor, ignore: int) -> int:

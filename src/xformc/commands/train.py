@@ -1,5 +1,7 @@
 """`xformc train` and `xformc average`: data in, weights out."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +16,7 @@ DATA_HELP = """A folder with train.* and valid.*. Translation: .tsv, or one file
 Tagging and classification: .tsv or .npz. Text may be .gz."""
 AVERAGE_HELP = "The file to write.  [default: RUN/average-LAST.safetensors]"
 
+NPROC_HELP = "Train in N processes of this machine, one for each GPU."
 START_HELP = "Begin with the weights of this run, where paths and sizes fit, and with its tokenizers."
 
 
@@ -33,6 +36,7 @@ def train(
     ] = None,
     start: Annotated[Path | None, Option(help=START_HELP, metavar="RUN")] = None,
     compile_model: Annotated[bool, Option("--compile", help="Run the model through torch.compile.")] = False,
+    nproc: Annotated[int | None, Option(help=NPROC_HELP, min=1, max=1024, metavar="N")] = None,
 ) -> None:
     """Train the model of a spec.
 
@@ -42,14 +46,18 @@ def train(
     xformc train transformer_base --data wmt --languages en-de -o runs/base --resume
     xformc train text_classifier --data reviews -o runs/reviews
     xformc train tagger.yaml --data tags --start runs/masked -o runs/tagger
+    xformc train transformer_base --data wmt --languages en-de -o runs/base --nproc 8
 
     The spec's `train` section is the recipe. A run may be stopped or killed at any moment; --resume continues it to
     the bit. The result is RUN/weights.safetensors, the average of the last checkpoints. At the end the compiled engine
     is scored on the validation data.
     """
     from xformc.compiler.spec import load_spec
+    from xformc.trainer.processes import is_first
     from xformc.trainer.train import train as run_training
 
+    if nproc is not None and _launch(nproc):
+        return
     if minutes is not None and not 0 < minutes < float("inf"):
         raise UserError(f"--minutes must be more than 0, not {minutes:g}")
     loaded = load_spec(find_spec(spec), settings or ())
@@ -64,7 +72,22 @@ def train(
         start=start,
         compile=compile_model,
     )
-    print(result.weights)
+    if is_first():
+        print(result.weights)
+
+
+def _launch(count: int) -> bool:
+    """Start this command in `count` processes and wait for them, unless it is one of them or `count` is 1."""
+    from xformc.trainer.launch import STARTED, end_with_launcher, launch
+
+    if os.environ.get(STARTED):
+        end_with_launcher()
+        return False
+    if "WORLD_SIZE" in os.environ:
+        raise UserError("--nproc starts the processes itself", hint="leave it out under torchrun")
+    if count > 1:
+        launch(count, sys.argv[1:])
+    return count > 1
 
 
 def _default_run(spec: str, name: str) -> Path:

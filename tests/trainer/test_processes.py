@@ -1,0 +1,169 @@
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from several_processes import started, train_rank, train_together, write_tiny
+from tiny_model import copy_examples
+
+from xformc.compiler.pipeline import SHARED, begin, run_passes
+from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
+from xformc.specs import find_spec
+from xformc.trainer.checkpoint import list_checkpoints
+from xformc.trainer.data.batches import Batch, make_batch
+from xformc.trainer.launch import _report, launch  # pyright: ignore[reportPrivateUsage]
+from xformc.trainer.parallel import check_shares
+from xformc.trainer.processes import LOST, Processes, joined
+from xformc.trainer.run import locked
+from xformc.trainer.train import Options, train_weights
+
+pytestmark = pytest.mark.processor
+
+BOUND = 1e-5
+"""Losses of this recipe on different numbers of processes, which add up in other orders, differ by less."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A spec and a corpus; the run `alone` of one process, and the run `together` of two."""
+    folder = write_tiny(tmp_path_factory.mktemp("processes"))
+    train_weights(load_spec(folder / "tiny.yaml"), folder / "data", folder / "alone", Options(), quiet=True)
+    assert train_together(2, folder, folder / "together") == [0, 0]
+    return folder
+
+
+def losses(run: Path) -> list[float]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line.get("loss", line.get("valid_loss")) for line in lines]
+
+
+def weights(run: Path) -> bytes:
+    return (run / "weights.safetensors").read_bytes()
+
+
+def test_processes_have_the_losses_of_one(folder: Path) -> None:
+    """Two processes take a batch each; three share the rows of both."""
+    assert train_together(3, folder, folder / "three") == [0, 0, 0]
+    for run in (folder / "together", folder / "three"):
+        assert losses(run) == pytest.approx(losses(folder / "alone"), rel=BOUND)
+        assert {path.name for path in run.iterdir()} == {path.name for path in (folder / "alone").iterdir()}
+
+
+def test_run_goes_on_in_as_many_processes_to_the_bit_and_in_fewer(folder: Path) -> None:
+    run = folder / "stopped"
+    assert train_together(2, folder, run, Options(minutes=1e-9)) == [0, 0]
+    assert [path.name for path in list_checkpoints(run)] == ["00000001"]
+    copied = shutil.copytree(run, folder / "copied")
+    assert train_together(2, folder, run, Options(resume=True)) == [0, 0]
+    assert weights(run) == weights(folder / "together")
+    train_weights(load_spec(folder / "tiny.yaml"), folder / "data", copied, Options(resume=True), quiet=True)
+    assert losses(copied)[-1] == pytest.approx(losses(folder / "alone")[-1], rel=BOUND)
+
+
+def test_process_that_is_killed_ends_the_others(folder: Path, tmp_path: Path) -> None:
+    write_tiny(tmp_path, ("steps: 12", "steps: 4000"))
+    processes = started(2, train_rank, tmp_path, tmp_path / "run", Options())
+    while not list_checkpoints(tmp_path / "run"):
+        time.sleep(0.01)
+    processes[1].kill()
+    began = time.monotonic()
+    processes[0].join(60)
+    assert time.monotonic() - began < 10
+    assert processes[0].exitcode == 1  # UserError, which the command line turns into 2
+    options = Options(resume=True, minutes=1e-9)
+    assert train_weights(load_spec(tmp_path / "tiny.yaml"), tmp_path / "data", tmp_path / "run", options).state.step
+
+
+def fail() -> None:
+    try:
+        with joined():
+            raise UserError("wrong data")
+    except UserError:
+        os._exit(40)
+
+
+def test_one_process_reports_an_error_of_all() -> None:
+    processes = started(2, fail)
+    for process in processes:
+        process.join(60)
+    assert sorted(process.exitcode or 0 for process in processes) == [2, 40]
+
+
+def test_launch_runs_the_command_in_each_process(capfd: pytest.CaptureFixture[str]) -> None:
+    launch(2, ["--version"])
+    out, err = capfd.readouterr()
+    assert out.count("xformc ") == 2
+    assert err == ""
+
+
+def test_launch_ends_with_the_exit_code_of_a_reported_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        launch(1, ["list", "--wrong"])
+    assert caught.value.code == 2
+    assert "--wrong" in capfd.readouterr().err
+
+
+class Failed(Exception):
+    def __init__(self, *codes: int) -> None:
+        self.failures = {rank: type("Failure", (), {"exitcode": code})() for rank, code in enumerate(codes)}
+
+
+def test_launch_names_the_process_that_was_killed() -> None:
+    with pytest.raises(UserError, match="process 1 of 2 was killed by SIGKILL; all have ended") as caught:
+        _report(Failed(LOST, -signal.SIGKILL), 2)  # pyright: ignore[reportArgumentType]
+    assert caught.value.hint == "continue from the last checkpoint with --resume"
+    with pytest.raises(UserError, match="process 0 of 2 lost its connection"):
+        _report(Failed(LOST), 2)  # pyright: ignore[reportArgumentType]
+
+
+def batch() -> Batch:
+    return make_batch(copy_examples(5), np.arange(5))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_parts_of_a_batch_are_its_rows(count: int) -> None:
+    parts = [batch().part(index, count) for index in range(count)]
+    for name, tensor in {**batch().inputs, **batch().targets}.items():
+        joint = torch.cat([{**part.inputs, **part.targets}[name] for part in parts])
+        assert torch.equal(joint, tensor)
+    assert sum(part.count for part in parts) == batch().count
+
+
+def test_part_without_rows_counts_nothing() -> None:
+    parts = [batch().part(index, 8) for index in range(8)]
+    assert sum(part.count for part in parts) == batch().count
+    assert [len(part.labels) for part in parts] == [1] * 8
+    assert sum(part.count == 0 for part in parts) == 3
+
+
+def test_processes_take_whole_batches_where_they_can() -> None:
+    group = (batch(), batch(), batch(), batch())
+    assert Processes(1, 2).share(group) == group[1::2]
+    assert [len(part.labels) for part in Processes(2, 3).share(group)] == [2] * 4
+
+
+def test_rows_are_not_shared_if_the_loss_compares_them() -> None:
+    spec = load_spec(find_spec("sentence_embedding"))
+    graph = run_passes(run_passes(begin(spec), after=SHARED)).graph
+    check_shares(graph, 4, Processes(0, 2))
+    with pytest.raises(UserError, match="2 processes cannot share the rows of a batch: 'contrastive'") as caught:
+        check_shares(graph, 3, Processes(0, 2))
+    assert caught.value.hint == "set train.accumulate to a multiple of 2: each process then takes whole batches"
+
+
+def test_run_is_trained_by_one_command_at_a_time(folder: Path) -> None:
+    with (
+        locked(folder / "alone"),
+        pytest.raises(UserError, match="another process is training this run") as caught,
+        locked(folder / "alone"),
+    ):
+        pass
+    assert caught.value.hint == "wait until it has ended, or train into another folder with -o"
+    with locked(folder / "alone"):
+        pass

@@ -1,0 +1,74 @@
+"""Starts a command in several processes on this machine, by torch's elastic launcher."""
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from xformc.errors import UserError
+from xformc.trainer.processes import LOST
+
+STARTED = "XFORMC_LAUNCHED"
+"""The environment variable of a process that `launch` has started."""
+
+SECONDS_TO_END = "5"
+PR_SET_PDEATHSIG = 1
+
+
+def launch(count: int, arguments: Sequence[str]) -> None:
+    """Run `xformc ARGUMENTS` in `count` processes, and wait for them. If one of them ends early, all end.
+
+    Raises: UserError if a process was killed; SystemExit with the exit code of a process that has reported its error.
+    """
+    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
+    os.environ[STARTED] = "1"
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SECONDS_TO_END)
+    with TemporaryDirectory() as logs:
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=count,
+            run_id=uuid4().hex,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            max_restarts=0,
+            logs_specs=DefaultLogsSpecs(log_dir=logs),
+        )
+        try:
+            elastic_launch(config, sys.executable)("-m", "xformc", *arguments)
+        except ChildFailedError as error:
+            _report(error, count)
+        except SignalException as error:
+            raise KeyboardInterrupt if error.sigval == signal.SIGINT else SystemExit(128 + error.sigval) from error
+
+
+def end_with_launcher() -> None:
+    """End this process when the one that started it has gone; on Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _report(error: ChildFailedError, count: int) -> None:
+    failures: dict[int, Any] = error.failures
+    rank, code = min(((rank, one.exitcode) for rank, one in failures.items()), key=lambda item: _order(item[1]))
+    if code > 0 and code != LOST:
+        sys.exit(code)
+    reason = f"was killed by {signal.Signals(-code).name}" if code < 0 else "lost its connection to the others"
+    raise UserError(
+        f"process {rank} of {count} {reason}; all have ended", hint="continue from the last checkpoint with --resume"
+    ) from error
+
+
+def _order(code: int) -> int:
+    """A process that reported its error first, then one that was killed, then those that noticed it."""
+    return 2 if code == LOST else 1 if code < 0 else 0

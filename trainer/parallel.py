@@ -1,0 +1,62 @@
+"""Wraps a model for training in several processes, by DistributedDataParallel."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from xformc.compiler.graph.graph import Graph, Node
+from xformc.compiler.graph.rules import mixes
+from xformc.errors import UserError
+from xformc.trainer.data.batches import Batch
+from xformc.trainer.processes import Processes
+
+SUMS = ("cross_entropy", "linear_cross_entropy", "binary_cross_entropy", "deviation")
+"""The losses that add up over the rows of a batch."""
+
+
+def parallel(model: torch.nn.Module, processes: Processes, sample: Batch) -> torch.nn.Module:
+    """The model to train: with several processes one that averages their gradients. `sample` is any batch."""
+    if processes.count == 1:
+        return model
+    return DistributedDataParallel(model, find_unused_parameters=_has_unused(model, sample))
+
+
+def _has_unused(model: torch.nn.Module, sample: Batch) -> bool:
+    """Whether the losses do not depend on some parameter, such as that of a projection of which only the argmax counts.
+
+    Torch searches for these in each step, and only if it is told to.
+    """
+    placed = sample.to(next(model.parameters()).device)
+    total = torch.stack(model(*placed.inputs.values(), *placed.targets.values())[::3]).sum()
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    gradients: Any = torch.autograd.grad(total, learned, allow_unused=True)
+    return any(gradient is None for gradient in gradients)
+
+
+def check_shares(graph: Graph, accumulate: int, processes: Processes) -> None:
+    """Raises: UserError if the rows of a batch must be shared out, and some op or loss needs them together."""
+    together = next((node for node in graph.nodes if _needs_whole_batch(node)), None)
+    if accumulate % processes.count and together is not None:
+        count = processes.count
+        raise UserError(
+            f"{count} processes cannot share the rows of a batch: '{together.op.kind}' needs them together",
+            place=together.place,
+            hint=f"set train.accumulate to a multiple of {count}: each process then takes whole batches",
+        )
+
+
+def _needs_whole_batch(node: Node) -> bool:
+    return node.op.kind not in SUMS and "batch" in mixes.of(node.op)(node.op, node)
+
+
+@contextmanager
+def reducing(model: torch.nn.Module, enabled: bool) -> Generator[None]:
+    """Average the gradients over the processes at the end of a backward pass in the block, or add them up locally."""
+    if enabled or not isinstance(model, DistributedDataParallel):
+        yield
+        return
+    with cast(Any, model).no_sync():
+        yield
