@@ -30,7 +30,6 @@ from xformc.compiler.spec import load_spec
 from xformc.format.interfaces import SAMPLING
 from xformc.format.manifest import SampleOptions
 from xformc.format.precision import Precision
-from xformc.format.tokens import END
 from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.session import Session
 from xformc.runtime.whole import whole_session
@@ -131,7 +130,7 @@ def ours(session: Session, given: Sequence[list[int]], tokens: int) -> tuple[flo
     """Let the engine continue the prompts."""
     options = SampleOptions(temperature=0.0, top_k=0, top_p=1.0, max_new_tokens=tokens)
     began = time.perf_counter()
-    found = sample(session, [Prompt(ids, 0) for ids in given], options, END)
+    found = sample(session, [Prompt(ids, 0) for ids in given], options)
     seconds = time.perf_counter() - began
     assert (found.lengths == tokens).all(), "a text ended before its limit"
     return seconds, found.tokens.tolist()

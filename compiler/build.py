@@ -36,10 +36,20 @@ from xformc.compiler.spec import Spec, SpecError
 from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
 from xformc.files import atomic_directory
-from xformc.format.manifest import FORMAT, RESULTS_FORMAT, TASK_FORMAT, Calibration, manifest_checksum, record_file
+from xformc.format.inputs import Input
+from xformc.format.manifest import (
+    FORMAT,
+    OF_TEXT_FORMAT,
+    RESULTS_FORMAT,
+    TASK_FORMAT,
+    Calibration,
+    manifest_checksum,
+    record_file,
+)
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
+from xformc.format.reader import TOKENS
 from xformc.format.results import Result, of_text
 from xformc.format.targets import TRAITS, Target
 from xformc.format.tasks import NAMED
@@ -161,16 +171,16 @@ def _check_fixed(program: Program) -> None:
 
 def _check_tokenizers(program: Program, tokenizers: Mapping[str, Path]) -> None:
     """Open each tokenizer, as the engine will. Raises: UserError for one that does not fit, or belongs to nothing."""
-    sizes = {name: item.pieces for name, item in program.inputs.items() if item.kind == "tokens"}
-    sizes |= {name: result.width for name, result in program.results.items() if KINDS[result.kind].tokenized}
+    sizes = {name: (item.pieces, item.special) for name, item in program.inputs.items() if item.kind == "tokens"}
+    sizes |= {name: (result.width, SPECIAL) for name, result in program.results.items() if KINDS[result.kind].tokenized}
     for name, path in tokenizers.items():
         if name not in sizes:
             hint = f"the spec has {', '.join(sizes)}" if sizes else "the spec has no tokens"
             raise UserError(f"a tokenizer for {name}, which has no tokens", place=str(path), hint=hint)
         if not path.is_file():
             raise UserError("no such file", place=str(path))
-    for path, size in dict.fromkeys((path, sizes[name]) for name, path in tokenizers.items()):
-        check_tokenizer(path, size)
+    for path, size, special in dict.fromkeys((path, *sizes[name]) for name, path in tokenizers.items()):
+        check_tokenizer(path, size, special)
 
 
 def _products_to_calibrate(
@@ -329,8 +339,8 @@ def _manifest(
         "target": program.target,
         **({"operators": OPERATORS} if program.traits.kernels else {}),
         "precision": "float32",
-        "tokens": SPECIAL,
-        "inputs": {name: asdict(item) for name, item in inputs.items()},
+        **({} if _has_own_tokens(program) else {"tokens": TOKENS}),
+        "inputs": {name: _input(item, program) for name, item in inputs.items()},
         **(_of_task(results) if program.task in NAMED else {"results": _declared(results, tokenizers)}),
         "defaults": program.defaults,
         **({"controls": list(program.controls)} if program.controls else {}),
@@ -341,9 +351,23 @@ def _manifest(
 
 def _format(program: Program) -> int:
     """The oldest format that has what the engine needs, so that older runtimes read it."""
+    if _has_own_tokens(program):
+        return FORMAT
     if program.task in NAMED:
         return TASK_FORMAT
-    return RESULTS_FORMAT if program.of_text is None else FORMAT
+    return RESULTS_FORMAT if program.of_text is None else OF_TEXT_FORMAT
+
+
+def _has_own_tokens(program: Program) -> bool:
+    """Whether an input of tokens has special tokens other than the usual ones."""
+    return any(item.special != SPECIAL for item in program.inputs.values())
+
+
+def _input(item: Input, program: Program) -> dict[str, Any]:
+    """The input as engine.json has it."""
+    record = asdict(item)
+    special = record.pop("special")
+    return {**record, "special_tokens": special} if item.kind == "tokens" and _has_own_tokens(program) else record
 
 
 def _of_task(results: Mapping[str, Result]) -> dict[str, Any]:

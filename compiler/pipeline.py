@@ -30,6 +30,7 @@ from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
+from xformc.format.inputs import vocabularies_of
 from xformc.format.precision import Precision
 from xformc.format.targets import TARGETS, Target
 
@@ -184,7 +185,8 @@ def _derive(program: Program) -> Program:
             place = program.graph.producers()[value.name].place
             message = f"{declared.name} is an alignment that depends on '{time}', which the engine writes"
             raise RuleError(message, hint="compute it from the other inputs", place=place)
-    return replace(program, steps=derive_step(program.graph, time, fixed=program.traits.fixed))
+    steps = derive_step(program.graph, time, fixed=program.traits.fixed)
+    return replace(program, steps=replace(steps, vocabularies=vocabularies_of(program.inputs, time)))
 
 
 def _is_engine(program: Program) -> bool:

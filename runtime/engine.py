@@ -229,13 +229,14 @@ class Engine:
     ) -> SearchResult:
         """Search on token ids.
 
-        source: int64 [batch, source]; each row ends with the end token and is then padded with 0.
+        source: int64 [batch, source]; each row ends with the end token and is then padded with the padding token, 0
+            unless engine.json says otherwise.
 
         Raises: UserError for an option out of range, or for ids of another form.
         """
         self._check_method("search", "translate")
         resolved, declared = resolve_options(self.manifest, options), self.manifest.inputs["source"]
-        array = check_source(source, declared.pieces)
+        array = check_source(source, declared.pieces, declared.special.fill)
         if declared.longest is not None and array.shape[1] > declared.longest:
             raise UserError(f"the source has {array.shape[1]} tokens, and this engine takes at most {declared.longest}")
         return search(self.session, {"source": array}, resolved, vocabulary=self.manifest.inputs["target"].pieces)

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.interfaces import END_TOKEN
 from xformc.format.manifest import SampleOptions
-from xformc.format.tokens import END, PAD
 from xformc.runtime.results import Expected, up_to
+from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
 from xformc.runtime.texts import Limit, encode_line
 from xformc.runtime.tokenizer import Tokenizer
@@ -60,7 +61,7 @@ def sample(
     session: Session,
     prompts: Sequence[Prompt],
     options: SampleOptions,
-    end: int = END,
+    end: Sequence[int] = (),
     vocabulary: int | None = None,
     *,
     given: Mapping[str, NDArray[Any]] = MappingProxyType({}),
@@ -68,23 +69,21 @@ def sample(
 ) -> SampleResult:
     """Continue one or more prompts as one batch.
 
-    `end` is the token that ends a text; `vocabulary`, if known, is the number of tokens. `given` are the model's other
-    inputs by name, batch first, padded at the end; `others` are further outputs.
+    `end` are the tokens that end a text, if not those of the engine; `vocabulary`, if known, is the number of tokens.
+    `given` are the model's other inputs by name, batch first, padded at the end; `others` are further outputs.
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are no continuations of these prompts.
     """
-    ids = np.full((len(prompts), max(len(prompt.ids) for prompt in prompts)), PAD, np.int64)
-    for row, prompt in enumerate(prompts):
-        ids[row, : len(prompt.ids)] = prompt.ids
+    special = session.vocabularies.written
     feeds = {
         **given,
-        "prompt": ids,
+        "prompt": pad([prompt.ids for prompt in prompts], special.absent),
         "seed": np.array([prompt.seed for prompt in prompts], np.int64),
         "max_new_tokens": np.array(options.max_new_tokens, np.int64),
         "temperature": np.array(options.temperature, np.float32),
         "top_k": np.array(options.top_k, np.int64),
         "top_p": np.array(options.top_p, np.float32),
-        **({} if end == END else {"end_token": np.array(end, np.int64)}),
+        **({END_TOKEN: np.array(special.as_input(end), np.int64)} if end else {}),
     }
     most, found = options.max_new_tokens, (len(prompts),)
     tokens = Expected(np.int64, (*found, up_to(most)), vocabulary)
@@ -105,13 +104,16 @@ def encode_prompt(
 ) -> Prompt:
     """Return the prompt on this line for the input `name`. A text that is cut keeps its end.
 
-    Raises: UserError for a text that is too long or is not valid Unicode.
+    Raises: UserError for a text that is too long or is not valid Unicode, and for one without tokens if the engine
+    needs one to begin with.
     """
 
     def encode(text: str) -> list[int]:
-        return tokenizer.encode(name, text)[:-1]
+        return tokenizer.encode_open(name, text)
 
     ids = encode_line(line, text, encode=encode, limit=limit, truncate=truncate, tail=limit.tokens)
+    if not ids and tokenizer.vocabularies[name].special.begin is None:
+        raise UserError("an empty prompt, and the vocabulary has no begin token", place=f"line {line}")
     return Prompt(ids, seed + line - 1)
 
 

@@ -14,7 +14,6 @@ from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest
 from xformc.format.results import Result
 from xformc.format.tasks import NAMED
-from xformc.format.tokens import END
 from xformc.runtime.kinds.kind import ResultKind, kind_of
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.media.reader import read_file
@@ -90,7 +89,7 @@ def _read(line: int, path: Any, name: str, item: Input) -> NDArray[Any]:
 
 
 def _words_and_end(tokenizer: Tokenizer, name: str, text: str) -> list[int]:
-    return [*tokenizer.encode_words(name, text), END]
+    return [*tokenizer.encode_words(name, text), *tokenizer.after(name)]
 
 
 def positions_needed(row: Row, *, inputs: Mapping[str, Input]) -> int:

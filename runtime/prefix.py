@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest
-from xformc.format.tokens import END, PAD
 from xformc.runtime.job import Job, paired
 from xformc.runtime.rows import Row
 from xformc.runtime.session import Session
@@ -70,7 +69,7 @@ def scores_of(
     """
     scored: list[Hypothesis] = []
     for row, (best, *_) in zip(rows, run(session, rows), strict=True):
-        impossible = not best.tokens and [int(one) for one in row[PREFIX]] != [END]
+        impossible = not best.tokens and [int(one) for one in row[PREFIX]] != [session.vocabularies.written.last]
         scored.append(replace(best, score=-np.inf) if impossible else best)
     return scored
 
@@ -92,23 +91,25 @@ def prefix_encoder(
         raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=REBUILD)
     name = manifest.written
     written = manifest.inputs[name]
+    special = written.special
 
     def encode(line: int, prefix: Prefix) -> NDArray[np.int64]:
         place = f"line {line}"
         if not isinstance(prefix, str):
             ids = [int(one) for one in prefix]
-            if not all(PAD < one < written.pieces for one in ids):
-                raise UserError(f"the ids of a prefix must be from 1 to {written.pieces - 1}", place=place)
-            if END in ids[:-1]:
-                raise UserError(f"the end token, {END}, may only be the last of a prefix", place=place)
+            if not all(0 <= one < written.pieces and one != special.pad for one in ids):
+                but = f" and not {special.pad}, which is padding"
+                raise UserError(f"the ids of a prefix must be from 0 to {written.pieces - 1}{but}", place=place)
+            if any(end in ids[:-1] for end in special.end):
+                ends = ", ".join(map(str, special.end))
+                raise UserError(f"the end token, {ends}, may only be the last of a prefix", place=place)
         elif tokenizer is None or name not in tokenizer.vocabularies:
             raise UserError("the engine has no tokenizer for its text", place=place, hint="give prefixes as token ids")
         else:
             try:
-                ids = tokenizer.encode(name, prefix)
+                ids = (tokenizer.encode if whole else tokenizer.encode_open)(name, prefix)
             except UnicodeError as error:
                 raise UserError("not valid Unicode text", place=place) from error
-            ids = ids if whole else ids[:-1]
         if written.longest is not None and len(ids) > written.longest:
             what = "text" if whole else "prefix"
             raise UserError(

@@ -19,7 +19,9 @@ def row_lengths(inputs: Mapping[str, Input], row: Row) -> dict[str, int]:
 
 
 def stack(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, Array]:
-    """Return the model's inputs for one or more rows: the batch first, shorter rows padded at the end with 0.
+    """Return the model's inputs for one or more rows: the batch first, shorter rows padded at the end.
+
+    Tokens are padded with their padding token, the others with 0.
 
     Vectors have a second input, `NAME_mask`, which is false for padding.
     """
@@ -29,29 +31,38 @@ def stack(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, Array]:
         if item.kind == "values":
             feeds[name] = np.stack(arrays).astype(np.float32)
             continue
-        feeds[name] = _padded(arrays, item.kind)
+        feeds[name] = _padded(arrays, item.kind, item.special.fill if item.kind == "tokens" else 0)
         if item.kind == "vectors" and item.is_sequence:
             lengths = np.array([len(array) for array in arrays])
             feeds[f"{name}_mask"] = np.arange(lengths.max())[None] < lengths[:, None]
     return feeds
 
 
-def pad(rows: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return rows of ids as one array [batch, length], padded with 0 at the end."""
-    array = np.zeros((len(rows), max(len(row) for row in rows)), np.int64)
+def pad(rows: Sequence[Sequence[int] | NDArray[np.int64]], fill: int = 0) -> NDArray[np.int64]:
+    """Return rows of ids as one array [batch, length], padded with `fill` at the end."""
+    array = np.full((len(rows), max(len(row) for row in rows)), fill, np.int64)
     for index, row in enumerate(rows):
         array[index, : len(row)] = row
     return array
+
+
+def random_ids(random: np.random.Generator, item: Input, count: int) -> NDArray[np.int64]:
+    """Return random tokens of an input that are not special, if its vocabulary has any."""
+    special = item.special.ids
+    ids = random.integers(min(len(special), item.pieces - 1), item.pieces, count) - len(special)
+    for one in special:
+        ids += ids >= one
+    return np.maximum(ids, 0)
 
 
 _PADDED: dict[str, tuple[Any, int]] = {"tokens": (np.int64, 1), "vectors": (np.float32, 1), "edges": (np.bool_, 2)}
 """The dtype of each padded kind, and the number of its leading axes that are positions."""
 
 
-def _padded(arrays: Sequence[Array], kind: str) -> Array:
+def _padded(arrays: Sequence[Array], kind: str, fill: int) -> Array:
     dtype, axes = _PADDED[kind]
     longest = max(len(array) for array in arrays)
-    result = np.zeros((len(arrays), *(longest,) * axes, *arrays[0].shape[axes:]), dtype)
+    result = np.full((len(arrays), *(longest,) * axes, *arrays[0].shape[axes:]), fill, dtype)
     for index, array in enumerate(arrays):
         result[(index, *map(slice, array.shape[:axes]))] = array
     return result

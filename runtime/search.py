@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.inputs import Vocabularies
 from xformc.format.interfaces import END_TOKEN, MIN_LENGTH, PREFIX
 from xformc.format.manifest import SearchOptions
-from xformc.format.tokens import END, PAD
 from xformc.runtime.results import Expected, up_to
 from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
@@ -48,7 +48,7 @@ def search(
     session: Session,
     given: Mapping[str, NDArray[Any]],
     options: SearchOptions,
-    end: int = END,
+    end: Sequence[int] = (),
     vocabulary: int | None = None,
     *,
     others: Mapping[str, Expected] = MappingProxyType({}),
@@ -56,8 +56,9 @@ def search(
 ) -> SearchResult:
     """Write text for the inputs `given` by name, batch first, padded at the end.
 
-    `end` is the token that ends a text; `vocabulary`, if known, is the number of tokens. `others` are further outputs
-    of the model. `prefixes`, if there are any, are the tokens that the text of each row begins with.
+    `end` are the tokens that end a text, if not those of the engine; `vocabulary`, if known, is the number of tokens.
+    `others` are further outputs of the model. `prefixes`, if there are any, are the tokens that the text of each row
+    begins with.
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are none of such a search.
     """
@@ -65,6 +66,7 @@ def search(
     if not len(first):
         none = (0, options.n_best)
         return SearchResult(np.zeros((*none, 0), np.int64), np.zeros(none, np.int64), np.zeros(none, np.float32))
+    special = session.vocabularies.written
     feeds = {
         **given,
         "beam_size": np.array(options.beam_size, np.int64),
@@ -73,10 +75,10 @@ def search(
         "max_length_factor": np.array(options.max_length_factor, np.float32),
         "max_length_offset": np.array(options.max_length_offset, np.int64),
         **({} if options.min_length is None else {MIN_LENGTH: np.array(options.min_length, np.int64)}),
-        **({} if end == END else {END_TOKEN: np.array(end, np.int64)}),
-        **({PREFIX: pad(prefixes)} if any(len(prefix) for prefix in prefixes) else {}),
+        **({END_TOKEN: np.array(special.as_input(end), np.int64)} if end else {}),
+        **({PREFIX: pad(prefixes, special.absent)} if any(len(prefix) for prefix in prefixes) else {}),
     }
-    limit, found = length_limit(options, most_positions(given)), (len(first), options.n_best)
+    limit, found = length_limit(options, most_positions(given, session.vocabularies)), (len(first), options.n_best)
     limit = max([limit, *map(len, prefixes)])
     tokens = Expected(np.int64, (*found, up_to(limit)), vocabulary)
     expected = (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found))
@@ -84,11 +86,11 @@ def search(
     return SearchResult(tokens_found, lengths, scores, dict(zip(others, rest, strict=True)))
 
 
-def most_positions(given: Mapping[str, NDArray[Any]]) -> int:
+def most_positions(given: Mapping[str, NDArray[Any]], vocabularies: Vocabularies) -> int:
     """Return the most positions of the first input of tokens or vectors, without padding; 0 if there is none."""
     for name, array in given.items():
         if array.ndim == 2 and array.dtype.kind == "i":
-            return int((array != PAD).sum(1).max())
+            return int((array != vocabularies.of(name).absent).sum(1).max())
         if name.endswith("_mask"):
             return int(array.sum(1).max())
     return 0
@@ -108,22 +110,26 @@ def length_divisor(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-def check_source(source: NDArray[np.int64] | Sequence[Sequence[int]], vocabulary: int) -> NDArray[np.int64]:
+def check_source(
+    source: NDArray[np.int64] | Sequence[Sequence[int]], vocabulary: int, padding: int = 0
+) -> NDArray[np.int64]:
     """Return the source ids as an int64 array [batch, source].
 
     Raises: UserError unless they are integers within the vocabulary, and each row is one or more tokens followed by
-    padding (0).
+    `padding`.
     """
     try:
         array = np.asarray(source)
     except ValueError as error:
-        raise UserError("the rows of source ids differ in length", hint="pad the shorter rows with 0") from error
+        raise UserError(
+            "the rows of source ids differ in length", hint=f"pad the shorter rows with {padding}"
+        ) from error
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
         found = f"{array.dtype} of {list(array.shape)}"
         raise UserError(f"the source ids must be integers of shape [batch, source], not {found}")
     if array.shape[0] and (array.min() < 0 or array.max() >= vocabulary):
         raise UserError(f"the source ids must be from 0 to {vocabulary - 1}; one of them is not")
-    filled = array != 0
+    filled = array != padding
     if array.shape[0] and (not filled.any(axis=1).all() or bool((filled[:, 1:] & ~filled[:, :-1]).any())):
-        raise UserError("each row of source ids must be one or more tokens, then padding (0) only")
+        raise UserError(f"each row of source ids must be one or more tokens, then padding ({padding}) only")
     return np.ascontiguousarray(array, np.int64)

@@ -15,11 +15,11 @@ from xformc.format.certificate import CERTIFICATE_BYTES, Certificate, Stage, rea
 from xformc.format.document import read_document
 from xformc.format.manifest import Manifest
 from xformc.format.names import CERTIFICATE
-from xformc.format.tokens import PAD
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.predict import expected_outputs
 from xformc.runtime.rows import Row, stack
+from xformc.runtime.search import SearchResult
 from xformc.runtime.translate import sample_rows, search_rows
 from xformc.runtime.workload import random_workload
 
@@ -74,15 +74,18 @@ def _run(engine: Engine, items: Sequence[Any]) -> list[Found]:
         options = manifest.search
         short = replace(options, n_best=options.beam_size, max_length_factor=0.5)
         found = search_rows(session, items, manifest, short)
-        tokens = [row[row != PAD] for row in found.tokens.reshape(len(items), -1)]
-        return list(zip(tokens, found.scores, strict=True))
+        return [(_tokens(found, row), scores) for row, scores in enumerate(found.scores)]
     if manifest.decoding == "sample":
         found = sample_rows(session, items, manifest, replace(manifest.sampling, max_new_tokens=16))
-        tokens = [row[row != PAD] for row in found.tokens[:, 0]]
-        return list(zip(tokens, found.scores, strict=True))
+        return [(_tokens(found, row), scores) for row, scores in enumerate(found.scores)]
     feeds = stack(manifest.inputs, items)
     outputs = session.run(feeds, expected_outputs(manifest.results, feeds))
     return [_joined(manifest, outputs, items, index) for index in range(len(items))]
+
+
+def _tokens(found: SearchResult, row: int) -> NDArray[np.int64]:
+    """Return the tokens of all texts of a row, one text after the other."""
+    return np.concatenate([np.array(found.text(row, rank), np.int64) for rank in range(found.lengths.shape[1])])
 
 
 def _joined(manifest: Manifest, outputs: Sequence[NDArray[Any]], items: Sequence[Row], index: int) -> Found:
@@ -93,7 +96,7 @@ def _joined(manifest: Manifest, outputs: Sequence[NDArray[Any]], items: Sequence
         for array, name in zip(outputs, along, strict=True)
     ]
     flat = [part.reshape(-1) for part in parts]
-    tokens = [part[part != PAD] for part in flat if part.dtype == np.int64]
+    tokens = [part[part != 0] for part in flat if part.dtype == np.int64]
     numbers = [part for part in flat if part.dtype == np.float32]
     return np.concatenate([np.zeros(0, np.int64), *tokens]), np.concatenate([np.zeros(0, np.float32), *numbers])
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.inputs import USUAL, Vocabularies
 from xformc.format.targets import TRAITS, Target
 from xformc.runtime.library import library_for
 from xformc.runtime.onnx_runtime import onnx_runtime
@@ -39,6 +40,7 @@ class Session:
 
     `workers` is the number of callers that run it at the same time. `of_text` is the session of the results that depend
     on the text that this one writes, if there are any; closing or stopping this one closes or stops both.
+    `vocabularies` are the special tokens of its inputs.
     """
 
     def __init__(
@@ -48,10 +50,11 @@ class Session:
         place: str,
         workers: int = 1,
         of_text: "Session | None" = None,
+        vocabularies: Vocabularies = USUAL,
     ) -> None:
         """`make` returns an executor for a number of workers; `place` is the folder, for error messages."""
         self._make, self._outputs, self._place = make, outputs, place
-        self.workers, self.of_text = workers, of_text
+        self.workers, self.of_text, self.vocabularies = workers, of_text, vocabularies
         self._options: Any = onnx_runtime().RunOptions()
         self._others: dict[int, Session] = {}
         self._opening = threading.Lock()
@@ -69,7 +72,9 @@ class Session:
         with self._opening:
             if workers not in self._others:
                 of_text = None if self.of_text is None else self.of_text.shared_by(workers)
-                self._others[workers] = Session(self._make, self._outputs, self._place, workers, of_text)
+                self._others[workers] = Session(
+                    self._make, self._outputs, self._place, workers, of_text, self.vocabularies
+                )
             return self._others[workers]
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import get_args
 
 from xformc.errors import UserError
-from xformc.format.inputs import Input
+from xformc.format.inputs import Input, vocabularies_of
 from xformc.format.interfaces import given_inputs, interface, interface_of_text
 from xformc.format.names import OF_TEXT
 from xformc.format.plans import Plan
@@ -53,7 +53,10 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         raise UserError(f"an engine of target {target} runs only on the CPU", place=place, hint=hint)
     written = [name for name, result in results.items() if result.kind == "text"]
     given = given_inputs(inputs, results)
-    shapes = fixed_shapes(decoding, inputs[written[0]].longest, given, results) if fixed and written else None
+    vocabularies = vocabularies_of(inputs, written[0] if written else None)
+    shapes = None
+    if fixed and written:
+        shapes = fixed_shapes(decoding, inputs[written[0]].longest, given, results, vocabularies)
 
     providers = PROCESSOR if name == "cpu" else cuda_providers({})
     open_whole = partial(whole_session, directory, threads=threads, target=target, workers=workers, providers=providers)
@@ -62,7 +65,7 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         of_text = open_whole(interface_of_text(inputs, results), file=OF_TEXT)
 
     def shared(executor: Executor) -> Session:
-        return Session(lambda _: executor, face.outputs, place, workers, of_text)
+        return Session(lambda _: executor, face.outputs, place, workers, of_text, vocabularies)
 
     if name == "cuda" and TRAITS[target].plans:
         if not plans:
@@ -75,7 +78,7 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         require_onnx_cuda(place)
     if shapes is not None:
         return shared(DrivenSearch(OnnxDevice(directory, name, threads), shapes))
-    return open_whole(face, of_text=of_text)
+    return open_whole(face, of_text=of_text, vocabularies=vocabularies)
 
 
 _PLANS = "rebuild the engine on a machine with TensorRT: xformc build RUN -o ENGINE --target tensorrt"

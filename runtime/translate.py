@@ -12,7 +12,7 @@ from xformc.format.inputs import Input
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.results import Result, beside_text, of_text
-from xformc.format.tokens import BEGIN, END
+from xformc.format.tokens import SpecialTokens
 from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.kinds.kind import fields_of
 from xformc.runtime.predict import expected_outputs, nothing_of, values_of
@@ -110,7 +110,8 @@ def write_rows(
             results[index] = _hypotheses(tokenizer, written, found, row, heads)
         if session.of_text is not None:
             texts = [[one.tokens for one in results[index]] for index in filled]
-            values = iter(_values_of_text(session.of_text, text_rows(written, some, texts), manifest, tokenizer))
+            told = text_rows(written, session.vocabularies.written, some, texts)
+            values = iter(_values_of_text(session.of_text, told, manifest, tokenizer))
             for index in filled:
                 results[index] = [replace(one, results={**one.results, **next(values)}) for one in results[index]]
     return results
@@ -134,10 +135,12 @@ def rounded(score: float) -> float | None:
     return round(score, 6) if isfinite(score) else None
 
 
-def text_rows(written: str, rows: Sequence[Row], texts: Iterable[Sequence[Sequence[int]]]) -> list[Row]:
+def text_rows(
+    written: str, special: SpecialTokens, rows: Sequence[Row], texts: Iterable[Sequence[Sequence[int]]]
+) -> list[Row]:
     """Return a row for each text of each row: its inputs, and what the decoder had read before its last token."""
     return [
-        {**row, written: np.array([BEGIN, *row.get(PROMPT, ()), *tokens[:-1]], np.int64)}
+        {**row, written: np.array([*special.begun, *row.get(PROMPT, ()), *tokens[:-1]], np.int64)}
         for row, several in zip(rows, texts, strict=True)
         for tokens in several
     ]
@@ -161,9 +164,9 @@ def _values_of_text(
 
 
 def search_rows(
-    session: Session, rows: Sequence[Row], engine: Writer, options: SearchOptions, end: int = END
+    session: Session, rows: Sequence[Row], engine: Writer, options: SearchOptions, end: Sequence[int] = ()
 ) -> SearchResult:
-    """Search for rows of the engine's inputs, as one batch; `end` is the end token.
+    """Search for rows of the engine's inputs, as one batch; `end` are the end tokens, if not the engine's.
 
     PREFIX are the token ids that a row's text begins with, if there are any.
     """
@@ -173,7 +176,7 @@ def search_rows(
 
 
 def sample_rows(
-    session: Session, rows: Sequence[Row], engine: Writer, options: SampleOptions, end: int = END
+    session: Session, rows: Sequence[Row], engine: Writer, options: SampleOptions, end: Sequence[int] = ()
 ) -> SearchResult:
     """Sample a text for rows of the engine's inputs, as one batch.
 

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.inputs import USUAL, Vocabularies
 from xformc.format.interfaces import OLD_NAMES, Interface
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
@@ -78,7 +79,7 @@ class WholeSearch:
         return self._shapes.cut(feeds, dict(zip(self._shapes.results, results, strict=True)))
 
 
-def whole_session(
+def whole_session(  # noqa: PLR0913 (each is a part of an engine)
     directory: Path,
     interface: Interface,
     *,
@@ -88,11 +89,14 @@ def whole_session(
     workers: int = 1,
     providers: Sequence[Any] = ("CPUExecutionProvider",),
     of_text: Session | None = None,
+    vocabularies: Vocabularies = USUAL,
 ) -> Session:
-    """Open the session of a model in this folder, by default on the CPU; see `Session` for `of_text`.
+    """Open the session of a model in this folder, by default on the CPU.
+
+    See `Session` for `of_text` and `vocabularies`.
 
     Raises: UserError if ONNX Runtime rejects the model, or if the model has another interface.
     """
     path = directory / file
     make = partial(WholeModel, path, interface, threads=threads, target=target, providers=providers)
-    return Session(make, interface.outputs, str(path), workers, of_text)
+    return Session(make, interface.outputs, str(path), workers, of_text, vocabularies)

@@ -11,7 +11,6 @@ import numpy as np
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest
-from xformc.format.tokens import END
 from xformc.runtime.engine import Engine
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.kinds.kind import kind_of
@@ -19,7 +18,7 @@ from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.lines import read_text_file
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import positions_needed, predict_rows
-from xformc.runtime.rows import Row, row_lengths
+from xformc.runtime.rows import Row, random_ids, row_lengths
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching
 from xformc.runtime.translate import PROMPT, SEED, drawn_tokens_needed, sample_rows, search_rows, tokens_needed
@@ -155,7 +154,7 @@ def count_results(manifest: Manifest, found: Prediction) -> int:
 def _ids(random: np.random.Generator, item: Input, length: int) -> list[int]:
     """Return random ids with the end token last, at most as many as the input takes."""
     length = length if item.longest is None else min(length, item.longest)
-    return [*map(int, random.integers(min(END + 1, item.pieces - 1), item.pieces, length - 1)), END]
+    return [*map(int, random_ids(random, item, length - 1)), item.special.last]
 
 
 def _row(random: np.random.Generator, inputs: Mapping[str, Input], length: int) -> Row:

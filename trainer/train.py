@@ -13,7 +13,9 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import DERIVED, SHARED, begin, run_passes
 from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
+from xformc.errors import UserError
 from xformc.format.names import WEIGHTS
+from xformc.format.tokens import SPECIAL
 from xformc.terminal import is_quiet, progress_console
 from xformc.trainer.average import average_checkpoints
 from xformc.trainer.checkpoint import (
@@ -146,6 +148,9 @@ def train_weights(
     processes: Processes = ALONE,
 ) -> Trained:
     """Train and write `out/weights.safetensors`, without scores. `quiet` keeps stderr empty."""
+    if any(item.special != SPECIAL for item in spec.inputs.values()):
+        message = "special_tokens: xformc trains vocabularies of its own, with its own special tokens, only"
+        raise UserError(message, hint="remove the section special_tokens from the spec")
     torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
     if processes.first and not options.resume:
         check_free(out)

@@ -85,7 +85,7 @@ class Engine:
     def decode(self, source: np.ndarray, beam: int, length: int) -> None:
         """See `Player`."""
         options = replace(self._options, beam_size=beam, n_best=1, max_length_factor=0.0, max_length_offset=length)
-        found = search(self._session, {"source": source}, options, end=NEVER)
+        found = search(self._session, {"source": source}, options, end=(NEVER,))
         assert (found.lengths == length).all(), "an output ended early"
 
 

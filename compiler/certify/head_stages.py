@@ -12,7 +12,6 @@ from xformc.compiler.certify.forward_stages import BOUND, expected_results
 from xformc.compiler.certify.subject import Feeds, Subject
 from xformc.format.certificate import Stage
 from xformc.format.results import beside_text
-from xformc.format.tokens import BEGIN
 from xformc.runtime.rows import Row, stack
 from xformc.runtime.search import SearchResult
 from xformc.runtime.session import Session
@@ -26,19 +25,19 @@ def head_stages(
 
     `results`: those beside the text. `text`: those that depend on it, of the texts found.
     """
-    results = subject.program.results
+    results, special = subject.program.results, subject.special
     if len(results) == 1:
         return
     found = search()
     if beside_text(results):
         progress("certify: results")
-        begun = {str(subject.program.written): np.full((len(sources), 1), BEGIN, np.int64)}
+        begun = {str(subject.program.written): np.full((len(sources), 1), (*special.begun, special.fill)[0], np.int64)}
         feeds = {**stack(subject.program.given, sources), **begun}
         worst = max(_apart(subject, found.others, feeds))
         yield Stage("results", "the other results of the engine and of PyTorch", worst, BOUND)
     if subject.session.of_text is not None:
         progress("certify: text")
-        rows = text_rows(str(subject.program.written), sources, found.texts())
+        rows = text_rows(str(subject.program.written), special, sources, found.texts())
         yield _text_stage(subject, subject.session.of_text, rows)
 
 

@@ -13,8 +13,7 @@ from xformc.compiler.ops.convolution import Convolution
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.program import Program
 from xformc.format.inputs import Input
-from xformc.format.tokens import BEGIN, END
-from xformc.runtime.rows import Row, row_lengths, stack
+from xformc.runtime.rows import Row, random_ids, row_lengths, stack
 
 LENGTHS = ((1, 4, 9, 17), (5, 2, 11, 7), (3, 12, 1, 6))
 """The numbers of tokens (without the end token) or vectors of the examples, for the first input, the second, ..."""
@@ -77,7 +76,7 @@ def source_positions(program: Program, source: Row) -> int:
 def sentence(random: np.random.Generator, length: int, declared: Input) -> NDArray[np.int64]:
     """`length` random tokens, or as many as the model accepts, and the end token."""
     length = length if declared.longest is None else min(length, declared.longest - 1)
-    return np.append(random.integers(END + 1, declared.pieces, length), END)
+    return np.append(random_ids(random, declared, length), declared.special.last)
 
 
 def _reach(graph: Graph) -> int:
@@ -106,7 +105,7 @@ def _length(lengths: Mapping[str, tuple[int, ...]], name: str, index: int, progr
 
 def _tokens(random: np.random.Generator, declared: Input, length: int, decoded: bool) -> NDArray[Any]:
     ids = sentence(random, length, declared)
-    return np.concatenate(([BEGIN], ids[:-1])) if decoded else ids
+    return np.concatenate((declared.special.begun, ids[: len(ids) - len(declared.special.begun)])) if decoded else ids
 
 
 def _vectors(random: np.random.Generator, declared: Input, length: int, decoded: bool) -> NDArray[Any]:

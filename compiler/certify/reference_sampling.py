@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from xformc.compiler.certify.difference import largest
 from xformc.format.manifest import SampleOptions
-from xformc.format.tokens import BEGIN, END
+from xformc.format.tokens import SPECIAL, SpecialTokens
 
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """text [batch, text] -> logits [batch, text, vocabulary]."""
@@ -62,13 +62,14 @@ def follow(
     options: SampleOptions,
     *,
     longest: int | None = None,
-    end: int = END,
+    special: SpecialTokens = SPECIAL,
 ) -> Followed:
     """Draw each token of `found` again and compare; neither `prompt` nor `found` has a begin token or padding."""
-    score, decided, problem = 0.0, 0, _wrong_length(prompt, found, options, longest, end)
-    text = np.array([[BEGIN, *prompt, *found[:-1]]], np.int64)
-    scored = scorer(text)[0, len(prompt) :] if found else ()
-    for place, (token, logits) in enumerate(zip(found, scored, strict=True), start=len(prompt) + 1):
+    score, decided, problem = 0.0, 0, _wrong_length(prompt, found, options, longest, special)
+    text = np.array([[*special.begun, *prompt, *found[:-1]]], np.int64)
+    start = len(prompt) + len(special.begun)
+    scored = scorer(text)[0, start - 1 :] if found else ()
+    for place, (token, logits) in enumerate(zip(found, scored, strict=True), start=start):
         drawn = draw(logits, uniform(seed, place), options)
         score += float(log_softmax(logits)[token])
         decided += drawn.margin >= ROUNDING
@@ -121,12 +122,16 @@ def _mix(value: int) -> int:
 
 
 def _wrong_length(
-    prompt: Sequence[int], found: Sequence[int], options: SampleOptions, longest: int | None, end: int
+    prompt: Sequence[int], found: Sequence[int], options: SampleOptions, longest: int | None, special: SpecialTokens
 ) -> str:
-    limit = options.max_new_tokens if longest is None else min(options.max_new_tokens, longest - len(prompt))
-    if end in found[:-1]:
+    limit = (
+        options.max_new_tokens
+        if longest is None
+        else min(options.max_new_tokens, longest + 1 - len(special.begun) - len(prompt))
+    )
+    if {*special.end} & {*found[:-1]}:
         return "it goes on after the end token"
-    ended = len(found) > 0 and found[-1] == end
+    ended = len(found) > 0 and found[-1] in special.end
     if len(found) > limit or (len(found) < limit and not ended):
         return f"it has {len(found)} tokens without an end, of at most {limit}"
     return ""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.format.manifest import SearchOptions
-from xformc.format.tokens import BEGIN, END
+from xformc.format.tokens import SPECIAL, SpecialTokens
 
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Texts of one source, [batch, positions] -> their logits [batch, positions, vocabulary]."""
@@ -60,36 +60,36 @@ def search(
     positions: int,
     options: SearchOptions,
     longest: int | None = None,
-    end: int = END,
+    special: SpecialTokens = SPECIAL,
     prefix: Sequence[int] = (),
 ) -> Found:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
-    `end` is the token that ends a hypothesis; `prefix` are the tokens that all of them begin with. One with the
-    end token is a whole text, which may be shorter than `min_length`.
+    `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
+    with an end token is a whole text, which may be shorter than `min_length`.
     """
     width = options.beam_size
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset, len(prefix))
     limit = limit if longest is None else min(limit, longest)
-    least = 0 if end in prefix else options.min_length or 0
+    least = 0 if {*special.end} & {*prefix} else options.min_length or 0
     beam = [_Open((), np.float32(0))]
     pool: list[Hypothesis] = []
     finished, gaps = 0, list[float]()
     for length in range(1, limit + 1):
         forced = prefix[length - 1] if length <= len(prefix) else None
-        candidates = _expand(scorer, beam, width, forced)
+        candidates = _expand(scorer, special, beam, width, forced)
         gaps += _gaps([candidate.log_probability for candidate in candidates])
         candidates = candidates[: 2 * width]
         for candidate in candidates[:width]:
-            if (candidate.token == end and length >= least) or length == limit:
+            if (candidate.token in special.end and length >= least) or length == limit:
                 finished += 1
                 tokens = (*beam[candidate.parent].tokens, candidate.token)
                 pool.append(Hypothesis(tokens, score(candidate.log_probability, length, options)))
         pool = sorted(pool, key=lambda hypothesis: -hypothesis.score)[:width]
-        if finished >= width or forced == end:
+        if finished >= width or forced in special.end:
             break
-        going_on = [candidate for candidate in candidates if candidate.token != end][:width]
+        going_on = [candidate for candidate in candidates if candidate.token not in special.end][:width]
         beam = [
             _Open((*beam[candidate.parent].tokens, candidate.token), candidate.log_probability)
             for candidate in going_on
@@ -103,9 +103,9 @@ def score(log_probability: np.float32, length: int, options: SearchOptions) -> f
     return float(log_probability) / ((5.0 + length) / 6.0) ** options.length_penalty
 
 
-def rescore(scorer: Scorer, tokens: tuple[int, ...], options: SearchOptions) -> float:
+def rescore(scorer: Scorer, special: SpecialTokens, tokens: tuple[int, ...], options: SearchOptions) -> float:
     """The score of these tokens, with all positions computed at once."""
-    target = np.array([(BEGIN, *tokens[:-1])], np.int64)
+    target = np.array([(*special.begun, *tokens[:-1])], np.int64)
     scores = log_probabilities(scorer(target))[0]
     total = scores[np.arange(len(tokens)), np.array(tokens)].sum()
     return score(total, len(tokens), options)
@@ -117,12 +117,14 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     return logits - (highest + np.log(np.exp(logits - highest).sum(-1, keepdims=True)))
 
 
-def _expand(scorer: Scorer, beam: list[_Open], width: int, forced: int | None) -> list[_Candidate]:
+def _expand(
+    scorer: Scorer, special: SpecialTokens, beam: list[_Open], width: int, forced: int | None
+) -> list[_Candidate]:
     """The 2 * width best continuations, best first, and the next best one; or those by the `forced` token.
 
     Ties go to the earlier hypothesis, then to the smaller token.
     """
-    targets = np.array([(BEGIN, *hypothesis.tokens) for hypothesis in beam], np.int64)
+    targets = np.array([(*special.begun, *hypothesis.tokens) for hypothesis in beam], np.int64)
     logits = scorer(targets)[:, -1]
     scores = log_probabilities(logits)
     candidates: list[_Candidate] = []

@@ -11,8 +11,7 @@ from xformc.compiler.certify.reference_sampling import Followed, follow
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.manifest import SampleOptions
-from xformc.format.tokens import END
-from xformc.runtime.rows import Row
+from xformc.runtime.rows import Row, random_ids
 from xformc.runtime.search import SearchResult
 from xformc.runtime.translate import PROMPT, SEED, sample_rows
 
@@ -37,7 +36,7 @@ class _Run:
     """One call of the engine with all prompts, and each continuation checked against the definition."""
 
     options: SampleOptions
-    end: int
+    end: tuple[int, ...]
     found: SearchResult
     judged: tuple[Followed, ...]
 
@@ -61,7 +60,7 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
     yield _stage("greedy", "tokens and scores of the definition, temperature 0", [_run(subject, prompts, GREEDY)])
     progress("certify: sample")
     runs = [_run(subject, prompts, options) for options in FILTERS]
-    runs.append(_run(subject, prompts, FILTERS[0], _likely(runs[0], len(prompts))))
+    runs.append(_run(subject, prompts, FILTERS[0], (_likely(subject, runs[0], len(prompts)),)))
     yield _stage("sample", "tokens and scores of the definition, with filters", runs, ends=True)
     progress("certify: batch")
     yield _batch(subject, prompts, runs[0])
@@ -73,33 +72,40 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
 
 
 def make_prompts(subject: Subject, seed: int) -> list[Row]:
-    """Random prompts of several lengths, one of them empty, each with its own seed and values of the other inputs."""
+    """Random prompts of several lengths, each with its own seed and values of the other inputs.
+
+    One of them is empty, if texts have a begin token.
+    """
     program, random = subject.program, np.random.default_rng(seed)
     text = program.inputs[str(program.written)]
     longest = max(LENGTHS) if text.longest is None else text.longest - 1
-    prompts = [random.integers(4, text.pieces, min(length, longest)) for length in LENGTHS]
+    least = 1 - len(text.special.begun)
+    prompts = [random_ids(random, text, min(max(length, least), longest)) for length in LENGTHS]
     pairs = zip(make_sources(program, SOURCES), prompts, strict=True)
     return [{**source, PROMPT: prompt, SEED: np.array(row)} for row, (source, prompt) in enumerate(pairs)]
 
 
-def followed(form: Subject, row: Row, tokens: Sequence[int], options: SampleOptions, end: int = END) -> Followed:
+def followed(
+    form: Subject, row: Row, tokens: Sequence[int], options: SampleOptions, end: Sequence[int] = ()
+) -> Followed:
     """The tokens that an engine drew for a row, checked against the definition with this training form."""
+    special = replace(form.special, end=tuple(end)) if end else form.special
     program, prompt = form.program, [int(one) for one in row[PROMPT]]
     longest = program.inputs[str(program.written)].longest
-    return follow(form.scorer(row), prompt, tokens, int(row[SEED]), options, longest=longest, end=end)
+    return follow(form.scorer(row), prompt, tokens, int(row[SEED]), options, longest=longest, special=special)
 
 
-def _run(subject: Subject, prompts: Sequence[Row], options: SampleOptions, end: int = END) -> _Run:
+def _run(subject: Subject, prompts: Sequence[Row], options: SampleOptions, end: Sequence[int] = ()) -> _Run:
     found = sample_rows(subject.session, prompts, subject.program, options, end)
-    run = _Run(options, end, found, ())
+    run = _Run(options, tuple(end) or subject.special.end, found, ())
     judged = (followed(subject, row, run.tokens(index), options, end) for index, row in enumerate(prompts))
     return replace(run, judged=tuple(judged))
 
 
-def _likely(run: _Run, rows: int) -> int:
+def _likely(subject: Subject, run: _Run, rows: int) -> int:
     """The token drawn most often before the last position; as the end token, it makes many texts end early."""
     counts = Counter(token for row in range(rows) for token in run.tokens(row)[:-1] or run.tokens(row))
-    return counts.most_common(1)[0][0] if counts else END
+    return counts.most_common(1)[0][0] if counts else subject.special.last
 
 
 def _stage(name: str, what: str, runs: Sequence[_Run], *, ends: bool = False) -> Stage:
@@ -107,7 +113,7 @@ def _stage(name: str, what: str, runs: Sequence[_Run], *, ends: bool = False) ->
     worst = max(difference for run in runs for difference in run.differences)
     judged = [one for run in runs for one in run.judged]
     tokens, decided = sum(one.tokens for one in judged), sum(one.decided for one in judged)
-    ended = sum(runs[-1].tokens(row)[-1:] == [runs[-1].end] for row in range(len(runs[-1].judged)))
+    ended = sum(bool({*runs[-1].tokens(row)[-1:]} & {*runs[-1].end}) for row in range(len(runs[-1].judged)))
     problem = next((one.problem for one in judged if one.problem), "")
     if not problem and (decided == 0 or (ends and ended == 0)):
         problem = "no draw is beyond rounding" if decided == 0 else "no text ends"

@@ -26,7 +26,7 @@ from xformc.format.manifest import SearchOptions
 from xformc.format.names import MODEL
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
-from xformc.format.tokens import END
+from xformc.format.tokens import SpecialTokens
 from xformc.runtime.devices.fixed_shapes import fixed_shapes
 from xformc.runtime.rows import Row, stack
 from xformc.runtime.search import SearchResult, search
@@ -59,6 +59,11 @@ class Subject:
         """The target of the engine."""
         assert self.program.target is not None
         return self.program.target
+
+    @property
+    def special(self) -> SpecialTokens:
+        """The special tokens of the written text."""
+        return self.program.inputs[str(self.program.written)].special
 
     @property
     def precision(self) -> Mapping[str, Precision]:
@@ -126,14 +131,21 @@ class Subject:
         if self.program.steps is None or not self.program.traits.fixed:
             return None
         program = self.program
-        shapes = fixed_shapes(program.decoding, program.longest, program.given, program.results)
-        return Session(lambda _: WholeSearch(self.engine, shapes), shapes.results, str(self.engine / MODEL))
+        shapes = fixed_shapes(
+            program.decoding, program.longest, program.given, program.results, program.decoder.vocabularies
+        )
+        return Session(
+            lambda _: WholeSearch(self.engine, shapes),
+            shapes.results,
+            str(self.engine / MODEL),
+            vocabularies=program.decoder.vocabularies,
+        )
 
-    def search(self, given: Feeds, options: SearchOptions, end: int = END) -> SearchResult:
-        """The texts of these inputs, padded; `end` is the end token."""
+    def search(self, given: Feeds, options: SearchOptions, end: Sequence[int] = ()) -> SearchResult:
+        """The texts of these inputs, padded; `end` are the end tokens, if not the engine's."""
         return search(self.session, given, options, end)
 
-    def search_rows(self, sources: Sequence[Row], options: SearchOptions, end: int = END) -> SearchResult:
+    def search_rows(self, sources: Sequence[Row], options: SearchOptions, end: Sequence[int] = ()) -> SearchResult:
         """The texts of these sources, with the other results of the engine."""
         return search_rows(self.session, sources, self.program, options, end)
 

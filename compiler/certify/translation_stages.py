@@ -1,7 +1,7 @@
 """The stages of a translation engine: logits, searches against the reference, and independence of the batch."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +14,8 @@ from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import SearchOptions
-from xformc.format.tokens import BEGIN, END
-from xformc.runtime.rows import Row
+from xformc.format.tokens import SpecialTokens
+from xformc.runtime.rows import Row, random_ids
 from xformc.runtime.search import SearchResult
 from xformc.runtime.session import Session
 from xformc.runtime.translate import search_rows
@@ -61,24 +61,25 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
 
 @dataclass(frozen=True)
 class _Expected:
-    """The results of the reference search for each source with these options; `end` is the end token."""
+    """The results of the reference search for each source with these options and end tokens."""
 
     sources: tuple[Row, ...]
     options: SearchOptions
-    end: int
+    special: SpecialTokens
     found: tuple[Found, ...]
 
     @property
     def ends(self) -> int:
         """The number of hypotheses that end by themselves."""
-        return sum(item.tokens[-1] == self.end for found in self.found for item in found.hypotheses)
+        return sum(item.tokens[-1] in self.special.end for found in self.found for item in found.hypotheses)
 
 
 def _expect(
-    subject: Subject, sources: tuple[Row, ...], width: int, end: int = END, least: int | None = None
+    subject: Subject, sources: tuple[Row, ...], width: int, end: Sequence[int] = (), least: int | None = None
 ) -> _Expected:
-    """Search for texts of at least so many tokens; None: the engine's number."""
-    program = subject.program
+    """Search for texts of at least so many tokens, None for the engine's number, with its end tokens or these."""
+    program, special = subject.program, subject.special
+    special = replace(special, end=tuple(end)) if end else special
     options = short(program.search, width)
     options = options if least is None else replace(options, min_length=least)
     found = (
@@ -87,12 +88,12 @@ def _expect(
             source_positions(program, source),
             options,
             program.longest,
-            end,
+            special,
             [int(token) for token in source.get(PREFIX, ())],
         )
         for source in sources
     )
-    return _Expected(sources, options, end, tuple(found))
+    return _Expected(sources, options, special, tuple(found))
 
 
 def _ending(subject: Subject, expected: _Expected) -> _Expected:
@@ -105,12 +106,12 @@ def _ending(subject: Subject, expected: _Expected) -> _Expected:
         for found in expected.found
         for hypothesis in found.hypotheses
         for token in hypothesis.tokens[:-1]
-        if token != END
+        if token not in subject.special.end
     )
-    begun = np.full((1, 1), BEGIN, np.int64)
+    begun = np.array([subject.special.begun], np.int64)
     first = int(subject.scorer(expected.sources[0])(begun)[0, -1].argmax())
     for end in (*(token for token, _ in counts.most_common(2)), first):
-        other = _expect(subject, expected.sources, expected.options.beam_size, end)
+        other = _expect(subject, expected.sources, expected.options.beam_size, (end,))
         if other.ends:
             return other
     return expected
@@ -123,7 +124,7 @@ def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
     """
     worst, decided, equal, clear = 0.0, 0, 0, 0
     for expected in searches:
-        result = subject.search_rows(expected.sources, expected.options, expected.end)
+        result = subject.search_rows(expected.sources, expected.options, expected.special.end)
         for row, (found, source) in enumerate(zip(expected.found, expected.sources, strict=True)):
             worst = max(worst, _against(subject, result, row, found, source))
             if all(result.text(row, rank) == item.tokens for rank, item in enumerate(found.hypotheses)):
@@ -162,15 +163,15 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     ones are random tokens, the last one is a whole text, as it was found but with the end token.
     """
     program, random = subject.program, np.random.default_rng(2)
-    pieces, longest = program.inputs[str(program.written)].pieces, program.longest or max(LENGTHS)
-    prefixes = [random.integers(END + 1, pieces, min(length, longest - 1)) for length in range(len(free.sources) - 1)]
-    whole = (*free.found[-1].hypotheses[0].tokens[:-1], END)
+    written, longest = program.inputs[str(program.written)], program.longest or max(LENGTHS)
+    prefixes = [random_ids(random, written, min(length, longest - 1)) for length in range(len(free.sources) - 1)]
+    whole = (*free.found[-1].hypotheses[0].tokens[:-1], written.special.last)
     rows = tuple(
         {**source, PREFIX: np.array(prefix, np.int64)}
         for source, prefix in zip(free.sources, [*prefixes, whole], strict=True)
     )
     width = free.options.beam_size
-    long = _expect(subject, ending.sources, width, ending.end, least=LEAST)
+    long = _expect(subject, ending.sources, width, ending.special.end, least=LEAST)
     stage = _search(subject, "controls", [long, _expect(subject, rows, width)])
     return replace(stage, what="tokens and scores of the reference search, for long texts and given beginnings")
 
@@ -194,7 +195,7 @@ def _against(subject: Subject, result: SearchResult, row: int, found: Found, sou
         if tokens != hypothesis.tokens:
             if found.margin >= SCORE_BOUND or not tokens:
                 return float("inf")
-            expected = rescore(subject.scorer(source), tokens, subject.program.search)
+            expected = rescore(subject.scorer(source), subject.special, tokens, subject.program.search)
         differences.append(_finite(abs(float(result.scores[row, rank]) - expected)))
     return max(differences)
 

@@ -75,6 +75,7 @@ _SECTIONS = {
     "choices": "words; blocks define what each word means",
     "defaults": "arguments of the steps that do not write them, by primitive or block",
     "inputs": "the inputs of the model: tokens, vectors, values or edges",
+    "special_tokens": "the ids of padding, unknown, begin and end in the vocabularies",
     "results": "the results of the model, instead of a task: a kind and a stage for each name",
     "blocks": "named bodies, which add to the shipped blocks or replace them",
     "model": "the stages of the model; the last one that no other uses computes the result",

@@ -20,9 +20,8 @@ from xformc.compiler.graph.rules import (
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned
 from xformc.compiler.ops.masks import MASKED, NEVER
-from xformc.format.tokens import PAD
 
-BLANK = PAD
+BLANK = 0
 """The token of a position that writes nothing."""
 
 

@@ -144,11 +144,12 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
 
 
 def emit_project_candidates(
-    onnx: OnnxEmitter, project: Node, x: str, beam: tuple[str, str], prefix: tuple[str, str]
+    onnx: OnnxEmitter, project: Node, x: str, beam: tuple[str, str], prefix: tuple[str, str], pad: int
 ) -> tuple[str, ...]:
     """Write the search candidates of this plain projection of `x`, whose logits are [batch, beam, 1, vocabulary].
 
-    `beam` are the scores of the hypotheses and the width; `prefix` the tokens that texts begin with, and the position.
+    `beam` are the scores of the hypotheses and the width; `prefix` the tokens that texts begin with, padded with `pad`,
+    and the position.
 
     Uses ProjectCandidates, or ScreenCandidates for a projection to screen. Return the names of scores, tokens and
     parents.
@@ -163,7 +164,7 @@ def emit_project_candidates(
     if isinstance(op, Linear):
         rows, screen = (onnx.weight(weight.name, layout, vocabulary, depth).tensors for layout in _SCREENED)
         inputs = (*given, *rows, *screen, *biases, *prefix)
-        return onnx.ops("ScreenCandidates", 3, *inputs, domain=DOMAIN, vocabulary=vocabulary)
+        return onnx.ops("ScreenCandidates", 3, *inputs, domain=DOMAIN, vocabulary=vocabulary, pad=pad)
     matrix = onnx.weight(weight.name, "panels", vocabulary, depth)
     numbers, *scale = matrix.tensors
     return onnx.ops(
@@ -173,6 +174,7 @@ def emit_project_candidates(
         domain=DOMAIN,
         precision=matrix.precision,
         vocabulary=vocabulary,
+        pad=pad,
     )
 
 

@@ -17,6 +17,8 @@ from xformc.compiler.ops.elementwise import Add
 from xformc.compiler.ops.keys import ROOM, AsKeys, Places
 from xformc.compiler.ops.layout import Expand
 from xformc.compiler.ops.positions import Positions
+from xformc.format.inputs import USUAL, Vocabularies
+from xformc.format.tokens import SpecialTokens
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Decoder:
     The outputs of `prepare` are the constants, the initial states that are not zero, and the `heads`, which are the
     results of the model that do not depend on the time axis; together they are `prepared`. Its input
     `positions`, if any, is 0, 1, 2, .. up to the last position to decode; with fixed caches it is also a constant.
+    `vocabularies` are the special tokens of the inputs.
     """
 
     time: str
@@ -74,6 +77,12 @@ class Decoder:
     positions: Value | None = None
     projection: Node | None = None
     heads: tuple[Value, ...] = ()
+    vocabularies: Vocabularies = USUAL
+
+    @property
+    def written(self) -> SpecialTokens:
+        """The special tokens of the written text."""
+        return self.vocabularies.written
 
     @property
     def given(self) -> tuple[Value, ...]:

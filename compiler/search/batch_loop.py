@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.candidates import BeamOptions, Pool, emit_count, emit_lengths, emit_limit
+from xformc.compiler.search.candidates import BeamOptions, Pool, emit_count, emit_lengths, emit_limit, is_end
 from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers, Tokens
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
-from xformc.format.tokens import BEGIN, PAD
+from xformc.format.tokens import SpecialTokens
 
 _KEPT = frozenset({"batch", "beam", "source"})
 """The axes whose sizes do not change in the inner loop, if it begins with all hypotheses."""
@@ -117,22 +117,30 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
     """
     width = onnx.op("Unsqueeze", inputs.beam_size, [0])
-    options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, inputs.length_penalty)
-    count = emit_count(onnx, decoder.given)
+    options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, inputs.length_penalty, decoder.written)
+    count = emit_count(onnx, decoder)
     batch = onnx.op("Shape", count, start=0, end=1)
     prefix = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
     limit = emit_limit(onnx, count, inputs.max_length_factor, inputs.max_length_offset, longest)
-    limit = onnx.op("Max", limit, emit_lengths(onnx, prefix))
-    least = _emit_least(onnx, inputs, prefix, limit)
+    limit = onnx.op("Max", limit, emit_lengths(onnx, prefix, decoder.written))
+    least = _emit_least(onnx, inputs, prefix, limit, decoder.written)
     longest_limit = onnx.op("ReduceMax", limit, keepdims=0)
     given = {value.name: value.name for value in decoder.given}
     prepared = emit_prepare(onnx, decoder, given | emit_positions(onnx, decoder, longest_limit))
-    return Begun(options, limit, least, longest_limit, onnx.op("Pad", prefix, [0, 0, 0, 1]), prepared, batch)
+    return Begun(
+        options,
+        limit,
+        least,
+        longest_limit,
+        onnx.op("Pad", prefix, [0, 0, 0, 1], decoder.written.absent),
+        prepared,
+        batch,
+    )
 
 
-def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str) -> str:
+def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str, special: SpecialTokens) -> str:
     """The least tokens of each sentence, [batch]; 0 for one whose prefix is a whole text."""
-    ends = onnx.op("Cast", onnx.op("Equal", prefix, inputs.end_token), to=7)
+    ends = onnx.op("Cast", is_end(onnx, prefix, inputs.end_token, special), to=7)
     is_whole = onnx.op("Greater", onnx.op("ReduceSum", ends, [1], keepdims=0), 0)
     least = onnx.op("Expand", inputs.min_length, onnx.op("Shape", limit))
     return onnx.op("Where", is_whole, 0, least)
@@ -232,7 +240,7 @@ def _first_beam(onnx: OnnxEmitter, begun: Begun, opened: Operand) -> Beam:
     tokens_shape = onnx.op("Concat", begun.batch, opened, [1], axis=0)
     ranks = onnx.op("Range", 0, onnx.op("Squeeze", opened), 1)
     first = onnx.op("Where", onnx.op("Equal", ranks, [0]), [0.0], [NEVER])
-    tokens = onnx.op("Expand", BEGIN, tokens_shape)
+    tokens = onnx.op("Expand", begun.options.special.begun[0], tokens_shape)
     scores = onnx.op("Expand", first, onnx.op("Concat", begun.batch, opened, axis=0))
-    pool = Pool(onnx.op("Expand", PAD, pool_shape), onnx.op("Expand", 0, shape), onnx.op("Expand", NEVER, shape))
+    pool = Pool(onnx.op("Expand", 0, pool_shape), onnx.op("Expand", 0, shape), onnx.op("Expand", NEVER, shape))
     return Beam(tokens, scores, pool, onnx.op("Expand", 0, begun.batch))

@@ -1,23 +1,28 @@
 """The choices of a step of beam search, as functions; docs/search.md defines them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from xformc.compiler.graph.graph import Value
+from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
+from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.carried import NEVER, BeamIntegers, BeamScores, BeamTokens
 from xformc.compiler.search.loops import Record
-from xformc.format.tokens import PAD
+from xformc.format.tokens import SpecialTokens
 
 
 @dataclass(frozen=True)
 class BeamOptions:
-    """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element."""
+    """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element.
+
+    `special` are the special tokens of the written text.
+    """
 
     width: str
     candidates: str
     end_token: str
     length_penalty: str
+    special: SpecialTokens
 
 
 @dataclass(frozen=True)
@@ -76,13 +81,29 @@ class Settled:
     tokens: str
 
 
-def emit_count(onnx: OnnxEmitter, inputs: Sequence[Value]) -> str:
-    """The number of positions in the first of these inputs of tokens or masks, float32 [batch]; 0 without one."""
-    for value in inputs:
+def end_type(special: SpecialTokens) -> Type:
+    """The type of the input `end_token`."""
+    return Type("int64", () if len(special.end) == 1 else (Axis("end_tokens", len(special.end)),))
+
+
+def is_end(onnx: OnnxEmitter, tokens: str, end_token: str, special: SpecialTokens) -> str:
+    """Which of the tokens end a text. The input `end_token` is one token, or several, [ends]."""
+    if len(special.end) == 1:
+        return onnx.op("Equal", tokens, end_token)
+    each = onnx.op("Equal", onnx.op("Unsqueeze", tokens, [-1]), end_token)
+    return onnx.op("Cast", onnx.op("ReduceMax", onnx.op("Cast", each, to=6), [-1], keepdims=0), to=9)
+
+
+def emit_count(onnx: OnnxEmitter, decoder: Decoder) -> str:
+    """The number of positions in the first input of tokens or a mask, float32 [batch]; 0 without one."""
+    for value in decoder.given:
         if value.type.names[:1] == ("batch",) and len(value.type.axes) == 2 and value.type.axes[1].size is None:
-            real = onnx.op("Not", onnx.op("Equal", value.name, PAD)) if value.type.dtype == "int64" else value.name
+            real = value.name
+            if value.type.dtype == "int64":
+                pad = decoder.vocabularies.of(value.name).absent
+                real = onnx.op("Not", onnx.op("Equal", value.name, pad))
             return onnx.op("ReduceSum", onnx.op("Cast", real, to=1), [1], keepdims=0)
-    return onnx.op("Expand", 0.0, onnx.op("Shape", inputs[0].name, start=0, end=1))
+    return onnx.op("Expand", 0.0, onnx.op("Shape", decoder.given[0].name, start=0, end=1))
 
 
 def emit_limit(onnx: OnnxEmitter, count: str, factor: str, offset: str, longest: Operand | None) -> str:
@@ -95,14 +116,14 @@ def emit_limit(onnx: OnnxEmitter, count: str, factor: str, offset: str, longest:
     return limit if longest is None else onnx.op("Min", limit, longest)
 
 
-def emit_lengths(onnx: OnnxEmitter, tokens: str) -> str:
+def emit_lengths(onnx: OnnxEmitter, tokens: str, special: SpecialTokens) -> str:
     """The number of tokens of each row [batch, length] without padding, [batch]."""
-    real = onnx.op("Not", onnx.op("Equal", tokens, PAD))
+    real = onnx.op("Not", onnx.op("Equal", tokens, special.absent))
     return onnx.op("ReduceSum", onnx.op("Cast", real, to=7), [1], keepdims=0)
 
 
 def forced_token(onnx: OnnxEmitter, prefix: str, position: str) -> str:
-    """The token of each prefix [batch, prefix] at a position, [batch]; PAD for none, as in its last column."""
+    """The token of each prefix [batch, prefix] at a position, [batch]; absent if none, as in its last column."""
     last = onnx.op("Sub", onnx.op("Shape", prefix, start=1), [1])
     place = onnx.op("Min", onnx.op("Unsqueeze", position, [0]), last)
     return onnx.op("Squeeze", onnx.op("Gather", prefix, place, axis=1), [1])
@@ -111,25 +132,28 @@ def forced_token(onnx: OnnxEmitter, prefix: str, position: str) -> str:
 def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions, forced: str | None = None) -> Candidates:
     """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam].
 
-    `forced` [batch]: the only token that continues the hypotheses of a sentence, or PAD for any.
+    `forced` [batch]: the only token that continues the hypotheses of a sentence, or absent for any.
     """
     best, ids = onnx.ops("TopK", 2, logits, options.candidates, axis=-1)
     first = onnx.op("GatherElements", onnx.op("LogSoftmax", logits, axis=-1), _leading(onnx, ids), axis=-1)
     normalizer = onnx.op("Sub", _leading(onnx, best), first)  # 10 times as fast as ReduceLogSumExp
     if forced is not None:
-        best, ids = _force(onnx, logits, forced, best, ids)
+        best, ids = _force(onnx, logits, (forced, options.special.absent), best, ids)
     total = onnx.op("Add", onnx.op("Sub", best, normalizer), onnx.op("Unsqueeze", before, [2, 3]))
     flat = onnx.op("Concat", onnx.op("Shape", before, end=1), [-1], axis=0)
     scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), options.candidates, axis=-1)
     tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
-    ended = onnx.op("Equal", tokens, options.end_token)
+    ended = is_end(onnx, tokens, options.end_token, options.special)
     return Candidates(scores, tokens, onnx.op("Div", chosen, options.candidates), ended)
 
 
-def _force(onnx: OnnxEmitter, logits: str, forced: str, best: str, ids: str) -> tuple[str, str]:
-    """The best logits and their tokens; of a sentence with a forced token, only that one for each hypothesis."""
-    only = onnx.op("Unsqueeze", forced, [1, 2, 3])
-    is_forced = onnx.op("Not", onnx.op("Equal", only, PAD))
+def _force(onnx: OnnxEmitter, logits: str, forced: tuple[str, int], best: str, ids: str) -> tuple[str, str]:
+    """The best logits and their tokens; of a sentence with a forced token, only that one for each hypothesis.
+
+    `forced` are these tokens, and the number of none.
+    """
+    only = onnx.op("Unsqueeze", forced[0], [1, 2, 3])
+    is_forced = onnx.op("Not", onnx.op("Equal", only, forced[1]))
     places = onnx.op("Expand", only, onnx.op("Concat", onnx.op("Shape", logits, end=3), [1], axis=0))
     logit = onnx.op("GatherElements", logits, places, axis=-1)
     count = onnx.op("Squeeze", onnx.op("Shape", best, start=3))

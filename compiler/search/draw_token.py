@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.candidates import is_end
 from xformc.compiler.search.carried import Flags, Integers, Sums
 from xformc.compiler.search.loops import Record
-from xformc.format.tokens import PAD
+from xformc.format.tokens import SpecialTokens
 
 _FLOAT, _INT64 = 1, 7
 
@@ -65,18 +66,25 @@ def draw(onnx: OnnxEmitter, reached: str, total: str, uniform: str, temperature:
     return onnx.op("Cast", count(onnx, onnx.op("LessOrEqual", reached, goal), keepdims=0), to=_INT64)
 
 
-def real(onnx: OnnxEmitter, tokens: str) -> str:
+def real(onnx: OnnxEmitter, tokens: str, special: SpecialTokens) -> str:
     """The tokens that are not padding."""
-    return onnx.op("Not", onnx.op("Equal", tokens, PAD))
+    return onnx.op("Not", onnx.op("Equal", tokens, special.absent))
 
 
-def append_token(onnx: OnnxEmitter, text: Text, given: str, drawn: str, below: str) -> tuple[str, Text]:
+def emit_fed(onnx: OnnxEmitter, tokens: str, special: SpecialTokens) -> str:
+    """The tokens with one of the vocabulary where there is none, so that a step can read them."""
+    return tokens if special.absent == special.fill else onnx.op("Max", tokens, special.fill)
+
+
+def append_token(
+    onnx: OnnxEmitter, text: Text, given: str, drawn: str, below: str, special: SpecialTokens
+) -> tuple[str, Text]:
     """Append the drawn token to each text, or the prompt's token while there is one; return which texts were sampled
     [batch], and the new texts.
 
     `done` is not updated.
     """
-    sampled = onnx.op("Not", onnx.op("Or", real(onnx, given), text.done))
+    sampled = onnx.op("Not", onnx.op("Or", real(onnx, given, special), text.done))
     token = onnx.op("Where", sampled, drawn, given)
     lengths = onnx.op("Add", text.lengths, onnx.op("Cast", sampled, to=_INT64))
     total = onnx.op("ReduceSum", onnx.op("Exp", below), [1], keepdims=0)
@@ -85,9 +93,11 @@ def append_token(onnx: OnnxEmitter, text: Text, given: str, drawn: str, below: s
     return sampled, Text(token, text.done, lengths, scores)
 
 
-def ended_texts(onnx: OnnxEmitter, text: Text, sampled: str, end_token: str, max_new_tokens: str) -> str:
+def ended_texts(
+    onnx: OnnxEmitter, text: Text, sampled: str, end_token: str, max_new_tokens: str, special: SpecialTokens
+) -> str:
     """The texts that have ended, [batch]."""
-    ended = onnx.op("And", sampled, onnx.op("Equal", text.newest, end_token))
+    ended = onnx.op("And", sampled, is_end(onnx, text.newest, end_token, special))
     full = onnx.op("GreaterOrEqual", text.lengths, max_new_tokens)
     return onnx.op("Or", text.done, onnx.op("Or", ended, full))
 

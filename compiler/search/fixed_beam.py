@@ -11,6 +11,7 @@ from xformc.compiler.search.candidates import (
     Standing,
     emit_count,
     emit_limit,
+    end_type,
     reorder,
     select,
     settle,
@@ -30,7 +31,8 @@ from xformc.compiler.search.carried import (
 from xformc.compiler.search.decoder_step import moving
 from xformc.compiler.search.fixed_search import FixedDecoder, FixedSearch, following, inputs_of, written
 from xformc.compiler.search.loops import Names, Record, fields_of, names_of, record_of, some_open
-from xformc.format.tokens import BEGIN, PAD
+from xformc.format.interfaces import END_TOKEN
+from xformc.format.tokens import SpecialTokens
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,11 @@ def fixed_beam_search(decoder: Decoder) -> FixedSearch:
         given, constants = record_of(_Inputs, names), record_of(_Constants, names)
         token = onnx.op("Unsqueeze", now.newest, [2])
         logits, state = fixed.step(onnx, names, token, now.position, given.places, now.state)
-        go_on, new = _advance(onnx, given, constants.limit, now, logits, moving(fixed.states, state))
+        go_on, new = _advance(onnx, (given, decoder.written), constants.limit, now, logits, moving(fixed.states, state))
         return go_on, names_of(replace(new, state={**state, **new.state}))
 
     return FixedSearch(
-        inputs={**fixed.given, **fields_of(_Inputs)},
+        inputs={**fixed.given, **fields_of(_Inputs), END_TOKEN: end_type(decoder.written)},
         constants={**fields_of(_Constants), **fixed.constants},
         carried=carried,
         prepare=lambda onnx: _prepare(onnx, fixed),
@@ -96,17 +98,15 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
     given = inputs_of(_Inputs)
     batch = onnx.op("Shape", next(iter(fixed.given)), start=0, end=1)
     width, room = onnx.op("Shape", given.ranks), onnx.op("Shape", given.places)
-    limit = emit_limit(
-        onnx, emit_count(onnx, fixed.decoder.given), given.max_length_factor, given.max_length_offset, room
-    )
+    limit = emit_limit(onnx, emit_count(onnx, fixed.decoder), given.max_length_factor, given.max_length_offset, room)
     constants, state, heads = fixed.prepare(onnx, given.places, {"batch": batch, "beam": width, ROOM: room})
     shape = onnx.op("Concat", batch, width, axis=0)
-    empty = onnx.op("Expand", PAD, onnx.op("Concat", shape, room, axis=0))
+    empty = onnx.op("Expand", 0, onnx.op("Concat", shape, room, axis=0))
     first = onnx.op("Where", onnx.op("Equal", given.ranks, 0), 0.0, NEVER)
     carried = _Carried(
         position=onnx.op("Squeeze", [0]),
         done=onnx.op("Less", limit, 0),
-        newest=onnx.op("Expand", BEGIN, shape),
+        newest=onnx.op("Expand", fixed.decoder.written.begun[0], shape),
         hypotheses=empty,
         open_scores=onnx.op("Expand", first, shape),
         tokens=empty,
@@ -119,11 +119,15 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
 
 
 def _advance(
-    onnx: OnnxEmitter, given: _Inputs, limit: str, now: _Carried, logits: str, state: Names
+    onnx: OnnxEmitter, inputs: tuple[_Inputs, SpecialTokens], limit: str, now: _Carried, logits: str, state: Names
 ) -> tuple[str, _Carried]:
-    """Write the rest of a step, from the logits; return whether to continue, and the new carried values."""
+    """Write the rest of a step, from the logits; return whether to continue, and the new carried values.
+
+    `inputs` are the runtime's, and the special tokens of the text.
+    """
+    given, special = inputs
     width, length = onnx.op("Shape", given.ranks), onnx.op("Add", now.position, 1)
-    options = BeamOptions(width, onnx.op("Mul", width, [2]), given.end_token, given.length_penalty)
+    options = BeamOptions(width, onnx.op("Mul", width, [2]), given.end_token, given.length_penalty, special)
     candidates = select(onnx, logits, now.open_scores, options)
     standing = Standing(length, limit, now.done, now.found, Pool(now.tokens, now.lengths, now.scores))
     new = settle(onnx, options, standing, candidates, lambda rows, tokens: _continued(onnx, given, now, rows, tokens))
@@ -151,5 +155,5 @@ def _continued(onnx: OnnxEmitter, given: _Inputs, now: _Carried, rows: str, toke
 def _blanked(onnx: OnnxEmitter, pool: Pool) -> Pool:
     """The pool with tokens and lengths cleared in empty entries."""
     there = onnx.op("Greater", pool.scores, NEVER)
-    tokens = onnx.op("Where", onnx.op("Unsqueeze", there, [2]), pool.tokens, PAD)
+    tokens = onnx.op("Where", onnx.op("Unsqueeze", there, [2]), pool.tokens, 0)
     return Pool(tokens, onnx.op("Where", there, pool.lengths, 0), pool.scores)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.keys import ROOM
 from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.candidates import end_type
 from xformc.compiler.search.carried import Flags, Float, Integer, Integers, Places, RoomFloats, RoomTokens, Sums
 from xformc.compiler.search.draw_token import (
     Temperature,
@@ -18,6 +19,7 @@ from xformc.compiler.search.draw_token import (
     count,
     cumulate,
     draw,
+    emit_fed,
     emit_temperature,
     ended_texts,
     vocabulary_of,
@@ -25,7 +27,8 @@ from xformc.compiler.search.draw_token import (
 )
 from xformc.compiler.search.fixed_search import FixedDecoder, FixedSearch, following, inputs_of, written
 from xformc.compiler.search.loops import Names, Record, fields_of, names_of, record_of, some_open
-from xformc.format.tokens import BEGIN, PAD
+from xformc.format.interfaces import END_TOKEN
+from xformc.format.tokens import SpecialTokens
 
 _FLOAT = 1
 PARTS, ROUNDS = 16, 9
@@ -64,19 +67,19 @@ class _Carried(Record):
 
 def fixed_sampling(decoder: Decoder) -> FixedSearch:
     """Sampling from a decoder with fixed caches."""
-    fixed, vocabulary = FixedDecoder(decoder), vocabulary_of(decoder)
+    fixed, vocabulary, special = FixedDecoder(decoder), vocabulary_of(decoder), decoder.written
     carried = fields_of(_Carried, state=fixed.states)
 
     def step(onnx: OnnxEmitter, names: Names) -> tuple[str, Names]:
         now, given = record_of(_Carried, {name: names[name] for name in carried}), record_of(_Inputs, names)
-        token = onnx.op("Unsqueeze", now.newest, [1])
+        token = emit_fed(onnx, onnx.op("Unsqueeze", now.newest, [1]), special)
         logits, state = fixed.step(onnx, names, token, now.position, given.places, now.state)
         below = below_highest(onnx, logits)
         drawn = _draw(onnx, given, vocabulary, below, _here(onnx, given.draws, now.position))
-        new = _advance(onnx, given, now, below, drawn, state)
+        new = _advance(onnx, (given, special), now, below, drawn, state)
         return some_open(onnx, new.done), names_of(new)
 
-    inputs = {**fixed.given, **fields_of(_Inputs)}
+    inputs = {**fixed.given, **fields_of(_Inputs), END_TOKEN: end_type(special)}
     return FixedSearch(inputs, fixed.constants, carried, lambda onnx: _prepare(onnx, fixed), step)
 
 
@@ -87,9 +90,9 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
     zeros = onnx.op("Expand", 0, batch)
     carried = _Carried(
         position=onnx.op("Squeeze", [0]),
-        newest=onnx.op("Expand", BEGIN, batch),
+        newest=_first(onnx, given, fixed.decoder.written, batch),
         done=onnx.op("Less", zeros, 0),
-        tokens=onnx.op("Expand", PAD, onnx.op("Concat", batch, room, axis=0)),
+        tokens=onnx.op("Expand", 0, onnx.op("Concat", batch, room, axis=0)),
         lengths=zeros,
         scores=onnx.op("Expand", 0.0, batch),
         state=state,
@@ -97,15 +100,35 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
     return {**constants, **names_of(carried)}, heads
 
 
-def _advance(onnx: OnnxEmitter, given: _Inputs, now: _Carried, below: str, drawn: str, state: Names) -> _Carried:
-    """Write the rest of a step, from the drawn tokens; return the new carried values."""
+def _first(onnx: OnnxEmitter, given: _Inputs, special: SpecialTokens, batch: str) -> str:
+    """The token of each text that is read first, [batch]."""
+    if special.begun:
+        return onnx.op("Expand", special.begun[0], batch)
+    return onnx.op("Gather", given.prompt, 0, axis=1)
+
+
+def _next_given(onnx: OnnxEmitter, given: _Inputs, special: SpecialTokens, position: str) -> str:
+    """The token of the prompts that follows the one at a position, [batch]; absent after the end of a prompt."""
+    place = position if special.begun else following(onnx, given.places, position)
+    return _here(onnx, given.prompt, place)
+
+
+def _advance(
+    onnx: OnnxEmitter, inputs: tuple[_Inputs, SpecialTokens], now: _Carried, below: str, drawn: str, state: Names
+) -> _Carried:
+    """Write the rest of a step, from the drawn tokens; return the new carried values.
+
+    `inputs` are the runtime's, and the special tokens of the text.
+    """
+    given, special = inputs
     before = Text(now.newest, now.done, now.lengths, now.scores)
-    sampled, text = append_token(onnx, before, _here(onnx, given.prompt, now.position), drawn, below)
+    sampled, text = append_token(onnx, before, _next_given(onnx, given, special, now.position), drawn, below, special)
     place, column = onnx.op("Unsqueeze", now.lengths, [1]), onnx.op("Unsqueeze", text.newest, [1])
     tokens = written(onnx, given.places, place, column, now.tokens)
     room = onnx.op("Squeeze", onnx.op("Shape", given.places))
     last = onnx.op("GreaterOrEqual", onnx.op("Add", now.position, 1), room)
-    done = onnx.op("Or", ended_texts(onnx, text, sampled, given.end_token, given.max_new_tokens), last)
+    ended = ended_texts(onnx, text, sampled, given.end_token, given.max_new_tokens, special)
+    done = onnx.op("Or", ended, last)
     return _Carried(
         position=following(onnx, given.places, now.position),
         newest=text.newest,

@@ -5,7 +5,6 @@ A hypothesis carries its beam index at each earlier position, and the states tha
 
 from dataclasses import replace
 
-from xformc.compiler.graph.graph import Node
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.native import DOMAIN, emit_project_candidates
 from xformc.compiler.passes.lower import ANCESTORS
@@ -51,7 +50,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         prefix = (live.prefix, now.position)
-        offered = _candidates(scope, decoder.projection, result, now.beam.scores, width, prefix)
+        offered = _candidates(scope, decoder, result, now.beam.scores, width, prefix)
         go_on, following = _advance(scope, begun.options, live, now, offered)
         moved = _moved(scope, moving(types, states), following.state[ANCESTORS.name], now.beam.scores)
         return go_on, replace(following, state={**following.state, **states, **moved})
@@ -69,15 +68,16 @@ def _emit_caches(onnx: OnnxEmitter, resident: Resident | None, begun: Begun) -> 
 
 
 def _candidates(
-    onnx: OnnxEmitter, vocabulary: Node | None, result: str, scores: str, width: str, prefix: tuple[str, str]
+    onnx: OnnxEmitter, decoder: Decoder, result: str, scores: str, width: str, prefix: tuple[str, str]
 ) -> Offered:
     """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input.
 
     `prefix` are the tokens that the texts begin with, and the position of the step.
     """
-    if vocabulary is None:
-        return onnx.ops("Candidates", 3, result, scores, width, *prefix, domain=DOMAIN)
-    return emit_project_candidates(onnx, vocabulary, result, (scores, width), prefix)
+    pad = decoder.written.absent
+    if decoder.projection is None:
+        return onnx.ops("Candidates", 3, result, scores, width, *prefix, domain=DOMAIN, pad=pad)
+    return emit_project_candidates(onnx, decoder.projection, result, (scores, width), prefix, pad)
 
 
 def _advance(

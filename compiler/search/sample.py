@@ -29,6 +29,7 @@ from xformc.compiler.search.draw_token import (
     count,
     cumulate,
     draw,
+    emit_fed,
     emit_temperature,
     ended_texts,
     real,
@@ -37,7 +38,7 @@ from xformc.compiler.search.draw_token import (
 )
 from xformc.compiler.search.loops import Collected, Names, Record, emit_loop, fields_of, some_open
 from xformc.compiler.search.random_numbers import emit_stream, emit_uniform
-from xformc.format.tokens import BEGIN, PAD
+from xformc.format.tokens import SpecialTokens
 
 _INT64, _FLOAT = 7, 1
 READ_TOGETHER, READ_AT_LEAST = 512, 16
@@ -71,10 +72,11 @@ class SampleResult:
 
 @dataclass(frozen=True)
 class _Prompts:
-    """The begin token and the tokens of each prompt, [batch, length], and their number, [batch]."""
+    """The begin token, if any, and the tokens of each prompt, [batch, length], and their number, [batch]."""
 
     tokens: str
     lengths: str
+    special: SpecialTokens
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, lon
     model, or None.
     """
     stream, filters = emit_stream(onnx, inputs.seed), _emit_filters(onnx, decoder, inputs)
-    prompts = _emit_prompts(onnx, inputs.prompt)
+    prompts = _emit_prompts(onnx, inputs.prompt, decoder.written)
     positions = _count_positions(onnx, prompts, inputs.max_new_tokens, longest)
     given = {value.name: value.name for value in decoder.given}
     known = emit_prepare(onnx, decoder, given | emit_positions(onnx, decoder, positions))
@@ -132,8 +134,9 @@ def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, lon
         logits, state = _step(scope, decoder, now.text.newest, position, {**known, **now.state})
         below, place = below_highest(scope, logits), scope.op("Add", position, 1)
         drawn = _draw(scope, below, emit_uniform(scope, stream, place), filters)
-        sampled, text = append_token(scope, now.text, _given(scope, prompts, place), drawn, below)
-        text = replace(text, done=ended_texts(scope, text, sampled, inputs.end_token, inputs.max_new_tokens))
+        sampled, text = append_token(scope, now.text, _given(scope, prompts, place), drawn, below, prompts.special)
+        done = ended_texts(scope, text, sampled, inputs.end_token, inputs.max_new_tokens, prompts.special)
+        text = replace(text, done=done)
         return some_open(scope, text.done), _Sampling(text, state), [(types["text_newest"], text.newest)]
 
     entering = _Sampling(_first_text(onnx, prompts, start), states)
@@ -153,10 +156,14 @@ def _emit_filters(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs) -> 
     return _Filters(temperature, ranked, reach, filtered)
 
 
-def _emit_prompts(onnx: OnnxEmitter, prompt: str) -> _Prompts:
+def _emit_prompts(onnx: OnnxEmitter, prompt: str, special: SpecialTokens) -> _Prompts:
     onnx.bind(Value("prompt", Type("int64", (Axis("batch"), Axis("prompt")))), prompt)
-    tokens = onnx.op("Pad", onnx.op("Pad", prompt, [0, 1, 0, 0], BEGIN), [0, 0, 0, 1], PAD)
-    return _Prompts(tokens, onnx.op("ReduceSum", onnx.op("Cast", real(onnx, tokens), to=_INT64), [1], keepdims=0))
+    tokens = onnx.op("Pad", prompt, [0, 0, 0, 1], special.absent)
+    lengths = onnx.op("ReduceSum", onnx.op("Cast", real(onnx, tokens, special), to=_INT64), [1], keepdims=0)
+    for token in special.begun:
+        tokens = onnx.op("Pad", tokens, [0, 1, 0, 0], token)
+        lengths = onnx.op("Add", lengths, 1)
+    return _Prompts(tokens, lengths, special)
 
 
 def _count_positions(onnx: OnnxEmitter, prompts: _Prompts, max_new_tokens: str, longest: int | None) -> str:
@@ -167,7 +174,7 @@ def _count_positions(onnx: OnnxEmitter, prompts: _Prompts, max_new_tokens: str, 
 
 
 def _step(onnx: OnnxEmitter, decoder: Decoder, token: str, position: str, known: Names) -> tuple[str, dict[str, str]]:
-    return emit_step(onnx, decoder, onnx.op("Unsqueeze", token, [1]), position, known)
+    return emit_step(onnx, decoder, emit_fed(onnx, onnx.op("Unsqueeze", token, [1]), decoder.written), position, known)
 
 
 def _read(
@@ -204,7 +211,7 @@ def _first_text(onnx: OnnxEmitter, prompts: _Prompts, start: str) -> Text:
 
 
 def _given(onnx: OnnxEmitter, prompts: _Prompts, place: str) -> str:
-    """The tokens of the prompts at a position, [batch]; PAD after the end of a prompt."""
+    """The tokens of the prompts at a position, [batch]; absent after the end of a prompt."""
     last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", prompts.tokens, start=1), [0]), 1)
     return onnx.op("Gather", prompts.tokens, onnx.op("Min", place, last), axis=1)
 
@@ -235,4 +242,4 @@ def _continuations(onnx: OnnxEmitter, prompts: _Prompts, start: str, steps: str,
     last = onnx.op("Sub", onnx.op("Shape", steps, start=0, end=1), 1)
     taken = onnx.op("GatherElements", onnx.op("Transpose", steps, perm=[1, 0]), onnx.op("Min", places, last), axis=1)
     inside = onnx.op("Less", ranks, onnx.op("Unsqueeze", text.lengths, [1]))
-    return SampleResult(onnx.op("Where", inside, taken, PAD), text.lengths, text.scores)
+    return SampleResult(onnx.op("Where", inside, taken, 0), text.lengths, text.scores)

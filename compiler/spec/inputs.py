@@ -8,7 +8,9 @@ from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import MAX_AXIS, Input, InputKind
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.sizes import unknown_size
+from xformc.compiler.spec.special_tokens import beyond, read_special_tokens
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.format.tokens import SpecialTokens
 
 SMALLEST_VOCABULARY = 5
 TAKEN = ("labels", "position", "probabilities")
@@ -19,13 +21,18 @@ def read_inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]
     """The inputs that the spec declares; mistakes are appended to `problems`."""
     section, declared = tree.get("inputs"), tree.get("sizes")
     entries = {} if section is None else section.entries
-    reader = _Reader({} if declared is None else declared.entries, sizes, entries, problems)
+    special, found = read_special_tokens(tree, problems), len(problems)
+    reader = _Reader({} if declared is None else declared.entries, sizes, entries, special, problems)
     inputs: dict[str, Input] = {}
     for name, entry in entries.items():
         written = [(key, inner.tree) for key, inner in entry.tree.entries.items() if key in _KINDS]
         if len(written) == 1:
             kind, value = written[0]
             inputs[name] = _KINDS[kind](reader, entry, value)
+    if len(problems) == found:
+        for name, item in inputs.items():
+            if item.kind == "tokens":
+                problems.extend(beyond(tree, special, item.vocabulary, name))
     problems.extend(_name_problems(inputs, {**entries, **reader.declared}))
     return inputs
 
@@ -37,12 +44,14 @@ class _Reader:
     declared: Mapping[str, Entry]
     sizes: Mapping[str, Number]
     entries: Mapping[str, Entry]
+    special: SpecialTokens
     problems: list[Problem]
 
     def tokens(self, entry: Entry, value: Tree) -> Input:
         message = f"the size of a vocabulary must be a whole number, at least {SMALLEST_VOCABULARY}"
         hint = "four tokens are reserved: padding, unknown, begin and end"
-        return Input("tokens", (self.axis(value, SMALLEST_VOCABULARY, message, hint),), self.along(entry), entry.key)
+        axes = (self.axis(value, SMALLEST_VOCABULARY, message, hint),)
+        return Input("tokens", axes, self.along(entry), entry.key, special=self.special)
 
     def vectors(self, entry: Entry, value: Tree) -> Input:
         return Input("vectors", (self.axis(value),), self.along(entry), entry.key, self.rate(entry))

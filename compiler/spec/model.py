@@ -12,6 +12,7 @@ from xformc.compiler.spec.syntax import Block, Inline
 from xformc.compiler.spec.ties import Ties
 from xformc.compiler.spec.tree import Tree
 from xformc.format.inputs import Input as RecordedInput
+from xformc.format.tokens import SPECIAL, SpecialTokens
 
 MAX_AXIS = 2**31 - 1
 """The largest size of an axis."""
@@ -25,7 +26,8 @@ class Input:
 
     `axes`: the vocabulary for tokens, the width for vectors, all axes but the batch for values. Edges have none. `of`:
     the input whose positions edges connect, or along which tokens or vectors lie; None for positions of its own.
-    `rate`: the samples in a second, of vectors that are the samples of a sound.
+    `rate`: the samples in a second, of vectors that are the samples of a sound. `special`: the special tokens of a
+    vocabulary.
     """
 
     kind: InputKind
@@ -33,6 +35,7 @@ class Input:
     of: str | None
     span: Span = field(repr=False, compare=False)
     rate: int | None = None
+    special: SpecialTokens = SPECIAL
 
     @property
     def vocabulary(self) -> int:
@@ -51,7 +54,12 @@ class Input:
         tokens = self.kind == "tokens"
         axes = {} if tokens else {axis.name: axis.size or 0 for axis in self.axes}
         return RecordedInput(
-            self.kind, vocabulary=self.vocabulary if tokens else None, axes=axes, of=self.of, rate=self.rate
+            self.kind,
+            vocabulary=self.vocabulary if tokens else None,
+            axes=axes,
+            of=self.of,
+            rate=self.rate,
+            special=self.special,
         )
 
     def type(self, name: str) -> Type:

@@ -59,6 +59,25 @@ class Input(Section):
         return self
 
 
+SpecialToken = Annotated[
+    object, WithJsonSchema({"type": ["integer", "string"], "minimum": 0, "description": "an id, or none"})
+]
+
+
+class SpecialTokenIds(Section):
+    """The ids of the special tokens in every vocabulary.
+
+    `pad` fills the positions after a text; `unknown` stands for what the vocabulary lacks; `begin` is what a decoder
+    reads before the first token. A vocabulary may have `none` of these. `end` is the token that ends a text, or a list:
+    the first of them ends the texts that the model is given.
+    """
+
+    pad: SpecialToken = 0
+    unknown: SpecialToken = 1
+    begin: SpecialToken = 2
+    end: Annotated[object, WithJsonSchema({"type": ["integer", "array"], "items": {"type": "integer"}})] = 3
+
+
 class Stage(Section):
     """A stage of the model: a body applied to an input or to an earlier stage."""
 
@@ -95,6 +114,7 @@ class Document(Section):
     choices: dict[Name, Word] = Field(default_factory=dict)
     defaults: dict[Name, dict[Name, object]] = Field(default_factory=dict[Name, dict[Name, object]])
     inputs: dict[Name, Input]
+    special_tokens: SpecialTokenIds = SpecialTokenIds()
     results: Annotated[dict[Name, object], Field(json_schema_extra={"additionalProperties": _result_schema()})] = Field(
         default_factory=dict
     )

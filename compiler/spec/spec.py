@@ -115,6 +115,7 @@ class Spec:
         resolved |= {"defaults": defaults} if defaults else {}
         stages = dict(self._section("model"))
         resolved["inputs"] = document["inputs"]
+        resolved |= {"special_tokens": document["special_tokens"]} if document.get("special_tokens") else {}
         resolved["model"] = {name: stages[name].tree.plain() for name in self.model.stages}
         resolved["tie"] = document.get("tie", [])
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}

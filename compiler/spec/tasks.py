@@ -50,7 +50,21 @@ def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declar
     if declared is None or task not in TASKS:
         return []
     along = _along_problems(inputs, results)
-    return [*_input_problems(task, declared, inputs), *along, *_idle_problems(task, tree, inputs, results)]
+    needed = _special_problems(task, tree, inputs)
+    return [*_input_problems(task, declared, inputs), *along, *needed, *_idle_problems(task, tree, inputs, results)]
+
+
+def _special_problems(task: str, tree: Tree, inputs: Mapping[str, Input]) -> list[Problem]:
+    """Report special tokens that the task cannot do without."""
+    section = tree.get("special_tokens")
+    special = next((item.special for item in inputs.values() if item.kind == "tokens"), None)
+    if section is None or special is None or not TASKS[task].writes or task == "language_model":
+        return []
+    return [
+        Problem(entry.tree.span, f"{task} needs {what}; only a language_model may have none")
+        for key, what, value in (("begin", "a begin token", special.begin), ("pad", "padding", special.pad))
+        if value is None and (entry := section.entries.get(key)) is not None
+    ]
 
 
 def _along_problems(inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:

@@ -27,7 +27,6 @@ from xformc.compiler.spec.scope import Binder, Scope
 from xformc.compiler.spec.syntax import Call
 from xformc.compiler.spec.ties import TiedPaths
 from xformc.compiler.spec.tree import Tree
-from xformc.format.tokens import PAD
 
 MAX_PARAMETERS = 10**11
 
@@ -121,8 +120,16 @@ class Writer:
             self._masks[axis] = self._joined_mask(axis, span)
         elif axis not in self._masks and axis in self.inputs and self.inputs[axis].is_sequence:
             tokens = next(value for value in self._root.inputs if value.name == axis)
-            self._masks[axis] = self._at_root(PaddingMask(PAD), (tokens,), f"{axis}/mask", span)
+            self._masks[axis] = self._at_root(PaddingMask(self._padding(axis, span)), (tokens,), f"{axis}/mask", span)
         return self._masks.get(axis)
+
+    def _padding(self, axis: str, span: Span) -> int:
+        """The padding token of an input. Raises: SpecError if its vocabulary has none."""
+        pad = self.inputs[axis].special.pad
+        if pad is None:
+            message = f"this needs to know where '{axis}' ends, and its vocabulary has no padding"
+            raise SpecError.at(span, message, "give special_tokens a 'pad'")
+        return pad
 
     def _mask_from(self, axis: str, other: str, op: Op, span: Span) -> None:
         """Make the mask of an axis from that of another."""

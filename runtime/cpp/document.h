@@ -19,6 +19,7 @@ class Document {
       : place_(std::move(place)), fields_(std::move(fields)), path_(std::move(path)) {}
 
   const std::string& place() const { return place_; }
+  const std::string& path() const { return path_; }
   const Json& fields() const { return fields_; }
   bool has(const std::string& key) const { return fields_.contains(key); }
   bool is_null(const std::string& key) const { return get(key).is_null(); }
@@ -31,6 +32,8 @@ class Document {
   int64_t integer(const std::string& key, int64_t low, int64_t high = int64_t{1} << 62) const;
   // A list of `count` integers, each 1 or more.
   std::vector<int64_t> integers(const std::string& key, size_t count) const;
+  // A list of 1 to `most` distinct integers from 0 to `size` - 1.
+  std::vector<int64_t> ids(const std::string& key, size_t most, int64_t size) const;
   double number(const std::string& key, double low, double high) const;
   Document section(const std::string& key) const;
 

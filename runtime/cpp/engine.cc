@@ -103,9 +103,10 @@ void check_source(const int64_t* source, size_t rows, size_t length, const Input
                            "; one of them is not");
   }
   for (const int64_t* row = source; row < end || (length == 0 && rows > 0); row += length) {
-    const int64_t* padding = std::find(row, row + length, PAD);
-    if (padding == row || std::any_of(padding, row + length, [](int64_t id) { return id != PAD; })) {
-      throw invalid_argument("each row of source ids must be one or more tokens, then padding (0) only");
+    const int64_t fill = input.special.fill(), *padding = std::find(row, row + length, fill);
+    if (padding == row || std::any_of(padding, row + length, [=](int64_t id) { return id != fill; })) {
+      throw invalid_argument("each row of source ids must be one or more tokens, then padding (" +
+                             std::to_string(fill) + ") only");
     }
   }
   if (rows > 0 && input.longest && static_cast<int64_t>(length) > *input.longest) {
@@ -262,7 +263,7 @@ std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t le
   Rows pointers;
   for (size_t i = 0; i < rows; ++i) {
     const int64_t* first = source + i * length;
-    Ids ids(first, std::find(first, first + length, PAD));
+    Ids ids(first, std::find(first, first + length, input.special.fill()));
     const auto count = static_cast<int64_t>(ids.size());
     examples[i].fields.push_back({std::move(ids), {}, count});
     examples[i].seed = static_cast<int64_t>(i);

@@ -1,4 +1,5 @@
 // The task language_model: each prompt is continued by sampling, inside the model.
+#include "failure.h"
 #include "task.h"
 #include "texts.h"
 #include "written.h"
@@ -14,13 +15,12 @@ class Generation : public Task {
         limit_(prompt_limit(text_.longest, batching.max_batch_tokens)), truncate_(batching.truncate) {}
 
   Row encode(size_t line, const xformc_text* texts) const override {
-    const auto reads = [this](std::string_view text) {
-      Ids ids = vocabulary_->encode(text);
-      ids.pop_back();  // the end token
-      return ids;
-    };
+    const auto reads = [this](std::string_view text) { return vocabulary_->encode_open(text); };
     Row row;
     Ids ids = encode_line(line, *texts, reads, limit_, truncate_, static_cast<size_t>(limit_.tokens), log_);
+    if (ids.empty() && !text_.special.begin) {
+      throw invalid_argument("an empty prompt, and the vocabulary has no begin token", "line " + std::to_string(line));
+    }
     const auto count = static_cast<int64_t>(ids.size());
     row.fields.push_back({std::move(ids), {}, count});
     row.seed = seed_ + static_cast<int64_t>(line) - 1;
@@ -48,7 +48,7 @@ class Generation : public Task {
     Batch batch;
     std::vector<int64_t> seeds;
     for (const Row* row : rows) seeds.push_back(row->seed);
-    stack(batch, "prompt", text_, 0, rows);
+    stack(batch, "prompt", text_, 0, rows, text_.special.absent());
     add_sampling(batch, options_, std::move(seeds));
     return batch;
   }

@@ -19,11 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t FORMAT = 5;
+constexpr int64_t FORMAT = 6;
 constexpr size_t MANIFEST_BYTES = 1 << 20;
 constexpr int64_t FILE_BYTES = int64_t{1} << 40;
 constexpr int64_t MAX_SIZE = int64_t{1} << 31;
 constexpr int64_t MAX_BEAM = 1024;  // of an alignment
+constexpr size_t MAX_ENDS = 64;     // end tokens
 constexpr const char* BUILD = "an engine is a folder written by `xformc build RUN -o ENGINE`";
 
 const std::vector<std::string> KINDS = {"tokens", "vectors", "values", "edges"};
@@ -41,14 +42,33 @@ std::vector<std::string> names_of(const std::vector<Input>& inputs) {
   return names;
 }
 
+bool is_task(const std::string& name) { return std::find(TASKS.begin(), TASKS.end(), name) != TASKS.end(); }
+
+// Engines of formats 1 to 5 have the same special tokens in every vocabulary.
 void check_tokens(const Document& document) {
-  const std::pair<const char*, int64_t> special[] = {
-      {"pad", PAD}, {"unknown", UNKNOWN}, {"begin", BEGIN}, {"end", END}};
+  const std::pair<const char*, int64_t> special[] = {{"pad", 0}, {"unknown", 1}, {"begin", 2}, {"end", 3}};
   bool same = true;
   for (const auto& [name, id] : special) same = document.integer(name, 0, MAX_SIZE) == id && same;
   if (!same) {
     throw invalid_engine("the special tokens must be pad 0, unknown 1, begin 2, end 3", document.place(), COPY);
   }
+}
+
+SpecialTokens read_special(const Document& document, int64_t size) {
+  const auto optional = [&](const char* name) -> std::optional<int64_t> {
+    if (document.has(name) && document.is_null(name)) return std::nullopt;
+    return document.integer(name, 0, size - 1);
+  };
+  SpecialTokens special;
+  special.pad = optional("pad");
+  special.unknown = optional("unknown");
+  special.begin = optional("begin");
+  special.end = document.ids("end", MAX_ENDS, size);
+  if (special.pad && std::count(special.end.begin(), special.end.end(), *special.pad) > 0) {
+    throw invalid_engine(document.path() + "end has the id of padding, " + std::to_string(*special.pad),
+                         document.place(), COPY);
+  }
+  return special;
 }
 
 Input read_input(const Document& document, const std::string& name, const std::vector<std::string>& names) {
@@ -64,6 +84,9 @@ Input read_input(const Document& document, const std::string& name, const std::v
   }
   if (!document.is_null("longest")) input.longest = document.integer("longest", 1);
   if (input.kind == Kind::tokens && !document.is_null("tokenizer")) input.tokenizer = document.text("tokenizer");
+  if (input.kind == Kind::tokens && document.has("special_tokens")) {
+    input.special = read_special(document.section("special_tokens"), input.vocabulary);
+  }
   if (input.kind == Kind::vectors && document.has("rate") && !document.is_null("rate")) {
     input.rate = document.integer("rate", 1);
     if (input.axes.size() != 1 || !input.of.empty()) {
@@ -335,7 +358,8 @@ DeclaredResult read_result(const Document& document, const std::string& name, co
   return result;
 }
 
-// Format 4: format 3 with the results that a spec declares. Format 5: some of them depend on the written text.
+// Format 4: format 3 with the results that a spec declares. Format 5: some of them depend on the written text. Format 6:
+// format 3 or 5 with the special tokens of each input.
 void read_declared(const Document& document, Manifest& manifest) {
   manifest.task = document.text("task", DECLARED);
   manifest.inputs = read_inputs(document.section("inputs"));
@@ -388,6 +412,10 @@ void check_file(const fs::path& folder, const std::string& name, const FileRecor
 
 }  // namespace
 
+bool SpecialTokens::has(int64_t id) const {
+  return id == pad || id == unknown || id == begin || std::count(end.begin(), end.end(), id) > 0;
+}
+
 const char* Input::kind_name() const { return KINDS[static_cast<size_t>(kind)].c_str(); }
 
 const char* DeclaredResult::kind_name() const { return RESULT_KINDS[static_cast<size_t>(kind)].c_str(); }
@@ -437,8 +465,9 @@ Manifest read_manifest(const fs::path& folder) {
                          path.string(), "upgrade: pip install --upgrade xformc");
   }
   if (document.text("checksum") != checksum(document.fields())) throw invalid_engine(CHANGED, path.string(), COPY);
-  check_tokens(document.section("tokens"));
-  (manifest.format == 1 ? read_format_1 : manifest.format < 4 ? read_task : read_declared)(document, manifest);
+  if (manifest.format < FORMAT) check_tokens(document.section("tokens"));
+  const bool declared = manifest.format == FORMAT ? !is_task(document.text("task")) : manifest.format >= 4;
+  (manifest.format == 1 ? read_format_1 : declared ? read_declared : read_task)(document, manifest);
   manifest.given = given_inputs(manifest);
   std::vector<std::string> needed = {"model.onnx", manifest.has_results_of_text() ? "results.onnx" : ""};
   for (const DeclaredResult& result : manifest.results) needed.push_back(result.tokenizer);

@@ -13,7 +13,20 @@
 
 namespace xformc {
 
-constexpr int64_t PAD = 0, UNKNOWN = 1, BEGIN = 2, END = 3;  // the ids of special tokens
+// The ids of the special tokens of a vocabulary; of those that it lacks, none.
+struct SpecialTokens {
+  std::optional<int64_t> pad = 0, unknown = 1, begin = 2;
+  std::vector<int64_t> end = {3};  // what ends a text; the first ends the texts that a model is given
+
+  int64_t absent() const { return pad.value_or(-1); }  // where a prompt or a prefix has no token
+  int64_t fill() const { return pad.value_or(0); }     // after a text, where values do not count
+  int64_t last() const { return end[0]; }
+  std::vector<int64_t> begun() const { return begin ? std::vector<int64_t>{*begin} : std::vector<int64_t>{}; }
+  bool has(int64_t id) const;  // whether it is a special token
+  bool operator==(const SpecialTokens& other) const {
+    return pad == other.pad && unknown == other.unknown && begin == other.begin && end == other.end;
+  }
+};
 
 constexpr double MAX_PENALTY = 100, MAX_FACTOR = 100, MAX_TEMPERATURE = 100;
 constexpr int64_t MAX_OFFSET = 100'000, MAX_NEW_TOKENS = 100'000, MAX_TOP_K = 1'000'000;
@@ -46,6 +59,7 @@ struct Input {
   std::optional<int64_t> longest;                     // the maximum number of positions
   std::string tokenizer;                              // its file; "" for an input that takes ids only
   int64_t rate = 0;                                   // samples in a second, of vectors that are samples of a sound
+  SpecialTokens special = {};                         // of tokens
 
   const char* kind_name() const;
   bool has_positions() const { return of.empty() && (kind == Kind::tokens || kind == Kind::vectors); }  // of its own

@@ -32,7 +32,7 @@ class Prediction : public Task {
     if (filled.empty()) return results;
     Batch batch;
     for (size_t i = 0; i < manifest_.inputs.size(); ++i) {
-      stack(batch, manifest_.inputs[i].name, manifest_.inputs[i], i, filled);
+      stack(batch, manifest_.inputs[i].name, manifest_.inputs[i], i, filled, manifest_.inputs[i].special.fill());
     }
     const std::vector<Output> outputs = model.run(batch.feeds, stopper);
     values_.read(outputs.data(), filled, values);

@@ -9,8 +9,8 @@ namespace {
 
 Ids encoded(const xformc_text& text, const std::string& place, bool whole, const Input& written,
             const Vocabulary& vocabulary) {
-  Ids ids = vocabulary.encode(valid_text(text, place));
-  if (!whole) ids.pop_back();  // the end token
+  const std::string_view given = valid_text(text, place);
+  Ids ids = whole ? vocabulary.encode(given) : vocabulary.encode_open(given);
   if (written.longest && static_cast<int64_t>(ids.size()) > *written.longest) {
     throw invalid_argument(std::string("the ") + (whole ? "text" : "prefix") + " has " +
                                grouped(static_cast<int64_t>(ids.size())) + " tokens; this engine writes at most " +

@@ -158,11 +158,11 @@ int64_t check_counts(const std::vector<std::string>& wanted, const Arrays& found
 }
 
 // The tokens of a row before its padding.
-int64_t filled(const std::string& name, const int64_t* ids, int64_t width, int64_t row) {
-  const int64_t length = std::find(ids, ids + width, PAD) - ids;
-  if (length == 0 || std::any_of(ids + length, ids + width, [](int64_t id) { return id != PAD; })) {
-    throw invalid_argument("row " + std::to_string(row) + " of " + name +
-                           " must be one or more tokens, then padding (0) only");
+int64_t filled(const Input& input, const int64_t* ids, int64_t width, int64_t row) {
+  const int64_t fill = input.special.fill(), length = std::find(ids, ids + width, fill) - ids;
+  if (length == 0 || std::any_of(ids + length, ids + width, [=](int64_t id) { return id != fill; })) {
+    throw invalid_argument("row " + std::to_string(row) + " of " + input.name +
+                           " must be one or more tokens, then padding (" + std::to_string(fill) + ") only");
   }
   return length;
 }
@@ -196,7 +196,7 @@ int64_t positions_of(const Input& input, const Arrays& found, int64_t row) {
   int64_t length = 0;
   if (input.kind == Kind::tokens) {
     const int64_t width = array.shape[1];
-    length = filled(input.name, static_cast<const int64_t*>(array.data) + row * width, width, row);
+    length = filled(input, static_cast<const int64_t*>(array.data) + row * width, width, row);
   } else {
     length = static_cast<const int64_t*>(found.at(input.name + "_lengths")->data)[row];
   }
@@ -277,12 +277,12 @@ void add_sampling(Batch& batch, const SampleOptions& options, std::vector<int64_
   batch.add("top_p", std::vector<float>{static_cast<float>(options.top_p)}, {});
 }
 
-void stack(Batch& batch, const std::string& name, const Input& input, size_t index, const Rows& rows) {
+void stack(Batch& batch, const std::string& name, const Input& input, size_t index, const Rows& rows, int64_t fill) {
   const auto count = static_cast<int64_t>(rows.size());
   int64_t longest = 0;
   for (const Row* row : rows) longest = std::max(longest, row->fields[index].positions);
   if (input.kind == Kind::tokens) {
-    std::vector<int64_t> ids(rows.size() * longest, PAD);
+    std::vector<int64_t> ids(rows.size() * longest, fill);
     for (int64_t i = 0; i < count; ++i) {
       std::copy(rows[i]->fields[index].ids.begin(), rows[i]->fields[index].ids.end(), ids.begin() + i * longest);
     }

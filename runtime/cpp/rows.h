@@ -42,8 +42,9 @@ struct Batch {
 };
 
 // Adds an input for these rows, of which each has it as its field `index`: the batch first, shorter rows padded at the
-// end with 0. Vectors with positions of their own have a second input, NAME_mask, which is false for padding.
-void stack(Batch& batch, const std::string& name, const Input& input, size_t index, const Rows& rows);
+// end with 0, tokens with `fill`. Vectors with positions of their own have a second input, NAME_mask, which is false
+// for padding.
+void stack(Batch& batch, const std::string& name, const Input& input, size_t index, const Rows& rows, int64_t fill);
 
 // Adds the options of sampling, and a random seed for each row.
 void add_sampling(Batch& batch, const SampleOptions& options, std::vector<int64_t> seeds);

@@ -101,7 +101,8 @@ class Writing : public Task {
 
   Batch inputs(const Rows& rows) const {
     Batch batch;
-    for (size_t i = 0; i < given_.size(); ++i) stack(batch, given_[i].name, given_[i], i, rows);
+    for (size_t i = 0; i < given_.size(); ++i)
+      stack(batch, given_[i].name, given_[i], i, rows, given_[i].special.fill());
     return batch;
   }
 
@@ -114,7 +115,7 @@ class Writing : public Task {
     std::vector<std::vector<Value>*> values;
     for (size_t i = 0; i < rows.size(); ++i) {
       for (Hypothesis& hypothesis : results[i]->hypotheses) {
-        Ids ids = {BEGIN};
+        Ids ids = written_.special.begun();
         if (!hypothesis.tokens.empty()) ids.insert(ids.end(), hypothesis.tokens.begin(), hypothesis.tokens.end() - 1);
         const auto positions = static_cast<int64_t>(ids.size());
         texts.push_back({{{std::move(ids), {}, positions}}});
@@ -125,7 +126,7 @@ class Writing : public Task {
     Rows read;
     for (const Row& text : texts) read.push_back(&text);
     Batch batch = inputs(repeated);
-    stack(batch, written_.name, written_, 0, read);
+    stack(batch, written_.name, written_, 0, read, written_.special.fill());
     of_text_.read(model.run(batch.feeds, stopper).data(), repeated, values);
     for (Result* result : results) of_text_.copy(result->hypotheses[0].values, result->values);
   }
@@ -176,7 +177,7 @@ class Search : public Writing {
     std::vector<Result> results = Writing::run(model, stopper, rows);
     for (size_t i = 0; options_.whole_texts && i < rows.size(); ++i) {
       Hypothesis& best = results[i].hypotheses[0];
-      const bool impossible = best.tokens.empty() && *prefix(*rows[i]) != Ids{END};
+      const bool impossible = best.tokens.empty() && *prefix(*rows[i]) != Ids{written().special.last()};
       if (impossible) best.score = -std::numeric_limits<float>::infinity();
     }
     return results;
@@ -196,7 +197,7 @@ class Search : public Writing {
 
   void add_options(Batch& batch, const Rows& rows) const override {
     if (const int64_t longest = longest_prefix(rows); longest > 0) {
-      std::vector<int64_t> tokens(rows.size() * static_cast<size_t>(longest), PAD);
+      std::vector<int64_t> tokens(rows.size() * static_cast<size_t>(longest), written().special.absent());
       for (size_t i = 0; i < rows.size(); ++i) {
         const Ids& ids = *prefix(*rows[i]);
         std::copy(ids.begin(), ids.end(), tokens.begin() + static_cast<int64_t>(i) * longest);

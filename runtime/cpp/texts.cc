@@ -76,7 +76,7 @@ Field ExampleReader::tokens(size_t line, const Input& input, const xformc_text& 
   const auto reads = [&](std::string_view given) {
     if (!words_ && !aligned_) return vocabulary.encode(given);
     Ids ids = vocabulary.encode_words(given);
-    if (!words_) ids.push_back(END);
+    if (!words_) ids.push_back(input.special.last());
     return ids;
   };
   const Limit limit = whole_limit(input.longest, batching_.max_batch_tokens);

@@ -35,40 +35,58 @@ std::vector<int> encoded(const sentencepiece::SentencePieceProcessor& processor,
   throw Failure(XFORMC_RUN_FAILED, std::string("SentencePiece cannot encode this text: ") + status.message());
 }
 
+std::string listed(const Ids& ids) {
+  std::vector<std::string> words;
+  for (const int64_t id : ids) words.push_back(std::to_string(id));
+  return "[" + joined(words) + "]";
+}
+
+// Checks that the model's special tokens are those of the engine. A foreign model may lack padding and the end token,
+// and what it begins texts with does not matter: the engine's begin token is what its decoder reads first.
+void check_special(const sentencepiece::SentencePieceProcessor& processor, const SpecialTokens& special,
+                   const std::filesystem::path& path) {
+  const int64_t pad = processor.pad_id(), unknown = processor.unk_id(), end = processor.eos_id();
+  const Ids found = {pad, unknown, processor.bos_id(), end};
+  Ids wanted = {special.pad.value_or(-1), special.unknown.value_or(-1), special.begin.value_or(-1)};
+  wanted.insert(wanted.end(), special.end.begin(), special.end.end());
+  const bool ends = end == -1 || std::find(special.end.begin(), special.end.end(), end) != special.end.end();
+  const bool foreign = (pad == -1 || pad == special.pad) && unknown == special.unknown && ends;
+  if (found == wanted || (!(special == SpecialTokens{}) && foreign)) return;
+  throw invalid_engine("has the special tokens " + listed(found) + " (pad, unknown, begin, end), not " + listed(wanted),
+                       path.string(), RETRAIN);
+}
+
 }  // namespace
 
-Vocabulary::Vocabulary(const std::filesystem::path& path, int64_t size)
-    : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
+Vocabulary::Vocabulary(const std::filesystem::path& path, int64_t size, SpecialTokens special)
+    : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()), special_(std::move(special)) {
   load_model(*processor_, path);
   size_ = processor_->GetPieceSize();
   if (size_ > size) {
     throw invalid_engine("has " + grouped(size_) + " pieces; the engine's vocabulary " + grouped(size), path.string(),
                          RETRAIN);
   }
-  const int64_t ids[] = {processor_->pad_id(), processor_->unk_id(), processor_->bos_id(), processor_->eos_id()};
-  constexpr int64_t SPECIAL[] = {PAD, UNKNOWN, BEGIN, END};
-  if (!std::equal(std::begin(ids), std::end(ids), SPECIAL)) {
-    std::vector<std::string> found;
-    for (const int64_t id : ids) found.push_back(std::to_string(id));
-    throw invalid_engine("has the special tokens [" + joined(found) + "] (pad, unknown, begin, end), not [0, 1, 2, 3]",
-                         path.string(), RETRAIN);
-  }
+  check_special(*processor_, special_, path);
 }
 
 Vocabulary::~Vocabulary() = default;
 
 Ids Vocabulary::encode(std::string_view text) const {
-  const std::vector<int> found = encoded(*processor_, text);
-  Ids ids(found.begin(), found.end());
-  ids.push_back(END);
+  Ids ids = encode_open(text);
+  ids.push_back(special_.last());
   return ids;
+}
+
+Ids Vocabulary::encode_open(std::string_view text) const {
+  const std::vector<int> found = encoded(*processor_, text);
+  return {found.begin(), found.end()};
 }
 
 Ids Vocabulary::encode_words(std::string_view text) const {
   Ids ids;
   for (const std::string_view word : split_words(text)) {
     const std::vector<int> found = encoded(*processor_, word);
-    ids.push_back(found.size() == 1 ? found[0] : UNKNOWN);
+    ids.push_back(found.size() == 1 ? found[0] : special_.unknown.value_or(0));
   }
   return ids;
 }
@@ -76,26 +94,36 @@ Ids Vocabulary::encode_words(std::string_view text) const {
 std::string Vocabulary::decode(const Ids& ids) const {
   std::vector<int> known;
   for (const int64_t id : ids) {
-    if (id > END && id < size_) known.push_back(static_cast<int>(id));
+    if (id >= 0 && id < size_ && !special_.has(id)) known.push_back(static_cast<int>(id));
   }
   const std::string text = processor_->DecodeIds(known);
-  if (std::find(ids.begin(), ids.end(), UNKNOWN) == ids.end()) return text;
+  if (std::none_of(ids.begin(), ids.end(), [this](int64_t id) { return id == special_.unknown; })) return text;
   std::string joined;
   for (const std::string_view word : split_words(text)) joined.append(joined.empty() ? "" : " ").append(word);
   return joined;
 }
 
 Tokenizer load_tokenizer(const std::filesystem::path& folder, const Manifest& manifest) {
-  std::map<std::pair<std::string, int64_t>, std::shared_ptr<const Vocabulary>> loaded;
-  Tokenizer tokenizer;
-  const auto load = [&](const std::string& name, const std::string& file, int64_t size) {
-    if (file.empty()) return;
-    auto& vocabulary = loaded[{file, size}];
-    if (!vocabulary) vocabulary = std::make_shared<const Vocabulary>(folder / file, size);
-    tokenizer[name] = vocabulary;
+  struct Key {
+    std::string file;
+    int64_t size;
+    SpecialTokens special;
   };
-  for (const DeclaredResult& result : manifest.results) load(result.name, result.tokenizer, result.width());
-  for (const Input& input : manifest.inputs) load(input.name, input.tokenizer, input.vocabulary);
+  std::vector<std::pair<Key, std::shared_ptr<const Vocabulary>>> loaded;
+  Tokenizer tokenizer;
+  const auto load = [&](const std::string& name, const std::string& file, int64_t size, const SpecialTokens& special) {
+    if (file.empty()) return;
+    for (const auto& [key, vocabulary] : loaded) {
+      if (key.file == file && key.size == size && key.special == special) {
+        tokenizer[name] = vocabulary;
+        return;
+      }
+    }
+    tokenizer[name] = std::make_shared<const Vocabulary>(folder / file, size, special);
+    loaded.push_back({{file, size, special}, tokenizer[name]});
+  };
+  for (const DeclaredResult& result : manifest.results) load(result.name, result.tokenizer, result.width(), {});
+  for (const Input& input : manifest.inputs) load(input.name, input.tokenizer, input.vocabulary, input.special);
   return tokenizer;
 }
 

@@ -23,11 +23,14 @@ using Ids = std::vector<int64_t>;
 class Vocabulary {
  public:
   // Throws Failure for a file that SentencePiece cannot read, or that does not fit a vocabulary of `size`.
-  Vocabulary(const std::filesystem::path& path, int64_t size);
+  Vocabulary(const std::filesystem::path& path, int64_t size, SpecialTokens special = {});
   ~Vocabulary();
 
   // The ids of a text, with the end token. The text must be UTF-8.
   Ids encode(std::string_view text) const;
+
+  // The ids of a text that may go on: without the end token.
+  Ids encode_open(std::string_view text) const;
 
   // One id for each word between spaces, without an end token; a word of several tokens is unknown.
   Ids encode_words(std::string_view text) const;
@@ -38,6 +41,7 @@ class Vocabulary {
  private:
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   int64_t size_;
+  SpecialTokens special_;
 };
 
 // The vocabulary of each input and each result that has a tokenizer; those with the same one share it.

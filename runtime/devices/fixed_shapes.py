@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.inputs import Input
-from xformc.format.interfaces import RESULTS, SEARCH_OPTIONS
+from xformc.format.inputs import USUAL, Input, Vocabularies
+from xformc.format.interfaces import END_TOKEN, RESULTS, SEARCH_OPTIONS
 from xformc.format.manifest import SearchOptions
 from xformc.format.plans import KEYS, Profile, Range
 from xformc.format.results import Result, beside_text
 from xformc.format.tasks import Decoding
-from xformc.format.tokens import END, PAD
 from xformc.runtime.devices.uniform import uniform_numbers
 from xformc.runtime.search import length_limit, most_positions
 from xformc.runtime.session import Arrays
@@ -56,8 +55,15 @@ class FixedShapes(Protocol):
 class _Shapes:
     """The inputs that a call gives, and the results beside the text, which are computed once."""
 
-    def __init__(self, longest: int | None, given: Mapping[str, Input], results: Mapping[str, Result]) -> None:
+    def __init__(
+        self,
+        longest: int | None,
+        given: Mapping[str, Input],
+        results: Mapping[str, Result],
+        vocabularies: Vocabularies = USUAL,
+    ) -> None:
         """`longest` is the maximum tokens of a text that the model can decode, or None; `given` are the inputs."""
+        self._vocabularies = vocabularies
         self._given, self._beside = given, beside_text(results)
         self._axes = input_axes(given)
         limits = {name: item.longest for name, item in given.items()}
@@ -74,9 +80,17 @@ class _Shapes:
 
     def _filled(self, feeds: Arrays, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
         return {
-            name: filled(feeds[name], [axis if isinstance(axis, int) else sizes[axis] for axis in axes])
+            name: filled(
+                feeds[name],
+                [axis if isinstance(axis, int) else sizes[axis] for axis in axes],
+                self._given[name].special.fill if name in self._given and self._given[name].kind == "tokens" else 0,
+            )
             for name, axes in self._axes.items()
         }
+
+    def _end_token(self, feeds: Arrays) -> Arrays:
+        special = self._vocabularies.written
+        return {END_TOKEN: feeds.get(END_TOKEN, np.array(special.as_input(special.end), np.int64))}
 
     def _others(self, feeds: Arrays, results: Arrays, rows: int) -> list[NDArray[Any]]:
         found: list[NDArray[Any]] = []
@@ -94,13 +108,13 @@ class BeamShapes(_Shapes):
         """See `FixedShapes`."""
         given = {name: feeds[name] for name in self._axes}
         chosen = SearchOptions(**{name: feeds[name].item() for name in SEARCH_OPTIONS})
-        room, rows = length_limit(chosen, most_positions(given)), len(next(iter(given.values())))
+        room, rows = length_limit(chosen, most_positions(given, self._vocabularies)), len(next(iter(given.values())))
         needed = {"batch": rows, **self._positions(feeds), "beam": int(feeds["beam_size"]), "room": room}
         sizes = self._sizes(needed, profile)
         options = {name: feeds[name] for name in ("length_penalty", "max_length_factor", "max_length_offset")}
         places, ranks = (np.arange(sizes[axis]) for axis in ("room", "beam"))
         inputs = self._filled(feeds, sizes)
-        return {**inputs, "places": places, "ranks": ranks, **options, **_end_token(feeds)}, sizes
+        return {**inputs, "places": places, "ranks": ranks, **options, **self._end_token(feeds)}, sizes
 
     def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
         """See `FixedShapes`."""
@@ -116,16 +130,17 @@ class SampleShapes(_Shapes):
     def padded(self, feeds: Arrays, profile: Profile) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
         """See `FixedShapes`."""
         prompt, seed, most = (feeds[name] for name in ("prompt", "seed", "max_new_tokens"))
-        positions = int((prompt != PAD).sum(1).max(initial=0)) + int(most)
+        absent = self._vocabularies.written.absent
+        positions = int((prompt != absent).sum(1).max(initial=0)) + int(most)
         sizes = self._sizes({"batch": len(prompt), **self._positions(feeds), "room": positions}, profile)
         options = {name: feeds[name] for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
         whole = (sizes["batch"], sizes["room"])
         given = {
-            "prompt": filled(prompt, whole),
+            "prompt": filled(prompt, whole, absent),
             "draws": filled(uniform_numbers(seed, sizes["room"]), whole),
             "places": np.arange(sizes["room"]),
         }
-        return {**self._filled(feeds, sizes), **given, **options, **_end_token(feeds)}, sizes
+        return {**self._filled(feeds, sizes), **given, **options, **self._end_token(feeds)}, sizes
 
     def cut(self, feeds: Arrays, results: Arrays) -> list[NDArray[Any]]:
         """See `FixedShapes`."""
@@ -135,10 +150,14 @@ class SampleShapes(_Shapes):
 
 
 def fixed_shapes(
-    decoding: Decoding, longest: int | None, given: Mapping[str, Input], results: Mapping[str, Result]
+    decoding: Decoding,
+    longest: int | None,
+    given: Mapping[str, Input],
+    results: Mapping[str, Result],
+    vocabularies: Vocabularies = USUAL,
 ) -> FixedShapes:
     """Return the shapes of an engine with these results that writes text of at most `longest` tokens."""
-    return (BeamShapes if decoding == "search" else SampleShapes)(longest, given, results)
+    return (BeamShapes if decoding == "search" else SampleShapes)(longest, given, results, vocabularies)
 
 
 def input_axes(given: Mapping[str, Input]) -> dict[str, tuple[str | int, ...]]:
@@ -188,13 +207,14 @@ def size_of(axis: str, needed: int, allowed: Range | None) -> int:
     return min(max(rounded, least), most)
 
 
-def filled(array: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
-    """Return the array [batch, ..] in this shape: padded with 0 or cut at the end of each axis, and filled with copies
-    of its last row.
+def filled(array: NDArray[Any], shape: Sequence[int], fill: int = 0) -> NDArray[Any]:
+    """Return the array [batch, ..] in this shape: padded with `fill` or cut at the end of each axis, and filled with
+    copies of its last row.
     """
     rows, *rest = shape
     cut = array[(slice(None), *map(slice, rest))]
-    wide = np.pad(cut, [(0, 0), *((0, size - found) for size, found in zip(rest, cut.shape[1:], strict=True))])
+    added = [(0, 0), *((0, size - found) for size, found in zip(rest, cut.shape[1:], strict=True))]
+    wide = np.pad(cut, added, constant_values=fill)
     return np.pad(wide, [(0, rows - len(wide)), *((0, 0) for _ in rest)], mode="edge")
 
 
@@ -217,10 +237,6 @@ def joined(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
 
 def _longer(tokens: NDArray[Any], length: int) -> NDArray[Any]:
     return np.pad(tokens, [(0, 0)] * (tokens.ndim - 1) + [(0, length - tokens.shape[-1])])
-
-
-def _end_token(feeds: Arrays) -> Arrays:
-    return {"end_token": feeds.get("end_token", np.array(END, np.int64))}
 
 
 _OTHER = "stay within these sizes, or rebuild the engine with another --profile"

@@ -191,6 +191,16 @@ class ConstKernelInfo {
   template <typename T>
   std::vector<T> GetAttributes(const char* name) const;
 
+  // The attribute, or `otherwise` for a node without it, as older engines have them.
+  int64_t GetAttributeOr(const char* name, int64_t otherwise) const {
+    int64_t value = otherwise;
+    if (OrtStatus* status = GetApi().KernelInfoGetAttribute_int64(info_, name, &value)) {
+      GetApi().ReleaseStatus(status);
+      return otherwise;
+    }
+    return value;
+  }
+
  private:
   const OrtKernelInfo* info_;
 };

@@ -15,7 +15,7 @@ constexpr int64_t FINISHED_SHARE = 8;  // the search goes on while less than a s
 
 struct Inputs {
   explicit Inputs(const Ort::KernelContext& context_)
-      : context(context_), width(single<int64_t>(context, 0)), end_token(single<int64_t>(context, 1)),
+      : context(context_), width(single<int64_t>(context, 0)), end_tokens(ids(1)), ends(count(1)),
         length_penalty(single<float>(context, 2)), position(single<int64_t>(context, 3)),
         done(context.GetInput(4).GetTensorData<bool>()), limit(ids(5)), scores(floats(6)), next_tokens(ids(7)),
         parents(ids(8)), tokens(ids(9)), ancestors(ids(10)), pool_tokens(ids(11)), pool_lengths(ids(12)),
@@ -40,13 +40,18 @@ struct Inputs {
 
   bool has(size_t index) const { return context.GetInputCount() > index && context.GetInput(index); }
   const int64_t* ids(size_t index) const { return context.GetInput(index).GetTensorData<int64_t>(); }
+  int64_t count(size_t index) const {
+    return static_cast<int64_t>(context.GetInput(index).GetTensorTypeAndShapeInfo().GetElementCount());
+  }
   const float* floats(size_t index) const { return context.GetInput(index).GetTensorData<float>(); }
   void check(size_t index, const Shape& shape) const {
     if (shape_of(context.GetInput(index)) != shape) fail("input " + std::to_string(index) + " has a wrong shape");
   }
 
   const Ort::KernelContext& context;
-  int64_t width, end_token;
+  int64_t width;
+  const int64_t* end_tokens;
+  int64_t ends;  // how many end tokens there are
   float length_penalty;
   int64_t position;
   const bool* done;
@@ -103,7 +108,10 @@ class Step {
   }
 
  private:
-  bool ended(int64_t candidate) const { return in_.next_tokens[candidate] == in_.end_token; }
+  bool ended(int64_t candidate) const {
+    const int64_t* last = in_.end_tokens + in_.ends;
+    return std::find(in_.end_tokens, last, in_.next_tokens[candidate]) != last;
+  }
 
   // Moves the candidates among the first `width` that end here into the pool, and returns their number.
   int64_t finish(int64_t sentence, bool last) {

@@ -5,7 +5,7 @@ namespace xformc {
 namespace {
 
 struct Candidates {
-  explicit Candidates(const OrtKernelInfo*) {}
+  explicit Candidates(const OrtKernelInfo* raw) : pad(Ort::ConstKernelInfo(raw).GetAttributeOr("pad", 0)) {}
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
@@ -13,7 +13,7 @@ struct Candidates {
     const Shape shape = shape_of(logits);
     require(shape.size() == 4, "logits and scores do not fit");
     const int64_t vocabulary = shape[3];
-    Continuations continuations(context, vocabulary, 3);
+    Continuations continuations(context, vocabulary, 3, pad);
     const int64_t batch = continuations.batch, beam = continuations.beam, rows = continuations.rows();
     require(shape == Shape{batch, beam, 1, vocabulary}, "logits and scores do not fit");
     continuations.make_outputs(context);
@@ -39,6 +39,8 @@ struct Candidates {
       for (int64_t sentence = 0; sentence < batch; ++sentence) continuations.choose(scan, sentence, forced);
     }
   }
+
+  int64_t pad;
 };
 
 }  // namespace

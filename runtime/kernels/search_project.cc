@@ -9,11 +9,12 @@ struct ProjectCandidates {
     const Ort::ConstKernelInfo info(raw);
     precision = precision_of(info.GetAttribute<std::string>("precision"));
     vocabulary = info.GetAttribute<int64_t>("vocabulary");
+    pad = info.GetAttributeOr("pad", 0);
   }
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    Continuations continuations(context, vocabulary, 6);
+    Continuations continuations(context, vocabulary, 6, pad);
     const Ort::ConstValue input = context.GetInput(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Weight weight = bind(context, depth);
@@ -46,7 +47,7 @@ struct ProjectCandidates {
   }
 
   Precision precision;
-  int64_t vocabulary;
+  int64_t vocabulary, pad;
 };
 
 }  // namespace

@@ -90,9 +90,9 @@ class Scan {
 class Continuations {
  public:
   // `scores` [batch, beam] is the input 1, the width the input 2. The inputs from `prefix` on are the tokens [batch, any]
-  // that the texts begin with, padded with 0, and the position of this step; they may be absent. The outputs are made
-  // later, by `make_outputs`.
-  Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix) {
+  // that the texts begin with, padded with `pad`, and the position of this step; they may be absent. The outputs are
+  // made later, by `make_outputs`.
+  Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix, int64_t pad) : pad_(pad) {
     const auto width = single<int64_t>(context, 2);
     require(width >= 1, "the beam's width must be at least 1");
     count = times(2, width);
@@ -107,8 +107,8 @@ class Continuations {
     read_forced(context, vocabulary, prefix);
   }
 
-  // The token that continues every hypothesis of a sentence, or PAD if any may.
-  int64_t forced(int64_t sentence) const { return forced_.empty() ? PAD : forced_[static_cast<size_t>(sentence)]; }
+  // The token that continues every hypothesis of a sentence, or the padding if any may.
+  int64_t forced(int64_t sentence) const { return forced_.empty() ? pad_ : forced_[static_cast<size_t>(sentence)]; }
   bool forces() const { return !forced_.empty(); }
 
   // Allocates the outputs, when all inputs have been checked.
@@ -126,11 +126,11 @@ class Continuations {
   void choose(const Rows& rows, int64_t sentence, const Forced& logit_of) const {
     Ranking<Continuation> best(count);
     const int64_t only = forced(sentence);
-    float rest = only == PAD ? NAN : -INFINITY;  // of logits that are no numbers there are no candidates
+    float rest = only == pad_ ? NAN : -INFINITY;  // of logits that are no numbers there are no candidates
     for (int64_t parent = 0; parent < beam; ++parent) {
       const int64_t row = sentence * beam + parent;
       const float normalizer = rows.normalizer(row);
-      if (only != PAD) {
+      if (only != pad_) {
         const float score = logit_of(row) - normalizer + before_[row];
         if (std::isnan(score)) rest = NAN;
         if (!std::isnan(score)) best.offer(score, {only, parent});
@@ -158,8 +158,6 @@ class Continuations {
     int64_t token, parent;
   };
 
-  static constexpr int64_t PAD = 0;
-
   void read_forced(const Ort::KernelContext& context, int64_t vocabulary, size_t input) {
     if (context.GetInputCount() <= input + 1 || !context.GetInput(input) || !context.GetInput(input + 1)) return;
     const Ort::ConstValue prefix = context.GetInput(input);
@@ -171,11 +169,12 @@ class Continuations {
     const int64_t* tokens = prefix.GetTensorData<int64_t>();
     for (int64_t i = 0; i < batch; ++i) {
       const int64_t token = tokens[i * shape[1] + position];
-      require(token >= 0 && token < vocabulary, "a token of the prefix is not in the vocabulary");
+      require(token == pad_ || (token >= 0 && token < vocabulary), "a token of the prefix is not in the vocabulary");
       forced_.push_back(token);
     }
   }
 
+  int64_t pad_;
   std::vector<int64_t> forced_;  // of each sentence; empty if there is none
   const float* before_;
   float* scores_ = nullptr;

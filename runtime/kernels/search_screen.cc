@@ -114,13 +114,15 @@ struct Chosen {
 
 struct ScreenCandidates {
   explicit ScreenCandidates(const OrtKernelInfo* raw) {
-    vocabulary_ = Ort::ConstKernelInfo(raw).GetAttribute<int64_t>("vocabulary");
+    const Ort::ConstKernelInfo info(raw);
+    vocabulary_ = info.GetAttribute<int64_t>("vocabulary");
+    pad_ = info.GetAttributeOr("pad", 0);
     require(vocabulary_ <= INT32_MAX, "the vocabulary has more than 2^31 tokens");
   }
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    Continuations continuations(context, vocabulary_, 8);
+    Continuations continuations(context, vocabulary_, 8, pad_);
     const Ort::ConstValue input = context.GetInput(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Screen screen(context, vocabulary_, depth);
@@ -204,7 +206,7 @@ struct ScreenCandidates {
     double error, norm;  // the largest |w - w'| and |w|
   };
 
-  int64_t vocabulary_;
+  int64_t vocabulary_, pad_;
 };
 
 }  // namespace

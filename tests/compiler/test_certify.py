@@ -15,10 +15,12 @@ from xformc.compiler.certify.reference_search import log_probabilities, score, s
 from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
+from xformc.format.inputs import Vocabularies
 from xformc.format.manifest import SearchOptions, manifest_checksum
 from xformc.format.operators import DOMAIN, OPERATORS
 from xformc.format.reader import read_manifest
 from xformc.format.targets import Target
+from xformc.format.tokens import SpecialTokens
 from xformc.runtime.session import Session
 
 STAGES = ["forward", "step", "greedy", "beam", "batch", "controls"]
@@ -104,7 +106,8 @@ def test_wrong_step_fails_the_build_and_is_named(tiny_spec: Spec, tmp_path: Path
 
 
 def test_wrong_search_fails_the_build(tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xformc.compiler.search.batch_loop.BEGIN", 5)
+    wrong = Vocabularies(written=SpecialTokens(begin=5))
+    monkeypatch.setattr("xformc.compiler.pipeline.vocabularies_of", lambda *_: wrong)
     with pytest.raises(UserError, match="FAIL greedy"):
         build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
 

@@ -29,7 +29,7 @@ MakeSubject = Callable[..., Subject]
 
 
 def find(subject: Subject, source: Ids, options: SearchOptions, end: int = END) -> SearchResult:
-    return subject.search({"source": source}, options, end)
+    return subject.search({"source": source}, options, (end,))
 
 
 def write_engine(subject: Subject, longest: int | None = None) -> Subject:

@@ -108,7 +108,7 @@ def test_wrong_rule_is_named_for_a_labelling_task(tmp_path: Path, monkeypatch: p
 
 
 def test_padding_that_leaks_into_a_result_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xformc.compiler.spec.writer.PAD", 1_000_000)
+    monkeypatch.setattr("xformc.compiler.spec.writer.Writer._padding", lambda *_: 1_000_000)
     with pytest.raises(UserError, match="FAIL batch"):
         build_engine(write_task(tmp_path, "tagging"), None, None, "portable", tmp_path / "engine")
 

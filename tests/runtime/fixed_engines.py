@@ -87,6 +87,6 @@ class Requests:
         temperature, reach = self.random.choice([0.0, 0.7, 1.3]), self.random.choice([1.0, 0.8])
         return SampleOptions(float(temperature), int(self.random.choice([0, 5])), float(reach), self.number(1, 20))
 
-    def end(self) -> int:
+    def end(self) -> tuple[int, ...]:
         """A token that random weights write often enough, so that rows end at different lengths."""
-        return self.number(END, 8)
+        return (self.number(END, 8),)

@@ -148,7 +148,7 @@ def test_driven_search_stops_at_the_positions_of_the_model(engines: WriteEngines
     longest = made.program.inputs["text"].longest
     assert longest is not None
     prompts = [Prompt([5] * (longest - 2), 1), Prompt([], 2)]
-    found = sample(made.driven(), prompts, SampleOptions(0.0, 0, 1.0, 1000), end=-1)
+    found = sample(made.driven(), prompts, SampleOptions(0.0, 0, 1.0, 1000), end=(-1,))
     assert found.lengths.tolist() == [2, longest]
 
 

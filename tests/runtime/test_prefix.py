@@ -82,7 +82,7 @@ def test_a_whole_text_is_scored_by_all_its_tokens(engine: Engine) -> None:
 
 def test_wrong_prefixes_are_refused(engine: Engine) -> None:
     given = {"source": padded(SOURCES)}
-    with pytest.raises(UserError, match=r"line 2: the ids of a prefix must be from 1 to"):
+    with pytest.raises(UserError, match=r"line 2: the ids of a prefix must be from 0 to"):
         engine.transcribe(given, prefixes=[[5], [0], [5], [5]])
     with pytest.raises(UserError, match="line 3: the end token, 3, may only be the last of a prefix"):
         engine.transcribe(given, prefixes=[[5], [5, END], [5, END, 5], [5]])

@@ -83,11 +83,12 @@ class Emitter:
         self._write(kind, names, list(outputs), domain, attributes)
         return outputs
 
-    def default(self, name: str, value: float) -> Type:
-        """Add a scalar input of the model with a default value; int64 or float32, as the value."""
-        array = np.array(value, np.int64 if isinstance(value, int) else np.float32)
+    def default(self, name: str, value: float | tuple[int, ...]) -> Type:
+        """Add an input of the model with a default value: a scalar, int64 or float32 as the value, or integers."""
+        array = np.array(value, np.float32 if isinstance(value, float) else np.int64)
         self._root.initializers.append(onnx.numpy_helper.from_array(array, name))
-        return Type("int64" if isinstance(value, int) else "float32")
+        axes = (Axis(f"{name}s", array.size),) if array.ndim else ()
+        return Type("float32" if isinstance(value, float) else "int64", axes)
 
     def default_tokens(self, name: str) -> Type:
         """Add an input of tokens [rows, length] of the model, by default none."""

@@ -27,7 +27,7 @@ from xformc.format.interfaces import PREFIX, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.names import GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, STEP
 from xformc.format.targets import Target
-from xformc.format.tokens import END
+from xformc.format.tokens import SpecialTokens
 
 SPLIT = "split"
 """The input of an extended model: the number of tokens in the first part."""
@@ -54,7 +54,7 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     emitter, decoder = _emitter(program, weights), program.decoder
     for value in decoder.given:
         emitter.bind(value, value.name)
-    options = {**_options(emitter, program.search), PREFIX: emitter.default_tokens(PREFIX)}
+    options = {**_options(emitter, program.search, decoder.written), PREFIX: emitter.default_tokens(PREFIX)}
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
     given = SearchInputs(**{name: name for name in options})
     result, heads = emit_search(emitter, decoder, given, program.longest)
@@ -72,7 +72,7 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     emitter, decoder = _emitter(program, weights), program.decoder
     for value in decoder.given:
         emitter.bind(value, value.name)
-    options = _options(emitter, program.sampling)
+    options = _options(emitter, program.sampling, decoder.written)
     given = SampleInputs("prompt", "seed", **{name: name for name in options})
     result, heads = emit_sampling(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
@@ -252,9 +252,9 @@ def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     return model(emitter, "step", [(value.name, value.type) for value in step.inputs], outputs)
 
 
-def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions) -> dict[str, Type]:
+def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions, special: SpecialTokens) -> dict[str, Type]:
     """Add the inputs with default values, the options and the end token; return their types."""
-    values = {**recorded(defaults), "end_token": END}
+    values: dict[str, float | tuple[int, ...]] = {**recorded(defaults), "end_token": special.as_input(special.end)}
     return {name: emitter.default(name, value) for name, value in values.items()}
 
 

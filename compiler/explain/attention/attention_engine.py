@@ -17,7 +17,6 @@ from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.format.names import MODEL, SPEC
 from xformc.format.tasks import NAMED
-from xformc.format.tokens import BEGIN, END
 from xformc.runtime import Engine, load
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.predict import encode_example
@@ -76,8 +75,9 @@ def _look_at_written(
     engine: Engine, folder: Path, texts: Sequence[str], row: Mapping[str, Any], written: Sequence[int]
 ) -> Looked:
     """The maps for an example with this text, whose ids are `written`."""
-    ids = [*written] or [END]
-    return _look(engine, folder, tuple(texts), {**row, engine.manifest.written: [BEGIN, *ids[:-1]]}, ids)
+    special = engine.session.vocabularies.written
+    ids = [*written] or [special.last]
+    return _look(engine, folder, tuple(texts), {**row, engine.manifest.written: [*special.begun, *ids[:-1]]}, ids)
 
 
 def look_at_arrays(folder: Path, arrays: Mapping[str, Any], number: int) -> Looked:

@@ -59,6 +59,15 @@ class Document:
             raise self._wrong(key, f"a list of {count} integers, each 1 or more", self._get(key))
         return sizes
 
+    def ids(self, key: str, most: int, size: int) -> tuple[int, ...]:
+        """Return a list of 1 to `most` distinct integers in [0, size)."""
+        value = self._get(key)
+        items = cast(list[object], value) if isinstance(value, list) else []
+        found = tuple(item for item in items if type(item) is int and 0 <= item < size)
+        if not 1 <= len(items) <= most or len(set(found)) != len(items):
+            raise self._wrong(key, f"a list of 1 to {most} distinct integers from 0 to {size - 1:,}", self._get(key))
+        return found
+
     def number(self, key: str, low: float, high: float) -> float:
         """Return a finite number in [low, high]."""
         value = self._get(key)

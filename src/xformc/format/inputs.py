@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from xformc.format.tokens import SPECIAL, SpecialTokens
+
 
 @dataclass(frozen=True)
 class Input:
@@ -15,6 +17,7 @@ class Input:
     longest: the maximum number of positions, or None for no limit.
     tokenizer: the file of the SentencePiece model, or None for an input that takes ids only.
     rate: the samples in a second, of vectors that are the samples of a sound; None for others.
+    special: the special tokens of the vocabulary; tokens only.
     """
 
     kind: str
@@ -24,6 +27,7 @@ class Input:
     longest: int | None = None
     tokenizer: str | None = None
     rate: int | None = None
+    special: SpecialTokens = SPECIAL
 
     @property
     def is_sequence(self) -> bool:
@@ -41,3 +45,26 @@ class Input:
         """The size of the vocabulary; tokens only."""
         assert self.vocabulary is not None, f"an input of {self.kind} has no vocabulary"
         return self.vocabulary
+
+
+@dataclass(frozen=True)
+class Vocabularies:
+    """The special tokens of an engine: of the inputs of tokens that a call gives, and of the text that it writes."""
+
+    given: Mapping[str, SpecialTokens] = field(default_factory=dict[str, SpecialTokens])
+    written: SpecialTokens = SPECIAL
+
+    def of(self, name: str) -> SpecialTokens:
+        """Those of a given input; of an unknown one, the usual ones."""
+        return self.given.get(name, SPECIAL)
+
+
+USUAL = Vocabularies()
+"""Those of an engine whose vocabularies xformc trained."""
+
+
+def vocabularies_of(inputs: Mapping[str, Input], written: str | None) -> Vocabularies:
+    """The special tokens of an engine with these inputs, which writes the text `written` or none."""
+    special = {name: item.special for name, item in inputs.items() if item.kind == "tokens"}
+    own = special.pop(written, None) if written is not None else None
+    return Vocabularies(special, own or SPECIAL)

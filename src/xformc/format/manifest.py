@@ -16,8 +16,9 @@ from xformc.format.results import Result
 from xformc.format.targets import Target
 from xformc.format.tasks import TASKS, Decoding
 
-FORMAT, RESULTS_FORMAT, TASK_FORMAT = 5, 4, 3
-"""The newest format, that of engines without results of the written text, and that of one of the four tasks."""
+FORMAT, OF_TEXT_FORMAT, RESULTS_FORMAT, TASK_FORMAT = 6, 5, 4, 3
+"""The newest format, which says the special tokens of each input; that of engines with results of the written text,
+that of other declared results, and that of one of the four tasks."""
 MANIFEST_BYTES = 1 << 20
 FILE_BYTES = 1 << 40
 TOKENIZER_BYTES = 1 << 28

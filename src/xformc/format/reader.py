@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import cast, get_args
 
@@ -32,7 +33,10 @@ from xformc.format.precision import WORDS, Precision
 from xformc.format.results import Result, Setting, of_text
 from xformc.format.targets import Target
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
-from xformc.format.tokens import SPECIAL
+from xformc.format.tokens import BEGIN, END, MAX_ENDS, PAD, UNKNOWN, SpecialTokens
+
+TOKENS = {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END}
+"""The special tokens in engines of formats 1 to 5."""
 
 DefaultsReader = Callable[[Document], SearchOptions | SampleOptions]
 KINDS = ("tokens", "vectors", "values", "edges")
@@ -60,7 +64,8 @@ def read_manifest(directory: Path | str) -> Manifest:
         )
     if document.text("checksum") != manifest_checksum(document.fields):
         raise UserError(CHANGED, place=document.place, hint=COPY)
-    _check_tokens(document.section("tokens"))
+    if version < FORMAT:
+        _check_tokens(document.section("tokens"))
     manifest = _READERS[version](document)
     models = (MODEL, OF_TEXT) if of_text(manifest.results) else (MODEL,)
     for name in (*models, *manifest.tokenizers.values()):
@@ -127,6 +132,11 @@ def _read_format_4(document: Document) -> Manifest:
         found = ", ".join(f"{name}: {result.kind}" for name, result in results.items())
         raise UserError(f"the results do not fit the task {task}: {found}", place=document.place, hint=COPY)
     return _read_rest(document, task, inputs, results, _DEFAULTS)
+
+
+def _read_format_6(document: Document) -> Manifest:
+    """Read format 6, which is format 3 or 5 with special tokens for each input of tokens."""
+    return _read_format_3(document) if document.text("task") in NAMED else _read_format_4(document)
 
 
 def _fit(task: str, inputs: Mapping[str, Input], results: Mapping[str, Result]) -> bool:
@@ -211,6 +221,7 @@ _READERS: dict[int, Callable[[Document], Manifest]] = {
     3: _read_format_3,
     4: _read_format_4,
     5: _read_format_4,
+    6: _read_format_6,
 }
 
 
@@ -235,6 +246,8 @@ def _read_input(document: Document, name: str, inputs: tuple[str, ...]) -> Input
         tokenizer=document.optional_text("tokenizer") if kind == "tokens" else None,
         rate=document.optional_integer("rate", 1) if kind == "vectors" and "rate" in document.fields else None,
     )
+    if kind == "tokens" and "special_tokens" in document.fields:
+        read = replace(read, special=_read_special(document.section("special_tokens"), read.pieces))
     if read.rate is not None and (len(read.axes) != 1 or read.of is not None):
         message = f"the input {name} has a rate, but is no sequence of samples"
         raise UserError(message, place=document.place, hint=COPY)
@@ -257,9 +270,21 @@ def _check_names(task: str, inputs: dict[str, Input], place: str) -> None:
         raise UserError(f"the inputs do not fit the task {task}: {', '.join(inputs)}", place=place, hint=COPY)
 
 
+def _read_special(document: Document, size: int) -> SpecialTokens:
+    """Read the special tokens of a vocabulary of this size."""
+    pad, unknown, begin = (
+        None if document.fields.get(name, 0) is None else document.integer(name, 0, size - 1)
+        for name in ("pad", "unknown", "begin")
+    )
+    ends = document.ids("end", MAX_ENDS, size)
+    if pad in ends:
+        raise UserError(f"{document.path}end has the id of padding, {pad}", place=document.place, hint=COPY)
+    return SpecialTokens(pad, unknown, begin, ends)
+
+
 def _check_tokens(document: Document) -> None:
-    if {name: document.integer(name, 0, 2**31) for name in SPECIAL} != SPECIAL:
-        ids = ", ".join(f"{name} {number}" for name, number in SPECIAL.items())
+    if {name: document.integer(name, 0, 2**31) for name in TOKENS} != TOKENS:
+        ids = ", ".join(f"{name} {number}" for name, number in TOKENS.items())
         raise UserError(f"the special tokens must be {ids}", place=document.place, hint=COPY)
 
 

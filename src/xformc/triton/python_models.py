@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.inputs import vocabularies_of
 from xformc.format.interfaces import SAMPLING_OPTIONS, SEARCH_OPTIONS, interface
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, WRITING
-from xformc.format.tokens import PAD
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
 from xformc.runtime.generate import Prompt, check_seed, continue_prompts, encode_prompt, sample
@@ -85,11 +85,13 @@ class Tokens:
     def _run(self, requests: list[Arrays]) -> list[Arrays]:
         session, counts = self._engine.session, [len(next(iter(one.values()))) for one in requests]
         if isinstance(self._options, SearchOptions):
-            pieces = self._engine.manifest.inputs["source"].pieces
-            source = check_source(_padded([one["source"] for one in requests]), pieces)
+            given = self._engine.manifest.inputs["source"]
+            ids = _padded([one["source"] for one in requests], given.special.fill)
+            source = check_source(ids, given.pieces, given.special.fill)
             found: Any = search(session, {"source": source}, self._options)
             return _split(counts, {"tokens": found.tokens, "lengths": found.lengths, "scores": found.scores})
-        rows = [row[row != PAD] for one in requests for row in one["prompt"]]
+        absent = session.vocabularies.written.absent
+        rows = [row[row != absent] for one in requests for row in one["prompt"]]
         seeds = [check_seed(int(seed)) for one in requests for seed in one["seed"].reshape(-1)]
         prompts = [Prompt(row.tolist(), seed) for row, seed in zip(rows, seeds, strict=True)]
         assert isinstance(self._options, SampleOptions)
@@ -190,6 +192,8 @@ class _Model:
     def __init__(self, name: str, manifest: Manifest) -> None:
         own = interface(manifest.inputs, manifest.results, manifest.decoding)
         self._name, self._outputs = name, own.outputs
+        written = next((name for name, one in manifest.results.items() if one.kind == "text"), None)
+        self.vocabularies = vocabularies_of(manifest.inputs, written)
         self._inputs = tuple(one for one in own.inputs if one not in CONSTANT)
 
     def run(self, feeds: Arrays, expected: Sequence[Expected] = ()) -> list[Array]:
@@ -249,10 +253,11 @@ def _split(counts: Sequence[int], found: Arrays) -> list[Arrays]:
     return [{name: part[index] for name, part in parts.items()} for index in range(len(counts))]
 
 
-def _padded(arrays: Sequence[Array]) -> Array:
-    """Stack arrays of ids [rows, length], padded with 0 at the end."""
+def _padded(arrays: Sequence[Array], fill: int) -> Array:
+    """Stack arrays of ids [rows, length], padded with `fill` at the end."""
     longest = max(array.shape[1] for array in arrays)
-    return np.concatenate([np.pad(array, ((0, 0), (0, longest - array.shape[1]))) for array in arrays])
+    wide = [np.pad(one, ((0, 0), (0, longest - one.shape[1])), constant_values=fill) for one in arrays]
+    return np.concatenate(wide)
 
 
 def _texts(requests: Sequence[Arrays], name: str) -> list[tuple[int, str]]:

@@ -18,13 +18,13 @@ from google.protobuf.message import DecodeError
 
 from xformc.errors import UserError
 from xformc.files import atomic_directory
+from xformc.format.interfaces import END_TOKEN
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, check_files
 from xformc.format.names import DATA, MANIFEST, MODEL, PLAN
 from xformc.format.reader import read_manifest
 from xformc.format.results import of_text
 from xformc.format.targets import TRAITS
 from xformc.format.tasks import NAMED
-from xformc.format.tokens import END
 from xformc.runtime.search import length_limit
 from xformc.triton.config import FIRST_LINE, ModelConfig, Tensor
 from xformc.triton.python_models import ASKED, ENGINE, OPTIONS, TEXT_OUTPUTS
@@ -129,7 +129,10 @@ def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
         model = cast(Any, onnx).load(str(path), load_external_data=False)
     except DecodeError as error:
         raise UserError(f"not an ONNX model: {error}", place=str(path)) from error
-    options: dict[str, Any] = {} if serving.options is None else {**asdict(serving.options), "end_token": END}
+    options: dict[str, Any] = {}
+    if serving.options is not None:
+        special = manifest.inputs[manifest.written].special
+        options = {**asdict(serving.options), END_TOKEN: special.as_input(special.end)}
     if isinstance(serving.options, SearchOptions):
         options["ranks"] = np.arange(serving.options.beam_size)
         room = length_limit(serving.options, serving.longest)
