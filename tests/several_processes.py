@@ -73,5 +73,5 @@ train:
   clip_norm: 1.0
   steps: 12
   checkpoint: {every_steps: 4, every_minutes: null}
-  average: 1
+  average: 2
 """

@@ -19,6 +19,7 @@ from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.names import WEIGHTS
+from xformc.trainer.parallel import placed_like, whole
 from xformc.trainer.tensors import write_tensors
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
@@ -43,16 +44,25 @@ class State:
 
 
 def save_checkpoint(
-    run: Path, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer, metadata: Mapping[str, str]
+    run: Path,
+    state: State,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    metadata: Mapping[str, str],
+    *,
+    first: bool = True,
 ) -> Path:
-    """Write `run/checkpoints/STEP` atomically and return it. Raises: UserError if it cannot be written."""
+    """Write `run/checkpoints/STEP` atomically and return it. Raises: UserError if it cannot be written.
+
+    All processes call this together, and the `first` one writes.
+    """
     folder = run / "checkpoints" / f"{state.step:08d}"
-    if folder.exists():
+    weights, moments = _gathered(parameters_by_path(model)), _gathered(_optimizer_tensors(model, optimizer))
+    if folder.exists() or not first:
         return folder
     with writing(folder), atomic_directory(folder) as part:
-        weights = parameters_by_path(model)
         write_tensors(part / WEIGHTS, weights, {**metadata, "steps": str(state.step)})
-        write_tensors(part / OPTIMIZER, _optimizer_tensors(model, optimizer), {})
+        write_tensors(part / OPTIMIZER, moments, {})
         sizes = {name: (part / name).stat().st_size for name in (WEIGHTS, OPTIMIZER)}
         (part / STATE).write_text(json.dumps({**asdict(state), "bytes": sizes}, indent=2) + "\n")
     return folder
@@ -70,12 +80,13 @@ def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim
         raise UserError("the parameters do not fit this spec", place=str(folder))
     with torch.no_grad():
         for name, parameter in parameters.items():
-            parameter.copy_(weights[name])
+            parameter.copy_(placed_like(weights[name], parameter))
         for name in learned:
             parameter = parameters[name]
             optimizer.state[parameter] = {
-                kind: moments[f"{kind}/{name}"].to(parameter.device if kind != "step" else "cpu", copy=True)
+                kind: moment.clone() if kind == "step" else placed_like(moment, parameter)
                 for kind in _MOMENTS
+                for moment in (moments[f"{kind}/{name}"],)
             }
     return _read_state(folder)
 
@@ -132,6 +143,10 @@ def writing(path: Path) -> Generator[None]:
 
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+def _gathered(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: whole(tensor) for name, tensor in tensors.items()}
 
 
 def _optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

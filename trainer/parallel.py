@@ -1,12 +1,16 @@
-"""Wraps a model for training in several processes, by DistributedDataParallel."""
+"""Wraps a model for training in several processes: each has all parameters (DDP), or a part of each (FSDP2)."""
 
-from collections.abc import Generator
+import warnings
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from xformc.compiler.backends.torch.block import Block
 from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.graph.rules import mixes
 from xformc.errors import UserError
@@ -17,11 +21,43 @@ SUMS = ("cross_entropy", "linear_cross_entropy", "binary_cross_entropy", "deviat
 """The losses that add up over the rows of a batch."""
 
 
-def parallel(model: torch.nn.Module, processes: Processes, sample: Batch) -> torch.nn.Module:
-    """The model to train: with several processes one that averages their gradients. `sample` is any batch."""
+def parallel(model: torch.nn.Module, processes: Processes, sample: Batch, *, shard: bool) -> torch.nn.Module:
+    """The model to train: with several processes one that averages their gradients. `sample` is any batch.
+
+    With `shard`, the parameters of `model` become parts of tensors; an optimizer must be made after that.
+    """
     if processes.count == 1:
         return model
-    return DistributedDataParallel(model, find_unused_parameters=_has_unused(model, sample))
+    if not shard:
+        return DistributedDataParallel(model, find_unused_parameters=_has_unused(model, sample))
+    # Blocks return views, which no other block changes in place.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    shard_module = cast(Callable[[torch.nn.Module], object], fully_shard)
+    for name, block in cast(Any, model).named_modules():
+        if name.rpartition(".")[2].isdigit() and isinstance(block, Block) and block.is_called:
+            shard_module(block)
+    shard_module(model)
+    return model
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor of which every process has a part; all processes must call this together."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def placed_like(tensor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """This process's part of a tensor, if it has a part of the parameter, else the tensor; on the same device."""
+    here = tensor.to(parameter.device, copy=True)
+    if not isinstance(parameter, DTensor):
+        return here
+    return distribute_tensor(here, parameter.device_mesh, parameter.placements)
+
+
+def reshard(model: torch.nn.Module) -> None:
+    """Give up the whole parameters that the last forward pass has left."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def _has_unused(model: torch.nn.Module, sample: Batch) -> bool:
@@ -55,6 +91,8 @@ def _needs_whole_batch(node: Node) -> bool:
 @contextmanager
 def reducing(model: torch.nn.Module, enabled: bool) -> Generator[None]:
     """Average the gradients over the processes at the end of a backward pass in the block, or add them up locally."""
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(enabled)
     if enabled or not isinstance(model, DistributedDataParallel):
         yield
         return

@@ -43,7 +43,7 @@ from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import Recipe, fit, validation_loss
-from xformc.trainer.parallel import check_shares, parallel
+from xformc.trainer.parallel import check_shares, parallel, reshard
 from xformc.trainer.processes import ALONE, Processes, joined
 from xformc.trainer.progress import Report, check_finite
 from xformc.trainer.run import (
@@ -72,6 +72,7 @@ class Options:
     compile: run the model through torch.compile.
     minutes, seed: replace the spec's.
     start: a run, or a file of its weights, whose weights and tokenizers the run begins with (see `start_from`).
+    shard: with several processes, each holds a part of every parameter.
     """
 
     languages: str | None = None
@@ -80,6 +81,7 @@ class Options:
     minutes: float | None = None
     seed: int | None = None
     start: Path | None = None
+    shard: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ def train(  # noqa: PLR0913 (they are those of Options)
     minutes: float | None = None,
     seed: int | None = None,
     start: Path | None = None,
+    shard: bool = False,
 ) -> TrainResult:
     """Train `spec` on `data` into the run folder `out`, and score it. The options are those of `Options`.
 
@@ -126,7 +129,7 @@ def train(  # noqa: PLR0913 (they are those of Options)
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
     with joined() as processes:
-        options = Options(languages, resume, compile, minutes, seed, start)
+        options = Options(languages, resume, compile, minutes, seed, start, shard)
         trained = train_weights(spec, data, out, options, processes=processes)
     if not processes.first:
         return TrainResult(out, out / WEIGHTS, trained.state, {})
@@ -152,6 +155,8 @@ def train_weights(
         message = "special_tokens: xformc trains vocabularies of its own, with its own special tokens, only"
         raise UserError(message, hint="remove the section special_tokens from the spec")
     torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
+    if options.shard and options.compile:
+        raise UserError("--shard and --compile exclude each other", hint="leave one of them out")
     if processes.first and not options.resume:
         check_free(out)
     shared = run_passes(begin(spec), after=SHARED)
@@ -171,11 +176,14 @@ def train_weights(
             if not known:
                 held.enter_context(locked(out))
         model = TorchModule(graph, identity.seed).to(device)
-        recipe = make_recipe(spec, identity, options.minutes)
-        job = _Job(spec, out, identity, encoded, recipe, model, make_optimizer(spec, model), processes)
         newest = newest_checkpoint(out)
         began = start_from(options.start, model) if newest is None and options.start is not None else []
-        state = State() if newest is None else load_checkpoint(newest, model, job.optimizer)
+        wrapped = parallel(model, processes, make_batch(encoded.train, np.arange(1)), shard=options.shard)
+        if identity.compile:
+            model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
+        recipe, optimizer = make_recipe(spec, identity, options.minutes), make_optimizer(spec, model)
+        job = _Job(spec, out, identity, encoded, recipe, model, wrapped, optimizer, processes)
+        state = State() if newest is None else load_checkpoint(newest, model, optimizer)
         metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
         with Report(metrics, recipe.steps, state, quiet=silent) as report:
             for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
@@ -191,16 +199,14 @@ class _Job:
     corpus: EncodedCorpus
     recipe: Recipe
     model: torch.nn.Module
+    wrapped: torch.nn.Module
     optimizer: torch.optim.Optimizer
     processes: Processes
 
 
 def _run(job: _Job, state: State, report: Report) -> State:
-    model = parallel(job.model, job.processes, make_batch(job.corpus.train, np.arange(1)))
-    if job.identity.compile:
-        job.model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
     state = fit(
-        model,
+        job.wrapped,
         job.optimizer,
         job.corpus.train,
         job.recipe,
@@ -239,8 +245,10 @@ def _keep(job: _Job, report: Report, state: State) -> State:
     check_finite(state, loss)
     if state.best_loss is None or loss < state.best_loss:
         state = replace(state, best_loss=loss, best_step=state.step)
-    if job.processes.first:
-        save_checkpoint(job.out, state, job.model, job.optimizer, {"spec_sha256": job.identity.spec_sha256})
+    reshard(job.model)
+    metadata, first = {"spec_sha256": job.identity.spec_sha256}, job.processes.first
+    save_checkpoint(job.out, state, job.model, job.optimizer, metadata, first=first)
+    if first:
         prune_checkpoints(job.out, keep=job.spec.train.average)
     report.validation(state, loss)
     return state

@@ -44,7 +44,7 @@ def losses(run: Path) -> list[float]:
 
 
 def weights(run: Path) -> bytes:
-    return (run / "weights.safetensors").read_bytes()
+    return (list_checkpoints(run)[-1] / "weights.safetensors").read_bytes()
 
 
 def test_processes_have_the_losses_of_one(folder: Path) -> None:
@@ -55,15 +55,25 @@ def test_processes_have_the_losses_of_one(folder: Path) -> None:
         assert {path.name for path in run.iterdir()} == {path.name for path in (folder / "alone").iterdir()}
 
 
-def test_run_goes_on_in_as_many_processes_to_the_bit_and_in_fewer(folder: Path) -> None:
+def test_run_goes_on_to_the_bit_and_with_parameters_in_parts_and_alone(folder: Path) -> None:
     run = folder / "stopped"
     assert train_together(2, folder, run, Options(minutes=1e-9)) == [0, 0]
     assert [path.name for path in list_checkpoints(run)] == ["00000001"]
     copied = shutil.copytree(run, folder / "copied")
     assert train_together(2, folder, run, Options(resume=True)) == [0, 0]
     assert weights(run) == weights(folder / "together")
+    assert train_together(2, folder, copied, Options(resume=True, shard=True)) == [0, 0]
+    assert losses(copied)[-2:] == pytest.approx(losses(folder / "together")[-2:], rel=BOUND)
+    shutil.rmtree(list_checkpoints(copied)[-1])
     train_weights(load_spec(folder / "tiny.yaml"), folder / "data", copied, Options(resume=True), quiet=True)
     assert losses(copied)[-1] == pytest.approx(losses(folder / "alone")[-1], rel=BOUND)
+
+
+def test_parameters_in_parts_are_not_compiled(folder: Path) -> None:
+    with pytest.raises(UserError, match="--shard and --compile exclude each other"):
+        train_weights(
+            load_spec(folder / "tiny.yaml"), folder / "data", folder / "both", Options(shard=True, compile=True)
+        )
 
 
 def test_process_that_is_killed_ends_the_others(folder: Path, tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ class Block(nn.Module):
         outputs = self._plan.outputs
         return values[outputs[0]] if len(outputs) == 1 else tuple(values[name] for name in outputs)
 
+    @property
+    def is_called(self) -> bool:
+        """Whether the block computes something, and does not only hold parameters."""
+        return bool(self._steps)
+
     def add_block(self, part: str, block: "Block") -> None:
         """Register an inner block by the last part of its path."""
         self.add_module(attribute_of(part), block)

@@ -17,6 +17,7 @@ Tagging and classification: .tsv or .npz. Text may be .gz."""
 AVERAGE_HELP = "The file to write.  [default: RUN/average-LAST.safetensors]"
 
 NPROC_HELP = "Train in N processes of this machine, one for each GPU."
+SHARD_HELP = "Keep a part of each parameter in each process, for models that do not fit on one GPU."
 START_HELP = "Begin with the weights of this run, where paths and sizes fit, and with its tokenizers."
 
 
@@ -37,6 +38,7 @@ def train(
     start: Annotated[Path | None, Option(help=START_HELP, metavar="RUN")] = None,
     compile_model: Annotated[bool, Option("--compile", help="Run the model through torch.compile.")] = False,
     nproc: Annotated[int | None, Option(help=NPROC_HELP, min=1, max=1024, metavar="N")] = None,
+    shard: Annotated[bool, Option("--shard", help=SHARD_HELP)] = False,
 ) -> None:
     """Train the model of a spec.
 
@@ -71,6 +73,7 @@ def train(
         seed=seed,
         start=start,
         compile=compile_model,
+        shard=shard,
     )
     if is_first():
         print(result.weights)
