@@ -29,8 +29,9 @@ from xformc.trainer.data.text_files import Texts
 from xformc.trainer.data.vocabulary import PAD
 from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import take_step
+from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.run import Identity
-from xformc.trainer.train import make_optimizer, make_recipe
+from xformc.trainer.train import make_recipe
 
 SPEC = Path(__file__).parent.parent / "specs" / "multi30k.yaml"
 TURN = 4
@@ -94,7 +95,7 @@ def our_step(spec, precision: str, device: torch.device | None = None, *, compil
     model = TorchModule(compile_training(spec).graph, seed=1).to(device).train()
     if compile:
         model.compile(dynamic=True)
-    optimizer = make_optimizer(spec, model)
+    optimizer = make_optimizer(spec.train.optimizer, model)
     recipe = make_recipe(spec, Identity("", "", "", 1, precision, compile=compile), None)
     count = 0
 

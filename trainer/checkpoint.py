@@ -76,18 +76,15 @@ def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim
         weights[name].shape == parameter.shape for name, parameter in parameters.items()
     )
     learned = {name for name, parameter in parameters.items() if parameter.requires_grad}
-    if not fits or moments.keys() != {f"{kind}/{name}" for kind in _MOMENTS for name in learned}:
+    if not fits or {name.partition("/")[2] for name in moments} != learned:
         raise UserError("the parameters do not fit this spec", place=str(folder))
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(placed_like(weights[name], parameter))
-        for name in learned:
-            parameter = parameters[name]
-            optimizer.state[parameter] = {
-                kind: moment.clone() if kind == "step" else placed_like(moment, parameter)
-                for kind in _MOMENTS
-                for moment in (moments[f"{kind}/{name}"],)
-            }
+        for place, moment in moments.items():
+            kind, _, name = place.partition("/")
+            kept = moment if kind == "step" else placed_like(moment, parameters[name])
+            optimizer.state[parameters[name]][kind] = kept
     return _read_state(folder)
 
 
@@ -142,19 +139,16 @@ def writing(path: Path) -> Generator[None]:
         raise UserError(f"cannot be written: {error}", place=str(path)) from error
 
 
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-
-
 def _gathered(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: whole(tensor) for name, tensor in tensors.items()}
 
 
 def _optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     return {
-        f"{kind}/{name}": optimizer.state[parameter][kind]
+        f"{kind}/{name}": moment
         for name, parameter in parameters_by_path(model).items()
         if parameter.requires_grad
-        for kind in _MOMENTS
+        for kind, moment in optimizer.state[parameter].items()
     }
 
 

@@ -43,6 +43,7 @@ from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import Recipe, fit, validation_loss
+from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.parallel import check_shares, parallel, reshard
 from xformc.trainer.processes import ALONE, Processes, joined
 from xformc.trainer.progress import Report, check_finite
@@ -57,7 +58,7 @@ from xformc.trainer.run import (
     recorded_precision,
     reopen_run,
 )
-from xformc.trainer.schedule import learning_rate, rate_factor
+from xformc.trainer.schedule import schedule_of
 from xformc.trainer.scores.metrics import Measure
 from xformc.trainer.scores.run_scores import score_run
 from xformc.trainer.start import start_from, tokenizer_of, weights_hash
@@ -181,7 +182,7 @@ def train_weights(
         wrapped = parallel(model, processes, make_batch(encoded.train, np.arange(1)), shard=options.shard)
         if identity.compile:
             model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
-        recipe, optimizer = make_recipe(spec, identity, options.minutes), make_optimizer(spec, model)
+        recipe, optimizer = make_recipe(spec, identity, options.minutes), make_optimizer(spec.train.optimizer, model)
         job = _Job(spec, out, identity, encoded, recipe, model, wrapped, optimizer, processes)
         state = State() if newest is None else load_checkpoint(newest, model, optimizer)
         metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
@@ -315,23 +316,11 @@ def open_run(
     return encoded
 
 
-def make_optimizer(spec: Spec, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """The spec's optimizer over all parameters; the loop sets its learning rate."""
-    adam = spec.train.optimizer.adam
-    betas = (adam.beta1, adam.beta2)
-    return torch.optim.Adam(model.parameters(), lr=0.0, betas=betas, eps=adam.epsilon, fused=True)
-
-
 def make_recipe(spec: Spec, identity: Identity, minutes: float | None) -> Recipe:
     """Return the loop's recipe from the spec; `minutes` replaces the spec's unless it is None."""
-    section, schedule, checkpoint = spec.train, spec.train.schedule, spec.train.checkpoint
+    section, checkpoint = spec.train, spec.train.checkpoint
     return Recipe(
-        learning_rate=partial(
-            learning_rate,
-            factor=rate_factor(schedule, spec.sizes),
-            warmup_steps=schedule.warmup_steps,
-            decay_steps=section.steps if schedule.decay == "linear" else None,
-        ),
+        learning_rate=schedule_of(section.schedule, spec.sizes, section.steps),
         batch_tokens=section.batch_tokens,
         accumulate=section.accumulate,
         clip_norm=section.clip_norm,

@@ -13,7 +13,7 @@ from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
-from xformc.compiler.spec.sections import Decode, Train
+from xformc.compiler.spec.sections import Decode, Schedule, Train
 from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.interfaces import CONTROLS, END_TOKEN, OPTIONS, RESULTS
 from xformc.format.tasks import TASKS
@@ -135,28 +135,40 @@ def wide_beam(tree: Tree, task: str, written: str | None, decode: Decode, inputs
 
 
 def schedule_rate(tree: Tree, train: Train, sizes: Mapping[str, Number]) -> list[Problem]:
-    """Check that `schedule.width` is a positive whole size, or that `schedule.peak` is set without it."""
+    """Check that the schedule has a peak, or scales with a positive whole size, and has no setting without effect."""
     schedule, section = train.schedule, tree.get("train", "schedule") or tree
-    if schedule.peak is not None:
-        return _beside_peak(section, tree)
+    kind, problems = schedule.kind, _idle(schedule, section, tree)
+    chosen = (section.get("kind") or section).span
+    if kind == "warmup_stable_decay" and schedule.decay_steps is None:
+        hint = "add decay_steps, such as a tenth of train.steps"
+        problems.append(Problem(chosen, f"the schedule {kind} needs decay_steps", hint))
+    if kind != "inverse_square_root" and schedule.peak is None:
+        hint = "add the highest learning rate, such as peak: 0.001"
+        problems.append(Problem(chosen, f"the schedule {kind} needs peak", hint))
     widths = [name for name, size in sizes.items() if size > 0 and size % 1 == 0]
-    if schedule.width in widths:
-        return []
+    if "width" in schedule.idle() or schedule.width in widths:
+        return problems
     place = section.get("width") or tree.get("sizes", schedule.width) or section
     message = f"the learning rate scales with {schedule.width}^-0.5, so {schedule.width} must be a positive whole size"
     similar = suggest(schedule.width, widths) if section.get("width") else None
-    return [Problem(place.span, message, similar or "set schedule.width to a size of the model, or schedule.peak")]
+    hint = similar or "set schedule.width to a size of the model, or schedule.peak"
+    return [*problems, Problem(place.span, message, hint)]
 
 
-def _beside_peak(section: Tree, tree: Tree) -> list[Problem]:
-    """Report settings that peak overrides. A file may set peak where the one it extends sets scale or width."""
-    source = section.entries["peak"].key.source
-    files = () if source.setting else (tree.span.source, source)
-    return [
-        Problem(entry.key, f"{name} has no effect when peak sets the learning rate", f"remove {name} or peak")
-        for name, entry in section.entries.items()
-        if name in ("scale", "width") and (entry.key.source.setting or entry.key.source in files)
-    ]
+def _idle(schedule: Schedule, section: Tree, tree: Tree) -> list[Problem]:
+    """Report settings that others override, unless the one that overrides is of a later file."""
+    problems: list[Problem] = []
+    for name in sorted(schedule.idle() & section.entries.keys() - {"peak"}):
+        key = section.entries[name].key
+        over = "peak" if schedule.kind == "inverse_square_root" and name in ("scale", "width") else "kind"
+        why = "when peak sets the learning rate" if over == "peak" else f"on the schedule {schedule.kind}"
+        setter = section.entries.get(over)
+        files = (tree.span.source, key.source if setter is None else setter.key.source)
+        later = setter is not None and setter.key.source.setting
+        hint = f"remove {name}, or set kind" if setter is None else f"remove {name} or {over}"
+        if key.source.setting or (key.source in files and not later):
+            problems.append(Problem(key, f"{name} has no effect {why}", hint))
+    return problems
 
 
 def learned_limits(model: Model, train: Train, graph: Graph) -> list[Problem]:

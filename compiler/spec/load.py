@@ -14,6 +14,8 @@ MAX_EXTENDS = 16
 MAX_IMPORTS = 16
 _WHOLE = (("blocks",), ("inputs",), ("model", "do"))
 """Keys whose value is replaced as a whole by a later file: a block, an input, and a stage's `do`."""
+_ONE_OF = (("train", "optimizer"), ("train", "objective"))
+"""Sections with one of several parts, which are replaced as a whole, too."""
 
 
 def load_tree(path: Path) -> Tree:
@@ -37,7 +39,7 @@ def shipped_blocks() -> dict[str, Entry]:
 
 
 def merge(base: Tree, over: Tree, keys: tuple[str, ...] = ()) -> Tree:
-    """Merge mappings key by key; replace lists, scalars, blocks, inputs and the `do` of a stage as a whole."""
+    """Merge mappings key by key; replace lists, scalars, blocks, inputs, optimizers and `do` of stages as a whole."""
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)) or _is_whole(keys):
         return over
     entries = dict(base.entries)
@@ -62,7 +64,7 @@ def own_results(tree: Tree) -> Tree:
 
 
 def _is_whole(keys: tuple[str, ...]) -> bool:
-    return len(keys) > 1 and (keys[0], *keys[2:]) in _WHOLE
+    return len(keys) > 1 and (keys in _ONE_OF or (keys[0], *keys[2:]) in _WHOLE)
 
 
 def _extended(path: Path, tree: Tree, chain: tuple[Path, ...]) -> Tree:

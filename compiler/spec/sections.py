@@ -1,6 +1,6 @@
 """The sections of a spec that are plain settings: training, and decoding defaults."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +28,7 @@ Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_~*]+(/[A-Za-z0-
 """The beginning of a parameter's path; `*` is any one name, `**` any number of names."""
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Decay = Annotated[float, Field(ge=0, le=100)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Copies = Annotated[int, Field(ge=1, le=1000)]
 
@@ -36,6 +37,30 @@ class Section(BaseModel):
     """A frozen section without unknown keys; a number must be a number, not a string of digits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class OneOf(Section):
+    """A section with exactly one of its parts."""
+
+    example: ClassVar[str]
+
+    @model_validator(mode="after")
+    def _one(self) -> "OneOf":
+        if len(self.model_fields_set) != 1 or self.chosen is None:
+            raise ValueError(f"needs exactly one of {', '.join(type(self).model_fields)}, such as {self.example}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _used(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leave out the others."""
+        written: dict[str, object] = handler(self)
+        return {name: value for name, value in written.items() if value is not None}
+
+    @property
+    def chosen(self) -> Section | None:
+        """The part that is set."""
+        parts = (getattr(self, name) for name in type(self).model_fields)
+        return next((part for part in parts if part is not None), None)
 
 
 class Tokenizer(Section):
@@ -53,33 +78,71 @@ class Adam(Section):
     epsilon: Positive = 1e-9
 
 
-class Optimizer(Section):
-    """The optimizer: adam."""
+class AdamW(Section):
+    """Loshchilov and Hutter (2019): Adam with weight decay apart from the gradient, for weights of two or more axes."""
 
-    adam: Adam = Adam()
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.999
+    epsilon: Positive = 1e-8
+    weight_decay: Decay = 0.01
+
+
+class Lion(Section):
+    """Chen et al. (2023): the sign of a momentum; its rate is a third to a tenth of that of AdamW."""
+
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.99
+    weight_decay: Decay = 0.1
+
+
+class Optimizer(OneOf):
+    """The optimizer: one of these."""
+
+    example: ClassVar[str] = "{adamw: {}}"
+    adam: Adam | None = None
+    adamw: AdamW | None = None
+    lion: Lion | None = None
 
 
 class Schedule(Section):
-    """`scale * width^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)` (Vaswani et al. 2017, equation 3).
+    """The learning rate: it rises linearly to `peak` in `warmup_steps` steps, and then does as `kind` says.
 
-    `width` names a size of the model. `peak`, the learning rate at the end of the warm-up, replaces `scale` and
-    `width`. `decay: linear` multiplies the rate by `1 - step / steps`, so that it ends at 0.
+    inverse_square_root: `scale * width^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)` (Vaswani et al. 2017, equation
+    3). `width` names a size of the model. `peak` replaces `scale` and `width`. `decay: linear` multiplies the rate by
+    `1 - step / steps`, so that it ends at 0.
+
+    constant, linear, cosine, warmup_stable_decay: these need `peak`. All but constant end at `final` times the peak,
+    after `train.steps` steps; warmup_stable_decay falls linearly in the last `decay_steps` steps.
     """
 
+    kind: Literal["inverse_square_root", "constant", "linear", "cosine", "warmup_stable_decay"] = "inverse_square_root"
     warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 4000
     scale: Positive = 1.0
     width: str = "d_model"
     peak: Positive | None = None
     decay: Literal["none", "linear"] = "none"
+    final: Fraction = 0.0
+    decay_steps: Count | None = None
 
     @model_serializer(mode="wrap")
     def _used(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out settings without effect, and the default width."""
-        idle = {"peak"} if self.peak is None else {"scale", "width"}
+        """Leave out settings without effect, and the default kind and width."""
+        written: dict[str, object] = handler(self)
+        idle = self.idle()
         if self.width == "d_model":
             idle.add("width")
-        written: dict[str, object] = handler(self)
+        if self.kind == "inverse_square_root":
+            idle.add("kind")
         return {name: value for name, value in written.items() if name not in idle}
+
+    def idle(self) -> set[str]:
+        """The names of settings without effect."""
+        of_root = {"scale", "width", "decay"}
+        if self.kind == "inverse_square_root":
+            return {"final", "decay_steps"} | ({"peak"} if self.peak is None else {"scale", "width"})
+        if self.kind == "constant":
+            return of_root | {"final", "decay_steps"}
+        return of_root if self.kind == "warmup_stable_decay" else of_root | {"decay_steps"}
 
 
 class Checkpoint(Section):
@@ -119,30 +182,14 @@ class Prefix(Section):
     copies: Copies = 10
 
 
-class Objective(Section):
+class Objective(OneOf):
     """What is learned from plain text: one of these, for specs that declare their results."""
 
+    example: ClassVar[str] = "{masked: {}}"
     masked: Masked | None = None
     spans: Spans | None = None
     denoise: Denoise | None = None
     prefix: Prefix | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> "Objective":
-        if len(self.model_fields_set) != 1 or self.chosen is None:
-            raise ValueError(f"needs exactly one of {', '.join(Objective.model_fields)}, such as {{masked: {{}}}}")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _used(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out the others."""
-        written: dict[str, object] = handler(self)
-        return {name: value for name, value in written.items() if value is not None}
-
-    @property
-    def chosen(self) -> Section | None:
-        """The section that is set."""
-        return next((part for part in (self.masked, self.spans, self.denoise, self.prefix) if part is not None), None)
 
 
 class Train(Section):
@@ -159,7 +206,7 @@ class Train(Section):
     objective: Objective | None = None
     losses: dict[str, object] = Field(default_factory=dict[str, object])
     label_smoothing: Fraction = 0.1
-    optimizer: Optimizer = Optimizer()
+    optimizer: Optimizer = Optimizer(adam=Adam())
     schedule: Schedule = Schedule()
     batch_tokens: Count = 25000
     accumulate: Count = 1

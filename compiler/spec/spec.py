@@ -135,7 +135,8 @@ class Spec:
     @cached_property
     def _elaborated(self) -> Elaborated:
         done = elaborate(self.name, self.task, self.model)
-        width = {self.train.schedule.width} if self.train.schedule.peak is None else set[str]()
+        schedule = self.train.schedule
+        width = {schedule.width} if "width" not in schedule.idle() else set[str]()
         rates = {rate.word for _, entry in self._section("inputs") if (rate := entry.tree.get("rate")) is not None}
         sizes = with_dependencies(self.tree.get("sizes"), width | rates | done.sizes | self.sizes_of_initial)
         graph = initialized(done.graph, self.initial, self.tree, done.paths)

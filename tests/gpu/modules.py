@@ -16,8 +16,9 @@ from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec import Spec
 from xformc.trainer.data.batches import Batch
 from xformc.trainer.loop import take_step
+from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.run import Identity
-from xformc.trainer.train import make_optimizer, make_recipe
+from xformc.trainer.train import make_recipe
 
 BOUND = 1e-4
 """Of the difference between the devices, relative to the largest result where that is above 1."""
@@ -70,7 +71,7 @@ def _trained(name: str, device: torch.device) -> dict[str, Any]:
     graph = compile_training(spec).graph
     model = TorchModule(graph, seed=1).to(device).train()
     recipe = make_recipe(spec, Identity("", "", "", 1, "bfloat16", compile=False), None)
-    optimizer = make_optimizer(spec, model)
+    optimizer = make_optimizer(spec.train.optimizer, model)
     names = [value.name for value in graph.inputs]
     inputs = dict(zip(names[: len(feeds)], feeds, strict=True))
     wanted = dict(zip(names[len(feeds) :], targets, strict=True))

@@ -24,7 +24,9 @@ def test_base_has_the_recipe_and_the_defaults_of_the_paper() -> None:
     assert (spec.name, spec.task, spec.sizes["d_k"]) == ("transformer_base", "translation", 64)
     assert {name: item.vocabulary for name, item in spec.inputs.items()} == {"source": 37000, "target": 37000}
     assert (spec.train, spec.decode) == (Train(), Decode())
-    assert (spec.train.optimizer.adam.beta2, spec.train.schedule.warmup_steps) == (0.98, 4000)
+    adam = spec.train.optimizer.adam
+    assert adam is not None
+    assert (adam.beta2, spec.train.schedule.warmup_steps) == (0.98, 4000)
     assert (spec.decode.length_penalty, spec.decode.max_length.offset) == (0.6, 50)
 
 

@@ -1,0 +1,56 @@
+"""The optimizers of recipes, as torch optimizers; the loop sets their learning rates."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from xformc.compiler.spec.sections import Adam, AdamW, Lion, Optimizer
+
+
+def make_optimizer(chosen: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:
+    """The optimizer over all parameters of `model`.
+
+    Weight decay is that of parameters with two or more axes; gains and biases have none.
+    """
+    section = chosen.chosen
+    if isinstance(section, Adam):
+        betas = (section.beta1, section.beta2)
+        return torch.optim.Adam(model.parameters(), lr=0.0, betas=betas, eps=section.epsilon, fused=True)
+    assert isinstance(section, AdamW | Lion)
+    betas = (section.beta1, section.beta2)
+    parameters = list(model.parameters())
+    groups: list[dict[str, Any]] = [
+        {"params": [one for one in parameters if one.ndim > 1], "weight_decay": section.weight_decay},
+        {"params": [one for one in parameters if one.ndim <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if isinstance(section, AdamW):
+        return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=section.epsilon, fused=True)
+    return LionOptimizer(groups, betas)
+
+
+class LionOptimizer(torch.optim.Optimizer):
+    """Lion (Chen et al. 2023, algorithm 2): the sign of an interpolated momentum, and decoupled weight decay."""
+
+    def __init__(self, parameters: Iterable[dict[str, Any]], betas: tuple[float, float]) -> None:
+        super().__init__(parameters, {"lr": 0.0, "betas": betas, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Update every parameter that has a gradient."""
+        assert closure is None
+        for group in self.param_groups:
+            first, second = group["betas"]
+            for parameter in group["params"]:
+                gradient: Tensor | None = parameter.grad
+                if gradient is None:
+                    continue
+                state = self.state[parameter]
+                if not state:
+                    state["exp_avg"] = torch.zeros_like(parameter)
+                average: Tensor = state["exp_avg"]
+                parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
+                parameter.sub_(torch.lerp(gradient, average, first).sign_(), alpha=group["lr"])
+                average.lerp_(gradient, 1.0 - second)
