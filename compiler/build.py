@@ -55,7 +55,7 @@ from xformc.format.targets import TRAITS, Target
 from xformc.format.tasks import NAMED
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
-from xformc.runtime.tokenizer import check_tokenizer
+from xformc.runtime.tokenizer import open_vocabulary
 
 Labels = Sequence[str] | Mapping[str, Sequence[str]]
 """Label names by id: of all results, or of each by its name."""
@@ -123,7 +123,7 @@ def build_program(
     default = rounding.precision or spec.default_precision
     precision = spec.precisions(default)
     _check_fixed(program)
-    _check_tokenizers(program, tokenizers or {})
+    _open_vocabularys(program, tokenizers or {})
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)
     named = _named_results(program, labels)
     module = TorchModule(program.graph, seed=spec.train.seed).eval()
@@ -169,7 +169,7 @@ def _check_fixed(program: Program) -> None:
         raise UserError(message, hint="build with --target native, cpu or portable")
 
 
-def _check_tokenizers(program: Program, tokenizers: Mapping[str, Path]) -> None:
+def _open_vocabularys(program: Program, tokenizers: Mapping[str, Path]) -> None:
     """Open each tokenizer, as the engine will. Raises: UserError for one that does not fit, or belongs to nothing."""
     sizes = {name: (item.pieces, item.special) for name, item in program.inputs.items() if item.kind == "tokens"}
     sizes |= {name: (result.width, SPECIAL) for name, result in program.results.items() if KINDS[result.kind].tokenized}
@@ -180,7 +180,7 @@ def _check_tokenizers(program: Program, tokenizers: Mapping[str, Path]) -> None:
         if not path.is_file():
             raise UserError("no such file", place=str(path))
     for path, size, special in dict.fromkeys((path, *sizes[name]) for name, path in tokenizers.items()):
-        check_tokenizer(path, size, special)
+        open_vocabulary(path, size, special)
 
 
 def _products_to_calibrate(

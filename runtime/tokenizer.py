@@ -1,13 +1,38 @@
-"""Converts text to token ids and back with the engine's SentencePiece models, which also apply Unicode's NFKC."""
+"""Converts text to token ids and back with the files of the engine's vocabularies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Protocol, cast
 
 from xformc.errors import UserError
 from xformc.format.manifest import TOKENIZER_BYTES, Manifest
 from xformc.format.tokens import SPECIAL, SpecialTokens
+
+
+class Vocabulary(Protocol):
+    """The pieces of text that have ids."""
+
+    @property
+    def special(self) -> SpecialTokens:
+        """The special tokens of the engine."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without special tokens. Raises: UnicodeError if it has a lone surrogate."""
+        ...
+
+    def surround(self, ids: list[int]) -> list[int]:
+        """Return the ids of a text as a model reads them: with the special tokens around them."""
+        ...
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the piece of each id, "" for one that has none."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the text of ids that are not special."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -18,17 +43,18 @@ class Tokenizer:
     but not of the tokens.
     """
 
-    vocabularies: "Mapping[str, _Vocabulary]"
+    vocabularies: Mapping[str, Vocabulary]
 
     def encode(self, name: str, text: str) -> list[int]:
-        """Return the ids of a text of the input `name`, with the end token; an empty text has only the end token.
+        """Return the ids of a text of the input `name`, with its special tokens; an empty text has only these.
 
         Raises: UnicodeError if the text has a lone surrogate.
         """
-        return [*self.encode_open(name, text), *self.after(name)]
+        vocabulary = self.vocabularies[name]
+        return vocabulary.surround(vocabulary.encode(text))
 
     def encode_open(self, name: str, text: str) -> list[int]:
-        """Return the ids of a text that may go on: without the end token. Raises: UnicodeError as `encode`."""
+        """Return the ids of a text that may go on: without special tokens. Raises: UnicodeError as `encode`."""
         return self.vocabularies[name].encode(text)
 
     def after(self, name: str) -> list[int]:
@@ -45,7 +71,7 @@ class Tokenizer:
         return [ids[0] if len(ids) == 1 else cast(int, vocabulary.special.unknown) for ids in pieces]
 
     def pieces(self, name: str, ids: Sequence[int]) -> list[str]:
-        """Return the piece of each id in the vocabulary of `name`: ▁ is a space; <unk>, <s> and </s> are special."""
+        """Return the piece of each id in the vocabulary of `name`, as its file has them."""
         return self.vocabularies[name].pieces(ids)
 
     def decode(self, name: str, ids: Sequence[int]) -> str:
@@ -59,69 +85,33 @@ class Tokenizer:
 def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:
     """Return the engine's tokenizer, or None if no input or result has one.
 
-    Raises: UserError for a model that SentencePiece cannot read or that has more pieces than the engine's vocabulary.
+    Raises: UserError for a file that cannot be read, or that does not fit the engine's vocabulary.
     """
     if not manifest.tokenizers:
         return None
-    loaded: dict[tuple[str, int, SpecialTokens], _Vocabulary] = {}
-    vocabularies: dict[str, _Vocabulary] = {}
+    loaded: dict[tuple[str, int, SpecialTokens], Vocabulary] = {}
+    vocabularies: dict[str, Vocabulary] = {}
     for name, file in manifest.tokenizers.items():
         key = (file, manifest.results[name].width if name in manifest.results else 0, SPECIAL)
         if name in manifest.inputs:
             key = (file, manifest.inputs[name].pieces, manifest.inputs[name].special)
         if key not in loaded:
-            loaded[key] = _Vocabulary(directory / file, *key[1:])
+            loaded[key] = open_vocabulary(directory / file, *key[1:])
         vocabularies[name] = loaded[key]
     return Tokenizer(vocabularies)
 
 
-def check_tokenizer(path: Path, size: int, special: SpecialTokens) -> None:
-    """Open the tokenizer of a vocabulary of this size. Raises: UserError as `load_tokenizer`."""
-    _Vocabulary(path, size, special)
+def open_vocabulary(path: Path, size: int, special: SpecialTokens) -> Vocabulary:
+    """Open the file of a vocabulary of this size: a SentencePiece model, or a tokenizer.json.
 
+    Raises: UserError for a file that cannot be read, or that does not fit.
+    """
+    if path.stat().st_size > TOKENIZER_BYTES:
+        raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(path))
+    if path.suffix == ".json":
+        from xformc.runtime.json_vocabulary import JsonVocabulary  # noqa: PLC0415 (many engines do not need it)
 
-class _Vocabulary:
-    """One SentencePiece model, checked, with types that the library lacks."""
+        return JsonVocabulary(path, size, special)
+    from xformc.runtime.sentencepiece_vocabulary import SentencePieceVocabulary  # noqa: PLC0415 (it takes 4 MB)
 
-    def __init__(self, path: Path, size: int, special: SpecialTokens) -> None:
-        if path.stat().st_size > TOKENIZER_BYTES:
-            raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(path))
-        import sentencepiece  # noqa: PLC0415 (it takes 4 MB, and many engines do not need it)
-
-        self._processor = cast(Any, sentencepiece.SentencePieceProcessor())
-        try:
-            self._processor.LoadFromSerializedProto(path.read_bytes())
-        except RuntimeError as error:
-            raise UserError("not a SentencePiece model", place=str(path), hint=_REBUILD) from error
-        found = int(self._processor.GetPieceSize())
-        if found > size:
-            raise UserError(f"has {found:,} pieces; the engine's vocabulary {size:,}", place=str(path), hint=_REBUILD)
-        self._size, self.special = found, special
-        self._check_special(str(path))
-
-    def _check_special(self, place: str) -> None:
-        """Check that the model's special tokens are those of the engine. A foreign model may lack padding and the end
-        token, and what it begins texts with does not matter: the engine's begin token is what its decoder reads first.
-        """
-        found = [getattr(self._processor, name)() for name in ("pad_id", "unk_id", "bos_id", "eos_id")]
-        special, pad, unknown, end = self.special, *(found[place] for place in (0, 1, 3))
-        wanted = [-1 if one is None else one for one in (special.pad, special.unknown, special.begin)] + [*special.end]
-        foreign = pad in (-1, special.pad) and unknown == special.unknown and end in (-1, *special.end)
-        if found != wanted and (special == SPECIAL or not foreign):
-            raise UserError(
-                f"has the special tokens {found} (pad, unknown, begin, end), not {wanted}", place=place, hint=_REBUILD
-            )
-
-    def encode(self, text: str) -> list[int]:
-        text.encode()  # raises UnicodeError for a lone surrogate; SentencePiece would not
-        return cast(list[int], self._processor.EncodeAsIds(text))
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [str(self._processor.IdToPiece(one)) if one < self._size else "" for one in ids]
-
-    def decode(self, ids: list[int]) -> str:
-        known = [identifier for identifier in ids if identifier < self._size]
-        return cast(str, self._processor.DecodeIds(known))
-
-
-_REBUILD = "train the vocabulary with `xformc train`, and build the engine from that run"
+    return SentencePieceVocabulary(path, size, special)

@@ -45,7 +45,7 @@ MAY_USE = {
     "runtime": set[str](),
     "triton": {"runtime"},
     "trainer": COMPILER | {"compiler.build", "runtime"},
-    "imports": COMPILER | {"trainer", "version"},
+    "imports": COMPILER | {"runtime", "trainer", "version"},
     "commands": COMPILER
     | {"compiler.build", "compiler.explain", "runtime", "triton", "trainer", "imports", "specs"}
     | {"verification"},

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from xformc.compiler.build import Labels
@@ -14,10 +15,13 @@ from xformc.runtime.lines import read_text_file
 from xformc.trainer.data.label_names import label_files
 from xformc.trainer.data.vocabulary import tokenizer_files
 
+SUFFIXES = (".model", ".json")
+"""The files of tokenizers: SentencePiece models, or those of the library tokenizers."""
+
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The SentencePiece model of each input of tokens, and the label names by id of each result that has them.
+    """The tokenizer of each input of tokens, and the label names by id of each result that has them.
 
     Both are None without a run; `labels` is also None for tasks without labels. A run trained on arrays has no
     tokenizers.
@@ -66,8 +70,9 @@ def _folders(weights: Path) -> tuple[Path, ...]:
 
 def _find_tokenizers(folders: Sequence[Path], spec: Spec) -> dict[str, Path] | None:
     for folder in folders:
-        for shared in (True, False):
-            files = {name: folder / file for name, file in tokenizer_files(_texts(spec), shared=shared).items()}
+        for shared, suffix in product((True, False), SUFFIXES):
+            names = tokenizer_files(_texts(spec), shared=shared)
+            files = {name: (folder / file).with_suffix(suffix) for name, file in names.items()}
             if files and all(path.is_file() for path in files.values()):
                 return files
     return None

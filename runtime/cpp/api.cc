@@ -129,7 +129,8 @@ bool read_value(const std::vector<xformc::Value>& values, size_t result, xformc_
 }
 
 xformc_input described(const xformc::Input& input) {
-  return {input.name.c_str(), input.kind_name(), input.vocabulary, input.longest.value_or(0), !input.tokenizer.empty()};
+  return {input.name.c_str(), input.kind_name(), input.vocabulary, input.longest.value_or(0),
+          xformc::is_readable(input.tokenizer)};
 }
 
 xformc_hypothesis described(const Hypothesis& one) {
@@ -320,7 +321,7 @@ bool xformc_engine_result(const xformc_engine* engine, size_t index, xformc_resu
   const xformc::DeclaredResult& found = engine->engine.manifest().results[index];
   const char* positions = found.positions.empty() ? nullptr : found.positions.c_str();
   return fill_known(result, {sizeof *result, found.name.c_str(), found.kind_name(), positions, found.labels.size(),
-                             found.several, !found.tokenizer.empty()});
+                             found.several, xformc::is_readable(found.tokenizer)});
 }
 
 const char* xformc_engine_result_label(const xformc_engine* engine, size_t index, size_t label) {

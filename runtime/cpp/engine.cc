@@ -291,6 +291,11 @@ void Engine::check_texts(const std::vector<Input>& inputs) const {
     if (input.rate > 0) continue;  // a file
     if (input.kind != Kind::tokens) others.push_back(input.name);
     tokenized = tokenized && !input.tokenizer.empty();
+    if (!input.tokenizer.empty() && !is_readable(input.tokenizer)) {
+      throw invalid_argument(
+          "this library reads SentencePiece models only, and " + manifest_.name + " has " + input.tokenizer, "",
+          "run the engine with xformc's Python runtime, or give token ids");
+    }
   }
   if (!others.empty()) {
     throw invalid_argument("the engine " + manifest_.name + " takes more than text: it needs " + joined(others), "",

@@ -103,6 +103,10 @@ std::string Vocabulary::decode(const Ids& ids) const {
   return joined;
 }
 
+bool is_readable(const std::string& file) {
+  return !file.empty() && std::filesystem::path(file).extension() != ".json";
+}
+
 Tokenizer load_tokenizer(const std::filesystem::path& folder, const Manifest& manifest) {
   struct Key {
     std::string file;
@@ -112,7 +116,7 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder, const Manifest& ma
   std::vector<std::pair<Key, std::shared_ptr<const Vocabulary>>> loaded;
   Tokenizer tokenizer;
   const auto load = [&](const std::string& name, const std::string& file, int64_t size, const SpecialTokens& special) {
-    if (file.empty()) return;
+    if (!is_readable(file)) return;
     for (const auto& [key, vocabulary] : loaded) {
       if (key.file == file && key.size == size && key.special == special) {
         tokenizer[name] = vocabulary;

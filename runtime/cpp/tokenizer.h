@@ -47,6 +47,9 @@ class Vocabulary {
 // The vocabulary of each input and each result that has a tokenizer; those with the same one share it.
 using Tokenizer = std::map<std::string, std::shared_ptr<const Vocabulary>>;
 
+// Whether there is a tokenizer that this library reads: a SentencePiece model, not a tokenizer.json.
+bool is_readable(const std::string& file);
+
 Tokenizer load_tokenizer(const std::filesystem::path& folder, const Manifest& manifest);
 
 }  // namespace xformc

@@ -10,6 +10,7 @@ EXTRAS = {
     "sacrebleu": "train",
     "num2words": "demo",
     "matplotlib": "report",
+    "tokenizers": "tokenizers",
 }
 
 

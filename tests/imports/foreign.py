@@ -13,7 +13,16 @@ from xformc.imports.config import read_config, resolve
 from xformc.imports.family import find_family
 from xformc.imports.weights import _row
 
-GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 20, "n_positions": 16}
+GPT2 = {
+    "model_type": "gpt2",
+    "n_layer": 2,
+    "n_embd": 8,
+    "n_head": 2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "vocab_size": 20,
+    "n_positions": 16,
+}
 LLAMA = {
     "model_type": "llama",
     "num_hidden_layers": 2,
@@ -21,6 +30,8 @@ LLAMA = {
     "intermediate_size": 12,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
     "vocab_size": 20,
     "rope_theta": 10000.0,
 }
@@ -32,16 +43,39 @@ OPT = {
     "hidden_size": 8,
     "ffn_dim": 12,
     "num_attention_heads": 2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
     "vocab_size": 20,
     "max_position_embeddings": 16,
 }
-BLOOM = {"model_type": "bloom", "n_layer": 2, "hidden_size": 8, "n_head": 2, "vocab_size": 20}
+BLOOM = {
+    "model_type": "bloom",
+    "n_layer": 2,
+    "hidden_size": 8,
+    "n_head": 2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "vocab_size": 20,
+}
+MARIAN = {
+    "model_type": "marian",
+    "d_model": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 12,
+    "decoder_ffn_dim": 12,
+    "vocab_size": 20,
+    "pad_token_id": 19,
+}
 FAMILIES = {
     "bloom": BLOOM,
     "gemma": {**LLAMA, "model_type": "gemma", "head_dim": 4},
     "gpt2": GPT2,
     "gpt_neox": NEOX,
     "llama": LLAMA,
+    "marian": MARIAN,
     "mistral": {**LLAMA, "model_type": "mistral", "sliding_window": 4},
     "opt": OPT,
     "phi": {**LLAMA, "model_type": "phi", "partial_rotary_factor": 1.0},

@@ -1,6 +1,7 @@
 """Small random models of transformers give the same logits after an import, or are refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import torch
 from command_line import CommandLine, mistake
 
 from xformc.imports.replay import BOUND
+from xformc.runtime.engine import Engine, load
+from xformc.runtime.generate import Prompt, sample
 
 transformers: Any = pytest.importorskip("transformers")
 transformers.utils.logging.disable_progress_bar()
@@ -25,6 +28,26 @@ LLAMA = {**WIDE, "num_key_value_heads": 2}
 OPT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 60, "word_embed_proj_dim": 32}
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 60, "n_positions": 32, "initializer_range": 0.3}
 ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
+
+SIDES = {
+    f"{side}_{key}": value
+    for side in ("encoder", "decoder")
+    for key, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))
+}
+MARIAN = {
+    **SIDES,
+    "d_model": 32,
+    "vocab_size": 60,
+    "max_position_embeddings": 64,
+    "init_std": 0.3,
+    "pad_token_id": 59,
+    "decoder_start_token_id": 59,
+    "eos_token_id": 0,
+    "bos_token_id": None,
+    "forced_eos_token_id": None,
+    "scale_embedding": True,
+    "activation_function": "swish",
+}
 
 MODELS = [
     ("GPT2", GPT2),
@@ -44,6 +67,8 @@ MODELS = [
     ("Phi", {**LLAMA, "hidden_act": "gelu"}),
     ("OPT", {**OPT, "ffn_dim": 48, "max_position_embeddings": 64, "init_std": 0.3}),
     ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 60, "initializer_range": 0.3}),
+    ("Marian", MARIAN),
+    ("Marian", {**MARIAN, "scale_embedding": False, "activation_function": "relu", "decoder_layers": 1}),
     ("Bloom", {"hidden_size": 48, "n_layer": 2, "n_head": 6, "vocab_size": 60, "initializer_range": 0.3}),
 ]
 
@@ -51,11 +76,13 @@ MODELS = [
 def save(folder: Path, name: str, settings: dict) -> Path:
     """A random model of transformers, with biases and gains that are random, too."""
     torch.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(**settings, bos_token_id=1, eos_token_id=2)
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    config = getattr(transformers, f"{name}Config")(**{"bos_token_id": 1, "eos_token_id": 2, **settings})
+    kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+    model = kind.from_config(config)
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
+        biases = [one for name, one in model.named_buffers() if name == "final_logits_bias"]
+        for parameter in (*model.parameters(), *biases):
+            if parameter.dim() == 1 or parameter.shape[0] == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     model.save_pretrained(folder)
     return folder
@@ -82,3 +109,43 @@ def test_an_import_with_other_logits_is_refused(xformc: CommandLine, tmp_path: P
     found = mistake(xformc("import", folder, "-o", tmp_path / "run", "--replay", "--map", table))
     assert "the import does not compute the origin's logits: largest difference of logits" in found
     assert not (tmp_path / "run").exists()
+
+
+def engine_of(xformc: CommandLine, folder: Path, tmp_path: Path) -> Engine:
+    for command in (("import", folder, "-o", tmp_path / "run"), ("build", tmp_path / "run", "-o", tmp_path / "engine")):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+    return load(tmp_path / "engine", threads=1)
+
+
+@pytest.mark.parametrize(("name", "settings"), [MODELS[0], MODELS[3], MODELS[15]])
+@pytest.mark.filterwarnings("ignore")
+def test_a_language_model_goes_on_as_its_origin(xformc: CommandLine, tmp_path: Path, name: str, settings: dict) -> None:
+    folder = save(tmp_path / "model", name, settings)
+    engine, origin = engine_of(xformc, folder, tmp_path), transformers.AutoModelForCausalLM.from_pretrained(folder)
+    begun, options = (
+        list(engine.manifest.inputs["text"].special.begun),
+        replace(engine.manifest.sampling, temperature=0.0),
+    )
+    random = torch.Generator().manual_seed(3)
+    for length in range(1, 9):
+        prompt = torch.randint(0, 60, (length,), generator=random).tolist()
+        given = torch.tensor([begun + prompt])
+        wanted = origin.generate(given, attention_mask=torch.ones_like(given), max_new_tokens=16, do_sample=False)
+        found = sample(engine.session, [Prompt(prompt, 0)], replace(options, max_new_tokens=16))
+        assert found.tokens[0].tolist() == wanted[0, len(begun) + length :].tolist()
+
+
+@pytest.mark.parametrize(("name", "settings"), [("Marian", MARIAN)])
+@pytest.mark.filterwarnings("ignore")
+def test_a_translation_is_that_of_its_origin(xformc: CommandLine, tmp_path: Path, name: str, settings: dict) -> None:
+    folder = save(tmp_path / "model", name, settings)
+    engine, origin = engine_of(xformc, folder, tmp_path), transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    special, random = engine.manifest.inputs["target"].special, torch.Generator().manual_seed(3)
+    ordinary = torch.tensor([one for one in range(60) if one not in special.ids])
+    for length in range(1, 9):
+        picked = ordinary[torch.randint(0, len(ordinary), (length,), generator=random)].tolist()
+        source = torch.tensor([[*picked, special.last]])
+        wanted = origin.generate(source, max_new_tokens=16, do_sample=False, num_beams=1)[0].tolist()
+        found = engine.search(source.numpy(), beam_size=1, max_length_factor=0.0, max_length_offset=16)
+        assert [*special.begun, *found.text(0, 0)] == wanted

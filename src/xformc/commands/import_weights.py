@@ -1,12 +1,15 @@
 """`xformc import`: a model of another library becomes a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from xformc.commands.options import OUT
 from xformc.terminal import progress_console
+
+if TYPE_CHECKING:
+    from xformc.imports.tokenizers import ForeignTokenizer
 
 SOURCE_HELP = "A folder of Hugging Face: config.json, and model.safetensors or its shards."
 MAP_HELP = "The table of a family of your own.  [default: the shipped one of config.json's model_type]"
@@ -20,7 +23,7 @@ def import_weights(
     table: Annotated[Path | None, Option("--map", help=MAP_HELP, metavar="FILE")] = None,
     compare: Annotated[bool, Option("--replay", help=REPLAY_HELP)] = False,
 ) -> None:
-    """Import the weights of a model as a run: a short spec that extends a shipped one, and its weights.
+    """Import a model as a run: a short spec that extends a shipped one, its weights and its tokenizer.
 
     \b
     xformc import models/gpt2 -o runs/gpt2
@@ -28,13 +31,21 @@ def import_weights(
     xformc import models/mine -o runs/mine --map mine.yaml
     xformc build runs/gpt2 -o engines/gpt2
 
-    Only safetensors are read, and nothing is downloaded. The tokenizer is not imported. What the config asks for and
-    the family's table does not know is an error, all of it at once.
+    Only safetensors are read, and nothing is downloaded. What the config asks for and the family's table does not know
+    is an error, all of it at once.
     """
     from xformc.imports.import_model import import_model
 
     with progress_console().status("importing"):
         done = import_model(source, output, table, compare=compare)
     print(f"{output}: a run of the family {done.family}, {done.parameters:,} parameters")
+    print(f"  {_described(done.tokenizer)}")
     if done.replay is not None:
         print(f"  {done.replay.line()}")
+
+
+def _described(tokenizer: "ForeignTokenizer | None") -> str:
+    if tokenizer is None:
+        return "without a tokenizer: no tokenizer.model, tokenizer.json or Marian's source.spm is there"
+    lost = f", {tokenizer.lost:,} of whose pieces have no id" if tokenizer.lost else ""
+    return f"with {' and '.join(tokenizer.files)}{lost}"

@@ -15,16 +15,19 @@ from xformc.errors import UserError
 from xformc.imports.family import Family
 from xformc.imports.json_file import read_json
 
-CONFIG = "config.json"
+CONFIG, GENERATION = "config.json", "generation_config.json"
 MAX_BYTES = 1 << 20
 OTHERWISE = "otherwise"
 
 _INERT = """model_type architectures _name_or_path transformers_version torch_dtype dtype bos_token_id eos_token_id
-pad_token_id sep_token_id id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
+pad_token_id sep_token_id decoder_start_token_id
+id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
 problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
 gradient_checkpointing _num_labels max_length min_length do_sample num_beams top_k top_p temperature"""
 IGNORED = frozenset(_INERT.split())
 """Keys of every config that do not change the logits."""
+
+_WRITTEN_WITH = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 
 _KEY = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)")
 
@@ -53,7 +56,7 @@ class Config:
         return cast(Scalar, inner.filled(default))
 
     def filled(self, tree: Tree) -> Plain:
-        """The plain value of a tree, in which each text with a $key became a number.
+        """The plain value of a tree, in which each text with a $key became a number, or a list if it is nothing else.
 
         Raises: SpecError for a text that has no value; UserError for a key that the config lacks.
         """
@@ -63,8 +66,12 @@ class Config:
             return [self.filled(item) for item in tree.value]
         return self._number(tree) if "$" in tree.word else tree.value
 
-    def _number(self, tree: Tree) -> bool | int | float:
+    def _number(self, tree: Tree) -> Plain:
         names = _KEY.findall(tree.word)
+        listed = [key for key in self.values if names and key.rpartition(".")[0] == names[0]]
+        if listed and tree.word == f"${names[0]}":
+            self.used.add(names[0])
+            return [self._numeric(key) for key in listed]
         numbers = {f"k{index}": self._numeric(name) for index, name in enumerate(names)}
         if len(names) == 1 and tree.word == f"${names[0]}":
             return numbers["k0"]
@@ -93,7 +100,17 @@ def read_config(folder: Path) -> dict[str, Scalar]:
     flat = read_json(path, MAX_BYTES, "a config", _flat)
     if not isinstance(flat.get("model_type"), str):
         raise UserError("names no model_type", place=str(path))
-    return flat
+    return _with_generation(folder / GENERATION, flat)
+
+
+def _with_generation(path: Path, values: dict[str, Scalar]) -> dict[str, Scalar]:
+    """The values with the special tokens of a generation_config.json, which are those that the origin writes with."""
+    if not path.is_file():
+        return values
+    flat = read_json(path, MAX_BYTES, "a config", _flat)
+    said = {key: value for key, value in flat.items() if key.partition(".")[0] in _WRITTEN_WITH and value is not None}
+    over = {key.partition(".")[0] for key in said}
+    return {key: value for key, value in values.items() if key.partition(".")[0] not in over} | said
 
 
 def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[Family, Config]:

@@ -19,18 +19,23 @@ from xformc.imports.checkpoint import stored_tensors
 from xformc.imports.config import CONFIG, read_config, resolve
 from xformc.imports.family import find_family, load_family
 from xformc.imports.replay import Replay, replay
+from xformc.imports.tokenizers import ForeignTokenizer, check_tokenizers, find_tokenizer
 from xformc.imports.weights import map_weights
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors
 
+TASKS = ("language_model", "translation")
+"""The tasks of the specs that tables may make."""
+
 
 @dataclass(frozen=True)
 class Import:
-    """What was imported: the family's name, the number of parameters, and the comparison with the origin, if any."""
+    """What was imported: the family, the number of parameters, the tokenizer, and the comparison with the origin."""
 
     family: str
     parameters: int
+    tokenizer: ForeignTokenizer | None
     replay: Replay | None
 
 
@@ -45,8 +50,11 @@ def import_model(folder: Path, out: Path, table: Path | None = None, *, compare:
     family = find_family(str(values["model_type"])) if table is None else load_family(table)
     place = str(folder / CONFIG)
     family, config = resolve(family, values, place)
-    filled = config.filled(family.spec)
+    filled, tokenizer = config.filled(family.spec), find_tokenizer(folder)
     assert isinstance(filled, dict)
+    special = filled.get("special_tokens")
+    if tokenizer is not None and tokenizer.unknown is not None and isinstance(special, dict):
+        special["unknown"] = tokenizer.unknown
     text = write_yaml({"name": _name(folder), **filled})
     spec = _checked(text, place)
     shapes = graph_shapes(spec.graph())
@@ -57,9 +65,12 @@ def import_model(folder: Path, out: Path, table: Path | None = None, *, compare:
     record = {"xformc": __version__, "family": family.name, "replay": None if compared is None else {**vars(compared)}}
     with writing(out), atomic_directory(out, replace=False) as part:
         (part / SPEC).write_text(text, encoding="utf-8")
+        if tokenizer is not None:
+            tokenizer.write(part)
         write_tensors(part / WEIGHTS, {path: torch.as_tensor(array) for path, array in arrays.items()}, {})
         (part / IMPORTED).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    return Import(family.name, sum(array.size for array in arrays.values()), compared)
+        check_tokenizers(part, spec)
+    return Import(family.name, sum(array.size for array in arrays.values()), tokenizer, compared)
 
 
 def _name(folder: Path) -> str:
@@ -73,10 +84,11 @@ def _checked(text: str, place: str) -> Spec:
         path.write_text(text, encoding="utf-8")
         try:
             spec = load_spec(path)
+            if spec.task not in TASKS:
+                wanted = " and ".join(TASKS)
+                raise UserError(f"the table's spec is of the task {spec.task}; imported are {wanted}", place=place)
             spec.graph()
         except SpecError as error:
             lines = "".join(f"\n  {problem.message}" for problem in error.problems[:8])
             raise UserError(f"asks for a model that cannot be:{lines}", place=place) from None
-    if spec.task != "language_model":
-        raise UserError(f"the table's spec is of the task {spec.task}; language models are imported", place=place)
     return spec

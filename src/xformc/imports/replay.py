@@ -15,6 +15,7 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.model import Input
 from xformc.errors import UserError
 from xformc.imports.checkpoint import Array
 
@@ -47,29 +48,35 @@ class Replay:
 
 def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array]) -> Replay:
     """Compare the logits of the origin in `folder` with those of the spec. Raises: UserError if it cannot be run."""
-    (item,) = spec.inputs.values()
-    length = min(LENGTH, spec.train.max_length)
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(1, item.vocabulary, (BATCH, length), generator=generator)
-    expected = _origin(folder)(input_ids=tokens).logits
+    generator, length = torch.Generator().manual_seed(0), min(LENGTH, spec.train.max_length)
+    texts = [_random_tokens(item, length, generator) for item in spec.inputs.values()]
+    names = ("input_ids", "decoder_input_ids") if len(texts) > 1 else ("input_ids",)
+    expected = _origin(folder, spec.task)(**dict(zip(names, texts, strict=True))).logits
     module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
     with torch.no_grad():
         for path, parameter in parameters_by_path(module).items():
             parameter.copy_(torch.as_tensor(arrays[path]))
-        found = module(tokens)
+        found = module(*texts)
     if found.shape != expected.shape:
         raise UserError(f"the origin has logits {list(expected.shape)}, the spec {list(found.shape)}")
     difference = (found - expected).abs().max()
-    return Replay(tokens.numel(), float(difference), float(expected.std()))
+    return Replay(texts[-1].numel(), float(difference), float(expected.std()))
 
 
-def _origin(folder: Path) -> Any:
+def _random_tokens(item: Input, length: int, generator: torch.Generator) -> torch.Tensor:
+    """Tokens [batch, length] of an input that are not padding."""
+    tokens = torch.randint(0, item.vocabulary - 1, (BATCH, length), generator=generator)
+    return tokens if item.special.pad is None else tokens + (tokens >= item.special.pad)
+
+
+def _origin(folder: Path, task: str) -> Any:
     """The model in `folder`, as transformers loads it, without gradients. Raises: UserError."""
     try:
         with redirect_stderr(io.StringIO()), catch_warnings():
             simplefilter("ignore")
             transformers: Any = importlib.import_module("transformers")
-            model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            kind = transformers.AutoModelForSeq2SeqLM if task == "translation" else transformers.AutoModelForCausalLM
+            model: Any = kind.from_pretrained(
                 str(folder.resolve()),
                 dtype=torch.float32,
                 attn_implementation="eager",

@@ -1,0 +1,62 @@
+"""Vocabularies of a tokenizer.json, by the library tokenizers: byte-level byte pairs, WordPiece, Unigram and others."""
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xformc.errors import UserError
+from xformc.format.tokens import SpecialTokens
+
+
+class JsonVocabulary:
+    """One tokenizer.json. Its template, if it has one, says which special tokens surround a text."""
+
+    def __init__(self, path: Path, size: int, special: SpecialTokens) -> None:
+        """Open the file. Raises: UserError if the library does not read it, or if it has ids beyond `size`."""
+        try:
+            tokenizers: Any = importlib.import_module("tokenizers")  # an extra
+        except ModuleNotFoundError as error:
+            hint = "pip install 'xformc[tokenizers]'"
+            raise UserError(
+                "needs the package tokenizers, which is not installed", place=str(path), hint=hint
+            ) from error
+        try:
+            self._tokenizer: Any = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        except Exception as error:  # the library raises Exception itself
+            message = " ".join(str(error).split())[:200]
+            raise UserError(f"not a tokenizer.json: {message}", place=str(path)) from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.special = special
+        most = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        if most >= size:
+            raise UserError(f"has the id {most:,}; the engine's vocabulary has {size:,} tokens", place=str(path))
+
+    def encode(self, text: str) -> list[int]:
+        """See `Vocabulary`."""
+        text.encode()
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def surround(self, ids: list[int]) -> list[int]:
+        """See `Vocabulary`: as the template says, or with the end token after them."""
+        before, after = self._template
+        return [*before, *ids, *after]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """See `Vocabulary`."""
+        return [self._tokenizer.id_to_token(int(one)) or "" for one in ids]
+
+    def decode(self, ids: list[int]) -> str:
+        """See `Vocabulary`."""
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+    @property
+    def _template(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and after a text."""
+        bare = self._tokenizer.encode("a", add_special_tokens=False).ids
+        whole = self._tokenizer.encode("a", add_special_tokens=True).ids
+        for start in range(len(whole) - len(bare) + 1):
+            if len(whole) > len(bare) and whole[start : start + len(bare)] == bare:
+                return whole[:start], whole[start + len(bare) :]
+        return [], [self.special.last]

@@ -1,0 +1,60 @@
+"""Vocabularies of SentencePiece, whose models also apply Unicode's NFKC."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import sentencepiece
+
+from xformc.errors import UserError
+from xformc.format.tokens import SPECIAL, SpecialTokens
+
+REBUILD = "train the vocabulary with `xformc train`, and build the engine from that run"
+
+
+class SentencePieceVocabulary:
+    """One SentencePiece model, checked, with types that the library lacks."""
+
+    def __init__(self, path: Path, size: int, special: SpecialTokens) -> None:
+        """Open the model. Raises: UserError if it is none, or does not fit `size` tokens and these special ones."""
+        self._processor = cast(Any, sentencepiece.SentencePieceProcessor())
+        try:
+            self._processor.LoadFromSerializedProto(path.read_bytes())
+        except RuntimeError as error:
+            raise UserError("not a SentencePiece model", place=str(path), hint=REBUILD) from error
+        found = int(self._processor.GetPieceSize())
+        if found > size:
+            raise UserError(f"has {found:,} pieces; the engine's vocabulary {size:,}", place=str(path), hint=REBUILD)
+        self._size, self.special = found, special
+        self._check_special(str(path))
+
+    def _check_special(self, place: str) -> None:
+        """Check that the model's special tokens are those of the engine. A foreign model may lack padding and the end
+        token, and what it begins texts with does not matter: the engine's begin token is what its decoder reads first.
+        """
+        found = [getattr(self._processor, name)() for name in ("pad_id", "unk_id", "bos_id", "eos_id")]
+        special, pad, unknown, end = self.special, *(found[place] for place in (0, 1, 3))
+        wanted = [-1 if one is None else one for one in (special.pad, special.unknown, special.begin)] + [*special.end]
+        foreign = pad in (-1, special.pad) and unknown == special.unknown and end in (-1, *special.end)
+        if found != wanted and (special == SPECIAL or not foreign):
+            raise UserError(
+                f"has the special tokens {found} (pad, unknown, begin, end), not {wanted}", place=place, hint=REBUILD
+            )
+
+    def encode(self, text: str) -> list[int]:
+        """See `Vocabulary`."""
+        text.encode()  # raises UnicodeError for a lone surrogate; SentencePiece would not
+        return cast(list[int], self._processor.EncodeAsIds(text))
+
+    def surround(self, ids: list[int]) -> list[int]:
+        """See `Vocabulary`: the end token comes after them."""
+        return [*ids, self.special.last]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """See `Vocabulary`: ▁ is a space; <unk>, <s> and </s> are special."""
+        return [str(self._processor.IdToPiece(one)) if one < self._size else "" for one in ids]
+
+    def decode(self, ids: list[int]) -> str:
+        """See `Vocabulary`."""
+        known = [identifier for identifier in ids if identifier < self._size]
+        return cast(str, self._processor.DecodeIds(known))

@@ -1,0 +1,131 @@
+"""Imports tokenizers: a SentencePiece model, a tokenizer.json, or Marian's models with their dictionary."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from google.protobuf.message import DecodeError
+from sentencepiece import sentencepiece_model_pb2
+
+from xformc.compiler.spec import Spec
+from xformc.errors import UserError
+from xformc.format.manifest import TOKENIZER_BYTES
+from xformc.format.names import TOKENIZER
+from xformc.imports.json_file import read_json
+from xformc.runtime.tokenizer import open_vocabulary
+from xformc.trainer.run_files import find_run_files
+
+JSON = "tokenizer.json"
+DICTIONARY, SIDES = "vocab.json", {"source": "source.spm", "target": "target.spm"}
+"""Marian's files: the ids of the pieces of both languages, and a model of each."""
+
+_LANGUAGE = re.compile(">>.+<<")
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5
+MOST_PIECES = 1 << 22
+
+
+@dataclass(frozen=True)
+class ForeignTokenizer:
+    """The files of a run, by name, and the id of the unknown token, if the files have one.
+
+    lost: the number of pieces that the model cuts a text into and the dictionary lacks.
+    """
+
+    files: Mapping[str, bytes]
+    unknown: int | None = None
+    lost: int = 0
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a run."""
+        for name, content in self.files.items():
+            (folder / name).write_bytes(content)
+
+
+def find_tokenizer(folder: Path) -> ForeignTokenizer | None:
+    """The tokenizer in a folder; None if there is none that is known. Raises: UserError for one that is broken."""
+    if all((folder / file).is_file() for file in (DICTIONARY, *SIDES.values())):
+        return _marian(folder)
+    model = folder / TOKENIZER
+    if model.is_file() and (unknown := _unknown_of(_read(model))) is not None:
+        return ForeignTokenizer({TOKENIZER: _read(model)}, unknown)
+    return ForeignTokenizer({JSON: _read(folder / JSON)}) if (folder / JSON).is_file() else None
+
+
+def _marian(folder: Path) -> ForeignTokenizer:
+    ids = read_json(folder / DICTIONARY, TOKENIZER_BYTES, "a dictionary", lambda content: _ids(content, folder))
+    models = {side: _renumbered(folder / file, ids) for side, file in SIDES.items()}
+    lost = sum(count for _, count in models.values())
+    return ForeignTokenizer({f"{side}.model": model for side, (model, _) in models.items()}, ids["<unk>"], lost)
+
+
+def _ids(content: object, folder: Path) -> dict[str, int]:
+    """The ids of the pieces. Raises: UserError unless each has one of its own, and the special ones are there."""
+    ids = cast(dict[str, object], content) if isinstance(content, dict) else {}
+    fits = all(type(one) is int and 0 <= one < MOST_PIECES for one in ids.values())
+    if not fits or len(set(ids.values())) < len(ids) or not {"<unk>", "</s>", "<pad>"} <= ids.keys():
+        message = "must map pieces to ids, each to one of its own, with <unk>, </s> and <pad> among them"
+        raise UserError(message, place=str(folder / DICTIONARY))
+    return cast(dict[str, int], ids)
+
+
+def _renumbered(path: Path, ids: Mapping[str, int]) -> tuple[bytes, int]:
+    """The model with these ids for its pieces, and the number of pieces that have none.
+
+    Pieces that only the dictionary has, those of the other language, are never produced. A language's tag stands at the
+    beginning of a text, where SentencePiece puts a space.
+    """
+    model = _parsed(_read(path))
+    if model is None:
+        raise UserError("not a SentencePiece model", place=str(path))
+    known = {piece.piece: piece for piece in model.pieces}
+    lost = sum(piece.type == _NORMAL and piece.piece not in ids for piece in model.pieces)
+    names = {number: piece for piece, number in ids.items()}
+    del model.pieces[:]
+    for number in range(max(names) + 1):
+        name = names.get(number, f"<unused {number}>")
+        piece = model.pieces.add(piece=name, score=0.0, type=_UNUSED)
+        if name in ("<unk>", "</s>", "<pad>"):
+            piece.type = _UNKNOWN if name == "<unk>" else _CONTROL
+        elif _LANGUAGE.fullmatch(name):
+            piece.piece, piece.type = f"▁{name}", _USER_DEFINED
+        elif name in known:
+            piece.CopyFrom(known[name])
+    trained = model.trainer_spec
+    trained.unk_piece, trained.eos_piece, trained.pad_piece = "<unk>", "</s>", "<pad>"
+    trained.unk_id, trained.eos_id, trained.pad_id, trained.bos_id = ids["<unk>"], ids["</s>"], ids["<pad>"], -1
+    trained.vocab_size = len(model.pieces)
+    return cast(bytes, model.SerializeToString()), lost
+
+
+def _unknown_of(model: bytes) -> int | None:
+    """The id of the unknown token of a SentencePiece model; None if it is none."""
+    parsed = _parsed(model)
+    pieces: list[Any] = [] if parsed is None else list(parsed.pieces)
+    return next((number for number, piece in enumerate(pieces) if piece.type == _UNKNOWN), None)
+
+
+def _parsed(model: bytes) -> Any:
+    parsed: Any = cast(Any, sentencepiece_model_pb2).ModelProto()
+    try:
+        parsed.ParseFromString(model)
+    except DecodeError:
+        return None
+    return parsed
+
+
+def _read(path: Path) -> bytes:
+    if path.stat().st_size > TOKENIZER_BYTES:
+        raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(path))
+    return path.read_bytes()
+
+
+def check_tokenizers(folder: Path, spec: Spec) -> None:
+    """Open the tokenizers of a run, as its engines will. Raises: UserError for one that does not fit the spec."""
+    for name, path in (find_run_files(folder, spec).tokenizers or {}).items():
+        item = spec.inputs[name]
+        try:
+            open_vocabulary(path, item.vocabulary, item.special)
+        except UserError as error:
+            raise UserError(f"the tokenizer {path.name} {error.message}", hint=error.hint) from error

@@ -1,0 +1,181 @@
+"""Imported tokenizers cut texts as the origin's do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+from command_line import CommandLine, mistake
+
+from tests.imports.foreign import FAMILIES, write_foreign
+from tests.runtime.kernel_session import kernel_library
+from xformc.errors import UserError
+from xformc.format.tokens import SpecialTokens
+from xformc.runtime.engine import load
+from xformc.runtime.json_vocabulary import JsonVocabulary
+from xformc.runtime.libxformc import CppEngine
+from xformc.runtime.sentencepiece_vocabulary import SentencePieceVocabulary
+
+tokenizers: Any = pytest.importorskip("tokenizers")
+transformers: Any = pytest.importorskip("transformers")
+
+SENTENCES = [
+    "the quick brown fox jumps over the lazy dog", "der schnelle braune Fuchs springt über den faulen Hund",
+    "one two three four five six seven eight nine ten", "ein Haus am See, zwei Häuser im Wald",
+] * 8  # fmt: skip
+TEXTS = [
+    "the dog", "über Häuser", "  two  spaces ", "", "日本語 and ελληνικά", "a\tb\nc", "naïve café — “quotes”", "🙂🙃",
+    "\u200bzero width", "Fuchs springt ninety-nine times", "ﬁ ligature \u0301", "العربية ١٢٣",
+]  # fmt: skip
+LANGUAGE_MODEL = SpecialTokens(None, None, None, (0,))
+
+
+def train_piece_model(path: Path, **options: Any) -> Path:
+    trainer: Any = sentencepiece.SentencePieceTrainer
+    prefix, settings = str(path.with_suffix("")), {"vocab_size": 70, "hard_vocab_limit": False, **options}
+    trainer.train(sentence_iterator=iter(SENTENCES), model_prefix=prefix, minloglevel=2, **settings)
+    path.with_suffix(".model").rename(path)
+    return path
+
+
+def write_byte_pairs(path: Path) -> Path:
+    """A byte-level tokenizer as GPT-2's."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(SENTENCES, trainer)
+    tokenizer.save(str(path))
+    return path
+
+
+def write_marian(folder: Path) -> dict[str, int]:
+    """Marian's three files; return the dictionary."""
+    pieces: dict[str, int] = {"</s>": 0, "<unk>": 1}
+    for file, options in (("source.spm", {}), ("target.spm", {"vocab_size": 60})):
+        train_piece_model(folder / file, bos_id=-1, **options)
+        model = sentencepiece.SentencePieceProcessor(model_file=str(folder / file))
+        for piece in sorted(model.id_to_piece(one) for one in range(model.get_piece_size())):
+            pieces.setdefault(piece, len(pieces))
+    pieces |= {">>fra<<": len(pieces), "<pad>": len(pieces) + 1}
+    (folder / "vocab.json").write_text(json.dumps(pieces))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
+    return pieces
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_marians_dictionary_becomes_the_ids_of_its_models(xformc: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    pieces = write_marian(folder)
+    size = len(pieces)
+    write_foreign(folder, {**FAMILIES["marian"], "vocab_size": size, "pad_token_id": size - 1})
+    result = xformc("import", folder, "-o", tmp_path / "run")
+    assert result.code == 0 and "with source.model and target.model" in result.out
+    assert xformc("build", tmp_path / "run", "-o", tmp_path / "engine").code == 0
+    ours, theirs = load(tmp_path / "engine").tokenizer, transformers.MarianTokenizer.from_pretrained(str(folder))
+    assert ours is not None
+    for text in TEXTS:
+        assert ours.encode("source", text) == theirs(text).input_ids
+        ids = theirs(text_target=text).input_ids
+        assert ours.encode("target", text) == ids
+        if pieces["<unk>"] not in ids:
+            assert ours.decode("target", ids) == theirs.decode(ids, skip_special_tokens=True)
+    assert ours.encode("source", ">>fra<< the dog") == theirs(">>fra<< the dog").input_ids
+
+
+def test_byte_pairs_round_trip_and_are_those_of_the_library(tmp_path: Path) -> None:
+    path = write_byte_pairs(tmp_path / "tokenizer.json")
+    ours, theirs = JsonVocabulary(path, 300, LANGUAGE_MODEL), tokenizers.Tokenizer.from_file(str(path))
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text).ids
+        assert ours.decode(ours.encode(text)) == text
+    assert ours.surround([5]) == [5, 0]
+    assert ours.pieces([0, 299])[0] == "<|endoftext|>"
+    with pytest.raises(UnicodeError):
+        ours.encode("\ud800")
+
+
+def test_a_template_says_what_surrounds_a_text(tmp_path: Path) -> None:
+    path = write_byte_pairs(tmp_path / "tokenizer.json")
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    template = tokenizers.processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B", special_tokens=[("<s>", 7), ("</s>", 8)]
+    )
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.post_processor = template
+    tokenizer.enable_truncation(4)
+    tokenizer.save(str(path))
+    ours = JsonVocabulary(path, 400, LANGUAGE_MODEL)
+    ids = ours.encode("one two three four five six")
+    assert len(ids) > 4 and ours.surround(ids) == [7, *ids, 8]
+
+
+def test_a_language_model_generates_text_with_an_imported_tokenizer(xformc: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    write_byte_pairs(folder / "tokenizer.json")
+    write_foreign(folder, {**FAMILIES["gpt2"], "vocab_size": 300, "eos_token_id": [0, 7], "n_positions": 64})
+    assert "with tokenizer.json" in xformc("import", folder, "-o", tmp_path / "run").out
+    assert xformc("build", tmp_path / "run", "-o", tmp_path / "engine").code == 0
+    engine = load(tmp_path / "engine", threads=1)
+    assert engine.manifest.inputs["text"].special.end == (0, 7)
+    (found,) = engine.generate(["line one\nline two"], max_new_tokens=8)
+    assert found.tokens and isinstance(found.text, str)
+    assert "an empty prompt" in mistake(xformc("generate", tmp_path / "engine", stdin="\n"))
+    kernel_library()
+    with pytest.raises(UserError, match="reads SentencePiece models only"):
+        CppEngine(tmp_path / "engine", threads=1).generate(["one"])
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer.model"])
+def test_a_sentencepiece_model_is_preferred_and_sets_the_unknown_token(
+    xformc: CommandLine, tmp_path: Path, file: str
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    write_byte_pairs(folder / "tokenizer.json")
+    if file == "tokenizer.model":
+        train_piece_model(folder / file, unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
+    write_foreign(folder, {**FAMILIES["llama"], "vocab_size": 300})
+    result = xformc("import", folder, "-o", tmp_path / "run")
+    assert result.code == 0 and f"with {file}" in result.out
+    assert ("unknown: 0" in (tmp_path / "run" / "spec.yaml").read_text()) == (file == "tokenizer.model")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("tokenizer.json", "{", "tokenizer.json not a tokenizer.json"),
+        ("tokenizer.json", None, "the id 299; the engine's vocabulary has 20 tokens"),
+        ("vocab.json", "[]", "must map pieces to ids"),
+        ("vocab.json", '{"<unk>": 0, "</s>": 0, "<pad>": 1}', "must map pieces to ids"),
+        ("source.spm", "no model", "not a SentencePiece model"),
+    ],
+)
+def test_broken_tokenizers_are_refused(
+    xformc: CommandLine, tmp_path: Path, file: str, content: str | None, message: str
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    if file == "tokenizer.json":
+        write_byte_pairs(folder / file)
+    else:
+        write_marian(folder)
+    if content is not None:
+        (folder / file).write_text(content)
+    write_foreign(folder, FAMILIES["gpt2" if file == "tokenizer.json" else "marian"])
+    assert message in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_pieces_of_a_foreign_model_are_its_own(tmp_path: Path) -> None:
+    path = train_piece_model(tmp_path / "tokenizer.model", unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
+    ours = SentencePieceVocabulary(path, 100, SpecialTokens(None, 0, 1, (2,)))
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text)
