@@ -51,6 +51,7 @@ from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
 from xformc.format.reader import TOKENS
 from xformc.format.results import Result, of_text
+from xformc.format.search_options import OPTIONS
 from xformc.format.targets import TRAITS, Target
 from xformc.format.tasks import NAMED
 from xformc.format.tokens import SPECIAL
@@ -158,9 +159,10 @@ def _check_fixed(program: Program) -> None:
     """Check that a target of fixed shapes computes the program as its spec says. Raises: UserError if not."""
     if not program.traits.fixed or program.written is None:
         return
-    if program.spec.decode.min_length:
-        message = f"--target {program.target} has no search with a min_length, which decode sets"
-        raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
+    for option in OPTIONS:
+        if option.absent is not None and getattr(program.spec.decode, option.name) != option.absent:
+            message = f"--target {program.target} has no search with a {option.name}, which decode sets"
+            raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
     refused = {item.name: "the search of an alignment" for item in program.spec.results if item.kind == "alignment"}
     if program.traits.plans:
         refused |= dict.fromkeys(of_text(program.results), "a result that depends on the written text")

@@ -16,6 +16,7 @@ from xformc.format.interfaces import PREFIX, PROBABILITIES, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.precision import Precision
 from xformc.format.results import Result
+from xformc.format.search_options import OPTIONS
 from xformc.format.targets import TRAITS, Target, Traits
 from xformc.format.tasks import NAMED, TASKS, Decoding
 
@@ -160,9 +161,10 @@ class Program:
     def search(self) -> SearchOptions:
         """The search defaults of the spec."""
         decode, longest = self.spec.decode, self.spec.decode.max_length
-        least = None if self.traits.fixed else decode.min_length
+        controls = {item.name: getattr(decode, item.name) for item in OPTIONS if item.absent is not None}
         return SearchOptions(
-            decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset, least
+            *(decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset),
+            **({} if self.traits.fixed else controls),
         )
 
     @property
@@ -182,6 +184,6 @@ class Program:
         return {"search": self.search, "sample": self.sampling}.get(self.decoding)
 
     @property
-    def defaults(self) -> dict[str, float] | None:
+    def defaults(self) -> dict[str, int | float | str] | None:
         """The decoding defaults as an engine records them."""
         return None if self.options is None else recorded(self.options)

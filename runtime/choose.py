@@ -77,7 +77,11 @@ def with_hypotheses(
 
 
 def minimum_bayes_risk(
-    hypotheses: Sequence[Hypothesis], utility: Utility = "chrf", *, length_penalty: float | None = None
+    hypotheses: Sequence[Hypothesis],
+    utility: Utility = "chrf",
+    *,
+    length_penalty: float | None = None,
+    length_penalty_kind: str | None = None,
 ) -> list[Hypothesis]:
     """Return the hypotheses of one text by their expected utility, best first; equal ones keep their order.
 
@@ -87,24 +91,27 @@ def minimum_bayes_risk(
     Statistical Machine Translation"). `features` has the old score as `own`.
 
     utility: chrF or BLEU of a sentence, from 0 to 100, by sacreBLEU; or a function of a hypothesis and a reference.
-    length_penalty: that of the search which found the hypotheses; None for samples.
+    length_penalty: that of the search which found the hypotheses; None for samples. length_penalty_kind: the same; None
+        is gnmt.
 
     Raises: UserError for another utility; ModuleNotFoundError without sacreBLEU.
     """
     measure = _utility(utility)
     shares = defaultdict[str, float](float)
-    for one, share in zip(hypotheses, _shares(hypotheses, length_penalty), strict=True):
+    for one, share in zip(hypotheses, _shares(hypotheses, length_penalty, length_penalty_kind), strict=True):
         shares[one.text] += share
     means = {text: sum(share * measure(text, other) for other, share in shares.items()) for text in shares}
     changed = (replace(one, score=means[one.text], features=one.features or {OWN: one.score}) for one in hypotheses)
     return best_first(changed)
 
 
-def _shares(hypotheses: Sequence[Hypothesis], length_penalty: float | None) -> list[float]:
+def _shares(hypotheses: Sequence[Hypothesis], length_penalty: float | None, kind: str | None) -> list[float]:
     """Return the weights of the hypotheses as references, whose sum is 1."""
     if length_penalty is None:
         return [1 / len(hypotheses) for _ in hypotheses]
-    found = [one.features.get(OWN, one.score) * length_divisor(len(one.tokens), length_penalty) for one in hypotheses]
+    found = [
+        one.features.get(OWN, one.score) * length_divisor(len(one.tokens), length_penalty, kind) for one in hypotheses
+    ]
     most = max(found, default=0.0)
     weights = [1.0 if one == most else math.exp(one - most) for one in found]  # of two infinite ones no difference
     return [weight / sum(weights) for weight in weights]

@@ -125,7 +125,7 @@ class CppEngine:
                 options.texts = _texts([value] if isinstance(value, str) else list(value))
                 options.prefixes, options.prefix_count = ctypes.addressof(options.texts), len(options.texts)
             elif value is not None and hasattr(options, name):
-                setattr(options, name, value)
+                setattr(options, name, value.encode() if isinstance(value, str) else value)
         return byref(options)
 
     def _written(self, method: str, *arguments: Any) -> list[list[Hypothesis]]:
@@ -247,6 +247,7 @@ class _SearchOptions(_Options):
         ("size", c_size_t), ("beam_size", c_int64), ("n_best", c_int64), ("length_penalty", c_double),
         ("max_length_factor", c_double), ("max_length_offset", c_int64), ("min_length", c_int64),
         ("prefixes", c_void_p), ("prefix_count", c_size_t), ("whole_texts", c_bool),
+        ("length_penalty_kind", c_char_p), ("stop_rule", c_char_p), ("patience", c_double), ("preset", c_char_p),
     ]  # fmt: skip
 
 

@@ -1,10 +1,11 @@
 """The options of the search, and their checks against an engine."""
 
 from numbers import Integral
-from typing import TypedDict
+from typing import Any, Literal, TypedDict
 
 from xformc.errors import UserError
-from xformc.format.manifest import MAX_FACTOR, MAX_OFFSET, MAX_PENALTY, Manifest, SearchOptions
+from xformc.format.manifest import Manifest, SearchOptions
+from xformc.format.search_options import OPTIONS, PRESETS, SearchOption
 
 
 class SearchArguments(TypedDict, total=False):
@@ -12,13 +13,19 @@ class SearchArguments(TypedDict, total=False):
 
     beam_size: hypotheses kept for each sentence; 1 is greedy search. Time grows with it.
     n_best: translations returned for each sentence, best first; at most `beam_size`.
-    length_penalty: GNMT's length penalty, the exponent in log probability / ((5 + length) / 6)^length_penalty;
-        0 prefers short output, larger values longer output.
+    length_penalty: the exponent of the length penalty, by which a log probability is divided: 0 prefers short output,
+        larger values longer output.
+    length_penalty_kind: gnmt: ((5 + length) / 6)^length_penalty; average: length^length_penalty.
     max_length_factor, max_length_offset: a translation has at most
         floor(max_length_factor * source tokens) + max_length_offset tokens, and at least 1; end tokens
         are counted on both sides.
     min_length: a text does not end before it has this many tokens, the end token counted; 0 for any length. The
         maximum wins.
+    stop_rule: when the search of a text is done, unless at its maximum. first: beam_size hypotheses have finished.
+        best: so many have, and none of the others would be among the best if it ended now. complete: none of the others
+        can be, however they go on. shrink: each finished hypothesis makes the beam narrower by one, until none is open.
+    patience: with `first`, wait for patience * beam_size hypotheses, rounded.
+    preset: the length penalty and the stop rule of `PRESETS`, a paper or another library, instead of the engine's.
     """
 
     beam_size: int | None
@@ -27,6 +34,10 @@ class SearchArguments(TypedDict, total=False):
     max_length_factor: float | None
     max_length_offset: int | None
     min_length: int | None
+    length_penalty_kind: Literal["gnmt", "average"] | None
+    stop_rule: Literal["first", "best", "complete", "shrink"] | None
+    patience: float | None
+    preset: Literal["paper", "huggingface", "fairseq", "ctranslate2", "marian"] | None
 
 
 def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOptions:
@@ -34,41 +45,52 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
 
     Raises: UserError that names the option, its allowed values and its value.
     """
-    defaults = manifest.search
+    given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    if "preset" in given:
+        given = {**PRESETS[checked_word("preset", given.pop("preset"), tuple(PRESETS))], **given}
     unknown = set(arguments) - set(SearchArguments.__annotations__)
     if unknown:
         known = ", ".join(SearchArguments.__annotations__)
         raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}; there are {known}")
     widest = max(1, manifest.inputs[manifest.written].pieces // 2)
-    beam_size = checked_integer("beam_size", arguments.get("beam_size"), defaults.beam_size, 1, widest)
-    n_best_default = min(defaults.n_best, beam_size)
-    n_best = checked_integer("n_best", arguments.get("n_best"), n_best_default, 1, widest)
-    if n_best > beam_size:
+    chosen = {option.name: _resolve(option, given.get(option.name), manifest, widest) for option in OPTIONS}
+    beam_size, n_best = chosen["beam_size"], chosen["n_best"]
+    if "n_best" not in given:
+        chosen["n_best"] = min(n_best, beam_size)
+    elif n_best > beam_size:
         raise UserError(
             f"n_best must be at most beam_size, which is {beam_size}, not {n_best}",
             hint=f"set beam_size to {n_best} or more",
         )
-    factor = checked_number(
-        "max_length_factor", arguments.get("max_length_factor"), defaults.max_length_factor, 0.0, MAX_FACTOR
-    )
-    offset = checked_integer(
-        "max_length_offset", arguments.get("max_length_offset"), defaults.max_length_offset, 0, MAX_OFFSET
-    )
-    least = checked_integer("min_length", arguments.get("min_length"), defaults.min_length or 0, 0, MAX_OFFSET)
-    if least and defaults.min_length is None:
+    return SearchOptions(**chosen)
+
+
+def _resolve(option: SearchOption, given: object, manifest: Manifest, widest: int) -> Any:
+    """Return what is given for an option, or else the engine's default; None if the engine lacks it."""
+    name, default = option.name, getattr(manifest.search, option.name)
+    if given is None:
+        return default
+    if option.words:
+        value: object = checked_word(name, given, tuple(option.words))
+    elif option.dtype == "int64":
+        value = checked_integer(name, given, 0, int(option.low), widest if option.high is None else int(option.high))
+    else:
+        value = checked_number(name, given, 0, option.low, float(option.high or 0))
+    if default is not None:
+        return value
+    if value != option.absent:
         raise UserError(
-            f"the search of {manifest.name} has no min_length",
+            f"the search of {manifest.name} has no {name}",
             hint="rebuild it with `xformc build`; a search on a GPU has none yet",
         )
-    penalty = arguments.get("length_penalty")
-    return SearchOptions(
-        beam_size=beam_size,
-        n_best=n_best,
-        length_penalty=checked_number("length_penalty", penalty, defaults.length_penalty, -MAX_PENALTY, MAX_PENALTY),
-        max_length_factor=factor,
-        max_length_offset=offset,
-        min_length=None if defaults.min_length is None else least,
-    )
+    return None
+
+
+def checked_word(name: str, value: object, words: tuple[str, ...]) -> str:
+    """Return the value. Raises: UserError unless it is one of the words."""
+    if value not in words:
+        raise UserError(f"{name} must be {' or '.join(words)}, not {value!r}")
+    return str(value)
 
 
 def checked_integer(name: str, value: object, default: int, low: int, high: int) -> int:

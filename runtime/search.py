@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.inputs import Vocabularies
-from xformc.format.interfaces import END_TOKEN, MIN_LENGTH, PREFIX
-from xformc.format.manifest import SearchOptions
+from xformc.format.interfaces import END_TOKEN, PREFIX
+from xformc.format.manifest import SearchOptions, numbers
+from xformc.format.search_options import LENGTH_PENALTIES
 from xformc.runtime.results import Expected, up_to
 from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
@@ -24,8 +25,8 @@ class SearchResult:
     tokens: [batch, n_best, length] int64, without the begin token, with the end token if one was
         generated, then 0.
     lengths: [batch, n_best] int64, the number of tokens of each, the end token included.
-    scores: [batch, n_best] float32, log probability / ((5 + length) / 6)^length_penalty; -inf for missing
-        hypotheses if the search found fewer than n_best.
+    scores: [batch, n_best] float32, the log probability divided by the length penalty; -inf for missing hypotheses if
+        the search found fewer than n_best.
     others: the outputs of the engine's other results, by name.
     """
 
@@ -69,12 +70,10 @@ def search(
     special = session.vocabularies.written
     feeds = {
         **given,
-        "beam_size": np.array(options.beam_size, np.int64),
-        "n_best": np.array(options.n_best, np.int64),
-        "length_penalty": np.array(options.length_penalty, np.float32),
-        "max_length_factor": np.array(options.max_length_factor, np.float32),
-        "max_length_offset": np.array(options.max_length_offset, np.int64),
-        **({} if options.min_length is None else {MIN_LENGTH: np.array(options.min_length, np.int64)}),
+        **{
+            name: np.array(value, np.int64 if isinstance(value, int) else np.float32)
+            for name, value in numbers(options).items()
+        },
         **({END_TOKEN: np.array(special.as_input(end), np.int64)} if end else {}),
         **({PREFIX: pad(prefixes, special.absent)} if any(len(prefix) for prefix in prefixes) else {}),
     }
@@ -105,9 +104,13 @@ def length_limit(options: SearchOptions, source: int) -> int:
     return max(1, int(scaled) + options.max_length_offset)
 
 
-def length_divisor(length: int, alpha: float) -> float:
-    """Return ((5 + length) / 6)^alpha, the divisor of a hypothesis's log probability (Wu et al. 2016, equation 14)."""
-    return ((5 + length) / 6) ** alpha
+def length_divisor(length: int, alpha: float, kind: str | None = None) -> float:
+    """Return the divisor of the log probability of a hypothesis of `length` tokens (docs/search.md).
+
+    kind: one of `LENGTH_PENALTIES`; None is GNMT's (Wu et al. 2016, equation 14).
+    """
+    offset = LENGTH_PENALTIES[kind or "gnmt"]
+    return ((length + offset) / (1 + offset)) ** alpha
 
 
 def check_source(

@@ -81,26 +81,47 @@ def search(
         candidates = _expand(scorer, special, beam, width, forced)
         gaps += _gaps([candidate.log_probability for candidate in candidates])
         candidates = candidates[: 2 * width]
-        for candidate in candidates[:width]:
+        for candidate in candidates[: _places(options, finished)]:
             if (candidate.token in special.end and length >= least) or length == limit:
                 finished += 1
                 tokens = (*beam[candidate.parent].tokens, candidate.token)
                 pool.append(Hypothesis(tokens, score(candidate.log_probability, length, options)))
         pool = sorted(pool, key=lambda hypothesis: -hypothesis.score)[:width]
-        if finished >= width or forced in special.end:
-            break
-        going_on = [candidate for candidate in candidates if candidate.token not in special.end][:width]
+        going_on = [candidate for candidate in candidates if candidate.token not in special.end]
+        going_on = going_on[: _places(options, finished)]
         beam = [
             _Open((*beam[candidate.parent].tokens, candidate.token), candidate.log_probability)
             for candidate in going_on
         ]
+        if not beam:
+            break
+        if options.stop_rule in ("best", "complete"):
+            to_the_end = options.stop_rule == "complete" and options.length_penalty > 0
+            bound = score(beam[0].log_probability, limit if to_the_end else length, options)
+            if len(pool) == width:
+                gaps.append(abs(bound - pool[-1].score))
+                if bound <= pool[-1].score:
+                    break
+        elif finished >= (_enough(options) if options.stop_rule in ("first", None) else width):
+            break
     gaps += _gaps([np.float32(hypothesis.score) for hypothesis in pool])
     return Found(tuple(pool), tuple(gaps))
 
 
+def _places(options: SearchOptions, finished: int) -> int:
+    """The width of the beam after so many hypotheses have finished."""
+    return max(0, options.beam_size - finished) if options.stop_rule == "shrink" else options.beam_size
+
+
+def _enough(options: SearchOptions) -> int:
+    """How many finished hypotheses end the search."""
+    return int(np.floor(np.float32(options.beam_size) * np.float32(options.patience or 1) + np.float32(0.5)))
+
+
 def score(log_probability: np.float32, length: int, options: SearchOptions) -> float:
-    """log P(y) / ((5 + |y|) / 6)^alpha (Wu et al. 2016, equation 14, without coverage)."""
-    return float(log_probability) / ((5.0 + length) / 6.0) ** options.length_penalty
+    """log P(y) / |y|^alpha, or log P(y) / ((5 + |y|) / 6)^alpha (Wu et al. 2016, equation 14, without coverage)."""
+    divided = length if options.length_penalty_kind == "average" else (5.0 + length) / 6.0
+    return float(log_probability) / divided**options.length_penalty
 
 
 def rescore(scorer: Scorer, special: SpecialTokens, tokens: tuple[int, ...], options: SearchOptions) -> float:

@@ -1,8 +1,10 @@
 """The stages of a translation engine: logits, searches against the reference, and independence of the batch."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +29,9 @@ BATCH_BOUND = 1e-4
 LENGTHS = (1, 3, 6, 10)
 """The numbers of tokens of the sentences to translate."""
 
-LEAST = 3
-"""The least length of the texts in the stage `controls`."""
+LONG: Mapping[str, Any] = {"min_length": 3, "length_penalty_kind": "average", "stop_rule": "best"}
+BEGUN: Mapping[str, Any] = {"length_penalty_kind": "average", "stop_rule": "shrink"}
+"""The options of the two searches of the stage `controls`: of long texts, and of given beginnings."""
 
 
 def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
@@ -75,13 +78,16 @@ class _Expected:
 
 
 def _expect(
-    subject: Subject, sources: tuple[Row, ...], width: int, end: Sequence[int] = (), least: int | None = None
+    subject: Subject,
+    sources: tuple[Row, ...],
+    width: int,
+    end: Sequence[int] = (),
+    changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> _Expected:
-    """Search for texts of at least so many tokens, None for the engine's number, with its end tokens or these."""
+    """Search with the engine's options but for these changes, and with its end tokens or these."""
     program, special = subject.program, subject.special
     special = replace(special, end=tuple(end)) if end else special
-    options = short(program.search, width)
-    options = options if least is None else replace(options, min_length=least)
+    options = replace(short(program.search, width), **changes)
     found = (
         search(
             subject.scorer(source),
@@ -125,8 +131,8 @@ def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
     worst, decided, equal, clear = 0.0, 0, 0, 0
     for expected in searches:
         result = subject.search_rows(expected.sources, expected.options, expected.special.end)
-        for row, (found, source) in enumerate(zip(expected.found, expected.sources, strict=True)):
-            worst = max(worst, _against(subject, result, row, found, source))
+        for row, found in enumerate(expected.found):
+            worst = max(worst, _against(subject, expected, result, row, found))
             if all(result.text(row, rank) == item.tokens for rank, item in enumerate(found.hypotheses)):
                 equal, clear = equal + 1, clear + found.clear(SCORE_BOUND)
         decided += sum(found.margin >= SCORE_BOUND for found in expected.found)
@@ -171,8 +177,8 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
         for source, prefix in zip(free.sources, [*prefixes, whole], strict=True)
     )
     width = free.options.beam_size
-    long = _expect(subject, ending.sources, width, ending.special.end, least=LEAST)
-    stage = _search(subject, "controls", [long, _expect(subject, rows, width)])
+    long = _expect(subject, ending.sources, width, ending.special.end, LONG)
+    stage = _search(subject, "controls", [long, _expect(subject, rows, width, changes=BEGUN)])
     return replace(stage, what="tokens and scores of the reference search, for long texts and given beginnings")
 
 
@@ -183,7 +189,7 @@ def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:
     return Stage("whole", "the search as one model, and step by step", max(differences), BATCH_BOUND)
 
 
-def _against(subject: Subject, result: SearchResult, row: int, found: Found, source: Row) -> float:
+def _against(subject: Subject, expected: _Expected, result: SearchResult, row: int, found: Found) -> float:
     """The largest difference of scores; infinite if the tokens differ.
 
     If rounding may decide, other tokens are accepted, and their score is compared with the training form's.
@@ -191,12 +197,12 @@ def _against(subject: Subject, result: SearchResult, row: int, found: Found, sou
     differences: list[float] = []
     for rank, hypothesis in enumerate(found.hypotheses):
         tokens = result.text(row, rank)
-        expected = hypothesis.score
+        score = hypothesis.score
         if tokens != hypothesis.tokens:
             if found.margin >= SCORE_BOUND or not tokens:
                 return float("inf")
-            expected = rescore(subject.scorer(source), subject.special, tokens, subject.program.search)
-        differences.append(_finite(abs(float(result.scores[row, rank]) - expected)))
+            score = rescore(subject.scorer(expected.sources[row]), subject.special, tokens, expected.options)
+        differences.append(_finite(abs(float(result.scores[row, rank]) - score)))
     return max(differences)
 
 

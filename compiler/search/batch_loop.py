@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.candidates import BeamOptions, Pool, emit_count, emit_lengths, emit_limit, is_end
+from xformc.compiler.search.candidates import (
+    BeamOptions,
+    Pool,
+    Rules,
+    emit_count,
+    emit_lengths,
+    emit_limit,
+    is_end,
+)
 from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers, Tokens
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
@@ -30,6 +38,9 @@ class SearchInputs:
     max_length_factor: str
     max_length_offset: str
     min_length: str
+    length_penalty_kind: str
+    stop_rule: str
+    patience: str
     end_token: str
     prefix: str
 
@@ -117,7 +128,8 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
     """
     width = onnx.op("Unsqueeze", inputs.beam_size, [0])
-    options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, inputs.length_penalty, decoder.written)
+    rules, penalty = Rules(inputs.length_penalty_kind, inputs.stop_rule, inputs.patience), inputs.length_penalty
+    options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, penalty, decoder.written, rules)
     count = emit_count(onnx, decoder)
     batch = onnx.op("Shape", count, start=0, end=1)
     prefix = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))

@@ -1,13 +1,14 @@
 """The choices of a step of beam search, as functions; docs/search.md defines them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.carried import NEVER, BeamIntegers, BeamScores, BeamTokens
 from xformc.compiler.search.loops import Record
+from xformc.format.search_options import STOP_RULES
 from xformc.format.tokens import SpecialTokens
 
 
@@ -15,7 +16,8 @@ from xformc.format.tokens import SpecialTokens
 class BeamOptions:
     """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element.
 
-    `special` are the special tokens of the written text.
+    `special` are the special tokens of the written text. `rules` are None for the GNMT length penalty and the stop rule
+    `first`.
     """
 
     width: str
@@ -23,6 +25,16 @@ class BeamOptions:
     end_token: str
     length_penalty: str
     special: SpecialTokens
+    rules: "Rules | None" = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The numbers of the kind of length penalty and of the stop rule, and the patience."""
+
+    penalty_offset: str
+    stop_rule: str
+    patience: str
 
 
 @dataclass(frozen=True)
@@ -176,8 +188,14 @@ def settle(
     offered = Pool(sequences, onnx.op("Expand", now.length, onnx.op("Shape", scores)), scores)
     pool = keep_best(onnx, now.pool, offered, width)
     found = count_found(onnx, now.found, ends)
-    done = update_done(onnx, now.done, last, found, width)
     chosen = choose_open(onnx, candidates, width)
+    if options.rules is None:
+        done = update_done(onnx, now.done, last, found, width)
+    else:
+        place = has_place(onnx, width, options.rules, found)
+        chosen = replace(chosen, scores=onnx.op("Where", place, chosen.scores, NEVER))
+        over = is_over(onnx, options, replace(now, found=found, pool=pool), chosen)
+        done = onnx.op("Or", onnx.op("Or", now.done, last), over)
     return Settled(done, found, pool, chosen, continued(chosen.rows, chosen.tokens))
 
 
@@ -198,9 +216,55 @@ def ending(onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options
         ends = onnx.op("And", ends, onnx.op("Unsqueeze", long_enough, [1]))
     ends = onnx.op("Or", ends, onnx.op("Unsqueeze", last, [1]))
     ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", now.done, [1])))
-    penalised = onnx.op("Div", onnx.op("Add", onnx.op("Cast", now.length, to=1), 5.0), 6.0)
-    penalty = onnx.op("Pow", penalised, options.length_penalty)
-    return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, penalty), NEVER)
+    if options.rules is not None:
+        ends = onnx.op("And", ends, has_place(onnx, options.width, options.rules, now.found))
+    return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, divisor(onnx, options, now.length)), NEVER)
+
+
+def divisor(onnx: OnnxEmitter, options: BeamOptions, length: str) -> str:
+    """The divisor of the log probability of a hypothesis with so many tokens."""
+    count = onnx.op("Cast", length, to=1)
+    if options.rules is None:
+        penalised = onnx.op("Div", onnx.op("Add", count, 5.0), 6.0)
+    else:
+        offset = options.rules.penalty_offset
+        penalised = onnx.op("Div", onnx.op("Add", count, offset), onnx.op("Add", offset, 1.0))
+    return onnx.op("Pow", penalised, options.length_penalty)
+
+
+def has_place(onnx: OnnxEmitter, width: str, rules: Rules, found: str) -> str:
+    """Whether a beam has a place of each rank, [batch, beam]: finished hypotheses take places if the beam shrinks."""
+    ranks = onnx.op("Range", 0, onnx.op("Squeeze", width), 1)
+    left = onnx.op("Sub", width, onnx.op("Unsqueeze", found, [1]))
+    return onnx.op("Or", onnx.op("Less", ranks, left), onnx.op("Not", _is(onnx, rules, "shrink")))
+
+
+def is_over(onnx: OnnxEmitter, options: BeamOptions, new: Standing, chosen: Chosen) -> str:
+    """Whether the search of each sentence is over before its length limit, [batch].
+
+    `new` has the finished hypotheses after the step.
+    """
+    rules, best, worst = options.rules, _column(onnx, chosen.scores, 0), _column(onnx, new.pool.scores, -1)
+    assert rules is not None
+    is_first, is_complete = _is(onnx, rules, "first"), _is(onnx, rules, "complete")
+    by_bound = onnx.op("Or", _is(onnx, rules, "best"), is_complete)
+    number = onnx.op("Add", onnx.op("Mul", onnx.op("Cast", options.width, to=1), rules.patience), 0.5)
+    enough = onnx.op("Where", is_first, onnx.op("Cast", onnx.op("Floor", number), to=7), options.width)
+    to_the_end = onnx.op("And", is_complete, onnx.op("Greater", options.length_penalty, 0.0))
+    length = onnx.op("Where", to_the_end, new.limit, new.length)
+    beaten = onnx.op("LessOrEqual", onnx.op("Div", best, divisor(onnx, options, length)), worst)
+    counted = onnx.op("And", onnx.op("GreaterOrEqual", new.found, enough), onnx.op("Not", by_bound))
+    over = onnx.op("Or", counted, onnx.op("And", beaten, by_bound))
+    return onnx.op("Or", over, onnx.op("Equal", best, NEVER))
+
+
+def _is(onnx: OnnxEmitter, rules: Rules, word: str) -> str:
+    return onnx.op("Equal", rules.stop_rule, int(STOP_RULES[word]))
+
+
+def _column(onnx: OnnxEmitter, scores: str, index: int) -> str:
+    """A column of scores [batch, beam], [batch]."""
+    return onnx.op("Gather", scores, index, axis=1)
 
 
 def keep_best(onnx: OnnxEmitter, pool: Pool, offered: Pool, width: str) -> Pool:

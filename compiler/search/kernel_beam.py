@@ -84,13 +84,15 @@ def _advance(
     onnx: OnnxEmitter, options: BeamOptions, live: Live, now: Decoding, offered: Offered
 ) -> tuple[str, Decoding]:
     """Like `advance` of beam.py; of the states, it updates only the ancestors."""
-    beam, pool = now.beam, now.beam.pool
+    beam, pool, rules = now.beam, now.beam.pool, options.rules
+    assert rules is not None
     go_on, position, done, tokens, scores, pool_tokens, pool_lengths, pool_scores, found, ancestors = onnx.ops(
         "Advance",
         10,
         *(options.width, options.end_token, options.length_penalty, now.position, now.done, live.limit),
         *(*offered, beam.tokens, now.state[ANCESTORS.name]),
         *(pool.tokens, pool.lengths, pool.scores, beam.found, live.least),
+        *(rules.penalty_offset, rules.stop_rule, rules.patience),
         domain=DOMAIN,
     )
     beam = Beam(tokens, scores, Pool(pool_tokens, pool_lengths, pool_scores), found)

@@ -1,6 +1,7 @@
 """The sections of a spec that are plain settings: training, and decoding defaults."""
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +17,7 @@ from pydantic import (
 )
 
 from xformc.format.precision import WORDS
+from xformc.format.search_options import PRESETS
 
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -243,14 +245,27 @@ class Sample(Section):
 
 class Decode(Section):
     """The defaults for decoding. Each call of the engine may override them. With `sample`, text is drawn
-    instead of searched for."""
+    instead of searched for. `preset` sets the length penalty and the stop rule, unless they are set here too."""
 
+    preset: Literal["paper", "huggingface", "fairseq", "ctranslate2", "marian"] = "paper"
     beam_size: Annotated[int, Field(ge=1, le=1024)] = 4
     n_best: Annotated[int, Field(ge=1, le=1024)] = 1
     length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
     max_length: MaxLength = MaxLength()
     min_length: Annotated[int, Field(ge=0, le=100_000)] = 0
+    length_penalty_kind: Literal["gnmt", "average"] = "gnmt"
+    stop_rule: Literal["first", "best", "complete", "shrink"] = "first"
+    patience: Annotated[float, Field(ge=1, le=100)] = 1.0
     sample: Sample = Sample()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        section = cast(dict[str, object], given)
+        preset: Mapping[str, object] = PRESETS.get(str(section.get("preset")), {})
+        return {**preset, **section}
 
     @field_validator("n_best")
     @classmethod

@@ -9,10 +9,11 @@ from xformc.compiler.spec.model import Input, sequences_of
 from xformc.compiler.spec.problems import Problem, listed, suggest
 from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.format.search_options import CONTROLS
 from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
-    "search": ("beam_size", "n_best", "length_penalty", "max_length", "min_length"),
+    "search": ("preset", "beam_size", "n_best", "length_penalty", "max_length", *CONTROLS),
     "sample": ("sample",),
     "forward": (),
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 
+#include "controls.h"
 #include "engine.h"
 #include "failure.h"
 #include "include/xformc.h"
@@ -248,7 +249,7 @@ void xformc_run_options_init(xformc_run_options* options, size_t size) {
 void xformc_search_options_init(xformc_search_options* options, size_t size) {
   init(options, size,
        xformc_search_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, NAN, NAN, XFORMC_DEFAULT, XFORMC_DEFAULT, nullptr, 0,
-                             false});
+                             false, nullptr, nullptr, NAN, nullptr});
 }
 
 void xformc_sample_options_init(xformc_sample_options* options, size_t size) {
@@ -335,9 +336,30 @@ bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_opt
     return false;
   }
   const xformc::SearchOptions& found = engine->engine.manifest().search;
-  fill(options, xformc_search_options{options->size, found.beam_size, found.n_best, found.length_penalty,
-                                      found.max_length_factor, found.max_length_offset, found.min_length.value_or(0),
-                                      nullptr, 0, false});
+  const char* const name = options->size == sizeof *options ? options->preset : nullptr;
+  xformc_search_options shown{options->size,
+                              found.beam_size,
+                              found.n_best,
+                              found.length_penalty,
+                              found.max_length_factor,
+                              found.max_length_offset,
+                              0,
+                              nullptr,
+                              0,
+                              false,
+                              nullptr,
+                              nullptr,
+                              1,
+                              nullptr};
+  for (size_t i = 0; i < xformc::controls().size(); ++i) show(xformc::controls()[i], found.controls.at(i), shown);
+  for (const xformc::Preset& preset : xformc::presets()) {
+    if (name == nullptr || std::string(name) != preset.name) continue;
+    shown.length_penalty = preset.length_penalty;
+    shown.length_penalty_kind = preset.length_penalty_kind;
+    shown.stop_rule = preset.stop_rule;
+    shown.patience = preset.patience;
+  }
+  fill(options, shown);
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 
+#include "controls.h"
 #include "document.h"
 #include "failure.h"
 #include "numbers.h"
@@ -158,7 +159,7 @@ SearchOptions read_search(const Document& document, const char* beam_size) {
   options.length_penalty = document.number("length_penalty", -MAX_PENALTY, MAX_PENALTY);
   options.max_length_factor = document.number("max_length_factor", 0, MAX_FACTOR);
   options.max_length_offset = document.integer("max_length_offset", 0, MAX_OFFSET);
-  if (document.has("min_length")) options.min_length = document.integer("min_length", 0, MAX_OFFSET);
+  options.controls = read_controls(document);
   return options;
 }
 

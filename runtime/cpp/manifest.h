@@ -28,7 +28,7 @@ struct SpecialTokens {
   }
 };
 
-constexpr double MAX_PENALTY = 100, MAX_FACTOR = 100, MAX_TEMPERATURE = 100;
+constexpr double MAX_PENALTY = 100, MAX_FACTOR = 100, MAX_TEMPERATURE = 100, MAX_PATIENCE = 100;
 constexpr int64_t MAX_OFFSET = 100'000, MAX_NEW_TOKENS = 100'000, MAX_TOP_K = 1'000'000;
 
 // Options of the search and of sampling, complete and checked.
@@ -36,7 +36,7 @@ struct SearchOptions {
   int64_t beam_size = 1, n_best = 1;
   double length_penalty = 0, max_length_factor = 0;
   int64_t max_length_offset = 0;
-  std::optional<int64_t> min_length = {};           // none: the engine has no such input
+  std::vector<std::optional<double>> controls;      // in the order of `controls()`; none: the engine has no such input
   std::vector<std::vector<int64_t>> prefixes = {};  // tokens that texts begin with: of each, or one for all
   bool whole_texts = false;                         // the prefixes are whole texts
 };

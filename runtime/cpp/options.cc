@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "controls.h"
 #include "failure.h"
 #include "numbers.h"
 
@@ -42,6 +43,24 @@ double checked(const char* name, double given, double unset, double low, double 
                          shortest(given));
 }
 
+// The caller's value of a control as the model's input has it, or else `unset`.
+double resolved(const Control& control, const xformc_search_options& given, double unset) {
+  if (control.count != nullptr) {
+    return static_cast<double>(checked(control.name, given.*control.count, static_cast<int64_t>(unset),
+                                       static_cast<int64_t>(control.low), static_cast<int64_t>(control.high)));
+  }
+  if (control.measure != nullptr)
+    return checked(control.name, given.*control.measure, unset, control.low, control.high);
+  const char* const word = given.*control.word;
+  std::vector<std::string> words;
+  for (const auto& [known, number] : control.words) {
+    if (word != nullptr && std::string(word) == known) return number;
+    words.emplace_back(known);
+  }
+  if (word == nullptr) return unset;
+  throw invalid_argument(std::string(control.name) + " must be " + joined(words, " or ") + ", not '" + word + "'");
+}
+
 // A number of 1 or more.
 int64_t counted(const char* name, int64_t given, int64_t unset) {
   if (given == XFORMC_DEFAULT) return unset;
@@ -73,7 +92,8 @@ Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_b
           counted("window", given.window, WINDOW * chosen), given.truncate};
 }
 
-SearchOptions resolve(const xformc_search_options& given, const Manifest& manifest) {
+SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manifest) {
+  const xformc_search_options given = with_preset(chosen);
   const SearchOptions& unset = manifest.search;
   const int64_t widest = std::max<int64_t>(1, manifest.written().vocabulary / 2);
   SearchOptions options;
@@ -89,12 +109,16 @@ SearchOptions resolve(const xformc_search_options& given, const Manifest& manife
       checked("max_length_factor", given.max_length_factor, unset.max_length_factor, 0, MAX_FACTOR);
   options.max_length_offset =
       checked("max_length_offset", given.max_length_offset, unset.max_length_offset, 0, MAX_OFFSET);
-  const int64_t least = checked("min_length", given.min_length, unset.min_length.value_or(0), 0, MAX_OFFSET);
-  if (least > 0 && !unset.min_length) {
-    throw invalid_argument("the search of " + manifest.name + " has no min_length", "",
-                           "rebuild it with `xformc build`; a search on a GPU has none yet");
+  for (size_t i = 0; i < controls().size(); ++i) {
+    const Control& control = controls()[i];
+    const std::optional<double>& there = unset.controls.at(i);
+    const double value = resolved(control, given, there.value_or(control.absent));
+    if (value != control.absent && !there) {
+      throw invalid_argument("the search of " + manifest.name + " has no " + control.name, "",
+                             "rebuild it with `xformc build`; a search on a GPU has none yet");
+    }
+    options.controls.push_back(there ? std::optional(value) : std::nullopt);
   }
-  if (unset.min_length) options.min_length = least;
   options.length_penalty =
       checked("length_penalty", given.length_penalty, unset.length_penalty, -MAX_PENALTY, MAX_PENALTY);
   return options;

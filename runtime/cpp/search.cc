@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "controls.h"
 #include "numbers.h"
 #include "task.h"
 #include "texts.h"
@@ -209,7 +210,12 @@ class Search : public Writing {
     batch.add("length_penalty", std::vector<float>{static_cast<float>(options_.length_penalty)}, {});
     batch.add("max_length_factor", std::vector<float>{static_cast<float>(options_.max_length_factor)}, {});
     batch.add("max_length_offset", std::vector<int64_t>{options_.max_length_offset}, {});
-    if (options_.min_length) batch.add("min_length", std::vector<int64_t>{*options_.min_length}, {});
+    for (size_t i = 0; i < controls().size(); ++i) {
+      const std::optional<double>& value = options_.controls.at(i);
+      const char* const name = controls()[i].name;
+      if (value && controls()[i].is_integer) batch.add(name, std::vector<int64_t>{static_cast<int64_t>(*value)}, {});
+      if (value && !controls()[i].is_integer) batch.add(name, std::vector<float>{static_cast<float>(*value)}, {});
+    }
   }
 
  private:

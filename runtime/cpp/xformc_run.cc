@@ -61,10 +61,10 @@ std::string json(const xformc::Engine& engine, size_t index, const Hypotheses& h
 }
 
 // Moses' n-best list: the line from 0, the text, features, and the score by which they are ranked.
-std::string n_best(size_t index, const Hypotheses& hypotheses, double alpha) {
+std::string n_best(size_t index, const Hypotheses& hypotheses, double alpha, double offset) {
   std::string lines;
   for (const xformc::Hypothesis& one : hypotheses) {
-    const double divisor = std::pow((5 + static_cast<double>(one.tokens.size())) / 6, alpha);
+    const double divisor = std::pow((static_cast<double>(one.tokens.size()) + offset) / (1 + offset), alpha);
     lines += std::to_string(index) + " ||| " + one_line(one.text) + " ||| logprob= " + fixed(one.score * divisor) +
              " length= " + std::to_string(one.tokens.size()) + " ||| " + fixed(one.score) + "\n";
   }
@@ -78,13 +78,17 @@ std::string line(const xformc::Hypothesis& one, bool scores) {
 void translate(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
   xformc_search_options unset;
   xformc_search_options_init(&unset, sizeof unset);
+  if (!arguments.search.preset.empty()) unset.preset = arguments.search.preset.c_str();
   xformc_engine_search_options(engine.get(), &unset);
   const double alpha = arguments.search.length_penalty.value_or(unset.length_penalty);
+  const std::string given = arguments.search.length_penalty_kind;
+  const std::string kind = given.empty() ? unset.length_penalty_kind : given;
+  const double offset = kind == "gnmt" ? 5 : 0;
   const bool several = arguments.search.n_best.value_or(unset.n_best) > 1;
   engine.translate_stream([&](std::string& text) { return lines.next(text); },
                           [&](size_t index, const Hypotheses& found) {
                             output.write(arguments.json ? json(engine, index, found)
-                                         : several      ? n_best(index, found, alpha)
+                                         : several      ? n_best(index, found, alpha, offset)
                                                         : line(found[0], arguments.scores));
                           },
                           arguments.search, arguments.batches);

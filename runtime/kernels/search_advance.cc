@@ -13,13 +13,18 @@ constexpr float NEVER = -std::numeric_limits<float>::infinity();
 constexpr int64_t LONGEST = int64_t{1} << 40;  // positions: more are a lie
 constexpr int64_t FINISHED_SHARE = 8;  // the search goes on while less than a share of 1/8 of its sentences is finished
 
+enum StopRule : int64_t { FIRST, BEST, COMPLETE, SHRINK };  // in the order of docs/search.md
+
 struct Inputs {
   explicit Inputs(const Ort::KernelContext& context_)
       : context(context_), width(single<int64_t>(context, 0)), end_tokens(ids(1)), ends(count(1)),
         length_penalty(single<float>(context, 2)), position(single<int64_t>(context, 3)),
         done(context.GetInput(4).GetTensorData<bool>()), limit(ids(5)), scores(floats(6)), next_tokens(ids(7)),
         parents(ids(8)), tokens(ids(9)), ancestors(ids(10)), pool_tokens(ids(11)), pool_lengths(ids(12)),
-        pool_scores(floats(13)), found(ids(14)), least(has(15) ? ids(15) : nullptr) {
+        pool_scores(floats(13)), found(ids(14)), least(has(15) ? ids(15) : nullptr),
+        penalty_offset(has(16) ? single<float>(context, 16) : 5.0f),
+        stop_rule(has(17) ? single<int64_t>(context, 17) : FIRST),
+        patience(has(18) ? single<float>(context, 18) : 1.0f) {
     const Shape shape = shape_of(context.GetInput(9));
     require(width >= 1, "the beam's width must be at least 1");
     require(position < LONGEST, "there are too many positions");
@@ -60,7 +65,10 @@ struct Inputs {
   const int64_t *next_tokens, *parents, *tokens, *ancestors, *pool_tokens, *pool_lengths;
   const float* pool_scores;
   const int64_t *found, *least;  // `least` tokens of a text; null for engines that have no least number
-  int64_t batch, beam, length;   // `beam` hypotheses of each sentence come in, `width` go out
+  float penalty_offset;          // these three are there or not as `least` is
+  int64_t stop_rule;
+  float patience;
+  int64_t batch, beam, length;  // `beam` hypotheses of each sentence come in, `width` go out
 };
 
 struct Outputs {
@@ -91,7 +99,7 @@ class Step {
  public:
   explicit Step(const Ort::KernelContext& context)
       : in_(context), next_(in_.position + 1), out_(context, in_.batch, in_.width, in_.length + 1, next_),
-        penalty_(std::pow((static_cast<float>(next_) + 5.0f) / 6.0f, in_.length_penalty)) {}
+        penalty_(divisor(next_)), enough_(enough()) {}
 
   void run() {
     int64_t finished = 0;
@@ -99,15 +107,42 @@ class Step {
       const bool last = in_.limit[sentence] <= next_;
       const int64_t found = std::min(in_.found[sentence], std::numeric_limits<int64_t>::max() - in_.width);
       out_.found[sentence] = found + finish(sentence, last);
-      out_.done[sentence] = in_.done[sentence] || last || out_.found[sentence] >= in_.width;
-      finished += out_.done[sentence];
       go_on(sentence);
+      out_.done[sentence] = in_.done[sentence] || last || is_over(sentence);
+      finished += out_.done[sentence];
     }
     *out_.go_on = finished * FINISHED_SHARE < in_.batch;
     *out_.position = next_;
   }
 
  private:
+  // The divisor of the log probability of a hypothesis of so many tokens.
+  float divisor(int64_t tokens) const {
+    const float length = static_cast<float>(tokens) + in_.penalty_offset;
+    return std::pow(length / (in_.penalty_offset + 1.0f), in_.length_penalty);
+  }
+
+  // The number of finished hypotheses that ends the search of a sentence, where a number does.
+  int64_t enough() const {
+    const float number = std::floor(static_cast<float>(in_.width) * in_.patience + 0.5f);
+    return in_.stop_rule == FIRST && number < static_cast<float>(LONGEST) ? static_cast<int64_t>(number) : in_.width;
+  }
+
+  // The width of the beam of a sentence after so many hypotheses have finished.
+  int64_t places(int64_t found) const {
+    return in_.stop_rule == SHRINK ? in_.width - std::clamp<int64_t>(found, 0, in_.width) : in_.width;
+  }
+
+  // Whether the search of a sentence is over before its length limit, from the results of the step.
+  bool is_over(int64_t sentence) const {
+    const float best = out_.scores[sentence * in_.width];
+    if (best == NEVER) return true;
+    if (in_.stop_rule != BEST && in_.stop_rule != COMPLETE) return out_.found[sentence] >= enough_;
+    const bool to_the_end = in_.stop_rule == COMPLETE && in_.length_penalty > 0.0f;
+    const float bound = best / (to_the_end ? divisor(in_.limit[sentence]) : penalty_);
+    return bound <= out_.pool_scores[(sentence + 1) * in_.width - 1];
+  }
+
   bool ended(int64_t candidate) const {
     const int64_t* last = in_.end_tokens + in_.ends;
     return std::find(in_.end_tokens, last, in_.next_tokens[candidate]) != last;
@@ -116,13 +151,14 @@ class Step {
   // Moves the candidates among the first `width` that end here into the pool, and returns their number.
   int64_t finish(int64_t sentence, bool last) {
     const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
+    const int64_t last_place = places(in_.found[sentence]);
     const bool too_short = in_.least != nullptr && next_ < in_.least[sentence];
     Ranking<int64_t> pool(width);
     int64_t count = 0;
     for (int64_t i = 0; i < width; ++i) pool.offer(in_.pool_scores[first + i], i);
     for (int64_t i = 0; i < width; ++i) {
       const int64_t candidate = first_candidate + i;
-      const bool ends = ((ended(candidate) && !too_short) || last) && !in_.done[sentence];
+      const bool ends = ((ended(candidate) && !too_short) || last) && !in_.done[sentence] && i < last_place;
       pool.offer(ends ? in_.scores[candidate] / penalty_ : NEVER, width + i);
       count += ends;
     }
@@ -145,6 +181,7 @@ class Step {
   // The best candidates that do not end are the hypotheses of the next step.
   void go_on(int64_t sentence) {
     const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
+    const int64_t open_places = places(out_.found[sentence]);
     Ranking<int64_t> open(width);
     for (int64_t i = first_candidate; i < first_candidate + 2 * width; ++i) {
       open.offer(ended(i) ? NEVER : in_.scores[i], i);
@@ -153,7 +190,7 @@ class Step {
       const auto [score, candidate] = open[i];
       const int64_t parent = in_.parents[candidate];
       int64_t* ancestors = out_.ancestors + (first + i) * next_;
-      out_.scores[first + i] = score;
+      out_.scores[first + i] = i < open_places ? score : NEVER;
       write(sentence, candidate, out_.tokens + (first + i) * (in_.length + 1));
       std::copy_n(in_.ancestors + (sentence * in_.beam + parent) * in_.position, in_.position, ancestors);
       ancestors[in_.position] = parent;
@@ -170,6 +207,7 @@ class Step {
   int64_t next_;
   Outputs out_;
   float penalty_;
+  int64_t enough_;
 };
 
 struct Advance {
@@ -184,10 +222,10 @@ struct Advance {
 }  // namespace
 
 void add_advance(Ort::CustomOpDomain& domain) {
-  static const Operator<Advance> advance(
-      "Advance",
-      {INT64, INT64, FLOAT, INT64, BOOL, INT64, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, INT64, INT64},
-      {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
+  static const Operator<Advance> advance("Advance",
+                                         {INT64, INT64, FLOAT, INT64, BOOL, INT64, FLOAT, INT64, INT64, INT64, INT64,
+                                          INT64, INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT},
+                                         {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
   domain.Add(&advance);
 }
 

@@ -17,6 +17,7 @@ from xformc.compiler.certify.subject import Ids, Subject
 from xformc.compiler.passes import lower as kernels
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import MODEL
+from xformc.format.search_options import LENGTH_PENALTIES, STOP_RULES
 from xformc.format.targets import Target
 from xformc.format.tokens import END
 from xformc.runtime.rows import pad
@@ -47,6 +48,27 @@ def random_options(seed: int) -> SearchOptions:
     random = np.random.default_rng(seed)
     width = int(random.integers(1, 7))
     return SearchOptions(width, width, float(random.uniform(0, 1.5)), float(random.uniform(0, 2)), 6)
+
+
+RULES = [(kind, rule) for kind in LENGTH_PENALTIES for rule in STOP_RULES]
+
+
+@pytest.mark.parametrize("target", ["portable", "native"])
+@pytest.mark.parametrize(("kind", "rule"), RULES)
+def test_length_penalties_and_stop_rules_are_those_of_the_reference(
+    make_subject: MakeSubject, kind: str, rule: str, target: Target
+) -> None:
+    subject, seed = write_engine(make_subject(3, target=target)), len(kind) * len(rule)
+    patience = 1.6 if rule == "first" else 1.0
+    options = replace(random_options(seed), beam_size=3, n_best=3, max_length_factor=0, max_length_offset=12)
+    options = replace(options, length_penalty_kind=kind, stop_rule=rule, patience=patience)
+    sources = random_sources(seed, 4, 9)
+    result = find(subject, pad(sources), options)
+    for row, source in enumerate(sources):
+        found = search(subject.scorer({"source": source}), len(source), options)
+        if found.margin >= 1e-5:
+            assert [tokens_of(result, row, rank) for rank in range(3)] == [one.tokens for one in found.hypotheses]
+            assert result.scores[row] == pytest.approx([one.score for one in found.hypotheses], abs=1e-4)
 
 
 @pytest.fixture(params=[1, kernels.LARGE_VOCABULARY], ids=["screened", "plain"])

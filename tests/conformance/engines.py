@@ -218,13 +218,20 @@ join (int64[batch, first] first, int64[batch, second] second, int64 beam_size, i
 """
 
 # As JOIN, but the tokens of each text are one higher than those of the text before it, and the ids of the prefix count
-# as those of the first text do.
+# as those of the first text do. So do the numbers of the controls, less what they are by default.
 JUDGED = (
-    JOIN.replace("join (", "judged (int64[rows, begun] prefix, int64 min_length, ")
+    JOIN.replace(
+        "join (",
+        "judged (int64[rows, begun] prefix, int64 min_length, float length_penalty_kind, int64 stop_rule, "
+        "float patience, ",
+    )
+    .replace("<int64[1] last", "<float four = {4}, int64[1] last")
     .replace(
         "  sum = Add (sum_1, sum_2)",
         "  sum_3 = Add (sum_1, sum_2)\n  sum_4 = ReduceSum <keepdims = 1> (prefix, last)\n"
-        "  sum_5 = Add (sum_4, min_length)\n  sum = Add (sum_3, sum_5)",
+        "  sum_5 = Add (sum_4, min_length)\n  sum_6 = Add (sum_3, sum_5)\n  sum_7 = Add (sum_6, stop_rule)\n"
+        "  kind = Sub (four, length_penalty_kind)\n  more = Add (kind, patience)\n  offset_2 = Cast <to = 7> (more)\n"
+        "  sum = Add (sum_7, offset_2)",
     )
     .replace(" ranks = Range (zero, n_best, one)\n", "")
     .replace(
@@ -390,9 +397,10 @@ def main() -> None:
         "shifted": _result("numbers", "shifted", positions="first", settings={"each": "token"}, of="joined"),
         "parity": _result("labels", "parity", of="joined", labels=["even", "odd"], axes={"parity": 2}, settings=_ONE),
     }
-    defaults = {**DEFAULTS, "min_length": 0}
+    numbers = {**DEFAULTS, "min_length": 0, "length_penalty_kind": 5.0, "stop_rule": 0, "patience": 1.0}
+    defaults = {**numbers, "length_penalty_kind": "gnmt", "stop_rule": "first"}
     described = {**_declared("transcription", inputs, judged, defaults), "format": 5, "controls": ["prefix"]}
-    model = _model(JUDGED, defaults)
+    model = _model(JUDGED, numbers)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 0), np.int64), "prefix"))
     _write("judged", model, described, {"results.onnx": _model(OF_JOINED)})
     drawn = {"drawn": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="drawn")}

@@ -229,10 +229,10 @@ def plain_advance(state: State) -> list[Array]:
     finished = np.concatenate([state.tokens[every, state.parents], state.next_tokens[..., None]], -1)
     both_tokens = np.concatenate([np.pad(state.pool_tokens, ((0, 0), (0, 0), (0, 1))), finished[:, :width]], 1)
     found = state.found + ends.sum(-1)
-    done = state.done | last | (found >= width)
 
     open_scores = np.where(ended, np.float32(NEVER), state.scores)
     going_on = best(open_scores, width)
+    done = state.done | last | (found >= width) | (open_scores[every, going_on][:, 0] == NEVER)
     parents = state.parents[every, going_on]
     return [
         np.array(8 * done.sum() < len(done)),

@@ -21,6 +21,8 @@ WRONG: list[tuple[SearchArguments, str]] = [
     ({"max_length_offset": 10**9}, "max_length_offset must be"),
     ({"min_length": -1}, "min_length must be an integer from 0 to 100000, not -1"),
     ({"min_length": 1}, "has no min_length"),
+    ({"preset": "huggingface"}, "has no length_penalty_kind"),
+    ({"patience": 0.5}, "patience must be a number from 1 to 100, not 0.5"),
 ]
 
 

@@ -57,6 +57,17 @@ tie: []
     assert kinds == ["embedding", "scale", "positions", "sinusoid", "add", "dropout", "unary"]
 
 
+def test_a_preset_of_the_search_sets_what_is_not_set(tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text(
+        "extends: transformer_base\ndecode: {preset: huggingface, length_penalty: 0.8, beam_size: 5}\n"
+    )
+    decode = load_spec(tmp_path / "other.yaml").decode
+    assert (decode.length_penalty_kind, decode.stop_rule, decode.length_penalty) == ("average", "best", 0.8)
+    (tmp_path / "none.yaml").write_text("extends: transformer_base\ndecode: {preset: moses}\n")
+    with pytest.raises(SpecError, match="must be 'paper', 'huggingface'"):
+        _ = load_spec(tmp_path / "none.yaml").decode
+
+
 def test_name_is_the_files_unless_the_spec_gives_one(tmp_path: Path) -> None:
     path = tmp_path / "my model (2).yaml"
     path.write_text("extends: transformer_base\n")

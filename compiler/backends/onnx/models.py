@@ -24,7 +24,7 @@ from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.format.interfaces import PREFIX, RESULTS
-from xformc.format.manifest import SampleOptions, SearchOptions, recorded
+from xformc.format.manifest import SampleOptions, SearchOptions, numbers
 from xformc.format.names import GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, STEP
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
@@ -254,8 +254,9 @@ def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions, special: SpecialTokens) -> dict[str, Type]:
     """Add the inputs with default values, the options and the end token; return their types."""
-    values: dict[str, float | tuple[int, ...]] = {**recorded(defaults), "end_token": special.as_input(special.end)}
-    return {name: emitter.default(name, value) for name, value in values.items()}
+    values = numbers(defaults) if isinstance(defaults, SearchOptions) else asdict(defaults)
+    given: dict[str, float | tuple[int, ...]] = {**values, "end_token": special.as_input(special.end)}
+    return {name: emitter.default(name, value) for name, value in given.items()}
 
 
 def _emitter(program: Program, weights: Initializers) -> Emitter:

@@ -152,7 +152,7 @@ typedef struct xformc_search_options {
   size_t size;
   int64_t beam_size;         /* hypotheses kept for each sentence; 1 is greedy search */
   int64_t n_best;            /* hypotheses returned for each sentence, at most beam_size */
-  double length_penalty;     /* alpha in log probability / ((5 + length) / 6)^alpha (GNMT) */
+  double length_penalty;     /* alpha in log probability / ((5 + length) / 6)^alpha, or of another kind */
   double max_length_factor;  /* at most floor(max_length_factor * source tokens) + max_length_offset tokens, */
   int64_t max_length_offset; /* end tokens counted on both sides */
   int64_t min_length; /* a text does not end before it has so many tokens, end token included; the maximum wins */
@@ -161,12 +161,17 @@ typedef struct xformc_search_options {
   const xformc_text* prefixes;
   size_t prefix_count;
   bool whole_texts; /* the prefixes are whole texts: the result is their score, as the search scores texts */
+  /* Words of docs/search.md; NULL: the engine's. Read before the call returns. */
+  const char* length_penalty_kind; /* what is raised to length_penalty: gnmt or average */
+  const char* stop_rule;           /* when the search of a text is done: first, best, complete or shrink */
+  double patience;                 /* the rule first waits for patience * beam_size hypotheses */
+  const char* preset;              /* replaces the engine's length penalty and stop rule: paper, huggingface, ... */
 } xformc_search_options;
 
 XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);
 
-/* Writes the engine's defaults to options that were initialized; false, and nothing, unless it translates or
- * transcribes. */
+/* Writes the engine's defaults, or those of the preset that the options name, to options that were initialized; false,
+ * and nothing, unless it translates or transcribes. */
 XFORMC_API bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_options* options);
 
 /* Options of sampling; what is not set is the engine's default. */

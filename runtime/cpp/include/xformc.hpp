@@ -65,12 +65,16 @@ struct LoadOptions {
 struct SearchOptions {
   std::optional<int64_t> beam_size = {};          // hypotheses kept for each sentence; 1 is greedy search
   std::optional<int64_t> n_best = {};             // hypotheses returned for each sentence, at most beam_size
-  std::optional<double> length_penalty = {};      // alpha in log probability / ((5 + length) / 6)^alpha (GNMT)
+  std::optional<double> length_penalty = {};      // alpha in log probability / ((5 + length) / 6)^alpha
   std::optional<double> max_length_factor = {};   // at most floor(max_length_factor * source tokens)
   std::optional<int64_t> max_length_offset = {};  // + max_length_offset tokens, end tokens counted on both sides
   std::optional<int64_t> min_length = {};         // a text does not end before it has so many tokens
   std::vector<std::string> prefixes = {};         // what each text begins with, or one for all, as for streams
   bool whole_texts = false;                       // the prefixes are whole texts, whose scores are the result
+  std::string length_penalty_kind = {};           // gnmt or average; "": the engine's
+  std::string stop_rule = {};                     // first, best, complete or shrink (docs/search.md); "": the engine's
+  std::optional<double> patience = {};            // the rule first waits for patience * beam_size hypotheses
+  std::string preset = {};                        // replaces the engine's length penalty and stop rule; "": it does not
 };
 
 struct SampleOptions {
@@ -222,6 +226,11 @@ inline Search c_options(const SearchOptions& given) {
   set("max_length_factor", options.max_length_factor, given.max_length_factor);
   set("max_length_offset", options.max_length_offset, given.max_length_offset);
   set("min_length", options.min_length, given.min_length);
+  set("patience", options.patience, given.patience);
+  const auto word = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
+  options.length_penalty_kind = word(given.length_penalty_kind);
+  options.stop_rule = word(given.stop_rule);
+  options.preset = word(given.preset);
   return options;
 }
 

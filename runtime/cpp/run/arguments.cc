@@ -92,6 +92,11 @@ Set measures(Struct Arguments::* part, std::optional<double> Struct::* field) {
   return [=](Arguments& to, const std::string& text) { to.*part.*field = number(text); };
 }
 
+template <typename Struct>
+Set texts(Struct Arguments::* part, std::string Struct::* field) {
+  return [=](Arguments& to, const std::string& text) { to.*part.*field = text; };
+}
+
 Set marks(bool Arguments::* field, bool value = true) {
   return [=](Arguments& to, const std::string&) { to.*field = value; };
 }
@@ -122,7 +127,7 @@ const std::vector<Option>& options() {
       {{"--n-best"}, "N", "Texts of each line, best first.", SEARCH, counts(&A::search, &Search::n_best)},
       {{"--length-penalty"},
        "ALPHA",
-       "Larger values prefer longer texts (GNMT).",
+       "Larger values prefer longer texts.",
        SEARCH,
        measures(&A::search, &Search::length_penalty)},
       {{"--prefix"},
@@ -145,6 +150,22 @@ const std::vector<Option>& options() {
        "No text ends before it has this many tokens, the end token counted.",
        SEARCH,
        counts(&A::search, &Search::min_length)},
+      {{"--length-penalty-kind"}, "KIND", "gnmt or average.", SEARCH, texts(&A::search, &Search::length_penalty_kind)},
+      {{"--stop-rule"},
+       "RULE",
+       "When a search is done: first, best, complete or shrink.",
+       SEARCH,
+       texts(&A::search, &Search::stop_rule)},
+      {{"--patience"},
+       "FACTOR",
+       "The rule first waits for this times the beam's size.",
+       SEARCH,
+       measures(&A::search, &Search::patience)},
+      {{"--preset"},
+       "NAME",
+       "Length penalty and stop rule of paper, huggingface, fairseq, ctranslate2 or marian.",
+       SEARCH,
+       texts(&A::search, &Search::preset)},
       {{"--scores"}, nullptr, "Put the score and a tab before each line.", TRANSLATION, marks(&A::scores)},
       {{"--temperature"},
        "T",

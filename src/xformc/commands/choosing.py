@@ -57,10 +57,10 @@ class Choice:
         judge: Engine | None,
         search: Callable[[Iterator[str]], Results],
         count: int,
-        alpha: float,
+        options: SearchOptions,
         batching: dict[str, Any],
     ) -> Results:
-        """The `count` best of the chosen order of what `search` finds for these lines with the length penalty alpha."""
+        """The `count` best of the chosen order of what `search` finds for these lines with these options."""
         if judge is not None:
             lines, again = tee(lines)
             found, weight = search(lines), WEIGHT if self.weight is None else self.weight
@@ -68,7 +68,11 @@ class Choice:
         found, utility = search(lines), self.utility
         if utility is None:
             return found
-        chosen = (minimum_bayes_risk(hypotheses, utility, length_penalty=alpha) for hypotheses in found)
+        alpha, kind = options.length_penalty, options.length_penalty_kind
+        chosen = (
+            minimum_bayes_risk(hypotheses, utility, length_penalty=alpha, length_penalty_kind=kind)
+            for hypotheses in found
+        )
         return _first(chosen, found, count)
 
 

@@ -82,9 +82,10 @@ def _sound(item: Input) -> str:
 def _defaults(manifest: Manifest) -> list[str]:
     if manifest.defaults is None:
         return []
-    kinds = {"length_penalty": " (GNMT)"}
     found = recorded(manifest.defaults)
-    return [", ".join(f"{name} {value:g}{kinds.get(name, '')}" for name, value in found.items())]
+    kinds = {} if "length_penalty_kind" in found else {"length_penalty": " (GNMT)"}
+    shown = {name: value if isinstance(value, str) else f"{value:g}" for name, value in found.items()}
+    return [", ".join(f"{name} {value}{kinds.get(name, '')}" for name, value in shown.items())]
 
 
 def _labels(manifest: Manifest) -> list[str]:

@@ -1,6 +1,5 @@
 """`xformc export`: what a server needs to run an engine."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,7 +7,7 @@ from typer import Option
 
 from xformc.commands.options import OUT, EngineFolder
 from xformc.errors import UserError
-from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
+from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, recorded
 from xformc.format.reader import read_manifest
 from xformc.runtime.options import resolve_options
 from xformc.runtime.sampling import resolve_sample_options
@@ -58,7 +57,7 @@ def export(
 def _resolve(manifest: Manifest, given: list[str]) -> SearchOptions | SampleOptions | None:
     """The engine's options with those that are given. Raises: UserError for one that there is not, or out of range."""
     defaults = manifest.defaults
-    values: dict[str, int | float] = {} if defaults is None else asdict(defaults)
+    values = {} if defaults is None else recorded(defaults)
     known = {name: type(value) for name, value in values.items()}
     chosen: dict[str, Any] = {}
     for text in given:
@@ -72,7 +71,7 @@ def _resolve(manifest: Manifest, given: list[str]) -> SearchOptions | SampleOpti
     return None if defaults is None else resolve_sample_options(defaults, chosen)  # pyright: ignore[reportArgumentType]
 
 
-def _parse(name: str, value: str, kind: type[int | float]) -> int | float:
+def _parse(name: str, value: str, kind: type[int | float | str]) -> int | float | str:
     try:
         return kind(value)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """The arguments and options that commands share: one name has one meaning, in every command."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -43,11 +43,22 @@ PrecisionName = Annotated[PrecisionWord | None, Option("--precision", help=PRECI
 BeamSize = Annotated[
     int | None, Option("--beam-size", "--beam", "-b", help="Hypotheses kept at each step; 1 is greedy.", metavar="N")
 ]
-PENALTY_HELP = """GNMT length penalty: a score is the log probability divided by ((5 + length) / 6)^ALPHA. Larger values
-prefer longer translations."""
+PENALTY_HELP = """A score is the log probability divided by ((5 + length) / 6)^ALPHA, or by that of another
+--length-penalty-kind. Larger values prefer longer translations."""
 LengthPenalty = Annotated[float | None, Option(help=PENALTY_HELP, metavar="ALPHA")]
 MinLength = Annotated[
     int | None, Option(help="No text ends before it has this many tokens, the end token counted.", metavar="N")
+]
+KIND_HELP = """What ALPHA raises: (5 + length) / 6, or the length."""
+PenaltyKind = Annotated[Literal["gnmt", "average"] | None, Option(help=KIND_HELP)]
+STOP_HELP = """When a search is done. first: as many hypotheses have finished as the beam is wide. best: none of the
+others would be among the best if it ended now. complete: none of the others can be. shrink: each finished one makes the
+beam narrower, until none is open."""
+StopRule = Annotated[Literal["first", "best", "complete", "shrink"] | None, Option(help=STOP_HELP)]
+Patience = Annotated[float | None, Option(help="The rule `first` waits for FACTOR times as many.", metavar="FACTOR")]
+PRESET_HELP = """Length penalty and stop rule of a paper or another library, instead of the engine's."""
+PresetName = Annotated[
+    Literal["paper", "huggingface", "fairseq", "ctranslate2", "marian"] | None, Option("--preset", help=PRESET_HELP)
 ]
 
 Temperature = Annotated[float | None, Option(help="Divide the logits by this; 0 is greedy.", metavar="T")]

@@ -1,6 +1,8 @@
 """`xformc score`: how likely given texts are, by an engine."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,7 @@ from xformc.runtime.search import length_divisor
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.translate import Hypothesis, rounded
 
-PENALTY_HELP = """GNMT length penalty of the scores, as in `xformc translate`.  [default: the engine's]"""
+PENALTY_HELP = """Length penalty of the scores, as in `xformc translate`.  [default: the engine's]"""
 
 
 def score(
@@ -57,12 +59,13 @@ def score(
             length_penalty=length_penalty,
         )
         alpha = manifest.search.length_penalty if length_penalty is None else length_penalty
-        write_results(found, lambda index, one: _render(index, one, alpha, as_json=as_json), output)
+        divisor = partial(length_divisor, alpha=alpha, kind=manifest.search.length_penalty_kind)
+        write_results(found, lambda index, one: _render(index, one, divisor, as_json=as_json), output)
 
 
-def _render(index: int, one: Hypothesis, alpha: float, *, as_json: bool) -> str:
+def _render(index: int, one: Hypothesis, divisor: Callable[[int], float], *, as_json: bool) -> str:
     if not as_json:
         return f"{one.score:.4f}\n"
-    numbers = {"score": one.score, "log_probability": one.score * length_divisor(len(one.tokens), alpha)}
+    numbers = {"score": one.score, "log_probability": one.score * divisor(len(one.tokens))}
     finite = {name: rounded(number) for name, number in numbers.items()}
     return json.dumps({"line": index + 1, **finite, "tokens": len(one.tokens)}) + "\n"

@@ -15,8 +15,12 @@ from xformc.commands.options import (
     JsonLines,
     LengthPenalty,
     MinLength,
+    Patience,
+    PenaltyKind,
     PrefixFile,
     PrefixText,
+    PresetName,
+    StopRule,
     TextInput,
     TextOutput,
     Threads,
@@ -25,6 +29,7 @@ from xformc.commands.options import (
     Workers,
 )
 from xformc.commands.text_lines import choose_pace, given_prefixes, input_lines, one_line, write_results
+from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.choose import OWN
 from xformc.runtime.engine import check_method, load
@@ -50,6 +55,10 @@ def translate(
     ] = None,
     max_length_offset: Annotated[int | None, Option(help="... plus this many tokens.", metavar="N")] = None,
     min_length: MinLength = None,
+    length_penalty_kind: PenaltyKind = None,
+    stop_rule: StopRule = None,
+    patience: Patience = None,
+    preset: PresetName = None,
     rerank: Rerank = None,
     rerank_weight: RerankWeight = None,
     mbr: Mbr = None,
@@ -91,6 +100,10 @@ def translate(
         "max_length_factor": max_length_factor,
         "max_length_offset": max_length_offset,
         "min_length": min_length,
+        "length_penalty_kind": length_penalty_kind,
+        "stop_rule": stop_rule,
+        "patience": patience,
+        "preset": preset,
     }
     check_method(manifest, "translate", "translate")
     shown, choice = resolve_options(manifest, options), Choice(rerank, rerank_weight, mbr)
@@ -102,11 +115,11 @@ def translate(
     second = nullcontext() if rerank is None else opened(rerank)
     with opened(engine) as loaded, second as judge, input_lines(source) as lines:
         search = partial(loaded.translate_stream, prefixes=begun, **batching, **options)
-        results = choice.apply(lines, judge, search, shown.n_best, shown.length_penalty, batching)
+        results = choice.apply(lines, judge, search, shown.n_best, shown, batching)
         if as_json:
             render = _as_json
         elif shown.n_best > 1:
-            render = partial(_as_n_best, alpha=shown.length_penalty)
+            render = partial(_as_n_best, options=shown)
         else:
             render = partial(_as_line, scores=scores)
         write_results(results, render, output)
@@ -117,13 +130,14 @@ def _as_json(index: int, hypotheses: list[Hypothesis]) -> str:
     return json.dumps({"line": index + 1, "hypotheses": found}, ensure_ascii=False) + "\n"
 
 
-def _as_n_best(index: int, hypotheses: list[Hypothesis], *, alpha: float) -> str:
+def _as_n_best(index: int, hypotheses: list[Hypothesis], *, options: SearchOptions) -> str:
     """Moses' n-best list: the line from 0, the text, features, and the score by which they are ranked."""
     lines: list[str] = []
     for one in hypotheses:
         length = len(one.tokens)
         own = one.features.get(OWN, one.score)
-        features = f"logprob= {own * length_divisor(length, alpha):.4f} length= {length}"
+        divisor = length_divisor(length, options.length_penalty, options.length_penalty_kind)
+        features = f"logprob= {own * divisor:.4f} length= {length}"
         features += "".join(f" {name}= {value:.4f}" for name, value in one.features.items())
         lines.append(f"{index} ||| {one_line(one.text)} ||| {features} ||| {one.score:.4f}\n")
     return "".join(lines)

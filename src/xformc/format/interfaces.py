@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xformc.format import search_options
 from xformc.format.inputs import Input
 from xformc.format.results import Result, Setting, of_text
 from xformc.format.tasks import TASKS, Decoding
@@ -19,8 +20,8 @@ class Interface:
 RESULTS = ("tokens", "lengths", "scores")
 """The outputs of a model that generates text."""
 
-SEARCH_OPTIONS = ("beam_size", "n_best", "length_penalty", "max_length_factor", "max_length_offset")
-"""The options of a beam search, which are inputs of the model."""
+SEARCH_OPTIONS = tuple(option.name for option in search_options.OPTIONS if option.absent is None)
+"""The options of every beam search, which are inputs of the model."""
 
 SEARCH = Interface(("source", *SEARCH_OPTIONS), RESULTS)
 """The interface of a translation model."""
@@ -37,9 +38,11 @@ OPTIONS: Mapping[Decoding, tuple[str, ...]] = {"search": SEARCH_OPTIONS, "sample
 END_TOKEN = "end_token"
 """The input of a model that writes text for the token that ends one. It has a default."""
 
-CONTROLS = PREFIX, MIN_LENGTH = "prefix", "min_length"
-"""The inputs of a search for the tokens that texts begin with, and for the least number of tokens. They have defaults;
-older engines and those of fixed shapes lack them."""
+PREFIX = "prefix"
+"""The input of a search for the tokens that texts begin with. It has a default."""
+
+CONTROLS = (PREFIX, *search_options.CONTROLS)
+"""The inputs of a search that older engines and those of fixed shapes lack."""
 
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""

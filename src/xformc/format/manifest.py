@@ -13,6 +13,7 @@ from xformc.format.interfaces import given_inputs
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
+from xformc.format.search_options import OPTIONS
 from xformc.format.targets import Target
 from xformc.format.tasks import TASKS, Decoding
 
@@ -22,14 +23,13 @@ that of other declared results, and that of one of the four tasks."""
 MANIFEST_BYTES = 1 << 20
 FILE_BYTES = 1 << 40
 TOKENIZER_BYTES = 1 << 28
-MAX_PENALTY, MAX_FACTOR, MAX_OFFSET = 100.0, 100.0, 100_000
 
 
 @dataclass(frozen=True)
 class SearchOptions:
     """Options of the search, complete and checked; see `options.SearchArguments` for the fields.
 
-    min_length is None for engines without this input: older ones, and those of fixed shapes.
+    Options with the default None are None for engines without this input: older ones, and those of fixed shapes.
     """
 
     beam_size: int
@@ -38,6 +38,9 @@ class SearchOptions:
     max_length_factor: float
     max_length_offset: int
     min_length: int | None = None
+    length_penalty_kind: str | None = None
+    stop_rule: str | None = None
+    patience: float | None = None
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,16 @@ class SampleOptions:
     max_new_tokens: int
 
 
-def recorded(options: SearchOptions | SampleOptions) -> dict[str, float]:
+def recorded(options: SearchOptions | SampleOptions) -> dict[str, int | float | str]:
     """The options as engine.json has them: those that the engine lacks are left out."""
     return {name: value for name, value in asdict(options).items() if value is not None}
+
+
+def numbers(options: SearchOptions) -> dict[str, int | float]:
+    """The options as the model's inputs have them, an int for int64: the numbers of words, without what it lacks."""
+    given = ((option, getattr(options, option.name)) for option in OPTIONS)
+    found = ((option, option.words.get(value, value)) for option, value in given if value is not None)
+    return {option.name: int(value) if option.dtype == "int64" else float(value) for option, value in found}
 
 
 @dataclass(frozen=True)

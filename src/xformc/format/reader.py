@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from xformc.errors import UserError
 from xformc.format.document import Document, read_document
@@ -17,9 +17,6 @@ from xformc.format.manifest import (
     FILE_BYTES,
     FORMAT,
     MANIFEST_BYTES,
-    MAX_FACTOR,
-    MAX_OFFSET,
-    MAX_PENALTY,
     Calibration,
     FileRecord,
     Manifest,
@@ -31,6 +28,7 @@ from xformc.format.names import MANIFEST, MODEL, OF_TEXT
 from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
 from xformc.format.results import Result, Setting, of_text
+from xformc.format.search_options import OPTIONS, SearchOption
 from xformc.format.targets import Target
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
 from xformc.format.tokens import BEGIN, END, MAX_ENDS, PAD, UNKNOWN, SpecialTokens
@@ -294,14 +292,21 @@ def _read_old_search(document: Document) -> SearchOptions:
 
 def _read_search(document: Document, beam_size: str = "beam_size") -> SearchOptions:
     width = document.integer(beam_size, 1)
-    return SearchOptions(
-        beam_size=width,
-        n_best=document.integer("n_best", 1, width),
-        length_penalty=document.number("length_penalty", -MAX_PENALTY, MAX_PENALTY),
-        max_length_factor=document.number("max_length_factor", 0, MAX_FACTOR),
-        max_length_offset=document.integer("max_length_offset", 0, MAX_OFFSET),
-        min_length=document.integer("min_length", 0, MAX_OFFSET) if "min_length" in document.fields else None,
-    )
+    document.integer("n_best", 1, width)
+    found = {
+        option.name: _read_option(document, option)
+        for option in OPTIONS[1:]
+        if option.absent is None or option.name in document.fields
+    }
+    return SearchOptions(width, **found)
+
+
+def _read_option(document: Document, option: SearchOption) -> Any:
+    if option.words:
+        return document.text(option.name, tuple(option.words))
+    if option.dtype == "int64":
+        return document.integer(option.name, int(option.low), MAX_SIZE if option.high is None else int(option.high))
+    return document.number(option.name, option.low, cast(float, option.high))
 
 
 def _read_sampling(document: Document) -> SampleOptions:
