@@ -254,6 +254,9 @@ def _advance(random: Random) -> Drawn:
         floats(random, batch, width),
         numbers(random, width, batch),
         perhaps(random, lambda: numbers(random, 9, batch)),
+        perhaps(random, lambda: Tensor(np.array(random.choice((0.0, 5.0)), np.float32))),
+        perhaps(random, lambda: ids(random.randrange(4))),
+        perhaps(random, lambda: Tensor(np.array(random.uniform(1, 9), np.float32))),
     ]
     state = [np.bool_, np.int64, np.bool_, np.int64, np.float32, np.int64, np.int64, np.float32, np.int64, np.int64]
     return inputs, state, {}
