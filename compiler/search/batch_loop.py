@@ -10,15 +10,7 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.candidates import (
-    BeamOptions,
-    Pool,
-    Rules,
-    emit_count,
-    emit_lengths,
-    emit_limit,
-    is_end,
-)
+from xformc.compiler.search.candidates import BeamOptions, Pool, Rules, emit_count, emit_lengths, emit_limit, is_end
 from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers, Tokens
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
