@@ -109,6 +109,17 @@ def compile_engine(
     return run_passes(begin(spec, target, precision), after=DERIVED)
 
 
+def run_scores(program: Program) -> Program:
+    """The program of the scores of given texts, from that of an engine.
+
+    It has no beam, but the projection to logits is where the search has it. Raises: as `run_passes`.
+    """
+    program = run_passes(program, without=("beam", "candidates"))
+    if not program.traits.kernels or program.decoding != "search":
+        return program
+    return replace(program, steps=split_vocabulary(program.decoder, program.precision_of))
+
+
 def applied_passes(program: Program) -> Iterator[tuple[Pass, Program]]:
     """Run the remaining passes; yield each with the program after it. Raises: as `run_passes`, at that pass."""
     for item in _ahead(program):
@@ -175,7 +186,8 @@ def _has_dropout(graph: Graph) -> bool:
 def _lower(program: Program) -> Program:
     if program.steps is None:
         return replace(program, graph=lower_graph(program.graph, program.precision_of))
-    return replace(program, steps=lower_decoder(program.steps, program.precision_of))
+    searched = program.decoding == "search"
+    return replace(program, steps=lower_decoder(program.steps, program.precision_of, searched=searched))
 
 
 def _derive(program: Program) -> Program:

@@ -173,6 +173,11 @@ class Program:
         return (PREFIX,) if self.decoding == "search" and not self.traits.fixed else ()
 
     @property
+    def scores_texts(self) -> bool:
+        """Whether the engine gives the probabilities of the tokens of texts: its step is derived for several tokens."""
+        return self.steps is not None and self.steps.extend is not None
+
+    @property
     def sampling(self) -> SampleOptions:
         """The sampling defaults of the spec."""
         sample = self.spec.decode.sample

@@ -1,6 +1,6 @@
 """The engine: it translates, continues or labels text and arrays. The search itself is inside its ONNX model."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from xformc.runtime.generate import (
     continue_prompts,
     encode_prompt,
 )
-from xformc.runtime.job import Job, as_it_is
+from xformc.runtime.job import Job, as_it_is, paired
 from xformc.runtime.kinds.kind import check_kinds
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import check_operators
@@ -42,11 +42,20 @@ from xformc.runtime.sampling import (
     resolve_sample_options,
     split_options,
 )
+from xformc.runtime.score import (
+    Given,
+    encode_given,
+    require_scores,
+    score_rows,
+    tokens_read,
+    with_added_scores,
+    with_token_scores,
+)
 from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
-from xformc.runtime.texts import encode_line, prompt_limit, whole_limit
+from xformc.runtime.texts import encode_line, prompt_limit, scored_limit, whole_limit
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
 from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, tokens_needed, write_rows
 
@@ -85,6 +94,7 @@ class Engine:
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
+        token_scores: bool = False,
         **options: Unpack[SearchArguments],
     ) -> list[list[Hypothesis]]:
         """Translate texts.
@@ -93,6 +103,8 @@ class Engine:
 
         prefixes: what each translation begins with, as text or as token ids: one for each text, or one text for all of
             them, such as a language tag. The prefix is part of the hypothesis, and of its score.
+        token_scores: also compute the log probability of each token, as `token_scores` of each hypothesis; their sum is
+            the score with a length penalty of 0.
         workers: batches run at the same time. None: the number that the engine was loaded for.
         max_batch_tokens: capacity of a batch. Each sentence takes the tokens of the batch's longest source, plus those
             of each hypothesis at its length limit. Neither this nor `workers` changes the results.
@@ -103,7 +115,7 @@ class Engine:
         Raises: UserError for an option out of range, a text that is too long, or an engine without a tokenizer.
         """
         batching = Batching(workers, max_batch_tokens)
-        job = self._translation(batching, truncate, options)
+        job = self._translation(batching, truncate, options, token_scores=token_scores)
         return self._all(job, "translate", texts, prefixes, batching)
 
     def translate_stream(
@@ -115,6 +127,7 @@ class Engine:
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
+        token_scores: bool = False,
         **options: Unpack[SearchArguments],
     ) -> Generator[list[Hypothesis]]:
         """Translate any number of texts in constant memory, and yield the results in order.
@@ -126,26 +139,32 @@ class Engine:
         those of `translate`.
         """
         batching = Batching(workers, max_batch_tokens, window)
-        return self._stream(self._translation(batching, truncate, options), texts, prefixes, batching)
+        return self._stream(
+            self._translation(batching, truncate, options, token_scores=token_scores), texts, prefixes, batching
+        )
 
     def score(
         self,
-        texts: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
-        targets: Iterable[Prefix],
+        texts: Sequence[str | Path | Sequence[str] | Sequence[int]] | Mapping[str, Any],
+        targets: Iterable[Prefix] | None = None,
         *,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         beam_size: int | None = None,
         length_penalty: float | None = None,
+        token_scores: bool = False,
     ) -> list[Hypothesis]:
-        """Score given texts, the end token included, as the search scores those that it finds.
+        """Score given texts, the end token included, as the search or sampling scores those that it writes.
 
-        Returns: for each target, in order, the hypothesis that it is. With a length penalty of 0 its score is the log
-        probability. An empty source has the empty text with certainty, and no other.
+        Returns: for each target, in order, the hypothesis that it is. From a search, its score with a length penalty of
+        0 is the log probability, and an empty source has the empty text with certainty, and no other. Of engines that
+        sample, it is the log probability, and `token_scores` has that of each token.
 
-        texts: what `translate` or `transcribe` takes.
-        targets: the text of each, or its token ids, which end with the end token unless the text was cut.
+        texts: what `translate` or `transcribe` takes; of a language model, the texts themselves or, with targets, what
+            precedes each target, both as text or as token ids.
+        targets: the text of each, or its token ids, which end with the end token unless the text was cut. After a
+            prompt, a text is tokenized together with it, and has the tokens that the prompt alone has not.
         beam_size: the beam size of the search whose scores these are to the last bit, with target native; no other
             effect.
 
@@ -153,14 +172,18 @@ class Engine:
 
         Raises: UserError for a target that is too long, and as `translate` and `transcribe`.
         """
-        batching, (items, arrays) = Batching(workers, max_batch_tokens), self._examples(texts)
-        job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=arrays)
-        return self._all(job, "score", items, targets, batching, whole=True)
+        batching = Batching(workers, max_batch_tokens)
+        if self.manifest.task == "language_model":
+            reading = self._reading(batching, truncate, beam_size, length_penalty)
+            return reading.all(self.session, "score", list(_texts_to_score(texts, targets)), batching)
+        items, arrays = self._examples(texts)
+        job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=arrays, token_scores=token_scores)
+        return self._all(job, "score", items, _required(targets), batching, whole=True)
 
-    def score_stream(
+    def score_stream(  # noqa: PLR0913 (each is an option)
         self,
-        texts: Iterable[str | Path | Sequence[str]],
-        targets: Iterable[Prefix],
+        texts: Iterable[str | Path | Sequence[str] | Sequence[int]],
+        targets: Iterable[Prefix] | None = None,
         *,
         window: int | None = None,
         workers: int | None = None,
@@ -168,14 +191,23 @@ class Engine:
         truncate: bool = False,
         beam_size: int | None = None,
         length_penalty: float | None = None,
+        token_scores: bool = False,
     ) -> Generator[Hypothesis]:
         """Score any number of given texts in constant memory, and yield the results in order.
 
         The arguments are those of `score` and the `window` of `translate_stream`.
         """
         batching = Batching(workers, max_batch_tokens, window)
-        job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=False)
-        return self._stream(job, texts, targets, batching, whole=True)
+        if self.manifest.task == "language_model":
+            reading = self._reading(batching, truncate, beam_size, length_penalty)
+            return reading.stream(self.session, _texts_to_score(texts, targets), batching)
+        job = self._scoring(batching, truncate, beam_size, length_penalty, arrays=False, token_scores=token_scores)
+        return self._stream(job, texts, _required(targets), batching, whole=True)
+
+    def score_rows(self, rows: Iterable[Row]) -> Generator[Hypothesis]:
+        """Score the texts of any number of rows, whose tokens are PREFIX, in constant memory (`runtime.score`)."""
+        require_scores(self.manifest)
+        return self._scores_of(as_it_is).stream(self.session, rows, Batching(None, MAX_BATCH_TOKENS))
 
     def rerank(
         self,
@@ -251,6 +283,7 @@ class Engine:
         truncate: bool = False,
         seed: int = 0,
         samples: int = 1,
+        token_scores: bool = False,
         **options: Unpack[WritingArguments],
     ) -> list[list[Hypothesis]]:
         """Write text for arrays by the name of their input (docs/runtime.md), or for texts.
@@ -273,11 +306,17 @@ class Engine:
         batching = Batching(workers, max_batch_tokens)
         if isinstance(examples, Mapping):
             rows = read_rows(self.manifest.given, examples, self.manifest.targets)
-            return self._all(self._writing(as_it_is, options, seed, samples), "transcribe", rows, prefixes, batching)
-        writing = self._writing(self._reader(batching, truncate), options, seed, samples)
+            return self._all(
+                self._writing(as_it_is, options, seed, samples, token_scores=token_scores),
+                "transcribe",
+                rows,
+                prefixes,
+                batching,
+            )
+        writing = self._writing(self._reader(batching, truncate), options, seed, samples, token_scores=token_scores)
         return self._all(writing, "transcribe", examples, prefixes, batching)
 
-    def transcribe_stream(
+    def transcribe_stream(  # noqa: PLR0913 (each is an option)
         self,
         texts: Iterable[str | Path | Sequence[str]],
         *,
@@ -288,6 +327,7 @@ class Engine:
         truncate: bool = False,
         seed: int = 0,
         samples: int = 1,
+        token_scores: bool = False,
         **options: Unpack[WritingArguments],
     ) -> Generator[list[Hypothesis]]:
         """Write text for any number of texts in constant memory, and yield the results in order.
@@ -297,7 +337,9 @@ class Engine:
         self._check_method("transcribe", "transcribe")
         batching = Batching(workers, max_batch_tokens, window)
         reader = self._reader(batching, truncate)
-        return self._stream(self._writing(reader, options, seed, samples), texts, prefixes, batching)
+        return self._stream(
+            self._writing(reader, options, seed, samples, token_scores=token_scores), texts, prefixes, batching
+        )
 
     def generate(
         self,
@@ -307,6 +349,7 @@ class Engine:
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
+        token_scores: bool = False,
         **options: Unpack[SampleArguments],
     ) -> list[Continuation]:
         """Continue prompts with a language model. An empty prompt starts a text from nothing.
@@ -324,7 +367,9 @@ class Engine:
         Raises: UserError for an option out of range, a prompt that is too long, or an engine without a tokenizer.
         """
         batching = Batching(workers, max_batch_tokens)
-        return self._generation(batching, seed, truncate, options).all(self.session, "generate", prompts, batching)
+        return self._generation(batching, seed, truncate, options, token_scores=token_scores).all(
+            self.session, "generate", prompts, batching
+        )
 
     def generate_stream(
         self,
@@ -335,6 +380,7 @@ class Engine:
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
+        token_scores: bool = False,
         **options: Unpack[SampleArguments],
     ) -> Generator[Continuation]:
         """Continue any number of prompts in constant memory, and yield the results in order.
@@ -342,7 +388,9 @@ class Engine:
         The arguments are those of `generate` and the `window` of `translate_stream`.
         """
         batching = Batching(workers, max_batch_tokens, window)
-        return self._generation(batching, seed, truncate, options).stream(self.session, prompts, batching)
+        return self._generation(batching, seed, truncate, options, token_scores=token_scores).stream(
+            self.session, prompts, batching
+        )
 
     def predict(
         self,
@@ -403,17 +451,60 @@ class Engine:
         return self._writing(as_it_is, options, seed).all(self.session, "transcribe", rows, batching)
 
     def _scoring(
-        self, batching: Batching, truncate: bool, beam_size: int | None, length_penalty: float | None, *, arrays: bool
+        self,
+        batching: Batching,
+        truncate: bool,
+        beam_size: int | None,
+        length_penalty: float | None,
+        *,
+        arrays: bool,
+        token_scores: bool = False,
     ) -> Job[Any, Row, Hypothesis]:
         """Score the prefixes of rows, which are whole texts."""
         check_scores(self.manifest)
+        if self.manifest.decoding == "sample":
+            self._refuse_penalty(beam_size, length_penalty)
+            return self._scores_of(as_it_is if arrays else self._reader(batching, truncate))
         options: SearchArguments = {"beam_size": beam_size, "n_best": 1, "length_penalty": length_penalty}
         options |= {"max_length_factor": 0.0, "max_length_offset": 0}  # so that texts are as long as given
         if TASKS[self.manifest.task].method == "translate":
-            job: Job[Any, Row, list[Hypothesis]] = self._translation(batching, truncate, options)
+            job: Job[Any, Row, list[Hypothesis]] = self._translation(
+                batching, truncate, options, token_scores=token_scores
+            )
         else:
-            job = self._search_of(as_it_is if arrays else self._reader(batching, truncate), options)
+            reader = as_it_is if arrays else self._reader(batching, truncate)
+            job = self._search_of(reader, options, token_scores=token_scores)
         return Job(job.encode, job.size, partial(scores_of, job.run))
+
+    def _reading(
+        self, batching: Batching, truncate: bool, beam_size: int | None, length_penalty: float | None
+    ) -> Job[Given, Row, Hypothesis]:
+        """Score the texts of a language model."""
+        check_scores(self.manifest)
+        self._refuse_penalty(beam_size, length_penalty)
+        name = self.manifest.written
+        text = self.manifest.inputs[name]
+        limit = scored_limit(text.longest, batching.max_batch_tokens)
+        return self._scores_of(
+            partial(encode_given, name=name, text=text, tokenizer=self.tokenizer, limit=limit, truncate=truncate)
+        )
+
+    def _scores_of(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Hypothesis]:
+        manifest = self.manifest
+        run = partial(score_rows, manifest=manifest, tokenizer=self.tokenizer)
+        return Job(encode, partial(tokens_read, manifest=manifest), run)
+
+    def _with_scores(self) -> Manifest:
+        """Return the manifest. Raises: UserError if the engine has no scores of tokens."""
+        require_scores(self.manifest)
+        return self.manifest
+
+    def _refuse_penalty(self, beam_size: int | None, length_penalty: float | None) -> None:
+        given = {"beam_size": beam_size, "length_penalty": length_penalty}
+        idle = [name for name, value in given.items() if value is not None]
+        if idle:
+            message = f"{', '.join(idle)}: no effect on {self.manifest.name}, which samples"
+            raise UserError(message, hint="its scores are log probabilities")
 
     def _reranking(
         self, batching: Batching, truncate: bool, weight: float, *, arrays: bool
@@ -460,7 +551,7 @@ class Engine:
         return begun.stream(self.session, pairs, batching)
 
     def _translation(
-        self, batching: Batching, truncate: bool, options: SearchArguments
+        self, batching: Batching, truncate: bool, options: SearchArguments, *, token_scores: bool = False
     ) -> Job[str, Row, list[Hypothesis]]:
         self._check_method("translate", "translate")
         tokenizer = self._tokenizer(self.manifest.inputs)
@@ -471,42 +562,47 @@ class Engine:
             ids = encode_line(line, text, encode=reads, limit=limit, truncate=truncate)
             return {"source": np.array(ids, np.int64)}
 
-        return self._search_of(encode, options)
+        return self._search_of(encode, options, token_scores=token_scores)
 
     def _writing(
-        self, encode: Callable[[int, Item], Row], options: WritingArguments, seed: int, samples: int = 1
+        self,
+        encode: Callable[[int, Item], Row],
+        options: WritingArguments,
+        seed: int,
+        samples: int = 1,
+        *,
+        token_scores: bool = False,
     ) -> Job[Item, Any, list[Hypothesis]]:
         self._check_method("transcribe", "transcribe")
         several = checked_integer("samples", samples, 1, 1, MAX_SAMPLES)
         searching, sampled = split_options(self.manifest, options, seed, several)
         if self.manifest.decoding == "search":
-            return self._search_of(encode, searching)
+            return self._search_of(encode, searching, token_scores=token_scores)
         manifest, resolved = self.manifest, resolve_sample_options(self.manifest.sampling, sampled)
         first = check_seed(seed)
 
         def seeded(line: int, item: Item) -> Row:
             return {**encode(line, item), SEED: np.array(first + line - 1, np.int64)}
 
+        run = partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved)
         job = Job(
             seeded,
             partial(drawn_tokens_needed, inputs=manifest.given, options=resolved),
-            partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved),
+            with_token_scores(run, self._with_scores()) if token_scores else run,
         )
         return sampling(job, several)
 
     def _search_of(
-        self, encode: Callable[[int, Item], Row], options: SearchArguments
+        self, encode: Callable[[int, Item], Row], options: SearchArguments, *, token_scores: bool = False
     ) -> Job[Item, Row, list[Hypothesis]]:
         manifest, resolved = self.manifest, resolve_options(self.manifest, options)
         longest = manifest.inputs[manifest.written].longest
-        return Job(
-            encode,
-            partial(tokens_needed, inputs=manifest.given, options=resolved, longest=longest),
-            partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved),
-        )
+        run = partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved)
+        size = partial(tokens_needed, inputs=manifest.given, options=resolved, longest=longest)
+        return Job(encode, size, with_token_scores(run, self._with_scores()) if token_scores else run)
 
     def _generation(
-        self, batching: Batching, seed: int, truncate: bool, options: SampleArguments
+        self, batching: Batching, seed: int, truncate: bool, options: SampleArguments, *, token_scores: bool
     ) -> Job[str, Prompt, Continuation]:
         self._check_method("generate", "generate")
         resolved = resolve_sample_options(self.manifest.sampling, options)
@@ -514,10 +610,11 @@ class Engine:
         name = self.manifest.written
         text = self.manifest.inputs[name]
         limit, first = prompt_limit(text.longest, batching.max_batch_tokens), check_seed(seed)
+        run = partial(continue_prompts, name=name, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces)
         return Job(
             partial(encode_prompt, name=name, tokenizer=tokenizer, seed=first, limit=limit, truncate=truncate),
             partial(continuation_needs, options=resolved),
-            partial(continue_prompts, name=name, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces),
+            with_added_scores(run, self._with_scores()) if token_scores else run,
         )
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
@@ -544,6 +641,10 @@ class Engine:
         rest = {name: item for name, item in inputs.items() if name not in files}
         return self._tokenizer(rest) if rest or not files else None
 
+    def tokenizer_of(self, name: str) -> Tokenizer:
+        """Return the tokenizer, which has the vocabulary of the input `name`. Raises: UserError if there is none."""
+        return self._tokenizer({name: self.manifest.inputs[name]})
+
     def _tokenizer(self, inputs: Mapping[str, Input]) -> Tokenizer:
         others = [name for name, item in inputs.items() if item.kind != "tokens"]
         if others:
@@ -558,6 +659,21 @@ class Engine:
                 hint="build it from a run, or with tokenizers: xformc.build(..., tokenizers={input: file})",
             )
         return self.tokenizer
+
+
+def _texts_to_score(texts: Iterable[Any] | Mapping[str, Any], targets: Iterable[Prefix] | None) -> Iterator[Given]:
+    """Return the texts of a language model, or each with the text that follows it."""
+    if isinstance(texts, str | Mapping):
+        raise UserError("a list of texts is needed, not one text", hint="put the text in a list: [text]")
+    if targets is None:
+        return (((), text) for text in texts)
+    return paired(texts, targets, none="is no target", several="targets", one="one")
+
+
+def _required(targets: Iterable[Prefix] | None) -> Iterable[Prefix]:
+    if targets is None:
+        raise UserError("there are no texts to score", hint="give them as targets: engine.score(sources, targets)")
+    return targets
 
 
 def check_method(manifest: Manifest, called: str, method: str) -> None:
@@ -606,5 +722,6 @@ def load(
         workers=workers,
         device=device,
         plans=manifest.plans,
+        scores=manifest.scores_texts,
     )
     return Engine(manifest, load_tokenizer(folder, manifest), session)

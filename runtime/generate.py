@@ -49,12 +49,14 @@ class Prompt:
 class Continuation:
     """The continuation of a prompt: the text to append, its log probability, and its token ids with the end token.
 
-    `text` begins with a space if its first token begins a word.
+    `text` begins with a space if its first token begins a word. `token_scores` has the log probability of each token,
+    if that was asked for.
     """
 
     text: str
     score: float
     tokens: tuple[int, ...]
+    token_scores: tuple[float, ...] = ()
 
 
 def sample(
@@ -140,12 +142,14 @@ def continue_prompts(
     for row, prompt in enumerate(prompts):
         tokens = tuple(int(token) for token in found.tokens[row, : found.lengths[row]])
         results.append(
-            Continuation(_added(partial(tokenizer.decode, name), prompt.ids, tokens), float(found.scores[row]), tokens)
+            Continuation(
+                added_text(partial(tokenizer.decode, name), prompt.ids, tokens), float(found.scores[row]), tokens
+            )
         )
     return results
 
 
-def _added(decode: Callable[[Sequence[int]], str], prompt: Sequence[int], tokens: Sequence[int]) -> str:
+def added_text(decode: Callable[[Sequence[int]], str], prompt: Sequence[int], tokens: Sequence[int]) -> str:
     """Return the text that the tokens add to the prompt."""
     before, whole = decode(prompt), decode([*prompt, *tokens])
     return whole.removeprefix(before) if whole.startswith(before) else decode(tokens)

@@ -53,11 +53,12 @@ def begin_with(
 
 def check_scores(manifest: Manifest) -> None:
     """Raises: UserError for an engine that cannot score given texts."""
-    if manifest.decoding != "search":
-        message = f"{manifest.name} does not search for a text, so it has no scores of texts"
-        raise UserError(message, hint="scores need an engine that translates or transcribes by beam search")
-    if PREFIX not in manifest.controls:
-        raise UserError(f"{manifest.name} cannot score given texts", hint=REBUILD)
+    if manifest.decoding == "forward":
+        message = f"{manifest.name} writes no text, so it has no scores of texts"
+        raise UserError(message, hint="scores need an engine that writes text")
+    if not (manifest.scores_texts if manifest.decoding == "sample" else PREFIX in manifest.controls):
+        hint = "rebuild it with `xformc build`; engines for a GPU score no texts yet"
+        raise UserError(f"{manifest.name} cannot score given texts", hint=hint)
 
 
 def scores_of(
@@ -87,7 +88,7 @@ def prefix_encoder(
 
     Raises: UserError for an engine without prefixes.
     """
-    if PREFIX not in manifest.controls:
+    if PREFIX not in manifest.controls and not (whole and manifest.scores_texts):
         raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=REBUILD)
     name = manifest.written
     written = manifest.inputs[name]

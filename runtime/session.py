@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from numpy.typing import NDArray
 
@@ -39,8 +39,8 @@ class Session:
     """A loaded engine, which is thread-safe.
 
     `workers` is the number of callers that run it at the same time. `of_text` is the session of the results that depend
-    on the text that this one writes, if there are any; closing or stopping this one closes or stops both.
-    `vocabularies` are the special tokens of its inputs.
+    on the text that this one writes, and `scores` that of the probabilities of given texts, if there are any. They are
+    closed and stopped with this one. `vocabularies` are the special tokens of its inputs.
     """
 
     def __init__(
@@ -51,11 +51,15 @@ class Session:
         workers: int = 1,
         of_text: "Session | None" = None,
         vocabularies: Vocabularies = USUAL,
+        *,
+        open_scores: "Callable[[int], Session] | None" = None,
     ) -> None:
-        """`make` returns an executor for a number of workers; `place` is the folder, for error messages."""
+        """`make` returns an executor for a number of workers; `place` is the folder, for error messages. `open_scores`
+        opens the session of the scores for a number of workers, when it is first asked for."""
         self._make, self._outputs, self._place = make, outputs, place
         self.workers, self.of_text, self.vocabularies = workers, of_text, vocabularies
         self._options: Any = onnx_runtime().RunOptions()
+        self._open_scores, self._scores = open_scores, dict[int, Session]()
         self._others: dict[int, Session] = {}
         self._opening = threading.Lock()
         try:
@@ -72,17 +76,31 @@ class Session:
         with self._opening:
             if workers not in self._others:
                 of_text = None if self.of_text is None else self.of_text.shared_by(workers)
-                self._others[workers] = Session(
-                    self._make, self._outputs, self._place, workers, of_text, self.vocabularies
-                )
+                made = (self._make, self._outputs, self._place, workers, of_text, self.vocabularies)
+                self._others[workers] = Session(*made, open_scores=self._open_scores)
             return self._others[workers]
+
+    @property
+    def scores(self) -> "Session | None":
+        """The session of the probabilities of given texts, opened once and kept; None without one."""
+        if self._open_scores is None:
+            return None
+        with self._opening:
+            if self.workers not in self._scores:
+                self._scores[self.workers] = self._open_scores(self.workers)
+            same = copy(self._scores[self.workers])
+        same._options = self._options
+        return same
 
     def close(self) -> None:
         """Free the model and its memory. Running calls finish normally; later calls raise UserError."""
         with self._opening:
             others, self._others, self._make = self._others, {}, _Closed
+            scores = list(self._scores.values())
+            self._scores.clear()
+            self._open_scores = None if self._open_scores is None else _refuse
         self._executor = _Closed()
-        for session in (*others.values(), self.of_text):
+        for session in (*others.values(), *scores, self.of_text):
             if session is not None:
                 session.close()
 
@@ -126,7 +144,11 @@ class _Closed:
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
         """Refuse. Raises: UserError."""
-        raise UserError("the engine is closed", hint="load it again with xformc.load")
+        _refuse(self.workers)
+
+
+def _refuse(_: int) -> NoReturn:
+    raise UserError("the engine is closed", hint="load it again with xformc.load")
 
 
 def open_model(

@@ -8,8 +8,8 @@ from typing import get_args
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input, vocabularies_of
-from xformc.format.interfaces import given_inputs, interface, interface_of_text
-from xformc.format.names import OF_TEXT
+from xformc.format.interfaces import given_inputs, interface, interface_of_scores, interface_of_text
+from xformc.format.names import OF_TEXT, SCORES
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.format.results import of_text as later
@@ -36,11 +36,13 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
     workers: int = 1,
     device: DeviceName | None = None,
     plans: Mapping[str, Plan] = MappingProxyType({}),
+    scores: bool = False,
 ) -> Session:
     """Open the engine in this folder; the inputs, results, target, decoding and plans are those of its engine.json.
 
     device: the device to run on; by default that of the `target`.
     plans: TensorRT plans by file name.
+    scores: whether it has a model of the probabilities of given texts.
 
     Raises: UserError if the engine cannot run on the device, or if a file is invalid.
     """
@@ -64,6 +66,9 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
     if later(results):
         of_text = open_whole(interface_of_text(inputs, results), file=OF_TEXT)
 
+    def open_scores(workers: int) -> Session:
+        return open_whole(interface_of_scores(inputs), file=SCORES, workers=workers)
+
     def shared(executor: Executor) -> Session:
         return Session(lambda _: executor, face.outputs, place, workers, of_text, vocabularies)
 
@@ -78,7 +83,7 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         require_onnx_cuda(place)
     if shapes is not None:
         return shared(DrivenSearch(OnnxDevice(directory, name, threads), shapes))
-    return open_whole(face, of_text=of_text, vocabularies=vocabularies)
+    return open_whole(face, of_text=of_text, vocabularies=vocabularies, open_scores=open_scores if scores else None)
 
 
 _PLANS = "rebuild the engine on a machine with TensorRT: xformc build RUN -o ENGINE --target tensorrt"

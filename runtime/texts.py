@@ -47,6 +47,11 @@ def prompt_limit(longest: int | None, max_batch_tokens: int = MAX_BATCH_TOKENS) 
     return _batch_limit(max_batch_tokens, 1) if longest is None else Limit(longest - 1)
 
 
+def scored_limit(longest: int | None, max_batch_tokens: int = MAX_BATCH_TOKENS) -> Limit:
+    """Return the limit of a text to score, which is read in parts."""
+    return _batch_limit(max_batch_tokens, 1) if longest is None else Limit(longest)
+
+
 def encode_line(
     line: int, text: str, *, encode: Callable[[str], list[int]], limit: Limit, truncate: bool, tail: int = 1
 ) -> list[int]:
@@ -56,20 +61,29 @@ def encode_line(
 
     Raises: TooLongError without `truncate`; UserError for invalid Unicode, and for what is no str.
     """
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers without types)
-        found = type(text).__name__
-        raise UserError(f"a text must be a str, found {found}", place=f"line {line}", hint="engine.search takes ids")
-    try:
-        ids = encode(text)
-    except UnicodeError as error:
-        raise UserError("not valid Unicode text", place=f"line {line}") from error
-    most = limit.tokens
+    ids, most = encode_text(line, text, encode), limit.tokens
     if len(ids) <= most:
         return ids
     if not truncate:
         raise TooLongError(line, len(ids), limit)
-    logger.warning("line %d: cut from %d to %d tokens", line, len(ids), most)
+    warn_of_cut(line, len(ids), most)
     return [*ids[: most - tail], *ids[len(ids) - tail :]]
+
+
+def encode_text(line: int, text: str, encode: Callable[[str], list[int]]) -> list[int]:
+    """Return the ids of the text on this line. Raises: UserError for invalid Unicode, and for what is no str."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers without types)
+        found = type(text).__name__
+        raise UserError(f"a text must be a str, found {found}", place=f"line {line}", hint="engine.search takes ids")
+    try:
+        return encode(text)
+    except UnicodeError as error:
+        raise UserError("not valid Unicode text", place=f"line {line}") from error
+
+
+def warn_of_cut(line: int, count: int, most: int) -> None:
+    """Log that the text on this line was cut."""
+    logger.warning("line %d: cut from %d to %d tokens", line, count, most)
 
 
 def _batch_limit(max_batch_tokens: int, share: int) -> Limit:

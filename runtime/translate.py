@@ -1,6 +1,6 @@
 """Writes text for examples: the search or the sampling of an engine, from rows to hypotheses."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Protocol
@@ -33,6 +33,7 @@ class Hypothesis:
     """One written text: its text, its score (higher is better), and its token ids, with the end token.
 
     results: the engine's other results, by name: of the example, or of this text if they depend on it.
+    token_scores: the log probability of each token, if it was asked for.
     features: the scores that `score` was made of, by name, if it is not the search's own: `own` and `rerank`.
     """
 
@@ -41,6 +42,7 @@ class Hypothesis:
     tokens: tuple[int, ...]
     results: Mapping[str, Any] = field(default_factory=dict[str, Any])
     features: Mapping[str, float] = field(default_factory=dict[str, float])
+    token_scores: tuple[float, ...] = ()
 
 
 class Writer(Protocol):
@@ -117,10 +119,14 @@ def write_rows(
     return results
 
 
-def fields_of_text(results: Mapping[str, Result], hypotheses: Sequence[Hypothesis]) -> dict[str, object]:
-    """Return the hypotheses of a row and its other results for JSON."""
+def fields_of_text(
+    results: Mapping[str, Result],
+    hypotheses: Sequence[Hypothesis],
+    more: Callable[[Hypothesis], dict[str, object]] = lambda _: {},
+) -> dict[str, object]:
+    """Return the hypotheses of a row and its other results for JSON, with `more` of each hypothesis."""
     own = of_text(results)
-    found = [{**text_fields(one), **fields_of(own, one.results)} for one in hypotheses]
+    found = [{**text_fields(one), **more(one), **fields_of(own, one.results)} for one in hypotheses]
     return {"hypotheses": found, **fields_of(beside_text(results), hypotheses[0].results)}
 
 

@@ -1,6 +1,6 @@
 """Runs the whole model in one ONNX Runtime session: a search with all its steps is one call."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -90,13 +90,14 @@ def whole_session(  # noqa: PLR0913 (each is a part of an engine)
     providers: Sequence[Any] = ("CPUExecutionProvider",),
     of_text: Session | None = None,
     vocabularies: Vocabularies = USUAL,
+    open_scores: Callable[[int], Session] | None = None,
 ) -> Session:
     """Open the session of a model in this folder, by default on the CPU.
 
-    See `Session` for `of_text` and `vocabularies`.
+    See `Session` for `of_text`, `vocabularies` and `open_scores`.
 
     Raises: UserError if ONNX Runtime rejects the model, or if the model has another interface.
     """
     path = directory / file
     make = partial(WholeModel, path, interface, threads=threads, target=target, providers=providers)
-    return Session(make, interface.outputs, str(path), workers, of_text, vocabularies)
+    return Session(make, interface.outputs, str(path), workers, of_text, vocabularies, open_scores=open_scores)

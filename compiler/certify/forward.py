@@ -74,6 +74,22 @@ def extend_stage(subject: Subject, probes: Probes) -> Stage:
     return Stage("extend", what, value, BOUND)
 
 
+def scores_stages(subject: Subject, probes: Probes, progress: Callable[[str], None]) -> Iterator[Stage]:
+    """Compare the log probabilities of the tokens of given texts with those of the training form, if the engine gives
+    them: engines of fixed shapes and older ones do not."""
+    session = subject.session.scores
+    if session is None:
+        return
+    progress("certify: scores")
+    time, logits = str(subject.program.written), subject.logits(probes.feeds)[:, :-1].astype(np.float64)
+    tokens = probes.feeds[time][:, 1:]
+    below = logits - logits.max(-1, keepdims=True)
+    expected = np.take_along_axis(below, tokens[..., None], -1)[..., 0] - np.log(np.exp(below).sum(-1))
+    (found,) = session.run(probes.feeds)
+    value = _on_real(found[..., None], expected[..., None], probes.real[:, 1:])
+    yield Stage("scores", "scores of the tokens of given texts, and of the training form", value, BOUND)
+
+
 def _on_real(found: NDArray[np.float32], expected: NDArray[np.float32], real: NDArray[np.bool_]) -> float:
     return difference(found[real], expected[real]) if found.shape == expected.shape else float("inf")
 

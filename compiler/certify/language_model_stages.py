@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from xformc.compiler.certify.forward import extend_stage, forward_stage, step_stage
+from xformc.compiler.certify.forward import extend_stage, forward_stage, scores_stages, step_stage
 from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.certify.sampling_stages import GREEDY, make_prompts, sampling_stages
@@ -21,6 +21,7 @@ def language_model_stages(subject: Subject, progress: Callable[[str], None]) -> 
     if subject.program.decoder.extend is not None:
         progress("certify: extend")
         yield extend_stage(subject, probes)
+    yield from scores_stages(subject, probes, progress)
     yield from sampling_stages(subject, progress)
     prompts = make_prompts(subject, 0)
     yield from head_stages(

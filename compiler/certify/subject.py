@@ -23,7 +23,7 @@ from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import LinearMap
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
-from xformc.format.names import MODEL
+from xformc.format.names import MODEL, SCORES
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
@@ -122,7 +122,13 @@ class Subject:
         """The session of the engine, as the runtime opens it."""
         program = self.program
         return open_session(
-            self.engine, program.inputs, program.results, target=self.target, decoding=program.decoding, device="cpu"
+            self.engine,
+            program.inputs,
+            program.results,
+            target=self.target,
+            decoding=program.decoding,
+            device="cpu",
+            scores=(self.engine / SCORES).exists(),
         )
 
     @cached_property

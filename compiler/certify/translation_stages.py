@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xformc.compiler.certify.forward import forward_stage, step_stage
+from xformc.compiler.certify.forward import forward_stage, scores_stages, step_stage
 from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_search import Found, rescore, search
@@ -41,6 +41,7 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     yield forward_stage(subject, probes, "logits of ONNX and PyTorch, given the target")
     progress("certify: step")
     yield step_stage(subject, probes)
+    yield from scores_stages(subject, probes, progress)
     sources = make_sources(subject.program, LENGTHS)
     progress("certify: greedy")
     yield _search(subject, "greedy", [_expect(subject, sources, 1)])

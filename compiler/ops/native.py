@@ -148,6 +148,8 @@ def emit_project_candidates(
 ) -> tuple[str, ...]:
     """Write the search candidates of this plain projection of `x`, whose logits are [batch, beam, 1, vocabulary].
 
+    Without a beam, each position is a sentence with one hypothesis: the logits are [batch, positions, vocabulary].
+
     `beam` are the scores of the hypotheses and the width; `prefix` the tokens that texts begin with, padded with `pad`,
     and the position.
 
@@ -159,7 +161,8 @@ def emit_project_candidates(
     ordered = Type(value.type.dtype, (*value.type.without(op.over), *(value.type.axis(name) for name in op.over)))
     vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))
     depth = prod(weight.type.sizes()) // vocabulary
-    given = (emit_aligned(onnx, x, value.type, ordered), *beam)
+    x = emit_aligned(onnx, x, value.type, ordered)
+    given = (onnx.op("Reshape", x, [-1, 1, 1, depth]) if "beam" not in value.type.names else x, *beam)
     biases = [onnx.flat(item.name, vocabulary) for item in bias] or [""]
     if isinstance(op, Linear):
         rows, screen = (onnx.weight(weight.name, layout, vocabulary, depth).tensors for layout in _SCREENED)

@@ -45,9 +45,12 @@ def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
     return _Lowering(graph, _packable([graph], precision_of), precision_of).run()
 
 
-def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
-    """Lower a tabulated decoder to kernels where possible; the inputs that only kernels need are its `resident`."""
-    screened = _screened(decoder, precision_of)
+def lower_decoder(decoder: Decoder, precision_of: PrecisionOf, *, searched: bool) -> Decoder:
+    """Lower a tabulated decoder to kernels where possible; the inputs that only kernels need are its `resident`.
+
+    `searched`: a beam search chooses among its logits.
+    """
+    screened = _screened(decoder, precision_of) if searched else frozenset[str]()
     graphs = [graph for graph in (decoder.prepare, decoder.step, decoder.extend) if graph is not None]
     packable = _packable(graphs, precision_of) - screened
     slotted = _slotted(decoder)
@@ -80,24 +83,27 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
 
 
 def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
-    """Move the final projection of a lowered decoder out of the step: its `projection` computes the logits from the
-    step's first output. If the logits do not come from a projection, the decoder is returned unchanged.
+    """Move the final projection of a lowered decoder out of the step, without a beam out of that of several tokens: its
+    `projection` computes the logits from the step's first output. If the logits do not come from a projection, the
+    decoder is returned unchanged.
 
     A projection that is not lowered is to be screened.
     """
-    last = decoder.step.producers().get(decoder.logits.name)
+    beam = "beam" in decoder.token.type.names
+    graph = decoder.step if beam or decoder.extend is None else decoder.extend
+    last = graph.producers().get(graph.outputs[0].name)
     plain = last is not None and isinstance(last.op, Project) and last.op == Project(last.op.over, 1, last.op.biased)
     if last is None or not (plain or _screened(decoder, precision_of)):
         return decoder
-    nodes = tuple(node for node in decoder.step.nodes if node is not last)
-    step = replace(decoder.step, nodes=nodes, outputs=(last.inputs[0], *decoder.step.outputs[1:]))
-    return replace(decoder, step=step, projection=last)
+    nodes = tuple(node for node in graph.nodes if node is not last)
+    graph = replace(graph, nodes=nodes, outputs=(last.inputs[0], *graph.outputs[1:]))
+    return replace(decoder, projection=last, **{"step" if beam else "extend": graph})
 
 
 def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
-    """The weight of a large vocabulary, if only beam search reads its logits and its number format can be screened."""
+    """The weight of a large vocabulary, if nothing else reads it and its number format can be screened."""
     last = decoder.step.producers().get(decoder.logits.name)
-    if last is None or not isinstance(last.op, Linear) or "beam" not in decoder.logits.type.names:
+    if last is None or not isinstance(last.op, Linear):
         return frozenset()
     weight = last.inputs[1]
     nodes = [node for graph in (decoder.prepare, decoder.step) for node in graph.nodes]

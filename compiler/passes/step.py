@@ -53,8 +53,8 @@ class Decoder:
 
     The inputs of `step`, in order: `token`, int64 [batch, time=1], or [batch, beam, time=1] with a beam; `position`,
     its index, an int64 scalar; the `constants`; the `past` of each of the `states`; and the inputs of `resident`, if
-    any. Its outputs are the logits and then the new states. With a `projection`, its first output is the input of that
-    node instead, which computes the logits.
+    any. Its outputs are the logits and then the new states. With a `projection`, its first output (without a beam, that
+    of `extend`) is the input of that node instead, which computes the logits.
 
     `extend` is the step of several tokens at once, from the same states to the same states: its token has the axis
     `time` of any size, and `position` is that of the first. Without a beam only, and not with fixed caches.

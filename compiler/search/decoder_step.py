@@ -6,11 +6,12 @@ Values are keyed by their names in the decoder.
 from collections.abc import Mapping
 
 from xformc.compiler.graph.axes import DType, Type
+from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
-from xformc.compiler.ops.keys import PAST
+from xformc.compiler.ops.keys import PAST, ROOM
 from xformc.compiler.ops.native import DOMAIN
 from xformc.compiler.passes.step import Decoder, Resident, State
-from xformc.compiler.search.loops import Names
+from xformc.compiler.search.loops import Names, bind_fields
 
 _ZERO: dict[DType, bool | int | float] = {"float32": 0.0, "int64": 0, "bool": False}
 
@@ -23,6 +24,18 @@ def emit_prepare(onnx: OnnxEmitter, decoder: Decoder, given: Names) -> dict[str,
 def emit_positions(onnx: OnnxEmitter, decoder: Decoder, count: Operand) -> dict[str, str]:
     """Write the positions 0 to `count` - 1 if `prepare` needs them, keyed by its input; `count` is a scalar."""
     return {} if decoder.positions is None else {decoder.positions.name: onnx.op("Range", 0, count, 1)}
+
+
+def emit_begin(onnx: OnnxEmitter, decoder: Decoder, tokens: Value, name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Write what comes before the steps on these tokens [batch, time], without a beam; return what the steps know, and
+    the first states. The model's inputs have the names that they have in the decoder."""
+    onnx.bind(tokens, name)
+    room, batch = onnx.shape(tokens.type.axes[1:]), onnx.merged(tokens.type.axes[:1])
+    names = {value.name: value.name for value in decoder.given}
+    known = emit_prepare(onnx, decoder, names | emit_positions(onnx, decoder, onnx.op("Squeeze", room)))
+    bind_fields(onnx, {value.name: value.type for value in decoder.prepared}, known)
+    states = emit_states(onnx, decoder, {"batch": batch, ROOM: room}, known)
+    return known | emit_resident(onnx, decoder.resident, batch, room), states
 
 
 def state_types(decoder: Decoder) -> dict[str, Type]:

@@ -45,7 +45,11 @@ def emit_temperature(onnx: OnnxEmitter, temperature: str) -> Temperature:
 
 def below_highest(onnx: OnnxEmitter, logits: str) -> str:
     """Subtract the highest logit of each text: [batch, 1, vocabulary] -> [batch, vocabulary]."""
-    logits = onnx.op("Squeeze", logits, [1])
+    return subtract_highest(onnx, onnx.op("Squeeze", logits, [1]))
+
+
+def subtract_highest(onnx: OnnxEmitter, logits: str) -> str:
+    """Subtract the highest logit of each row: [rows, vocabulary] -> [rows, vocabulary]."""
     return onnx.op("Sub", logits, onnx.op("ReduceMax", logits, [1], keepdims=1))
 
 
@@ -87,8 +91,7 @@ def append_token(
     sampled = onnx.op("Not", onnx.op("Or", real(onnx, given, special), text.done))
     token = onnx.op("Where", sampled, drawn, given)
     lengths = onnx.op("Add", text.lengths, onnx.op("Cast", sampled, to=_INT64))
-    total = onnx.op("ReduceSum", onnx.op("Exp", below), [1], keepdims=0)
-    gain = onnx.op("Sub", _at(onnx, below, drawn), onnx.op("Log", total))
+    gain = log_probability(onnx, below, drawn)
     scores = onnx.op("Add", text.scores, onnx.op("Where", sampled, gain, 0.0))
     return sampled, Text(token, text.done, lengths, scores)
 
@@ -105,6 +108,12 @@ def ended_texts(
 def count(onnx: OnnxEmitter, flags: str, *, keepdims: int) -> str:
     """The number of flags [batch, ..] that are set, summed as floats, which is fastest."""
     return onnx.op("ReduceSum", onnx.op("Cast", flags, to=_FLOAT), [1], keepdims=keepdims)
+
+
+def log_probability(onnx: OnnxEmitter, below: str, tokens: str) -> str:
+    """The log probability of each text's token: below [batch, vocabulary], tokens [batch] -> [batch]."""
+    total = onnx.op("ReduceSum", onnx.op("Exp", below), [1], keepdims=0)
+    return onnx.op("Sub", _at(onnx, below, tokens), onnx.op("Log", total))
 
 
 def _at(onnx: OnnxEmitter, values: str, tokens: str) -> str:

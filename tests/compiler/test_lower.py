@@ -25,7 +25,8 @@ def derived(name: str, time: str = "target") -> Decoder:
 
 def lowered(name: str, time: str = "target", precision: Precision = "float32", *, exact: str = "nothing") -> Decoder:
     """The decoder for weights in this precision, those with `exact` in their paths in float32."""
-    found = lower_decoder(tabulate(derived(name, time)), lambda path: "float32" if exact in path else precision)
+    decoder, searched = tabulate(derived(name, time)), time == "target"
+    found = lower_decoder(decoder, lambda path: "float32" if exact in path else precision, searched=searched)
     verify(found.prepare)
     verify(found.step)
     return found

@@ -58,6 +58,22 @@ def test_the_score_of_a_text_is_the_one_that_it_was_found_with(engine: Engine) -
         assert not exact or alone[0].score == found[1][0].score
 
 
+def test_the_scores_of_tokens_add_up_to_that_of_their_text(engine: Engine) -> None:
+    """To the last bit with native, if the search's kernel rounds as that of one hypothesis does."""
+    given, screened = {"source": padded(SOURCES)}, engine.manifest.inputs["target"].pieces > 10_000
+    for beam_size in (1, 4):
+        found = engine.transcribe(given, beam_size=beam_size, n_best=beam_size, length_penalty=0.0, token_scores=True)
+        exact = engine.manifest.target == "native" and not (screened and beam_size > 1)
+        for one in (one for row in found for one in row):
+            assert len(one.token_scores) == len(one.tokens) > 0 not in one.tokens
+            total = np.cumsum(one.token_scores, dtype=np.float32)[-1]
+            assert one.score == total if exact else one.score == pytest.approx(total, abs=1e-4)
+        texts = [row[0].tokens for row in found]
+        scored = engine.score(given, texts, beam_size=beam_size, length_penalty=0.0, token_scores=True)
+        for one, [other, *_] in zip(scored, found, strict=True):
+            np.testing.assert_allclose(one.token_scores, other.token_scores, atol=0 if exact else 1e-5)
+
+
 def test_texts_begin_with_their_prefixes_and_score_as_without(engine: Engine) -> None:
     """A prefix of the best text leaves it the best; other rows are as ever."""
     given, free = {"source": padded(SOURCES)}, engine.transcribe({"source": padded(SOURCES)})
@@ -103,9 +119,9 @@ def test_streams_take_prefixes() -> None:
         assert [one.score for one in engine.score_stream(iter(pairs), iter(begun))] == scores
         (impossible,) = engine.score([("", "hello")], ["hello"])
         assert impossible.score == -np.inf and engine.score([("", "hello")], [""])[0].score == 0.0
-    with load(FOLDER / "draw", threads=1) as draws, pytest.raises(UserError, match="does not search for a text"):
+    with load(FOLDER / "draw", threads=1) as draws, pytest.raises(UserError, match="cannot score given texts"):
         draws.score(["hello"], ["hello"])
-    with load(FOLDER / "heads", threads=1) as labels, pytest.raises(UserError, match="scores need an engine"):
+    with load(FOLDER / "heads", threads=1) as labels, pytest.raises(UserError, match="writes no text"):
         labels.score(["hello"], ["hello"])
 
 

@@ -170,8 +170,9 @@ def test_language_model_is_learnt_and_evaluated(
     engine = build(tmp_path, "language_model")
     found = json.loads(xformc("evaluate", engine, tmp_path / "valid.txt", "--json").out)
     assert found["perplexity"] == pytest.approx(perplexity)
-    assert mistake(xformc("evaluate", engine, tmp_path / "valid.txt", "--beam-size", "2", "--threads", "1")) == (
-        "--beam-size and --threads do not apply to a language_model engine"
+    assert found["bits_per_byte"] == pytest.approx(np.log2(perplexity) * 710 / 630)
+    assert mistake(xformc("evaluate", engine, tmp_path / "valid.txt", "--beam-size", "2", "--truncate")) == (
+        "--beam-size and --truncate do not apply to a language_model engine"
     )
     assert mistake(xformc("evaluate", engine, "a", "b")).startswith("this engine is evaluated on one file, found 2")
 

@@ -24,6 +24,7 @@ from xformc.trainer.scores.brackets import bracket_measures
 from xformc.trainer.scores.label_scores import score_labels
 from xformc.trainer.scores.metrics import Measure, make_bleu, translation_measures
 from xformc.trainer.scores.parallel_text import Parallel, read_parallel
+from xformc.trainer.scores.perplexity import engine_perplexity
 
 Metric = Literal["text", "brackets"]
 Data = Parallel | Texts | Arrays
@@ -163,11 +164,10 @@ def _read_text(files: Sequence[Path], manifest: Manifest, options: ScoreOptions,
 
 
 def _score_continuations(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
-    from xformc.trainer.scores.perplexity import engine_perplexity  # noqa: PLC0415 (it brings PyTorch)
-
     assert isinstance(data, Texts)
     start = time.perf_counter()
-    return Scores(engine_perplexity(engine, data), {"texts": len(data)}, time.perf_counter() - start)
+    measures = engine_perplexity(engine, data, options.threads)
+    return Scores(measures, {"texts": len(data)}, time.perf_counter() - start)
 
 
 def _read_results(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts | Arrays:
@@ -203,7 +203,7 @@ _RESULTS = Scorer(_read_results, _score_results, ("threads", "device", "output")
 _LABELS = Scorer(_read_labels, _score_labels, ("truncate", "threads", "device", "output"))
 SCORERS: Mapping[str, Scorer] = {
     "translation": Scorer(_read_translations, _score_translations, tuple(field.name for field in fields(ScoreOptions))),
-    "language_model": Scorer(_read_text, _score_continuations, ()),
+    "language_model": Scorer(_read_text, _score_continuations, ("threads",)),
     "tagging": _LABELS,
     "classification": _LABELS,
     WRITING: _RESULTS,

@@ -118,10 +118,19 @@ def label_measures(found: NDArray[np.int64], wanted: NDArray[np.int64], classes:
     return [accuracy, Measure("macro_f1", "macro F1", mean, f"mean over {met.sum()} labels", True)]
 
 
-def perplexity_measure(loss: float, count: int) -> Measure:
-    """Return e to the mean negative log likelihood of a token."""
-    note = f"per token, over {count:,} tokens with end tokens; computed by the training graph in PyTorch"
-    return Measure("perplexity", "perplexity", float(np.exp(loss)), note)
+def likelihood_measures(loss: float, count: int, size: int, by: str) -> list[Measure]:
+    """Return the perplexity, e to the mean negative log likelihood of a token, and the bits per byte.
+
+    loss: the negative log likelihood of all tokens. count: the number of tokens. size: the bytes of the texts in UTF-8,
+    without line ends. by: what computed the loss.
+    """
+    note = f"per token, over {count:,} tokens with end tokens; computed {by}"
+    bits = loss / np.log(2) / size if size else None
+    what = f"over {size:,} bytes of text without line ends" if size else "the texts are empty"
+    return [
+        Measure("perplexity", "perplexity", float(np.exp(loss / max(count, 1))), note),
+        Measure("bits_per_byte", "bits per byte", None if bits is None else float(bits), what),
+    ]
 
 
 def _bleu(outputs: Sequence[str], references: list[list[str]], bleu: Any) -> Measure:

@@ -11,21 +11,22 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.keys import PAST, ROOM
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.pipeline import run_passes
+from xformc.compiler.pipeline import run_passes, run_scores
 from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.search.batch_loop import SearchInputs
 from xformc.compiler.search.beam import emit_beam_search
-from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, emit_resident, emit_states, step_inputs
+from xformc.compiler.search.decoder_step import emit_begin, step_inputs
 from xformc.compiler.search.fixed_beam import fixed_beam_search
 from xformc.compiler.search.fixed_sample import fixed_sampling
 from xformc.compiler.search.fixed_search import FixedSearch, emit_whole
 from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
-from xformc.format.interfaces import PREFIX, RESULTS
+from xformc.compiler.search.token_scores import Scored, emit_token_scores
+from xformc.format.interfaces import PREFIX, RESULTS, TOKEN_SCORES
 from xformc.format.manifest import SampleOptions, SearchOptions, numbers
-from xformc.format.names import GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, STEP
+from xformc.format.names import GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, SCORES, STEP
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
 
@@ -39,13 +40,16 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
     docs/engine.md defines their inputs and outputs.
     """
     assert weights.rounded == program.rounded, "the number formats of the weights differ from the program's"
-    program, late = run_passes(program), program.of_text
+    derived, late = program, program.of_text
+    program = run_passes(derived)
     if program.steps is not None and program.traits.fixed:
         models = fixed_models(program, weights)
     else:
         models = {MODEL: _MODELS[program.decoding](program, weights)}
     if late is not None:
         models[OF_TEXT] = results_model(program, run_passes(program.alone(late)).graph, weights)
+    if derived.scores_texts:
+        models[SCORES] = scores_model(derived, weights)
     return models
 
 
@@ -84,6 +88,25 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     types = [Type("int64", (batch, Axis("length"))), rows, Type("float32", (batch,))]
     outputs = [*zip(RESULTS, types, strict=True), *_emit_results(emitter, program, heads)]
     return model(emitter, "engine", inputs, outputs)
+
+
+def scores_model(program: Program, weights: Initializers) -> onnx.ModelProto:
+    """From other inputs and texts, with their begin tokens, to the log probability of each further token.
+
+    `program` is an engine's after the pass `step`.
+    """
+    program = run_scores(program)
+    decoder, searched = program.decoder, program.traits.kernels and program.decoding == "search"
+    assert decoder.extend is not None, "the decoder has no step of several tokens"
+    emitter, token = _emitter(program, weights), decoder.extend.inputs[0]
+    for value in decoder.given:
+        emitter.bind(value, value.name)
+    scores = emit_token_scores(emitter, Scored(decoder, decoder.extend, searched), token.name)
+    inputs = [(value.name, value.type) for value in (*decoder.given, token)]
+    outputs = [
+        (emitter.op("Identity", scores, name=TOKEN_SCORES), Type("float32", (token.type.axes[0], Axis("scored"))))
+    ]
+    return model(emitter, "scores", inputs, outputs)
 
 
 def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
@@ -174,7 +197,7 @@ def stepwise_model(program: Program, weights: Initializers, *, show: Sequence[Va
     emitter, decoder = _emitter(program, weights), program.decoder
     token, fixed = decoder.token, decoder.given
     given = Value(token.name, Type("int64", (token.type.axes[0], Axis(decoder.time))))
-    known, states = _begin(emitter, decoder, given)
+    known, states = emit_begin(emitter, decoder, given, given.name)
     steps = emitter.op("Squeeze", emitter.shape(given.type.axes[1:]))
     shown = [decoder.logits, *show]
 
@@ -208,7 +231,7 @@ def extended_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     emitter, decoder, graph = _emitter(program, weights), program.decoder, program.decoder.extend
     assert graph is not None, "the decoder has no step of several tokens"
     token, fixed = graph.inputs[0], decoder.given
-    known, states = _begin(emitter, decoder, token)
+    known, states = emit_begin(emitter, decoder, token, token.name)
     count, batch = emitter.shape(token.type.axes[1:]), emitter.merged(token.type.axes[:1])
     bounds = emitter.op("Concat", [0], emitter.op("Unsqueeze", SPLIT, [0]), count, axis=0)
     logits = Type("float32", (token.type.axes[0], Axis(PAST), graph.outputs[0].type.axes[-1]))
@@ -230,17 +253,6 @@ def extended_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     inputs = [(value.name, value.type) for value in (*fixed, token)]
     outputs = [(emitter.op("Identity", found, name="output.0"), whole)]
     return model(emitter, "extended", [*inputs, (SPLIT, Type("int64"))], outputs)
-
-
-def _begin(emitter: Emitter, decoder: Decoder, given: Value) -> tuple[dict[str, str], dict[str, str]]:
-    """Write what comes before the steps on these tokens [batch, time]; return what they know, and the first states."""
-    emitter.bind(given, given.name)
-    room, batch = emitter.shape(given.type.axes[1:]), emitter.merged(given.type.axes[:1])
-    names = {value.name: value.name for value in decoder.given}
-    known = emit_prepare(emitter, decoder, names | emit_positions(emitter, decoder, emitter.op("Squeeze", room)))
-    bind_fields(emitter, {value.name: value.type for value in decoder.prepared}, known)
-    states = emit_states(emitter, decoder, {"batch": batch, ROOM: room}, known)
-    return known | emit_resident(emitter, decoder.resident, batch, room), states
 
 
 def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:

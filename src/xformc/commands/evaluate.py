@@ -44,7 +44,7 @@ def evaluate(
     xformc evaluate ENGINE test.tsv
 
     Translations are scored by chrF, exact match and BLEU, or by the labelled bracket F1 of trees; labels by accuracy
-    and macro F1; a language model by its perplexity, which PyTorch computes.
+    and macro F1; a language model by its perplexity and its bits per byte.
     """
     from xformc.trainer.scores.evaluation import ScoreOptions, evaluate_engine
 

@@ -23,6 +23,7 @@ from xformc.commands.options import (
     Workers,
 )
 from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
+from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
 from xformc.runtime.generate import Continuation
@@ -42,6 +43,7 @@ def generate(
     top_p: TopP = None,
     max_new_tokens: NewTokens = None,
     seed: Seed = 0,
+    token_scores: TokenScores = False,
     as_json: JsonLines = False,
     truncate: Annotated[bool, Option("--truncate", help="Keep only the end of lines that are too long.")] = False,
     window: Window = None,
@@ -64,6 +66,7 @@ def generate(
     probability, and its number of tokens.
     """
     read_manifest(engine)
+    require_json(token_scores, as_json)
     pace, waiting = choose_pace(prompts, window, workers, threads), deque[str]()
 
     def remembered(lines: Iterator[str]) -> Iterator[str]:
@@ -82,18 +85,20 @@ def generate(
             top_k=top_k,
             top_p=top_p,
             max_new_tokens=max_new_tokens,
+            token_scores=token_scores,
         )
+        tokens = token_fields_of(loaded, wanted=token_scores)
 
         def render(index: int, result: Continuation) -> str:
             prompt = waiting.popleft()
-            return _as_json(index, result) if as_json else _as_text(prompt, result)
+            return _as_json(index, result, tokens) if as_json else _as_text(prompt, result)
 
         write_results(results, render, output)
 
 
-def _as_json(index: int, result: Continuation) -> str:
+def _as_json(index: int, result: Continuation, tokens: TokenFields) -> str:
     fields = {"line": index + 1, "text": result.text, "score": round(result.score, 6), "tokens": len(result.tokens)}
-    return json.dumps(fields, ensure_ascii=False) + "\n"
+    return json.dumps({**fields, **tokens(result)}, ensure_ascii=False) + "\n"
 
 
 def _as_text(prompt: str, result: Continuation) -> str:

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from xformc.commands.options import BeamSize, Device, EngineFolder, JsonLines, TextOutput, Threads, Truncate, Workers
 from xformc.commands.text_lines import choose_pace, write_results
+from xformc.commands.token_scores import TokenFields, token_fields_of
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
 from xformc.runtime.lines import read_file_lines
@@ -17,17 +18,23 @@ from xformc.runtime.search import length_divisor
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.translate import Hypothesis, rounded
 
+SOURCE_HELP = """The sources, line by line; may be .gz. Of a language model: the texts, or with TARGET what precedes
+them."""
+TARGET_HELP = "The text of each source, line by line; may be .gz."
+TOKENS_HELP = """Also the log probability of each token: after a tab, separated by spaces, or with --json, which has the
+tokens as well."""
 PENALTY_HELP = """Length penalty of the scores, as in `xformc translate`.  [default: the engine's]"""
 
 
 def score(
     engine: EngineFolder,
-    source: Annotated[Path, Argument(help="The sources, line by line; may be .gz.", metavar="SOURCE")],
-    target: Annotated[Path, Argument(help="The text of each source, line by line; may be .gz.", metavar="TARGET")],
+    source: Annotated[Path, Argument(help=SOURCE_HELP, metavar="SOURCE")],
+    target: Annotated[Path | None, Argument(help=TARGET_HELP, metavar="TARGET")] = None,
     *,
     output: TextOutput = None,
     length_penalty: Annotated[float | None, Option(help=PENALTY_HELP, metavar="ALPHA")] = None,
     beam_size: BeamSize = None,
+    token_scores: Annotated[bool, Option("--token-scores", help=TOKENS_HELP)] = False,
     as_json: JsonLines = False,
     truncate: Truncate = False,
     workers: Workers = None,
@@ -35,16 +42,20 @@ def score(
     threads: Threads = None,
     device: Device = None,
 ) -> None:
-    """Score given texts with an engine that searches for its text.
+    """Score given texts: the log probability of each.
 
     \b
     xformc score demo/engine test.en test.de
     xformc score demo/engine test.en test.de --length-penalty 0 --json
+    xformc score LANGUAGE_MODEL texts.txt --token-scores
 
-    Each line of the output is the score of a target as the search has it: the log probability with the length penalty.
-    With --json: {"line": 1, "score": -0.31, "log_probability": -0.47, "tokens": 4}; the end token counts as one.
-    Both numbers are null for a text that is impossible, as every text but the empty one is for an empty source. A line
-    of SOURCE has the texts of an engine with several inputs, separated by tabs.
+    Each line of the output is the score of a target. An engine that searches for its text has the score of the search,
+    which is the log probability with the length penalty. A language model scores the lines of SOURCE or, after these,
+    those of TARGET; its score is the log probability. The end token of a text counts.
+
+    With --json: {"line": 1, "score": -0.31, "log_probability": -0.47, "tokens": 4}. Both numbers are null for a text
+    that is impossible, as every text but the empty one is for an empty source. A line of SOURCE has the texts of an
+    engine with several inputs, separated by tabs.
     """
     manifest = read_manifest(engine)
     pace = choose_pace(source, None, workers, threads)
@@ -52,20 +63,29 @@ def score(
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded:
         found = loaded.score_stream(
             (line.split("\t") if several else line for line in read_file_lines(source)),
-            read_file_lines(target),
+            None if target is None else read_file_lines(target),
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
             beam_size=beam_size,
             length_penalty=length_penalty,
+            token_scores=token_scores,
         )
-        alpha = manifest.search.length_penalty if length_penalty is None else length_penalty
-        divisor = partial(length_divisor, alpha=alpha, kind=manifest.search.length_penalty_kind)
-        write_results(found, lambda index, one: _render(index, one, divisor, as_json=as_json), output)
+        divisor: Callable[[int], float] = lambda _: 1.0
+        if manifest.decoding == "search":
+            alpha = manifest.search.length_penalty if length_penalty is None else length_penalty
+            divisor = partial(length_divisor, alpha=alpha, kind=manifest.search.length_penalty_kind)
+        tokens = token_fields_of(loaded, wanted=token_scores)
+        render = partial(_as_json, divisor=divisor, tokens=tokens) if as_json else partial(_as_line, each=token_scores)
+        write_results(found, render, output)
 
 
-def _render(index: int, one: Hypothesis, divisor: Callable[[int], float], *, as_json: bool) -> str:
-    if not as_json:
-        return f"{one.score:.4f}\n"
+def _as_line(index: int, one: Hypothesis, *, each: bool) -> str:
+    scores = "\t" + " ".join(f"{score:.4f}" for score in one.token_scores) if each else ""
+    return f"{one.score:.4f}{scores}\n"
+
+
+def _as_json(index: int, one: Hypothesis, *, divisor: Callable[[int], float], tokens: TokenFields) -> str:
     numbers = {"score": one.score, "log_probability": one.score * divisor(len(one.tokens))}
     finite = {name: rounded(number) for name, number in numbers.items()}
-    return json.dumps({"line": index + 1, **finite, "tokens": len(one.tokens)}) + "\n"
+    fields = {"line": index + 1, **finite, "tokens": len(one.tokens), **tokens(one)}
+    return json.dumps(fields, ensure_ascii=False) + "\n"

@@ -1,6 +1,7 @@
 """`xformc transcribe`: arrays in, or lines of text, and lines of text out."""
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -41,6 +42,7 @@ from xformc.commands.text_lines import (
     one_line,
     write_results,
 )
+from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
@@ -74,6 +76,7 @@ def transcribe(
     top_p: TopP = None,
     max_new_tokens: NewTokens = None,
     seed: Seed = 0,
+    token_scores: TokenScores = False,
     as_json: JsonLines = False,
     truncate: Truncate = False,
     window: Window = None,
@@ -103,6 +106,7 @@ def transcribe(
     An engine searches, or samples if its spec has `decode: {sample: ...}`. --temperature, --top-k, --top-p,
     --max-new-tokens and --seed are for engines that sample.
     """
+    require_json(token_scores, as_json)
     options: WritingArguments = {
         "beam_size": beam_size,
         "n_best": n_best,
@@ -121,9 +125,14 @@ def transcribe(
         with load(engine, threads=threads, workers=1 if workers is None else workers, device=device) as loaded:
             begun = given_prefixes(prefix, prefixes)
             found = loaded.transcribe(
-                read_npz(examples), prefixes=begun, max_batch_tokens=max_batch_tokens, seed=seed, **options
+                read_npz(examples),
+                prefixes=begun,
+                max_batch_tokens=max_batch_tokens,
+                seed=seed,
+                token_scores=token_scores,
+                **options,
             )
-            write_results((row for row in found), partial(_render, loaded, as_json=as_json), output)
+            write_results((row for row in found), _renderer(loaded, token_scores, as_json), output)
         return
     given = read_manifest(engine).given
     pace = choose_pace(examples, window, workers, threads) if files is None else files_pace(files, window, workers)
@@ -136,14 +145,24 @@ def transcribe(
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
             seed=seed,
+            token_scores=token_scores,
             **options,
         )
-        write_results(results, partial(_render, loaded, as_json=as_json), output)
+        write_results(results, _renderer(loaded, token_scores, as_json), output)
 
 
-def _render(engine: Engine, index: int, hypotheses: list[Hypothesis], *, as_json: bool) -> str:
-    results = engine.manifest.results
+def _renderer(engine: Engine, token_scores: bool, as_json: bool) -> Callable[[int, list[Hypothesis]], str]:
     if not as_json:
-        lines = [kind_of(results[name]).line(value) for name, value in hypotheses[0].results.items()]
-        return "\t".join([one_line(hypotheses[0].text), *lines]) + "\n"
-    return json.dumps({"line": index + 1, **fields_of_text(results, hypotheses)}, ensure_ascii=False) + "\n"
+        return partial(_as_line, engine)
+    return partial(_as_json, engine, token_fields_of(engine, wanted=token_scores))
+
+
+def _as_line(engine: Engine, index: int, hypotheses: list[Hypothesis]) -> str:
+    results = engine.manifest.results
+    lines = [kind_of(results[name]).line(value) for name, value in hypotheses[0].results.items()]
+    return "\t".join([one_line(hypotheses[0].text), *lines]) + "\n"
+
+
+def _as_json(engine: Engine, tokens: TokenFields, index: int, hypotheses: list[Hypothesis]) -> str:
+    fields = {"line": index + 1, **fields_of_text(engine.manifest.results, hypotheses, tokens)}
+    return json.dumps(fields, ensure_ascii=False) + "\n"

@@ -29,6 +29,7 @@ from xformc.commands.options import (
     Workers,
 )
 from xformc.commands.text_lines import choose_pace, given_prefixes, input_lines, one_line, write_results
+from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
 from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.choose import OWN
@@ -65,6 +66,7 @@ def translate(
     prefix: PrefixText = None,
     prefixes: PrefixFile = None,
     scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
+    token_scores: TokenScores = False,
     as_json: JsonLines = False,
     truncate: Truncate = False,
     window: Window = None,
@@ -106,6 +108,7 @@ def translate(
         "preset": preset,
     }
     check_method(manifest, "translate", "translate")
+    require_json(token_scores, as_json)
     shown, choice = resolve_options(manifest, options), Choice(rerank, rerank_weight, mbr)
     options["n_best"] = choice.pool(manifest, shown)
     pace = choose_pace(source, window, workers, threads)
@@ -114,10 +117,10 @@ def translate(
     opened = partial(load, threads=threads, workers=pace.workers, device=device)
     second = nullcontext() if rerank is None else opened(rerank)
     with opened(engine) as loaded, second as judge, input_lines(source) as lines:
-        search = partial(loaded.translate_stream, prefixes=begun, **batching, **options)
+        search = partial(loaded.translate_stream, prefixes=begun, token_scores=token_scores, **batching, **options)
         results = choice.apply(lines, judge, search, shown.n_best, shown, batching)
         if as_json:
-            render = _as_json
+            render = partial(_as_json, tokens=token_fields_of(loaded, wanted=token_scores))
         elif shown.n_best > 1:
             render = partial(_as_n_best, options=shown)
         else:
@@ -125,8 +128,8 @@ def translate(
         write_results(results, render, output)
 
 
-def _as_json(index: int, hypotheses: list[Hypothesis]) -> str:
-    found = list(map(text_fields, hypotheses))
+def _as_json(index: int, hypotheses: list[Hypothesis], *, tokens: TokenFields) -> str:
+    found = [{**text_fields(one), **tokens(one)} for one in hypotheses]
     return json.dumps({"line": index + 1, "hypotheses": found}, ensure_ascii=False) + "\n"
 
 

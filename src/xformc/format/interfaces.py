@@ -44,6 +44,9 @@ PREFIX = "prefix"
 CONTROLS = (PREFIX, *search_options.CONTROLS)
 """The inputs of a search that older engines and those of fixed shapes lack."""
 
+TOKEN_SCORES = "token_scores"
+"""The output of the model of the log probabilities of given texts."""
+
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""
 
@@ -61,6 +64,11 @@ def interface_of_text(inputs: Mapping[str, Input], results: Mapping[str, Result]
     """Return the interface of the model of the results that depend on the written text."""
     outputs = tuple(name for result in of_text(results).values() for name in result.outputs)
     return Interface(model_inputs(inputs), outputs)
+
+
+def interface_of_scores(inputs: Mapping[str, Input]) -> Interface:
+    """Return the interface of the model of the log probabilities of given texts, which have their begin token."""
+    return Interface(model_inputs(inputs), (TOKEN_SCORES,))
 
 
 def given_inputs(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> dict[str, Input]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.interfaces import given_inputs
+from xformc.format.names import SCORES
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -130,6 +131,11 @@ class Manifest:
     def targets(self) -> tuple[str, ...]:
         """The names of arrays and columns that only training needs."""
         return ("labels", *self.results)
+
+    @property
+    def scores_texts(self) -> bool:
+        """Whether the engine gives the probabilities of the tokens of given texts."""
+        return SCORES in self.files
 
     @property
     def labels_words(self) -> bool:

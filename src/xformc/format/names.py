@@ -5,6 +5,9 @@ MODEL, DATA = "model.onnx", "model.onnx.data"
 OF_TEXT = "results.onnx"
 """The model of the results that depend on the written text."""
 
+SCORES = "scores.onnx"
+"""The model of the log probabilities of given texts."""
+
 PREPARE, STEP = "prepare.onnx", "step.onnx"
 """The two models of a search that the runtime drives step by step."""
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from xformc.trainer.scores.metrics import Measure, label_measures, make_bleu, perplexity_measure, translation_measures
+from xformc.trainer.scores.metrics import Measure, label_measures, likelihood_measures, make_bleu, translation_measures
 
 
 def by_key(measures: list[Measure]) -> dict[str, Measure]:
@@ -52,9 +52,12 @@ def test_label_measures_have_the_macro_f1_of_sklearn() -> None:
     assert macro.value == pytest.approx(metrics.f1_score(wanted, found, average="macro"))
 
 
-def test_perplexity_measure_says_what_computed_it() -> None:
-    measure = perplexity_measure(np.log(20.0), 1234)
-    assert measure.value == pytest.approx(20)
-    assert measure.line() == (
-        "perplexity    20.00   per token, over 1,234 tokens with end tokens; computed by the training graph in PyTorch"
+def test_likelihood_measures_say_what_computed_them() -> None:
+    perplexity, bits = likelihood_measures(1234 * np.log(16.0), 1234, 2468, "by the engine")
+    assert perplexity.value == pytest.approx(16) and bits.value == pytest.approx(2)
+    assert (
+        perplexity.line()
+        == "perplexity    16.00   per token, over 1,234 tokens with end tokens; computed by the engine"
     )
+    assert bits.line() == "bits per byte   2.00   over 2,468 bytes of text without line ends"
+    assert likelihood_measures(3.0, 2, 0, "")[1].line() == "bits per byte  skipped: the texts are empty"
