@@ -117,14 +117,21 @@ def _transcribed(engine: Engine, other: CppEngine, what: str, examples: Any, opt
 def _of_texts(engine: Engine, other: CppEngine, texts: Sequence[str]) -> list[_Comparison]:
     decoding = engine.manifest.decoding
     if engine.manifest.task == "translation":
-        return [_translated(engine, other, texts, options) for options in _searches(engine)]
+        return [_translated(engine, other, texts, {**options, **_scored(engine)}) for options in _searches(engine)]
     if engine.manifest.task == "language_model":
-        options = {"max_new_tokens": NEW_TOKENS, "seed": 1}
-        return [_Comparison("prompts", other.generate(texts, **options), engine.generate(texts, **cast(Any, options)))]
+        options = {"max_new_tokens": NEW_TOKENS, "seed": 1, **_scored(engine)}
+        prompts = _Comparison("prompts", other.generate(texts, **options), engine.generate(texts, **cast(Any, options)))
+        scores = [_Comparison("scores", other.score(texts), engine.score(texts))] if _scored(engine) else []
+        return [prompts, *scores]
     examples = [(text,) * len(engine.manifest.given) for text in texts]
     if decoding != "forward":
         return [_transcribed(engine, other, "texts", examples, options) for options in _options(engine)]
     return [_Comparison("texts", _plain(other.predict(examples)), _plain(engine.predict(examples)))]
+
+
+def _scored(engine: Engine) -> dict[str, Any]:
+    """Return the option of scores of tokens, if the engine has them."""
+    return {"token_scores": True} if engine.manifest.scores_texts else {}
 
 
 def _options(engine: Engine) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,7 @@ class CppEngine:
         ]
         task = _text(self._library.xformc_engine_task(self._engine))
         self._declared, self._samples = task in (WRITING, SAMPLED, RESULTS), task == SAMPLED
+        self._continues = task == "language_model"
 
     def close(self) -> None:
         """Free the engine."""
@@ -76,8 +77,16 @@ class CppEngine:
         method, arguments, _kept = _examples("sample" if self._samples else "transcribe", examples)
         return self._written(method, *arguments, chosen, run)
 
-    def score(self, texts: Sequence[str | Sequence[str]], targets: Sequence[str], **options: Any) -> list[Hypothesis]:
+    def score(
+        self, texts: Sequence[str | Sequence[str]], targets: Sequence[str] | None = None, **options: Any
+    ) -> list[Hypothesis]:
         """See `Engine.score`."""
+        if targets is None or self._continues:
+            prompts, whole = (None, texts) if targets is None else (_texts(cast(Any, texts)), targets)
+            run = self._options(_RunOptions, options)
+            return [
+                one for [one] in self._written("score", prompts, _texts(cast(Any, whole)), c_size_t(len(whole)), run)
+            ]
         write = self.transcribe if self._declared else self.translate
         given: Any = texts
         return [best for [best] in write(given, prefixes=targets, whole_texts=True, n_best=1, **options)]
@@ -86,7 +95,7 @@ class CppEngine:
         """See `Engine.generate`."""
         sampling, run = self._options(_SampleOptions, options), self._options(_RunOptions, options)
         found = self._written("generate", _texts(prompts), c_size_t(len(prompts)), sampling, run)
-        return [Continuation(one.text, one.score, one.tokens) for [one] in found]
+        return [Continuation(one.text, one.score, one.tokens, one.token_scores) for [one] in found]
 
     def predict(
         self, examples: Sequence[str | Sequence[str]] | Mapping[str, NDArray[Any]], **options: Any
@@ -147,7 +156,10 @@ class CppEngine:
             for which, result in enumerate(self._results_of_engine)
             if (value := self._value("results_text_value", results, index, rank, which)) is not None
         }
-        return Hypothesis(text, float(one.score), tuple(one.tokens[: one.token_count]), {**values, **own})
+        scores = self._library.xformc_results_token_scores(results, c_size_t(index), c_size_t(rank))
+        each = tuple(map(float, scores[: one.token_count])) if scores else ()
+        tokens = tuple(one.tokens[: one.token_count])
+        return Hypothesis(text, float(one.score), tokens, {**values, **own}, token_scores=each)
 
     def _result(self, index: int) -> ResultOfEngine:
         """Return what the library says of a result of the engine."""
@@ -237,7 +249,7 @@ class _RunOptions(_Options):
     INIT = "xformc_run_options_init"
     _fields_ = [
         ("size", c_size_t), ("workers", c_int64), ("max_batch_tokens", c_int64), ("window", c_int64),
-        ("truncate", c_bool), ("cancel", c_void_p),
+        ("truncate", c_bool), ("cancel", c_void_p), ("token_scores", c_bool),
     ]  # fmt: skip
 
 
@@ -302,6 +314,7 @@ def _open() -> ctypes.CDLL:
         getattr(library, f"xformc_{name}").restype = c_size_t
     for name in ("engine_result", "results_value", "results_text_value", "results_alignment"):
         getattr(library, f"xformc_{name}").restype = c_bool
+    library.xformc_results_token_scores.restype = POINTER(c_float)
     return library
 
 

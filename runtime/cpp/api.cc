@@ -243,7 +243,7 @@ void xformc_load_options_init(xformc_load_options* options, size_t size) {
 }
 
 void xformc_run_options_init(xformc_run_options* options, size_t size) {
-  init(options, size, xformc_run_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, XFORMC_DEFAULT, false, nullptr});
+  init(options, size, xformc_run_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, XFORMC_DEFAULT, false, nullptr, false});
 }
 
 void xformc_search_options_init(xformc_search_options* options, size_t size) {
@@ -392,6 +392,12 @@ bool xformc_results_hypothesis(const xformc_results* results, size_t index, size
   return true;
 }
 
+const float* xformc_results_token_scores(const xformc_results* results, size_t index, size_t rank) {
+  if (rank >= xformc_results_hypothesis_count(results, index)) return nullptr;
+  const Hypothesis& one = results->items[index].hypotheses[rank];
+  return one.token_scores.empty() ? nullptr : one.token_scores.data();
+}
+
 bool xformc_results_prediction(const xformc_results* results, size_t index, xformc_prediction* prediction) {
   if (index >= xformc_results_count(results) || prediction == nullptr) return false;
   const Result& item = results->items[index];
@@ -455,6 +461,24 @@ xformc_status xformc_generate(const xformc_engine* engine, const xformc_text* pr
                               xformc_results** results, xformc_error** error) {
   return from_texts(engine, prompts, count, run, results, error, [&](const Engine& loaded, const Batching& batching) {
     return Work{loaded.generation(sampling, batching), 1};
+  });
+}
+
+xformc_status xformc_score(const xformc_engine* engine, const xformc_text* prompts, const xformc_text* texts,
+                           size_t count, const xformc_run_options* run, xformc_results** results,
+                           xformc_error** error) {
+  return guarded(error, [&] {
+    require_texts(engine, texts, count, results);
+    const Engine& loaded = engine->engine;
+    xformc_run_options options = xformc::read_options(run);
+    const auto task = loaded.scoring(loaded.batching(options));
+    options.token_scores = true;
+    std::vector<xformc_text> pairs;
+    for (size_t i = 0; i < count; ++i) {
+      pairs.push_back(prompts == nullptr ? xformc_text{"", 0} : prompts[i]);
+      pairs.push_back(texts[i]);
+    }
+    *results = new xformc_results{loaded.all(*task, loaded.batching(options), options.cancel, pairs.data(), count, 2)};
   });
 }
 
@@ -556,6 +580,18 @@ xformc_status xformc_encode(const xformc_engine* engine, const char* input, xfor
     const xformc::Ids found = engine->engine.vocabulary(input).encode(given);
     *count = found.size();
     if (found.size() <= capacity && ids != nullptr) std::copy(found.begin(), found.end(), ids);
+  });
+}
+
+xformc_status xformc_piece(const xformc_engine* engine, const char* input, int64_t id, char* text, size_t capacity,
+                           size_t* size, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(input, "input");
+    require(size, "size");
+    const std::string found = engine->engine.vocabulary(input).piece(id);
+    *size = found.size();
+    if (found.size() <= capacity && text != nullptr) std::copy(found.begin(), found.end(), text);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "../kernels/library.h"
 #include "failure.h"
 #include "prefix.h"
+#include "token_scores.h"
 
 namespace xformc {
 namespace {
@@ -130,9 +131,11 @@ Engine::Engine(const std::string& folder, const xformc_load_options& options) {
   if (manifest_.has_results_of_text()) {
     of_text = {path / "results.onnx", {model_inputs(manifest_.inputs), model_outputs(manifest_, true)}};
   }
+  std::optional<ModelFile> scores;
+  if (manifest_.has_file(SCORES)) scores = {path / SCORES, {model_inputs(manifest_.inputs), {"token_scores"}}};
   session_ = std::make_unique<Session>(options.onnxruntime == nullptr ? "" : options.onnxruntime,
                                        ModelFile{path / "model.onnx", interface_of(manifest_)}, std::move(of_text),
-                                       threads, workers, manifest_.target == "native");
+                                       std::move(scores), threads, workers, manifest_.target == "native");
   tokenizer_ = load_tokenizer(path, manifest_);
 }
 
@@ -190,7 +193,14 @@ std::unique_ptr<Task> Engine::prediction(const Batching& batching) const {
   return make_prediction(manifest_, tokenizer_, log_, batching);
 }
 
+std::unique_ptr<Task> Engine::scoring(const Batching& batching) const {
+  check_method("score", "generate");
+  check_texts(manifest_.inputs);
+  return make_scoring(manifest_, tokenizer_, log_, batching);
+}
+
 Batching Engine::batching(const xformc_run_options& run) const {
+  if (run.token_scores) require_token_scores(manifest_);
   const bool written = manifest_.decoding() != Decoding::forward;
   return resolve(run, session_->workers(), written ? MAX_BATCH_TOKENS : MAX_BATCH_POSITIONS);
 }
@@ -223,7 +233,7 @@ std::vector<Result> Engine::all(const Task& task, Batching batching, xformc_canc
   results.reserve(rows.size());
   size_t next = 0;
   run_stream(
-      task, session_->shared_by(batching.workers), stopper, batching,
+      task, session_->shared_by(batching.workers, batching.token_scores), stopper, batching,
       [&]() -> std::optional<Row> {
         if (next == rows.size()) return std::nullopt;
         return std::move(rows[next++]);
@@ -240,7 +250,7 @@ void Engine::stream(const Task& task, const Batching& batching, xformc_cancel* c
   std::vector<xformc_text> texts(texts_per_item);
   size_t line = 0;
   run_stream(
-      task, session_->shared_by(batching.workers), stopper, batching,
+      task, session_->shared_by(batching.workers, batching.token_scores), stopper, batching,
       [&]() -> std::optional<Row> {
         if (!read(texts.data())) return std::nullopt;
         return task.encode(++line, texts.data());
@@ -271,7 +281,7 @@ std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t le
   }
   Stopper stopper(session_->runtime().api());
   const Running running(run.cancel, stopper);
-  return task->run(session_->shared_by(chosen.workers), stopper, pointers);
+  return task->run(session_->shared_by(chosen.workers, chosen.token_scores), stopper, pointers);
 }
 
 bool Engine::is_here() const { return process_ == getpid(); }

@@ -48,6 +48,7 @@ class Engine {
   std::unique_ptr<Task> transcription(const xformc_search_options* search, const Batching& batching) const;
   std::unique_ptr<Task> sampling(const xformc_sample_options* sampling, const Batching& batching) const;
   std::unique_ptr<Task> generation(const xformc_sample_options* sampling, const Batching& batching) const;
+  std::unique_ptr<Task> scoring(const Batching& batching) const;
   std::unique_ptr<Task> prediction(const Batching& batching) const;
   Batching batching(const xformc_run_options& run) const;
 

@@ -2,6 +2,7 @@
 #include "failure.h"
 #include "task.h"
 #include "texts.h"
+#include "token_scores.h"
 #include "written.h"
 
 namespace xformc {
@@ -11,8 +12,9 @@ class Generation : public Task {
  public:
   Generation(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const SampleOptions& options,
              int64_t seed, const Batching& batching)
-      : text_(manifest.written()), vocabulary_(tokenizer.at(text_.name)), log_(log), options_(options), seed_(seed),
-        limit_(prompt_limit(text_.longest, batching.max_batch_tokens)), truncate_(batching.truncate) {}
+      : manifest_(manifest), text_(manifest.written()), vocabulary_(tokenizer.at(text_.name)), log_(log),
+        options_(options), seed_(seed), limit_(prompt_limit(text_.longest, batching.max_batch_tokens)),
+        truncate_(batching.truncate), token_scores_(batching.token_scores) {}
 
   Row encode(size_t line, const xformc_text* texts) const override {
     const auto reads = [this](std::string_view text) { return vocabulary_->encode_open(text); };
@@ -38,8 +40,9 @@ class Generation : public Task {
       const auto row = static_cast<int64_t>(i);
       Ids tokens = written.tokens(row, 0);
       results[i].hypotheses.push_back(
-          {added(rows[i]->fields[0].ids, tokens), written.score(row, 0), std::move(tokens)});
+          {added_text(*vocabulary_, rows[i]->fields[0].ids, tokens), written.score(row, 0), std::move(tokens)});
     }
+    if (token_scores_) score(model, stopper, rows, results);
     return results;
   }
 
@@ -53,22 +56,29 @@ class Generation : public Task {
     return batch;
   }
 
-  // The text that the tokens add to the prompt.
-  std::string added(const Ids& prompt, const Ids& tokens) const {
-    Ids all = prompt;
-    all.insert(all.end(), tokens.begin(), tokens.end());
-    const std::string before = vocabulary_->decode(prompt), whole = vocabulary_->decode(all);
-    if (whole.compare(0, before.size(), before) == 0) return whole.substr(before.size());
-    return vocabulary_->decode(tokens);
+  // Scores the tokens of each continuation, after its prompt.
+  void score(const Model& model, const Stopper& stopper, const Rows& rows, std::vector<Result>& results) const {
+    std::vector<Ids> texts;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Ids& tokens = results[i].hypotheses[0].tokens;
+      texts.push_back(rows[i]->fields[0].ids);
+      texts.back().insert(texts.back().end(), tokens.begin(), tokens.end());
+    }
+    const auto scores = token_scores(model, stopper, manifest_, rows, texts);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto before = static_cast<int64_t>(rows[i]->fields[0].ids.size());
+      results[i].hypotheses[0].token_scores.assign(scores[i].begin() + before, scores[i].end());
+    }
   }
 
+  const Manifest& manifest_;
   const Input& text_;
   const std::shared_ptr<const Vocabulary> vocabulary_;
   const Log log_;
   const SampleOptions options_;
   const int64_t seed_;
   const Limit limit_;
-  const bool truncate_;
+  const bool truncate_, token_scores_;
 };
 
 }  // namespace

@@ -28,6 +28,8 @@ struct SpecialTokens {
   }
 };
 
+constexpr const char* SCORES = "scores.onnx";  // the model of the probabilities of given texts
+
 constexpr double MAX_PENALTY = 100, MAX_FACTOR = 100, MAX_TEMPERATURE = 100, MAX_PATIENCE = 100;
 constexpr int64_t MAX_OFFSET = 100'000, MAX_NEW_TOKENS = 100'000, MAX_TOP_K = 1'000'000;
 

@@ -89,7 +89,7 @@ xformc_sample_options read_options(const xformc_sample_options* given) {
 Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_batch_tokens) {
   const int64_t chosen = given.workers == XFORMC_DEFAULT ? workers : resolve_workers(given.workers);
   return {chosen, counted("max_batch_tokens", given.max_batch_tokens, max_batch_tokens),
-          counted("window", given.window, WINDOW * chosen), given.truncate};
+          counted("window", given.window, WINDOW * chosen), given.truncate, given.token_scores};
 }
 
 SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manifest) {

@@ -18,6 +18,7 @@ constexpr int64_t WINDOW = 1'024;               // default number of items to re
 struct Batching {
   int64_t workers, max_batch_tokens, window;
   bool truncate;
+  bool token_scores = false;  // also score the tokens of written texts
 };
 
 // The caller's options as this library knows them: fields that the caller's struct does not have yet are not set.

@@ -7,6 +7,7 @@
 #include "numbers.h"
 #include "task.h"
 #include "texts.h"
+#include "token_scores.h"
 #include "written.h"
 
 namespace xformc {
@@ -26,8 +27,9 @@ class Writing : public Task {
  public:
   Writing(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log, const Batching& batching,
           bool every_row)
-      : reader_(manifest, tokenizer, log, batching), given_(manifest.given), written_(manifest.written()),
-        beside_(manifest, tokenizer), of_text_(manifest, tokenizer, true), every_row_(every_row) {
+      : manifest_(manifest), reader_(manifest, tokenizer, log, batching), given_(manifest.given),
+        written_(manifest.written()), beside_(manifest, tokenizer), of_text_(manifest, tokenizer, true),
+        every_row_(every_row), token_scores_(batching.token_scores) {
     for (size_t i = given_.size(); i-- > 0;) {
       if (given_[i].has_positions()) measured_ = static_cast<int>(i);
     }
@@ -72,6 +74,7 @@ class Writing : public Task {
     for (size_t i = 0; i < filled.size(); ++i) {
       written_to[i]->hypotheses = hypotheses(written, static_cast<int64_t>(i));
     }
+    if (token_scores_) score(model, stopper, filled, written_to);
     beside_.read(outputs.data() + TEXT_OUTPUTS, filled, values);
     if (model.of_text) read_results_of_text(*model.of_text, stopper, filled, written_to);
     return results;
@@ -132,6 +135,22 @@ class Writing : public Task {
     for (Result* result : results) of_text_.copy(result->hypotheses[0].values, result->values);
   }
 
+  // Scores the tokens of every hypothesis.
+  void score(const Model& model, const Stopper& stopper, const Rows& rows, const std::vector<Result*>& results) const {
+    Rows repeated;
+    std::vector<Ids> texts;
+    std::vector<Hypothesis*> found;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (Hypothesis& hypothesis : results[i]->hypotheses) {
+        repeated.push_back(rows[i]);
+        texts.push_back(hypothesis.tokens);
+        found.push_back(&hypothesis);
+      }
+    }
+    auto scores = token_scores(model, stopper, manifest_, repeated, texts);
+    for (size_t i = 0; i < found.size(); ++i) found[i]->token_scores = std::move(scores[i]);
+  }
+
   std::vector<Hypothesis> hypotheses(const Written& written, int64_t row) const {
     std::vector<Hypothesis> found;
     for (int64_t rank = 0; rank < written.ranks(); ++rank) {
@@ -143,11 +162,12 @@ class Writing : public Task {
     return found;
   }
 
+  const Manifest& manifest_;
   const ExampleReader reader_;
   const std::vector<Input>& given_;
   const Input& written_;
   const ValueReader beside_, of_text_;
-  const bool every_row_;
+  const bool every_row_, token_scores_;
   int measured_ = -1;                         // the first input with positions, or -1 if there is none
   std::shared_ptr<const Vocabulary> writes_;  // null without a tokenizer
 };

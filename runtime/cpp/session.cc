@@ -156,25 +156,26 @@ std::vector<std::string> Model::names(OrtStatus* (*count)(const OrtSession*, siz
   return found;
 }
 
-Session::Session(const std::string& onnxruntime, ModelFile model, std::optional<ModelFile> of_text, int64_t threads,
-                 int64_t workers, bool kernels)
-    : runtime_(onnxruntime), model_(std::move(model)), of_text_(std::move(of_text)), threads_(threads),
-      workers_(workers), kernels_(kernels) {
+Session::Session(const std::string& onnxruntime, ModelFile model, std::optional<ModelFile> of_text,
+                 std::optional<ModelFile> scores, int64_t threads, int64_t workers, bool kernels)
+    : runtime_(onnxruntime), model_(std::move(model)), of_text_(std::move(of_text)), scores_(std::move(scores)),
+      threads_(threads), workers_(workers), kernels_(kernels) {
   shared_by(workers);
 }
 
-const Model& Session::shared_by(int64_t workers) const {
+const Model& Session::shared_by(int64_t workers, bool scores) const {
   const std::lock_guard<std::mutex> lock(opening_);
   std::unique_ptr<Model>& model = models_[workers];
+  const int64_t threads = std::max<int64_t>(1, threads_ - workers + 1);
+  const auto opened = [&](const ModelFile& file) {
+    return std::make_unique<Model>(runtime_, file.path, file.interface, threads, kernels_);
+  };
   if (!model) {
-    const int64_t threads = std::max<int64_t>(1, threads_ - workers + 1);
-    const auto opened = [&](const ModelFile& file) {
-      return std::make_unique<Model>(runtime_, file.path, file.interface, threads, kernels_);
-    };
     std::unique_ptr<Model> made = opened(model_);
     if (of_text_) made->of_text = opened(*of_text_);
     model = std::move(made);
   }
+  if (scores && !model->scores) model->scores = opened(*scores_);
   return *model;
 }
 

@@ -64,6 +64,9 @@ class Model {
   // The model of the results that depend on the text that this one writes; null without any.
   std::unique_ptr<const Model> of_text;
 
+  // The model of the probabilities of given texts; null until they are asked for.
+  std::unique_ptr<const Model> scores;
+
  private:
   void open(bool kernels, int64_t threads);
   void check_interface();
@@ -91,20 +94,22 @@ struct ModelFile {
 // threads, and all workers share the rest, so that no core runs more than one thread.
 class Session {
  public:
-  // `of_text` is the model of the results that depend on the written text, if there are any.
-  Session(const std::string& onnxruntime, ModelFile model, std::optional<ModelFile> of_text, int64_t threads,
-          int64_t workers, bool kernels);
+  // `of_text` is the model of the results that depend on the written text, and `scores` that of the probabilities of
+  // given texts, if there are any.
+  Session(const std::string& onnxruntime, ModelFile model, std::optional<ModelFile> of_text,
+          std::optional<ModelFile> scores, int64_t threads, int64_t workers, bool kernels);
 
   int64_t workers() const { return workers_; }
   const OnnxRuntime& runtime() const { return runtime_; }
   const std::string place() const { return model_.path.string(); }
 
-  const Model& shared_by(int64_t workers) const;
+  // With `scores`, the model has its scores, which there must be.
+  const Model& shared_by(int64_t workers, bool scores = false) const;
 
  private:
   OnnxRuntime runtime_;
   const ModelFile model_;
-  const std::optional<ModelFile> of_text_;
+  const std::optional<ModelFile> of_text_, scores_;
   const int64_t threads_, workers_;
   const bool kernels_;
   mutable std::mutex opening_;

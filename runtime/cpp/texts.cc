@@ -17,6 +17,8 @@ Limit batch_limit(int64_t max_batch_tokens, int64_t share) {
   return {std::max(MAX_BATCH_TOKENS, max_batch_tokens) / share, share};
 }
 
+}  // namespace
+
 Failure too_long(const std::string& place, int64_t count, Limit limit) {
   std::string hint = "split it into shorter texts, or cut it with truncate";
   if (limit.share > 0) {
@@ -25,7 +27,9 @@ Failure too_long(const std::string& place, int64_t count, Limit limit) {
   return invalid_argument(grouped(count) + " tokens; this engine takes at most " + grouped(limit.tokens), place, hint);
 }
 
-}  // namespace
+void warn_of_cut(const std::string& place, int64_t count, Limit limit, const Log& log) {
+  log.warning(place + ": cut from " + std::to_string(count) + " to " + std::to_string(limit.tokens) + " tokens");
+}
 
 Limit whole_limit(std::optional<int64_t> longest, int64_t max_batch_tokens) {
   return longest ? Limit{*longest, 0} : batch_limit(max_batch_tokens, WHOLE_SHARE);
@@ -33,6 +37,18 @@ Limit whole_limit(std::optional<int64_t> longest, int64_t max_batch_tokens) {
 
 Limit prompt_limit(std::optional<int64_t> longest, int64_t max_batch_tokens) {
   return longest ? Limit{*longest - 1, 0} : batch_limit(max_batch_tokens, 1);
+}
+
+Limit scored_limit(std::optional<int64_t> longest, int64_t max_batch_tokens) {
+  return longest ? Limit{*longest, 0} : batch_limit(max_batch_tokens, 1);
+}
+
+std::string added_text(const Vocabulary& vocabulary, const Ids& prompt, const Ids& tokens) {
+  Ids all = prompt;
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  const std::string before = vocabulary.decode(prompt), whole = vocabulary.decode(all);
+  if (whole.compare(0, before.size(), before) == 0) return whole.substr(before.size());
+  return vocabulary.decode(tokens);
 }
 
 std::string_view valid_text(const xformc_text& text, const std::string& place) {
@@ -49,7 +65,7 @@ Ids encode_line(size_t line, const xformc_text& text, const std::function<Ids(st
   const auto count = static_cast<int64_t>(ids.size());
   if (count <= limit.tokens) return ids;
   if (!truncate) throw too_long(place, count, limit);
-  log.warning(place + ": cut from " + std::to_string(count) + " to " + std::to_string(limit.tokens) + " tokens");
+  warn_of_cut(place, count, limit, log);
   ids.erase(ids.begin() + (limit.tokens - static_cast<int64_t>(tail)), ids.end() - static_cast<int64_t>(tail));
   return ids;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "failure.h"
 #include "options.h"
 #include "task.h"
 #include "tokenizer.h"
@@ -23,6 +24,16 @@ Limit whole_limit(std::optional<int64_t> longest, int64_t max_batch_tokens);
 
 // The limit of a prompt, which is read token by token; a model's limit leaves one token to generate.
 Limit prompt_limit(std::optional<int64_t> longest, int64_t max_batch_tokens);
+
+// The limit of a text to score, which is read in parts.
+Limit scored_limit(std::optional<int64_t> longest, int64_t max_batch_tokens);
+
+// The error of a text with so many tokens, and the warning that it was cut.
+Failure too_long(const std::string& place, int64_t count, Limit limit);
+void warn_of_cut(const std::string& place, int64_t count, Limit limit, const Log& log);
+
+// The text that the tokens add to the prompt.
+std::string added_text(const Vocabulary& vocabulary, const Ids& prompt, const Ids& tokens);
 
 // The text, at this place of the input. Throws Failure if it is NULL or not UTF-8.
 std::string_view valid_text(const xformc_text& text, const std::string& place);

@@ -91,6 +91,10 @@ Ids Vocabulary::encode_words(std::string_view text) const {
   return ids;
 }
 
+std::string Vocabulary::piece(int64_t id) const {
+  return id >= 0 && id < size_ ? processor_->IdToPiece(static_cast<int>(id)) : "";
+}
+
 std::string Vocabulary::decode(const Ids& ids) const {
   std::vector<int> known;
   for (const int64_t id : ids) {

@@ -35,6 +35,9 @@ class Vocabulary {
   // One id for each word between spaces, without an end token; a word of several tokens is unknown.
   Ids encode_words(std::string_view text) const;
 
+  // The piece of an id: U+2581 is a space; <unk>, <s> and </s> are special. "" for an id without one.
+  std::string piece(int64_t id) const;
+
   // The text of ids without special tokens; an unknown token leaves no double space.
   std::string decode(const Ids& ids) const;
 

@@ -17,7 +17,8 @@ struct Hypothesis {
   std::string text;
   float score;
   Ids tokens;
-  std::vector<Value> values = {};  // of the engine's results, those that depend on this text; empty without any
+  std::vector<Value> values = {};        // of the engine's results, those that depend on this text; empty without any
+  std::vector<float> token_scores = {};  // the log probability of each token, if it was asked for
 };
 
 // One result of one example.

@@ -43,19 +43,42 @@ std::string fixed(double value) {
 
 std::string json_line(size_t index) { return "{\"line\": " + std::to_string(index + 1) + ", "; }
 
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) text += (i > 0 ? between : "") + words[i];
+  return text;
+}
+
 // ---- Translation ----------------------------------------------------------------------------------------------------
 
 using Hypotheses = std::vector<xformc::Hypothesis>;
 
 std::string named_fields(const xformc::Engine& engine, const std::vector<xformc::Value>& values);
 
+// The scores of a text's tokens, and the tokens, each after a comma.
+std::string token_fields(const xformc::Engine& engine, const xformc::Hypothesis& one) {
+  std::vector<xformc::Input> inputs = engine.inputs();
+  for (const xformc::Input& given : engine.given_inputs()) {
+    inputs.erase(std::find_if(inputs.begin(), inputs.end(), [&](const auto& item) { return item.name == given.name; }));
+  }
+  const xformc::Input& written = inputs.at(0);
+  std::vector<std::string> pieces, scores;
+  for (const int64_t token : one.tokens) {
+    if (written.has_tokenizer) pieces.push_back(json_string(engine.piece(written.name, token)));
+  }
+  for (const float score : one.token_scores) scores.push_back(json_number(score));
+  return (written.has_tokenizer ? ", \"pieces\": [" + joined(pieces, ", ") + "]" : "") + ", \"token_scores\": [" +
+         joined(scores, ", ") + "]";
+}
+
 // Texts, each with the results that depend on it, and then `others`.
-std::string json(const xformc::Engine& engine, size_t index, const Hypotheses& hypotheses,
+std::string json(const xformc::Engine& engine, const Arguments& arguments, size_t index, const Hypotheses& hypotheses,
                  const std::vector<xformc::Value>& others = {}) {
   std::string items;
   for (const xformc::Hypothesis& one : hypotheses) {
     items += std::string(items.empty() ? "" : ", ") + "{\"text\": " + json_string(one.text) +
-             ", \"score\": " + json_number(one.score) + named_fields(engine, one.results) + "}";
+             ", \"score\": " + json_number(one.score) + (arguments.token_scores ? token_fields(engine, one) : "") +
+             named_fields(engine, one.results) + "}";
   }
   return json_line(index) + "\"hypotheses\": [" + items + "]" + named_fields(engine, others) + "}\n";
 }
@@ -87,7 +110,7 @@ void translate(const xformc::Engine& engine, const Arguments& arguments, Lines& 
   const bool several = arguments.search.n_best.value_or(unset.n_best) > 1;
   engine.translate_stream([&](std::string& text) { return lines.next(text); },
                           [&](size_t index, const Hypotheses& found) {
-                            output.write(arguments.json ? json(engine, index, found)
+                            output.write(arguments.json ? json(engine, arguments, index, found)
                                          : several      ? n_best(index, found, alpha, offset)
                                                         : line(found[0], arguments.scores));
                           },
@@ -96,9 +119,11 @@ void translate(const xformc::Engine& engine, const Arguments& arguments, Lines& 
 
 // ---- Language models ------------------------------------------------------------------------------------------------
 
-std::string json(size_t index, const xformc::Hypothesis& one) {
+std::string json(const xformc::Engine& engine, const Arguments& arguments, size_t index,
+                 const xformc::Hypothesis& one) {
   return json_line(index) + "\"text\": " + json_string(one.text) + ", \"score\": " + json_number(one.score) +
-         ", \"tokens\": " + std::to_string(one.tokens.size()) + "}\n";
+         ", \"tokens\": " + std::to_string(one.tokens.size()) +
+         (arguments.token_scores ? token_fields(engine, one) : "") + "}\n";
 }
 
 std::string continued(const std::string& prompt, const xformc::Hypothesis& one) {
@@ -114,7 +139,7 @@ void generate(const xformc::Engine& engine, const Arguments& arguments, Lines& l
     return true;
   };
   const auto write = [&](size_t index, const xformc::Hypothesis& one) {
-    output.write(arguments.json ? json(index, one) : continued(prompts.front(), one));
+    output.write(arguments.json ? json(engine, arguments, index, one) : continued(prompts.front(), one));
     prompts.pop_front();
   };
   engine.generate_stream(read, write, arguments.sampling, arguments.batches);
@@ -123,12 +148,6 @@ void generate(const xformc::Engine& engine, const Arguments& arguments, Lines& l
 // ---- Results --------------------------------------------------------------------------------------------------------
 
 using Results = std::vector<xformc::Value>;
-
-std::string joined(const std::vector<std::string>& words, const char* between) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i) text += (i > 0 ? between : "") + words[i];
-  return text;
-}
 
 const xformc::Result& result_of(const xformc::Engine& engine, const xformc::Value& value) {
   const auto& results = engine.results();
@@ -242,7 +261,8 @@ void predict(const xformc::Engine& engine, const Arguments& arguments, Lines& li
 }
 
 // The texts with the results that depend on them, and then the other results.
-std::string json(const xformc::Engine& engine, size_t index, const xformc::Transcription& found) {
+std::string json(const xformc::Engine& engine, const Arguments& arguments, size_t index,
+                 const xformc::Transcription& found) {
   Results others;
   for (const xformc::Value& value : found.results) {
     const Results& own = found.hypotheses[0].results;
@@ -250,13 +270,14 @@ std::string json(const xformc::Engine& engine, size_t index, const xformc::Trans
       others.push_back(value);
     }
   }
-  return json(engine, index, found.hypotheses, others);
+  return json(engine, arguments, index, found.hypotheses, others);
 }
 
 void transcribe(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
   const auto write = [&](size_t index, const xformc::Transcription& found) {
     const std::string& best = found.hypotheses[0].text;
-    output.write(arguments.json ? json(engine, index, found) : one_line(best) + lines_of(engine, found.results) + "\n");
+    output.write(arguments.json ? json(engine, arguments, index, found)
+                                : one_line(best) + lines_of(engine, found.results) + "\n");
   };
   if (engine.task() == "sampling") {
     engine.sample_stream(reads(engine, lines), write, arguments.sampling, arguments.batches);

@@ -135,7 +135,7 @@ XFORMC_API xformc_cancel* xformc_cancel_new(void);         /* NULL if memory is 
 XFORMC_API void xformc_cancel_now(xformc_cancel* cancel);  /* running and later calls end with XFORMC_CANCELLED */
 XFORMC_API void xformc_cancel_free(xformc_cancel* cancel); /* when no call uses it */
 
-/* How a call forms and runs batches. None of these changes results. */
+/* How a call forms and runs batches, which does not change texts and their scores, and what it also computes. */
 typedef struct xformc_run_options {
   size_t size;
   int64_t workers;          /* batches run at the same time; XFORMC_DEFAULT: as the engine was loaded */
@@ -143,6 +143,7 @@ typedef struct xformc_run_options {
   int64_t window;           /* streams: texts to read ahead; XFORMC_DEFAULT: 1,024 for each worker */
   bool truncate;            /* cut texts that are too long, with a warning; otherwise they are errors */
   xformc_cancel* cancel;    /* may be NULL */
+  bool token_scores;        /* also score each token of the texts written: xformc_results_token_scores */
 } xformc_run_options;
 
 XFORMC_API void xformc_run_options_init(xformc_run_options* options, size_t size);
@@ -224,6 +225,8 @@ XFORMC_API size_t xformc_results_hypothesis_count(const xformc_results* results,
 /* These return false, and leave the struct alone, if there is no such hypothesis or prediction. */
 XFORMC_API bool xformc_results_hypothesis(const xformc_results* results, size_t index, size_t rank,
                                           xformc_hypothesis* hypothesis);
+/* The log probability of each token of a hypothesis; NULL if there are no tokens, or none were asked for. */
+XFORMC_API const float* xformc_results_token_scores(const xformc_results* results, size_t index, size_t rank);
 XFORMC_API bool xformc_results_prediction(const xformc_results* results, size_t index, xformc_prediction* prediction);
 /* The value of result `result` of xformc_engine_result for an example; false, and nothing is written, for text and
  * alignments, out of range, or for a size that the library does not know. */
@@ -254,6 +257,13 @@ XFORMC_API xformc_status xformc_search(const xformc_engine* engine, const int64_
 XFORMC_API xformc_status xformc_generate(const xformc_engine* engine, const xformc_text* prompts, size_t count,
                                          const xformc_sample_options* sampling, const xformc_run_options* run,
                                          xformc_results** results, xformc_error** error);
+
+/* Scores texts by a language model, end tokens included: the score is the log probability, and each token has one. With
+ * `prompts`, which may be NULL, a text is what follows its prompt: both are tokenized together, and the text has the
+ * tokens that the prompt alone has not. Other engines score texts by xformc_search_options. */
+XFORMC_API xformc_status xformc_score(const xformc_engine* engine, const xformc_text* prompts, const xformc_text* texts,
+                                      size_t count, const xformc_run_options* run, xformc_results** results,
+                                      xformc_error** error);
 
 /* Computes the results of `count` examples. Each has a text for each of the engine's inputs, in order: count * inputs
  * texts. The text of a sound is the path of its .wav file, here and below. */
@@ -342,6 +352,10 @@ XFORMC_API xformc_status xformc_encode(const xformc_engine* engine, const char* 
  * size in bytes to `size` in any case. */
 XFORMC_API xformc_status xformc_decode(const xformc_engine* engine, const char* input, const int64_t* ids, size_t count,
                                        char* text, size_t capacity, size_t* size, xformc_error** error);
+
+/* The same for the piece of a token in the vocabulary: U+2581 is a space; <unk>, <s> and </s> are special. */
+XFORMC_API xformc_status xformc_piece(const xformc_engine* engine, const char* input, int64_t id, char* text,
+                                      size_t capacity, size_t* size, xformc_error** error);
 
 #ifdef __cplusplus
 }

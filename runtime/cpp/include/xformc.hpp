@@ -107,6 +107,7 @@ struct RunOptions {
   std::optional<int64_t> window = {};            // streams: texts to read ahead; 1,024 for each worker
   bool truncate = false;                         // cut texts that are too long, otherwise they are errors
   const Cancel* cancel = nullptr;
+  bool token_scores = false;  // also score each token of the texts written
 };
 
 // ---- Results --------------------------------------------------------------------------------------------------------
@@ -114,10 +115,11 @@ struct RunOptions {
 struct Value;
 
 struct Hypothesis {
-  std::string text;             // empty for a search on ids
-  float score;                  // higher is better
-  std::vector<int64_t> tokens;  // with the end token if there was one
-  std::vector<Value> results;   // of the engine's further results, those that depend on this text
+  std::string text;                      // empty for a search on ids
+  float score;                           // higher is better
+  std::vector<int64_t> tokens;           // with the end token if there was one
+  std::vector<Value> results;            // of the engine's further results, those that depend on this text
+  std::vector<float> token_scores = {};  // the log probability of each token, if it was asked for
 };
 
 // A result that the engine gives for an example.
@@ -253,13 +255,20 @@ inline xformc_run_options c_options(const RunOptions& given) {
   set("window", options.window, given.window);
   options.truncate = given.truncate;
   options.cancel = given.cancel == nullptr ? nullptr : given.cancel->get();
+  options.token_scores = given.token_scores;
   return options;
 }
 
 inline Hypothesis hypothesis(const xformc_results* results, size_t index, size_t rank) {
   xformc_hypothesis one;
   if (!xformc_results_hypothesis(results, index, rank, &one)) throw Error(XFORMC_INTERNAL_ERROR, "no hypothesis");
-  return {{one.text.data, one.text.size}, one.score, {one.tokens, one.tokens + one.token_count}, {}};
+  const float* scores = xformc_results_token_scores(results, index, rank);
+  const size_t scored = scores == nullptr ? 0 : one.token_count;
+  return {{one.text.data, one.text.size},
+          one.score,
+          {one.tokens, one.tokens + one.token_count},
+          {},
+          {scores, scores + scored}};
 }
 
 inline std::vector<Hypothesis> hypotheses(const xformc_results* results, size_t index) {
@@ -499,6 +508,17 @@ class Engine {
     return std::move(generate(Texts{prompt}, sampling, run)[0]);
   }
 
+  // Scores texts by a language model, with the score of each token; with prompts, what follows each of them.
+  std::vector<Hypothesis> score(const Texts& texts, const RunOptions& run = {}) const {
+    return scored(call(run, xformc_score, nullptr, texts.data(), texts.size()));
+  }
+  std::vector<Hypothesis> score(const Texts& prompts, const Texts& texts, const RunOptions& run = {}) const {
+    if (prompts.size() != texts.size()) {
+      throw Error(XFORMC_INVALID_ARGUMENT, "a prompt is needed for each text");
+    }
+    return scored(call(run, xformc_score, prompts.data(), texts.data(), texts.size()));
+  }
+
   // Computes the results of examples. Each has a text for each input of the engine, in order: {"first of 1", "second of
   // 1", ...}.
   std::vector<Prediction> predict(const Texts& texts, const RunOptions& run = {}) const {
@@ -619,6 +639,18 @@ class Engine {
     return text;
   }
 
+  // The piece of a token in the vocabulary of an input.
+  std::string piece(const std::string& input, int64_t id) const {
+    std::string text;
+    size_t size = 32;
+    do {
+      text.resize(size);
+      detail::call(xformc_piece, get(), input.c_str(), id, text.data(), text.size(), &size);
+    } while (size > text.size());
+    text.resize(size);
+    return text;
+  }
+
   std::string name() const { return xformc_engine_name(get()); }
   std::string task() const { return xformc_engine_task(get()); }  // "translation", "language_model", "tagging", ...
   std::string target() const { return xformc_engine_target(get()); }
@@ -690,6 +722,9 @@ class Engine {
 
   static std::vector<std::vector<Hypothesis>> each_hypotheses(const Results& results) {
     return detail::each(results.get(), [&](size_t index) { return detail::hypotheses(results.get(), index); });
+  }
+  static std::vector<Hypothesis> scored(const Results& results) {
+    return detail::each(results.get(), [&](size_t index) { return detail::hypothesis(results.get(), index, 0); });
   }
   std::vector<Prediction> predictions(const Results& results) const {
     return detail::each(results.get(),

@@ -13,6 +13,7 @@ const std::vector<std::string> EVERY;
 const std::vector<std::string> TRANSLATION = {"translation"};
 const std::vector<std::string> SEARCH = {"translation", "transcription"};
 const std::vector<std::string> SAMPLING = {"language_model", "sampling"};
+const std::vector<std::string> WRITING = {"translation", "transcription", "language_model", "sampling"};
 
 constexpr const char* USAGE = R"(Usage: xformc-run [OPTIONS] ENGINE [FILE]...
 
@@ -167,6 +168,11 @@ const std::vector<Option>& options() {
        SEARCH,
        texts(&A::search, &Search::preset)},
       {{"--scores"}, nullptr, "Put the score and a tab before each line.", TRANSLATION, marks(&A::scores)},
+      {{"--token-scores"},
+       nullptr,
+       "With --json, also the log probability of each token.",
+       WRITING,
+       [](A& to, const std::string&) { to.token_scores = to.batches.token_scores = true; }},
       {{"--temperature"},
        "T",
        "Divide the logits by this; 0 is greedy.",
@@ -277,6 +283,10 @@ class Reader {
       }
     }
     if (found_.engine.empty() && !found_.help && !found_.version) wrong("Missing argument 'ENGINE'.");
+    if (found_.token_scores && !found_.json) {
+      throw xformc::Error(XFORMC_INVALID_ARGUMENT, "--token-scores needs --json", "",
+                          "each object then has `pieces` and `token_scores`");
+    }
     return found_;
   }
 
@@ -342,7 +352,8 @@ void check_task(const Arguments& arguments, const xformc::Engine& engine) {
 std::string help() {
   return std::string(USAGE) + "\nOptions:\n" + described(EVERY) + "\nOptions of translation and transcription:\n" +
          described(SEARCH) + "\nOptions of translation:\n" + described(TRANSLATION) +
-         "\nOptions of language models and of sampling:\n" + described(SAMPLING);
+         "\nOptions of language models and of sampling:\n" + described(SAMPLING) +
+         "\nOptions of all that write text:\n" + described(WRITING);
 }
 
 }  // namespace run

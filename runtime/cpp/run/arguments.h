@@ -12,7 +12,7 @@ namespace run {
 struct Arguments {
   std::string engine, input = "-", output = "-";
   std::vector<std::string> files;  // the examples, instead of lines of the input
-  bool scores = false, json = false, verbose = false, help = false, version = false;
+  bool scores = false, json = false, token_scores = false, verbose = false, help = false, version = false;
   xformc::LoadOptions load;
   xformc::SearchOptions search;
   xformc::SampleOptions sampling;

@@ -70,7 +70,7 @@ def score(
             length_penalty=length_penalty,
             token_scores=token_scores,
         )
-        divisor: Callable[[int], float] = lambda _: 1.0
+        divisor = partial(length_divisor, alpha=0.0)
         if manifest.decoding == "search":
             alpha = manifest.search.length_penalty if length_penalty is None else length_penalty
             divisor = partial(length_divisor, alpha=alpha, kind=manifest.search.length_penalty_kind)

@@ -32,7 +32,9 @@ def test_translations_are_those_of_python(
     assert run(xformc_run, copy_engine, *options.split(), stdin=TEXT + HARD) == expected
 
 
-@pytest.mark.parametrize("options", ["", "--json", "--seed 9 --temperature 0.5 --top-k 5", "--top-p 0.8 -j 2"])
+@pytest.mark.parametrize(
+    "options", ["", "--json", "--json --token-scores", "--seed 9 --temperature 0.5 --top-k 5", "--top-p 0.8 -j 2"]
+)
 def test_continuations_are_those_of_python(
     xformc: CommandLine, xformc_run: Path, language_model: Path, options: str
 ) -> None:
@@ -242,7 +244,7 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
     shown = set(re.findall(r"--[a-z-]+", run(xformc_run, "--help").out))
     for command in ("translate", "generate", "predict", "transcribe"):
         others = set(re.findall(r"--[a-z-]+", xformc(command, "--help").out)) - shown
-        python = {"--prefixes", "--rerank", "--rerank-weight", "--mbr", "--token-scores"}
+        python = {"--prefixes", "--rerank", "--rerank-weight", "--mbr"}
         assert others - python == {"--device", "--quiet"}, "a stream of the C API has one prefix and chooses nothing"
 
 
