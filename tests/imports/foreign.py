@@ -69,17 +69,25 @@ MARIAN = {
     "vocab_size": 20,
     "pad_token_id": 19,
 }
+BART = {**MARIAN, "model_type": "bart", "pad_token_id": 1, "max_position_embeddings": 16}
+T5 = {"model_type": "t5", "d_model": 8, "d_ff": 12, "d_kv": 4, "num_layers": 1, "num_heads": 2, "vocab_size": 20}
 FAMILIES = {
+    "bart": BART,
     "bloom": BLOOM,
     "gemma": {**LLAMA, "model_type": "gemma", "head_dim": 4},
     "gpt2": GPT2,
     "gpt_neox": NEOX,
     "llama": LLAMA,
+    "m2m_100": {**BART, "model_type": "m2m_100"},
     "marian": MARIAN,
+    "mbart": {**BART, "model_type": "mbart"},
     "mistral": {**LLAMA, "model_type": "mistral", "sliding_window": 4},
+    "mt5": {**T5, "model_type": "mt5", "feed_forward_proj": "relu"},
     "opt": OPT,
+    "pegasus": {**MARIAN, "model_type": "pegasus", "pad_token_id": 0},
     "phi": {**LLAMA, "model_type": "phi", "partial_rotary_factor": 1.0},
     "qwen2": {**LLAMA, "model_type": "qwen2", "layer_types": ["full_attention"] * 2},
+    "t5": T5,
     "qwen3": {**LLAMA, "model_type": "qwen3", "head_dim": 4},
 }
 """A small config of each shipped family."""

@@ -34,20 +34,34 @@ SIDES = {
     for side in ("encoder", "decoder")
     for key, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))
 }
-MARIAN = {
-    **SIDES,
-    "d_model": 32,
+SEQ2SEQ = {**SIDES, "d_model": 32, "vocab_size": 60, "max_position_embeddings": 64, "init_std": 0.3, "eos_token_id": 2}
+T5 = {
     "vocab_size": 60,
-    "max_position_embeddings": 64,
-    "init_std": 0.3,
-    "pad_token_id": 59,
-    "decoder_start_token_id": 59,
-    "eos_token_id": 0,
-    "bos_token_id": None,
-    "forced_eos_token_id": None,
-    "scale_embedding": True,
-    "activation_function": "swish",
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_heads": 4,
+    "decoder_start_token_id": 0,
 }
+LAST = {"pad_token_id": 59, "decoder_start_token_id": 59, "eos_token_id": 0, "bos_token_id": None}
+MARIAN = {**SEQ2SEQ, **LAST, "forced_eos_token_id": None, "scale_embedding": True, "activation_function": "swish"}
+BART = {
+    **SEQ2SEQ,
+    "bos_token_id": 0,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+    "forced_bos_token_id": None,
+}
+TRANSLATIONS = [
+    ("Marian", MARIAN),
+    ("Bart", BART),
+    ("MBart", {**BART, "scale_embedding": True}),
+    ("Pegasus", {**BART, "eos_token_id": 1, "scale_embedding": True}),
+    ("M2M100", {**BART, "scale_embedding": True}),
+    ("T5", {**T5, "eos_token_id": 1}),
+    ("MT5", {**T5, "eos_token_id": 1, "d_kv": 12}),
+]
 
 MODELS = [
     ("GPT2", GPT2),
@@ -67,8 +81,11 @@ MODELS = [
     ("Phi", {**LLAMA, "hidden_act": "gelu"}),
     ("OPT", {**OPT, "ffn_dim": 48, "max_position_embeddings": 64, "init_std": 0.3}),
     ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 60, "initializer_range": 0.3}),
-    ("Marian", MARIAN),
     ("Marian", {**MARIAN, "scale_embedding": False, "activation_function": "relu", "decoder_layers": 1}),
+    ("Bart", {**BART, "scale_embedding": True, "pad_token_id": 1}),
+    ("T5", {**T5, "eos_token_id": 1, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    ("MT5", {**T5, "eos_token_id": 1, "num_decoder_layers": 3}),
+    *TRANSLATIONS,
     ("Bloom", {"hidden_size": 48, "n_layer": 2, "n_head": 6, "vocab_size": 60, "initializer_range": 0.3}),
 ]
 
@@ -136,7 +153,7 @@ def test_a_language_model_goes_on_as_its_origin(xformc: CommandLine, tmp_path: P
         assert found.tokens[0].tolist() == wanted[0, len(begun) + length :].tolist()
 
 
-@pytest.mark.parametrize(("name", "settings"), [("Marian", MARIAN)])
+@pytest.mark.parametrize(("name", "settings"), TRANSLATIONS)
 @pytest.mark.filterwarnings("ignore")
 def test_a_translation_is_that_of_its_origin(xformc: CommandLine, tmp_path: Path, name: str, settings: dict) -> None:
     folder = save(tmp_path / "model", name, settings)
@@ -146,6 +163,9 @@ def test_a_translation_is_that_of_its_origin(xformc: CommandLine, tmp_path: Path
     for length in range(1, 9):
         picked = ordinary[torch.randint(0, len(ordinary), (length,), generator=random)].tolist()
         source = torch.tensor([[*picked, special.last]])
-        wanted = origin.generate(source, max_new_tokens=16, do_sample=False, num_beams=1)[0].tolist()
-        found = engine.search(source.numpy(), beam_size=1, max_length_factor=0.0, max_length_offset=16)
-        assert [*special.begun, *found.text(0, 0)] == wanted
+        for beams, stopping in ((1, False), (3, False), (3, True)):
+            more = {"early_stopping": stopping} if beams > 1 else {}
+            wanted = origin.generate(source, max_new_tokens=16, do_sample=False, num_beams=beams, **more)[0].tolist()
+            options = {"preset": "huggingface", "stop_rule": "first" if stopping else "best", "max_length_offset": 16}
+            found = engine.search(source.numpy(), beam_size=beams, max_length_factor=0.0, **options)
+            assert [*special.begun, *found.text(0, 0)] == wanted

@@ -23,11 +23,16 @@ _INERT = """model_type architectures _name_or_path transformers_version torch_dt
 pad_token_id sep_token_id decoder_start_token_id
 id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
 problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
-gradient_checkpointing _num_labels max_length min_length do_sample num_beams top_k top_p temperature"""
+gradient_checkpointing _num_labels max_length min_length do_sample num_beams top_k top_p temperature length_penalty
+early_stopping no_repeat_ngram_size forced_bos_token_id forced_eos_token_id bad_words_ids"""
 IGNORED = frozenset(_INERT.split())
 """Keys of every config that do not change the logits."""
 
-_WRITTEN_WITH = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+_WRITTEN_WITH = frozenset(
+    """bos_token_id eos_token_id pad_token_id decoder_start_token_id num_beams length_penalty early_stopping
+max_length""".split()  # noqa: SIM905 (a list of words)
+)
+"""The keys of a generation_config.json that replace those of the config."""
 
 _KEY = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)")
 
@@ -104,7 +109,7 @@ def read_config(folder: Path) -> dict[str, Scalar]:
 
 
 def _with_generation(path: Path, values: dict[str, Scalar]) -> dict[str, Scalar]:
-    """The values with the special tokens of a generation_config.json, which are those that the origin writes with."""
+    """The values with those of a generation_config.json, which say how the origin writes."""
     if not path.is_file():
         return values
     flat = read_json(path, MAX_BYTES, "a config", _flat)
