@@ -1,11 +1,11 @@
 """The options of the search, and their checks against an engine."""
 
 from numbers import Integral
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SearchOptions
-from xformc.format.search_options import OPTIONS, PRESETS, SearchOption
+from xformc.format.search_options import OPTIONS, PRESETS, PenaltyKind, Preset, SearchOption, StopRule
 
 
 class SearchArguments(TypedDict, total=False):
@@ -34,10 +34,10 @@ class SearchArguments(TypedDict, total=False):
     max_length_factor: float | None
     max_length_offset: int | None
     min_length: int | None
-    length_penalty_kind: Literal["gnmt", "average"] | None
-    stop_rule: Literal["first", "best", "complete", "shrink"] | None
+    length_penalty_kind: PenaltyKind | None
+    stop_rule: StopRule | None
     patience: float | None
-    preset: Literal["paper", "huggingface", "fairseq", "ctranslate2", "marian"] | None
+    preset: Preset | None
 
 
 def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOptions:

@@ -142,3 +142,14 @@ def test_bench_json_has_what_was_asked_for(xformc: CommandLine, copy_engine: Pat
     assert [(one["workers"], one["max_batch_tokens"]) for one in found["throughput"]] == [(3, 700)]
     assert found["size"] == sum(path.stat().st_size for path in copy_engine.iterdir())
     assert found["latency"]["count"] >= 8
+
+
+def test_evaluate_searches_with_a_preset(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("".join(f"{line}\n" for line in SENTENCES))
+    scores, same = (
+        xformc("evaluate", copy_engine, text, text, "--json", *more) for more in ((), ("--preset", "paper"))
+    )
+    assert json.loads(scores.out)["chrf"] == json.loads(same.out)["chrf"]
+    refused = xformc("evaluate", copy_engine, text, text, "--preset", "marian")
+    assert (refused.code, "the search of copy has no length_penalty_kind" in refused.err) == (2, True)

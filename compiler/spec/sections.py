@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from xformc.format.precision import WORDS
-from xformc.format.search_options import PRESETS
+from xformc.format.search_options import PRESETS, PenaltyKind, Preset, StopRule
 
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -247,14 +247,14 @@ class Decode(Section):
     """The defaults for decoding. Each call of the engine may override them. With `sample`, text is drawn
     instead of searched for. `preset` sets the length penalty and the stop rule, unless they are set here too."""
 
-    preset: Literal["paper", "huggingface", "fairseq", "ctranslate2", "marian"] = "paper"
+    preset: Preset = "paper"
     beam_size: Annotated[int, Field(ge=1, le=1024)] = 4
     n_best: Annotated[int, Field(ge=1, le=1024)] = 1
     length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
     max_length: MaxLength = MaxLength()
     min_length: Annotated[int, Field(ge=0, le=100_000)] = 0
-    length_penalty_kind: Literal["gnmt", "average"] = "gnmt"
-    stop_rule: Literal["first", "best", "complete", "shrink"] = "first"
+    length_penalty_kind: PenaltyKind = "gnmt"
+    stop_rule: StopRule = "first"
     patience: Annotated[float, Field(ge=1, le=100)] = 1.0
     sample: Sample = Sample()
 

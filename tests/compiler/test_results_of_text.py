@@ -151,6 +151,11 @@ def test_closing_an_engine_closes_both_models(tmp_path: Path) -> None:
             "cuda",
             "--target cuda has no way for guess, the search of an alignment",
         ),
+        (
+            SPEC + "decode: {stop_rule: best}\n",
+            "cuda",
+            "--target cuda has no search with a stop_rule, which decode sets",
+        ),
     ],
 )
 def test_what_fixed_shapes_lack_is_refused(tmp_path: Path, text: str, target: Target, message: str) -> None:

@@ -10,6 +10,7 @@ from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.format.names import SPEC
 from xformc.format.reader import read_manifest
+from xformc.format.search_options import Preset
 from xformc.format.tasks import RESULTS, WRITING
 from xformc.runtime import load
 from xformc.runtime.devices.device import DeviceName
@@ -45,6 +46,7 @@ class ScoreOptions:
     tokenize: str = "13a"
     beam_size: int | None = None
     length_penalty: float | None = None
+    preset: Preset | None = None
     truncate: bool = False
     threads: int | None = None
     device: DeviceName | None = None
@@ -130,7 +132,11 @@ def _score_translations(engine: Path, data: Data, options: ScoreOptions, watch: 
     loaded = load(engine, threads=options.threads, device=options.device)
     start, count = time.perf_counter(), len(data.sources)
     stream = loaded.translate_stream(
-        data.sources, truncate=options.truncate, beam_size=options.beam_size, length_penalty=options.length_penalty
+        data.sources,
+        truncate=options.truncate,
+        beam_size=options.beam_size,
+        length_penalty=options.length_penalty,
+        preset=options.preset,
     )
     found = [best for best, *_ in watch(stream, count)]
     seconds = time.perf_counter() - start

@@ -7,7 +7,17 @@ from typing import Annotated, Literal, TypeVar
 
 from typer import Argument, Option
 
-from xformc.commands.options import OUT, BeamSize, Device, EngineFolder, Json, LengthPenalty, Threads, Truncate
+from xformc.commands.options import (
+    OUT,
+    BeamSize,
+    Device,
+    EngineFolder,
+    Json,
+    LengthPenalty,
+    PresetName,
+    Threads,
+    Truncate,
+)
 from xformc.commands.text_lines import one_line, output_text
 from xformc.runtime.texts import TooLongError
 from xformc.terminal import tracked
@@ -30,6 +40,7 @@ def evaluate(
     ] = "13a",
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
+    preset: PresetName = None,
     truncate: Truncate = False,
     threads: Threads = None,
     device: Device = None,
@@ -48,7 +59,7 @@ def evaluate(
     """
     from xformc.trainer.scores.evaluation import ScoreOptions, evaluate_engine
 
-    options = ScoreOptions(metric, tokenize, beam_size, length_penalty, truncate, threads, device, output)
+    options = ScoreOptions(metric, tokenize, beam_size, length_penalty, preset, truncate, threads, device, output)
     try:
         with nullcontext() if output is None else output_text(output) as kept:
             scores = evaluate_engine(

@@ -1,11 +1,12 @@
 """The arguments and options that commands share: one name has one meaning, in every command."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Argument, Option
 
 from xformc.format.precision import PrecisionWord
+from xformc.format.search_options import PenaltyKind, Preset, StopRule
 from xformc.format.targets import TargetWord
 from xformc.runtime.devices.device import DeviceName
 from xformc.specs import shipped_specs
@@ -50,16 +51,14 @@ MinLength = Annotated[
     int | None, Option(help="No text ends before it has this many tokens, the end token counted.", metavar="N")
 ]
 KIND_HELP = """What ALPHA raises: (5 + length) / 6, or the length."""
-PenaltyKind = Annotated[Literal["gnmt", "average"] | None, Option(help=KIND_HELP)]
+LengthPenaltyKind = Annotated[PenaltyKind | None, Option(help=KIND_HELP)]
 STOP_HELP = """When a search is done. first: as many hypotheses have finished as the beam is wide. best: none of the
 others would be among the best if it ended now. complete: none of the others can be. shrink: each finished one makes the
 beam narrower, until none is open."""
-StopRule = Annotated[Literal["first", "best", "complete", "shrink"] | None, Option(help=STOP_HELP)]
+StopRuleName = Annotated[StopRule | None, Option(help=STOP_HELP)]
 Patience = Annotated[float | None, Option(help="The rule `first` waits for FACTOR times as many.", metavar="FACTOR")]
 PRESET_HELP = """Length penalty and stop rule of a paper or another library, instead of the engine's."""
-PresetName = Annotated[
-    Literal["paper", "huggingface", "fairseq", "ctranslate2", "marian"] | None, Option("--preset", help=PRESET_HELP)
-]
+PresetName = Annotated[Preset | None, Option("--preset", help=PRESET_HELP)]
 
 Temperature = Annotated[float | None, Option(help="Divide the logits by this; 0 is greedy.", metavar="T")]
 TopK = Annotated[int | None, Option(help="Sample from the k most likely tokens (0: no limit).", metavar="K")]

@@ -8,6 +8,10 @@ MAX_PENALTY, MAX_FACTOR, MAX_OFFSET, MAX_PATIENCE = 100.0, 100.0, 100_000, 100.0
 
 Setting = int | float | str
 
+PenaltyKind = Literal["gnmt", "average"]
+StopRule = Literal["first", "best", "complete", "shrink"]
+Preset = Literal["paper", "huggingface", "fairseq", "ctranslate2", "marian"]
+
 LENGTH_PENALTIES: Mapping[str, float] = {"gnmt": 5.0, "average": 0.0}
 """The offset o of each kind of length penalty: ((n + o) / (1 + o))^alpha."""
 
