@@ -166,6 +166,10 @@ def test_a_translation_is_that_of_its_origin(xformc: CommandLine, tmp_path: Path
         for beams, stopping in ((1, False), (3, False), (3, True)):
             more = {"early_stopping": stopping} if beams > 1 else {}
             wanted = origin.generate(source, max_new_tokens=16, do_sample=False, num_beams=beams, **more)[0].tolist()
-            options = {"preset": "huggingface", "stop_rule": "first" if stopping else "best", "max_length_offset": 16}
+            options: Any = {
+                "preset": "huggingface",
+                "stop_rule": "first" if stopping else "best",
+                "max_length_offset": 16,
+            }
             found = engine.search(source.numpy(), beam_size=beams, max_length_factor=0.0, **options)
             assert [*special.begun, *found.text(0, 0)] == wanted
