@@ -26,6 +26,7 @@ class SentencePieceVocabulary:
         if found > size:
             raise UserError(f"has {found:,} pieces; the engine's vocabulary {size:,}", place=str(path), hint=REBUILD)
         self._size, self.special = found, special
+        self._trails = str(self._processor.EncodeAsPieces("a")[-1:]).endswith("▁']")  # spaces end words
         self._check_special(str(path))
 
     def _check_special(self, place: str) -> None:
@@ -57,4 +58,5 @@ class SentencePieceVocabulary:
     def decode(self, ids: list[int]) -> str:
         """See `Vocabulary`."""
         known = [identifier for identifier in ids if identifier < self._size]
-        return cast(str, self._processor.DecodeIds(known))
+        text = cast(str, self._processor.DecodeIds(known))
+        return text.removesuffix(" ") if self._trails else text

@@ -100,7 +100,9 @@ std::string Vocabulary::decode(const Ids& ids) const {
   for (const int64_t id : ids) {
     if (id >= 0 && id < size_ && !special_.has(id)) known.push_back(static_cast<int>(id));
   }
-  const std::string text = processor_->DecodeIds(known);
+  std::string text = processor_->DecodeIds(known);
+  const bool trails = processor_->model_proto().trainer_spec().treat_whitespace_as_suffix();  // spaces end words
+  if (trails && !text.empty() && text.back() == ' ') text.pop_back();
   if (std::none_of(ids.begin(), ids.end(), [this](int64_t id) { return id == special_.unknown; })) return text;
   std::string joined;
   for (const std::string_view word : split_words(text)) joined.append(joined.empty() ? "" : " ").append(word);

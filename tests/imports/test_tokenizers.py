@@ -179,3 +179,17 @@ def test_pieces_of_a_foreign_model_are_its_own(tmp_path: Path) -> None:
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text)
+
+
+def test_spaces_that_end_words_leave_no_trailing_blank(xformc: CommandLine, tmp_path: Path) -> None:
+    folder, options = tmp_path / "model", {"treat_whitespace_as_suffix": True, "pad_id": -1}
+    folder.mkdir()
+    train_piece_model(folder / "tokenizer.model", unk_id=0, bos_id=1, eos_id=2, **options)
+    write_foreign(folder, {**FAMILIES["llama"], "vocab_size": 100})
+    assert xformc("import", folder, "-o", tmp_path / "run").code == 0
+    assert xformc("build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable").code == 0
+    ours = load(tmp_path / "engine", threads=1).tokenizer
+    assert ours is not None and ours.decode("text", ours.encode("text", "one two three")) == "one two three"
+    kernel_library()
+    other = CppEngine(tmp_path / "engine", threads=1)
+    assert other.decode("text", other.encode("text", "one two three")) == "one two three"
