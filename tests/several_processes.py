@@ -15,23 +15,24 @@ from xformc.trainer.processes import joined
 from xformc.trainer.train import Options, train_weights
 
 
-def train_together(count: int, folder: Path, out: Path, options: Options = Options()) -> list[int | None]:  # noqa: B008
-    """Train `folder/tiny.yaml` in `count` processes; the exit codes."""
-    processes = started(count, train_rank, folder, out, options)
+def train_together(count: int, folder: Path, *runs: tuple[str, Options]) -> list[int | None]:
+    """Train `folder/tiny.yaml` in `count` processes into these folders, one after the other; the exit codes."""
+    processes = started(count, train_ranks, folder, *runs)
     for process in processes:
         process.join(60)
     return [process.exitcode for process in processes]
 
 
-def train_rank(folder: Path, out: Path, options: Options) -> None:
+def train_ranks(folder: Path, *runs: tuple[str, Options]) -> None:
     with joined() as processes:
-        spec = load_spec(folder / "tiny.yaml")
-        train_weights(spec, folder / "data", out, options, quiet=True, processes=processes)
+        for name, options in runs:
+            spec = load_spec(folder / "tiny.yaml")
+            train_weights(spec, folder / "data", folder / name, options, quiet=True, processes=processes)
 
 
 def started(count: int, function: Callable[..., None], *arguments: object) -> list[BaseProcess]:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["several_processes"])
+    context.set_forkserver_preload(["xformc.trainer.train"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -24,6 +24,7 @@ from xformc.trainer.tensors import write_tensors
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 KEPT_OPTIMIZERS = 2
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class State:
 
     step: updates done. epoch, batch: the next batch of the data. seconds: training time.
     tokens: labels trained on. best_loss: lowest validation loss in nats per token. best_step: the step that had it.
+    valid_loss: validation loss of this step. worse: checkpoints since the best one. skipped: updates that were skipped.
     """
 
     step: int = 0
@@ -41,6 +43,9 @@ class State:
     tokens: int = 0
     best_loss: float | None = None
     best_step: int = 0
+    valid_loss: float | None = None
+    worse: int = 0
+    skipped: int = 0
 
 
 def save_checkpoint(
@@ -76,7 +81,7 @@ def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim
         weights[name].shape == parameter.shape for name, parameter in parameters.items()
     )
     learned = {name for name, parameter in parameters.items() if parameter.requires_grad}
-    if not fits or {name.partition("/")[2] for name in moments} != learned:
+    if not fits or (moments and {name.partition("/")[2] for name in moments} != learned):
         raise UserError("the parameters do not fit this spec", place=str(folder))
     with torch.no_grad():
         for name, parameter in parameters.items():
@@ -100,13 +105,29 @@ def list_checkpoints(run: Path) -> list[Path]:
     return sorted(path for path in found if re.fullmatch(r"\d{8,}", path.name) and path.is_dir())
 
 
-def prune_checkpoints(run: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints, and the optimizer state of all but the newest two."""
+def chosen_checkpoints(run: Path, count: int, *, best: bool) -> list[Path]:
+    """Return the last `count` checkpoints of a run, or the `best`: those of lowest validation loss; oldest first."""
     folders = list_checkpoints(run)
-    for folder in folders[:-keep]:
-        _remove(folder)
-    for folder in folders[-keep:-KEPT_OPTIMIZERS]:
-        (folder / OPTIMIZER).unlink(missing_ok=True)
+    if best:
+        losses = {folder: _read_state(folder).valid_loss for folder in folders if _has_state(folder)}
+        measured = [folder for folder, loss in losses.items() if loss is not None]
+        return sorted(sorted(measured, key=lambda folder: losses[folder] or 0.0)[:count])
+    return folders[-count:]
+
+
+def prune_checkpoints(run: Path, keep: int, *, best: bool = False) -> None:
+    """Remove all but the newest `keep` checkpoints, and the optimizer state of all but the newest two.
+
+    With `best`, remove all but the best `keep` and the newest two.
+    """
+    folders = list_checkpoints(run)
+    newest = folders[-KEPT_OPTIMIZERS:]
+    kept = {*chosen_checkpoints(run, keep, best=best), *(newest if best else ())}
+    for folder in folders:
+        if folder not in kept:
+            _remove(folder)
+        elif folder not in newest:
+            (folder / OPTIMIZER).unlink(missing_ok=True)
 
 
 def remove_leavings(run: Path) -> None:
@@ -164,12 +185,21 @@ def _read_state(folder: Path) -> State:
     return State(**{name: content[name] for name in State.__dataclass_fields__})
 
 
-def _can_continue(folder: Path) -> bool:
+def _has_state(folder: Path) -> bool:
     try:
         _read_state(folder)
+    except _DAMAGED:
+        return False
+    return True
+
+
+def _can_continue(folder: Path) -> bool:
+    try:
         content = json.loads((folder / STATE).read_text())
-        return all((folder / name).stat().st_size == size for name, size in content["bytes"].items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _has_state(folder) and all(
+            (folder / name).stat().st_size == size for name, size in content["bytes"].items()
+        )
+    except _DAMAGED:
         return False
 
 

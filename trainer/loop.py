@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from xformc.trainer.checkpoint import State
 from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
+from xformc.trainer.moving_average import update_average
 from xformc.trainer.parallel import reducing
 from xformc.trainer.processes import ALONE, Processes
 
@@ -25,6 +26,7 @@ class Recipe:
     learning_rate: maps a step, counted from 1, to its rate. batch_tokens: maximum positions of each input in a batch.
     accumulate: batches per update. steps, seconds: training ends at whichever comes first.
     checkpoint_steps, checkpoint_seconds: steps or seconds between checkpoints. weights: those of the results' losses.
+    patience: training ends after so many checkpoints without a lower validation loss. ema: decay of the moving average.
     """
 
     learning_rate: Callable[[int], float]
@@ -38,15 +40,21 @@ class Recipe:
     checkpoint_steps: int | None
     checkpoint_seconds: float | None
     weights: tuple[float, ...] = (1.0,)
+    patience: int | None = None
+    ema: float | None = None
 
 
 @dataclass(frozen=True)
 class Update:
-    """The result of one update: `nll` is the summed loss of `count` labels in nats, on the model's device."""
+    """The result of one update: `nll` is the summed loss of `count` labels in nats, on the model's device.
+
+    skipped: the gradient was not finite, and nothing has changed.
+    """
 
     nll: torch.Tensor
     count: int
     learning_rate: float
+    skipped: bool = False
 
 
 def fit(
@@ -69,7 +77,7 @@ def fit(
     began = time.monotonic() - state.seconds
     saved = state
     model.train()
-    while state.step < recipe.steps and not _reached(recipe.seconds, state.seconds):
+    while not _ended(recipe, state):
         positions, group = zip(*islice(batches, recipe.accumulate), strict=True)
         update = take_step(model, optimizer, group, recipe, state.step + 1, processes)
         epoch, batch = positions[-1]
@@ -79,6 +87,7 @@ def fit(
             epoch=epoch,
             batch=batch,
             tokens=state.tokens + update.count,
+            skipped=state.skipped + update.skipped,
             seconds=processes.agree(time.monotonic() - began),
         )
         on_update(state, update)
@@ -96,7 +105,10 @@ def take_step(
     step: int,
     processes: Processes = ALONE,
 ) -> Update:
-    """Make one update from the batches of `group`; every label of the group has the same weight."""
+    """Make one update from the batches of `group`; every label of the group has the same weight.
+
+    A gradient that is not finite changes nothing.
+    """
     device = next(model.parameters()).device
     torch.manual_seed(draw_seed(*processes.seed(recipe.seed, step)))  # pyright: ignore[reportUnknownMemberType]
     counts = [sum(each) for each in zip(*(batch.counts for batch in group), strict=True)]
@@ -114,13 +126,22 @@ def take_step(
         nll += measured.detach() * counts[0]
     processes.add(nll)
     _complete_gradients(model)
-    if recipe.clip_norm is not None:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
     rate = recipe.learning_rate(step)
     for parameters in optimizer.param_groups:
         parameters["lr"] = rate
-    optimizer.step()
-    return Update(nll, counts[0], rate)
+    finite = bool(_clipped_norm(model, recipe.clip_norm).isfinite())
+    if finite:
+        optimizer.step()
+        if recipe.ema is not None:
+            update_average(optimizer, recipe.ema, step)
+    return Update(nll, counts[0], rate, skipped=not finite)
+
+
+def _clipped_norm(model: torch.nn.Module, limit: float | None) -> torch.Tensor:
+    """Return the norm of the gradient, after which it is at most `limit`."""
+    if limit is not None:
+        return torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    return torch.nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None])
 
 
 def _weighted(
@@ -215,6 +236,12 @@ def _complete_gradients(model: torch.nn.Module) -> None:
 def _inputs(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:
     placed = batch.to(device)
     return *placed.inputs.values(), *placed.targets.values()
+
+
+def _ended(recipe: Recipe, state: State) -> bool:
+    return (
+        state.step >= recipe.steps or _reached(recipe.seconds, state.seconds) or _reached(recipe.patience, state.worse)
+    )
 
 
 def _checkpoint_due(recipe: Recipe, state: State, saved: State) -> bool:

@@ -16,6 +16,7 @@ from xformc.trainer.checkpoint import State, writing
 from xformc.trainer.loop import Update
 
 UPDATES_PER_LINE = 10
+SKIPPED_IN_A_ROW = 10
 
 
 class Report:
@@ -36,6 +37,7 @@ class Report:
         self._task: TaskID = self._progress.add_task("training", total=steps, completed=state.step, numbers="")
         self._pending: list[Update] = []
         self._since = time.monotonic()
+        self._skipped = 0
         if metrics is not None:
             _drop_lines_after(metrics, state.step)
 
@@ -55,11 +57,21 @@ class Report:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def update(self, state: State, update: Update) -> None:
-        """Count one update. Raises: UserError if the loss is NaN or infinite."""
-        self._pending.append(update)
+        """Count one update. Raises: UserError if the loss is NaN or infinite, or ten updates in a row are skipped."""
+        if update.skipped:
+            self._skip(state)
+        else:
+            self._skipped = 0
+            self._pending.append(update)
         self._progress.update(self._task, completed=state.step)
         if state.step % UPDATES_PER_LINE == 0:
             self.flush(state)
+
+    def _skip(self, state: State) -> None:
+        self._skipped += 1
+        self.note(f"step {state.step:,}: skipped, because its gradient is not finite")
+        if self._skipped == SKIPPED_IN_A_ROW:
+            raise _diverged(f"the gradients of {SKIPPED_IN_A_ROW} steps up to step {state.step} are not finite")
 
     def flush(self, state: State) -> None:
         """Write a line for the updates since the last line. Raises: UserError as `update`."""
@@ -70,9 +82,11 @@ class Report:
         check_finite(state, loss)
         speed = tokens / max(time.monotonic() - self._since, 1e-9)
         rate = self._pending[-1].learning_rate
-        self.line(state, loss=loss, learning_rate=rate, tokens_per_second=round(speed), tokens=state.tokens)
-        numbers = f"epoch {state.epoch + 1}  loss {loss:.3f}  {speed:,.0f} tokens/s  lr {rate:.2e}"
-        self._progress.update(self._task, numbers=numbers)
+        skipped = {"skipped": state.skipped} if state.skipped else {}
+        numbers = {"tokens_per_second": round(speed), "tokens": state.tokens, **skipped}
+        self.line(state, loss=loss, learning_rate=rate, **numbers)
+        shown = f"epoch {state.epoch + 1}  loss {loss:.3f}  {speed:,.0f} tokens/s  lr {rate:.2e}"
+        self._progress.update(self._task, numbers=shown)
         self._pending.clear()
         self._since = time.monotonic()
 
@@ -94,10 +108,12 @@ class Report:
 def check_finite(state: State, loss: float) -> None:
     """Raises: UserError if the loss is NaN or infinite, so that no checkpoint is written."""
     if not loss < float("inf"):
-        raise UserError(
-            f"training diverged: the loss is {loss} at step {state.step}",
-            hint="lower the learning rate in train.schedule, raise warmup_steps or set clip_norm; use a new folder",
-        )
+        raise _diverged(f"the loss is {loss} at step {state.step}")
+
+
+def _diverged(reason: str) -> UserError:
+    hint = "lower the learning rate in train.schedule, raise warmup_steps or set clip_norm; use a new folder"
+    return UserError(f"training diverged: {reason}", hint=hint)
 
 
 def _drop_lines_after(metrics: Path, step: int) -> None:

@@ -10,6 +10,8 @@ from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariable
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
     """Write `path`. Raises: OSError or SafetensorError if it cannot be written."""
+    if not tensors and not metadata:
+        metadata = {"tensors": "none"}  # safetensors writes a damaged header for nothing at all
     save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, dict(metadata))
     _order_metadata(path)
 

@@ -20,7 +20,7 @@ from xformc.terminal import is_quiet, progress_console
 from xformc.trainer.average import average_checkpoints
 from xformc.trainer.checkpoint import (
     State,
-    list_checkpoints,
+    chosen_checkpoints,
     load_checkpoint,
     newest_checkpoint,
     prune_checkpoints,
@@ -43,6 +43,7 @@ from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import Recipe, fit, validation_loss
+from xformc.trainer.moving_average import averaged, exchange
 from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.parallel import check_shares, parallel, reshard
 from xformc.trainer.processes import ALONE, Processes, joined
@@ -184,7 +185,10 @@ def train_weights(
             model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
         recipe, optimizer = make_recipe(spec, identity, options.minutes), make_optimizer(spec.train.optimizer, model)
         job = _Job(spec, out, identity, encoded, recipe, model, wrapped, optimizer, processes)
-        state = State() if newest is None else load_checkpoint(newest, model, optimizer)
+        state = State()
+        if newest is not None:
+            state = load_checkpoint(newest, model, optimizer)
+            exchange(optimizer)
         metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
         with Report(metrics, recipe.steps, state, quiet=silent) as report:
             for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
@@ -223,9 +227,10 @@ def _run(job: _Job, state: State, report: Report) -> State:
 
 def _finish(job: _Job, state: State, report: Report) -> None:
     """Write the average of the last checkpoints."""
-    averaged = list_checkpoints(job.out)[-job.spec.train.average :]
-    average_checkpoints(averaged, job.out / WEIGHTS)
-    steps = ", ".join(f"{int(folder.name):,}" for folder in averaged)
+    section = job.spec.train
+    chosen = chosen_checkpoints(job.out, section.average, best=section.select == "best")
+    average_checkpoints(chosen, job.out / WEIGHTS)
+    steps = ", ".join(f"{int(folder.name):,}" for folder in chosen)
     if state.best_loss is not None:
         report.note(f"lowest validation loss: {state.best_loss:.4f} at step {state.best_step:,}")
     report.note(f"{job.out / WEIGHTS}: the average of steps {steps}")
@@ -234,25 +239,31 @@ def _finish(job: _Job, state: State, report: Report) -> None:
 def _keep(job: _Job, report: Report, state: State) -> State:
     """Measure the validation loss and write the checkpoint. Raises: UserError if training has diverged."""
     report.flush(state)
-    recipe = job.recipe
-    loss = validation_loss(
-        job.model,
-        job.corpus.valid,
-        recipe.batch_tokens,
-        bfloat16=recipe.bfloat16,
-        weights=recipe.weights,
-        processes=job.processes,
-    )
-    check_finite(state, loss)
-    if state.best_loss is None or loss < state.best_loss:
-        state = replace(state, best_loss=loss, best_step=state.step)
-    reshard(job.model)
-    metadata, first = {"spec_sha256": job.identity.spec_sha256}, job.processes.first
-    save_checkpoint(job.out, state, job.model, job.optimizer, metadata, first=first)
+    recipe, section, first = job.recipe, job.spec.train, job.processes.first
+    with averaged(job.optimizer):
+        loss = validation_loss(
+            job.model,
+            job.corpus.valid,
+            recipe.batch_tokens,
+            bfloat16=recipe.bfloat16,
+            weights=recipe.weights,
+            processes=job.processes,
+        )
+        check_finite(state, loss)
+        state = _measured(state, loss)
+        reshard(job.model)
+        metadata = {"spec_sha256": job.identity.spec_sha256}
+        save_checkpoint(job.out, state, job.model, job.optimizer, metadata, first=first)
     if first:
-        prune_checkpoints(job.out, keep=job.spec.train.average)
+        prune_checkpoints(job.out, section.average, best=section.select == "best")
     report.validation(state, loss)
     return state
+
+
+def _measured(state: State, loss: float) -> State:
+    if state.best_loss is None or loss < state.best_loss:
+        return replace(state, best_loss=loss, best_step=state.step, valid_loss=loss, worse=0)
+    return replace(state, valid_loss=loss, worse=state.worse + 1)
 
 
 def _describe_model(job: _Job, device: torch.device, state: State) -> str:
@@ -331,6 +342,8 @@ def make_recipe(spec: Spec, identity: Identity, minutes: float | None) -> Recipe
         checkpoint_steps=checkpoint.every_steps,
         checkpoint_seconds=_seconds(checkpoint.every_minutes),
         weights=tuple(result.weight for result in spec.results),
+        patience=section.patience,
+        ema=section.ema,
     )
 
 

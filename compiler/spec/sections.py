@@ -201,7 +201,9 @@ class Train(Section):
     `batch_tokens` limits the source tokens and the target tokens of a batch. `accumulate` batches make a step. Training
     ends after `steps` steps or `minutes` minutes, whichever comes first. Pairs with more than `max_length` tokens on a
     side are skipped. Parameters whose path begins with a pattern of `freeze` keep their values. The result is the mean
-    of the last `average` checkpoints.
+    of `average` checkpoints: the last ones or, with `select: best`, those of lowest validation loss. With `patience`,
+    training ends after that many checkpoints without a lower validation loss. With `ema`, checkpoints have a moving
+    average of the weights, which keeps this part of itself in each step.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -217,6 +219,9 @@ class Train(Section):
     minutes: Positive | None = None
     checkpoint: Checkpoint = Checkpoint()
     average: Annotated[int, Field(ge=1, le=1000)] = 5
+    select: Literal["last", "best"] = "last"
+    patience: Count | None = None
+    ema: Share | None = None
     freeze: list[Pattern] = Field(default_factory=list[Pattern])
     precision: TrainPrecision = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from several_processes import started, train_rank, train_together, write_tiny
+from several_processes import started, train_ranks, train_together, write_tiny
 from tiny_model import copy_examples
 
 from xformc.compiler.pipeline import SHARED, begin, run_passes
@@ -31,10 +31,19 @@ BOUND = 1e-5
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A spec and a corpus; the run `alone` of one process, and the run `together` of two."""
+    """A spec and a corpus; the run `alone` of one process, and runs of two: `together`, `stopped` and continued, and in
+    `parts`: stopped and continued with a part of each parameter in each process."""
     folder = write_tiny(tmp_path_factory.mktemp("processes"))
     train_weights(load_spec(folder / "tiny.yaml"), folder / "data", folder / "alone", Options(), quiet=True)
-    assert train_together(2, folder, folder / "together") == [0, 0]
+    soon = 1e-9
+    runs = (
+        ("together", Options()),
+        ("stopped", Options(minutes=soon)),
+        ("stopped", Options(resume=True)),
+        ("parts", Options(shard=True, minutes=soon)),
+        ("parts", Options(shard=True, resume=True)),
+    )
+    assert train_together(2, folder, *runs) == [0, 0]
     return folder
 
 
@@ -49,24 +58,23 @@ def weights(run: Path) -> bytes:
 
 def test_processes_have_the_losses_of_one(folder: Path) -> None:
     """Two processes take a batch each; three share the rows of both."""
-    assert train_together(3, folder, folder / "three") == [0, 0, 0]
+    assert train_together(3, folder, ("three", Options())) == [0, 0, 0]
     for run in (folder / "together", folder / "three"):
         assert losses(run) == pytest.approx(losses(folder / "alone"), rel=BOUND)
         assert {path.name for path in run.iterdir()} == {path.name for path in (folder / "alone").iterdir()}
 
 
-def test_run_goes_on_to_the_bit_and_with_parameters_in_parts_and_alone(folder: Path) -> None:
-    run = folder / "stopped"
-    assert train_together(2, folder, run, Options(minutes=1e-9)) == [0, 0]
-    assert [path.name for path in list_checkpoints(run)] == ["00000001"]
-    copied = shutil.copytree(run, folder / "copied")
-    assert train_together(2, folder, run, Options(resume=True)) == [0, 0]
-    assert weights(run) == weights(folder / "together")
-    assert train_together(2, folder, copied, Options(resume=True, shard=True)) == [0, 0]
-    assert losses(copied)[-2:] == pytest.approx(losses(folder / "together")[-2:], rel=BOUND)
-    shutil.rmtree(list_checkpoints(copied)[-1])
-    train_weights(load_spec(folder / "tiny.yaml"), folder / "data", copied, Options(resume=True), quiet=True)
-    assert losses(copied)[-1] == pytest.approx(losses(folder / "alone")[-1], rel=BOUND)
+def test_run_goes_on_in_as_many_processes_to_the_bit(folder: Path) -> None:
+    assert [folder.name for folder in list_checkpoints(folder / "stopped")] != ["00000008", "00000012"]
+    assert weights(folder / "stopped") == weights(folder / "together")
+
+
+def test_run_goes_on_with_parameters_in_parts_and_alone(folder: Path) -> None:
+    run = folder / "parts"
+    assert losses(run)[-2:] == pytest.approx(losses(folder / "together")[-2:], rel=BOUND)
+    shutil.rmtree(list_checkpoints(run)[-1])
+    train_weights(load_spec(folder / "tiny.yaml"), folder / "data", run, Options(resume=True), quiet=True)
+    assert losses(run)[-1] == pytest.approx(losses(folder / "alone")[-1], rel=BOUND)
 
 
 def test_parameters_in_parts_are_not_compiled(folder: Path) -> None:
@@ -78,7 +86,7 @@ def test_parameters_in_parts_are_not_compiled(folder: Path) -> None:
 
 def test_process_that_is_killed_ends_the_others(folder: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path, ("steps: 12", "steps: 4000"))
-    processes = started(2, train_rank, tmp_path, tmp_path / "run", Options())
+    processes = started(2, train_ranks, tmp_path, ("run", Options()))
     while not list_checkpoints(tmp_path / "run"):
         time.sleep(0.01)
     processes[1].kill()

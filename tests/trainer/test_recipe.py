@@ -1,0 +1,121 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from several_processes import write_tiny
+from tiny_model import TinyModel, copy_examples, make_adam, make_recipe
+
+from xformc.compiler.spec import load_spec
+from xformc.compiler.weight_files import read_weights
+from xformc.errors import UserError
+from xformc.trainer.checkpoint import (
+    State,
+    chosen_checkpoints,
+    list_checkpoints,
+    load_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+)
+from xformc.trainer.data.batches import make_batch, plan_batches
+from xformc.trainer.loop import Update, take_step
+from xformc.trainer.moving_average import averaged, update_average
+from xformc.trainer.progress import SKIPPED_IN_A_ROW, Report
+from xformc.trainer.train import Options, train_weights
+
+pytestmark = pytest.mark.processor
+
+
+def train_tiny(folder: Path, run: str, options: Options = Options()) -> State:  # noqa: B008 (frozen)
+    return train_weights(load_spec(folder / "tiny.yaml"), folder / "data", folder / run, options, quiet=True).state
+
+
+def valid_losses(run: Path) -> dict[int, float]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line["valid_loss"] for line in lines if "valid_loss" in line}
+
+
+def test_best_checkpoint_is_the_result_and_patience_ends_training(tmp_path: Path) -> None:
+    changes = (
+        ("peak: 0.003", "peak: 1.0, kind: constant"),
+        ("every_steps: 4", "every_steps: 1"),
+        ("average: 2", "average: 1\n  select: best\n  patience: 3"),
+        ("warmup_steps: 4", "warmup_steps: 40"),
+    )
+    write_tiny(tmp_path, *changes, ("steps: 12", "steps: 400"))
+    state = train_tiny(tmp_path, "run")
+    losses = valid_losses(tmp_path / "run")
+    best = min(losses, key=lambda step: losses[step])
+    assert state.step == best + 3 == max(losses)
+    assert read_weights(tmp_path / "run").metadata["steps"] == str(best)
+    assert [int(folder.name) for folder in list_checkpoints(tmp_path / "run")] == [best, best + 2, best + 3]
+    assert train_tiny(tmp_path, "run", Options(resume=True)) == state
+
+
+def test_run_with_a_moving_average_continues_to_the_bit(tmp_path: Path) -> None:
+    write_tiny(tmp_path, ("average: 2", "average: 1\n  ema: 0.8"))
+    train_tiny(tmp_path, "whole")
+    train_tiny(tmp_path, "stopped", Options(minutes=1e-9))
+    train_tiny(tmp_path, "stopped", Options(resume=True))
+    whole, stopped = (read_weights(tmp_path / run).arrays for run in ("whole", "stopped"))
+    assert all((whole[name] == stopped[name]).all() for name in whole)
+    assert (tmp_path / "whole" / "metrics.jsonl").is_file()
+    assert valid_losses(tmp_path / "whole")[12] == valid_losses(tmp_path / "stopped")[12]
+
+
+def test_moving_average_follows_the_weights_and_takes_their_place() -> None:
+    model = TinyModel()
+    optimizer = make_adam(model)
+    start = model.embedding.detach().clone()
+    optimizer.state[model.embedding]["exp_avg"] = torch.zeros(())
+    update_average(optimizer, 0.5, 100)
+    with torch.no_grad():
+        model.embedding.add_(1.0)
+    update_average(optimizer, 0.5, 101)
+    with averaged(optimizer):
+        torch.testing.assert_close(model.embedding.detach(), start + 0.5)
+    assert torch.equal(model.embedding, start + 1.0)
+
+
+def test_step_is_skipped_if_its_gradient_is_not_finite() -> None:
+    model = TinyModel()
+    with torch.no_grad():
+        model.projection[5] = float("inf")
+    before = model.embedding.detach().clone()
+    batch = make_batch(copy_examples(), plan_batches(copy_examples(), 64, 1, 0)[0])
+    optimizer = make_adam(model)
+    for clip_norm in (None, 1.0):
+        assert take_step(model, optimizer, (batch,), make_recipe(clip_norm=clip_norm), step=1).skipped
+    assert torch.equal(model.embedding, before)
+    assert not optimizer.state
+    assert not take_step(TinyModel(), make_adam(TinyModel()), (batch,), make_recipe(), step=1).skipped
+
+
+def test_skipped_steps_are_reported_and_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    update, bad = Update(torch.tensor(6.0), 3, 0.01), Update(torch.tensor(float("nan")), 3, 0.01, skipped=True)
+    with Report(tmp_path / "metrics.jsonl", 100, State()) as report:
+        report.update(State(step=9), update)
+        report.update(State(step=10, skipped=1), bad)
+        assert "step 10: skipped, because its gradient is not finite" in capfd.readouterr().err
+        with pytest.raises(
+            UserError, match="training diverged: the gradients of 10 steps up to step 19 are not finite"
+        ):
+            for step in range(11, 10 + SKIPPED_IN_A_ROW):
+                report.update(State(step=step, skipped=step - 9), bad)
+    (line,) = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert (line["loss"], line["skipped"]) == (2.0, 1)
+
+
+def test_best_checkpoints_and_the_newest_are_kept(tmp_path: Path) -> None:
+    model = TinyModel()
+    for step, loss in enumerate((3.0, 1.0, 2.0, 4.0, 5.0, 6.0), 1):
+        save_checkpoint(tmp_path, State(step=step, valid_loss=loss), model, make_adam(model), {})
+    assert [int(folder.name) for folder in chosen_checkpoints(tmp_path, 2, best=True)] == [2, 3]
+    prune_checkpoints(tmp_path, 2, best=True)
+    assert [int(folder.name) for folder in list_checkpoints(tmp_path)] == [2, 3, 5, 6]
+
+
+def test_run_whose_steps_were_all_skipped_continues(tmp_path: Path) -> None:
+    model, state = TinyModel(), State(step=1, skipped=1)
+    folder = save_checkpoint(tmp_path, state, model, make_adam(model), {})
+    assert load_checkpoint(folder, model, make_adam(model)) == state
