@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from xformc.compiler.backends.torch.block import Block
@@ -32,6 +30,8 @@ def parallel(model: torch.nn.Module, processes: Processes, sample: Batch, *, sha
         return DistributedDataParallel(model, find_unused_parameters=_has_unused(model, sample))
     # Blocks return views, which no other block changes in place.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415 (importing it takes a second)
+
     shard_module = cast(Callable[[torch.nn.Module], object], fully_shard)
     for name, block in cast(Any, model).named_modules():
         if name.rpartition(".")[2].isdigit() and isinstance(block, Block) and block.is_called:
@@ -42,22 +42,30 @@ def parallel(model: torch.nn.Module, processes: Processes, sample: Batch, *, sha
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor of which every process has a part; all processes must call this together."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return cast(Any, tensor).full_tensor() if _is_part(tensor) else tensor
 
 
 def placed_like(tensor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """This process's part of a tensor, if it has a part of the parameter, else the tensor; on the same device."""
     here = tensor.to(parameter.device, copy=True)
-    if not isinstance(parameter, DTensor):
+    if not _is_part(parameter):
         return here
-    return distribute_tensor(here, parameter.device_mesh, parameter.placements)
+    from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415 (as above)
+
+    part: Any = parameter
+    return distribute_tensor(here, part.device_mesh, part.placements)
 
 
 def reshard(model: torch.nn.Module) -> None:
     """Give up the whole parameters that the last forward pass has left."""
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
+    for module in cast(Any, model).modules():
+        if hasattr(module, "reshard"):
             module.reshard()
+
+
+def _is_part(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is a DTensor."""
+    return hasattr(tensor, "full_tensor")
 
 
 def _has_unused(model: torch.nn.Module, sample: Batch) -> bool:
@@ -91,8 +99,8 @@ def _needs_whole_batch(node: Node) -> bool:
 @contextmanager
 def reducing(model: torch.nn.Module, enabled: bool) -> Generator[None]:
     """Average the gradients over the processes at the end of a backward pass in the block, or add them up locally."""
-    if isinstance(model, FSDPModule):
-        model.set_requires_gradient_sync(enabled)
+    if hasattr(model, "set_requires_gradient_sync"):
+        cast(Any, model).set_requires_gradient_sync(enabled)
     if enabled or not isinstance(model, DistributedDataParallel):
         yield
         return

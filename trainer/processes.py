@@ -86,10 +86,10 @@ def joined() -> Generator[Processes]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
-    store, rank, count = next(cast(Any, dist).rendezvous("env://"))
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=count)
+    backend, store = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", None
     try:
+        store, rank, count = next(cast(Any, dist).rendezvous("env://"))
+        dist.init_process_group(backend, store=store, rank=rank, world_size=count)
         yield Processes(rank, count)
     except UserError:
         if _is_first_to_fail(store, alone=False):
@@ -108,7 +108,7 @@ def joined() -> Generator[Processes]:
 def _is_first_to_fail(store: Any, *, alone: bool) -> bool:
     """Whether no other process has failed before; `alone` if the one that keeps the store has gone."""
     try:
-        return store.add("failed", 1) == 1
+        return alone if store is None else store.add("failed", 1) == 1
     except RuntimeError:
         return alone
 

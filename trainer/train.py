@@ -48,6 +48,7 @@ from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.parallel import check_shares, parallel, reshard
 from xformc.trainer.processes import ALONE, Processes, joined
 from xformc.trainer.progress import Report, check_finite
+from xformc.trainer.recompute import recompute
 from xformc.trainer.run import (
     METRICS,
     Identity,
@@ -178,6 +179,7 @@ def train_weights(
             if not known:
                 held.enter_context(locked(out))
         model = TorchModule(graph, identity.seed).to(device)
+        recompute(model, spec.train.recompute)
         newest = newest_checkpoint(out)
         began = start_from(options.start, model) if newest is None and options.start is not None else []
         wrapped = parallel(model, processes, make_batch(encoded.train, np.arange(1)), shard=options.shard)

@@ -203,7 +203,8 @@ class Train(Section):
     side are skipped. Parameters whose path begins with a pattern of `freeze` keep their values. The result is the mean
     of `average` checkpoints: the last ones or, with `select: best`, those of lowest validation loss. With `patience`,
     training ends after that many checkpoints without a lower validation loss. With `ema`, checkpoints have a moving
-    average of the weights, which keeps this part of itself in each step.
+    average of the weights, which keeps this part of itself in each step. The activations of blocks whose path fits a
+    pattern of `recompute` are not kept for the backward pass.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -223,6 +224,7 @@ class Train(Section):
     patience: Count | None = None
     ema: Share | None = None
     freeze: list[Pattern] = Field(default_factory=list[Pattern])
+    recompute: list[Pattern] = Field(default_factory=list[Pattern])
     precision: TrainPrecision = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     max_length: Annotated[int, Field(ge=2, le=10**6)] = 256

@@ -100,9 +100,11 @@ def test_process_that_is_killed_ends_the_others(folder: Path, tmp_path: Path) ->
 
 def fail() -> None:
     try:
-        with joined():
+        with joined() as processes:
+            processes.agree(0.0)
             raise UserError("wrong data")
     except UserError:
+        time.sleep(1.0)  # the first process keeps the store
         os._exit(40)
 
 

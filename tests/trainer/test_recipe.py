@@ -1,14 +1,18 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from several_processes import write_tiny
 from tiny_model import TinyModel, copy_examples, make_adam, make_recipe
 
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.pipeline import SHARED, begin, run_passes
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
+from xformc.specs import find_spec
 from xformc.trainer.checkpoint import (
     State,
     chosen_checkpoints,
@@ -21,6 +25,7 @@ from xformc.trainer.data.batches import make_batch, plan_batches
 from xformc.trainer.loop import Update, take_step
 from xformc.trainer.moving_average import averaged, update_average
 from xformc.trainer.progress import SKIPPED_IN_A_ROW, Report
+from xformc.trainer.recompute import recompute
 from xformc.trainer.train import Options, train_weights
 
 pytestmark = pytest.mark.processor
@@ -119,3 +124,26 @@ def test_run_whose_steps_were_all_skipped_continues(tmp_path: Path) -> None:
     model, state = TinyModel(), State(step=1, skipped=1)
     folder = save_checkpoint(tmp_path, state, model, make_adam(model), {})
     assert load_checkpoint(folder, model, make_adam(model)) == state
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_activations_that_are_computed_again_are_the_same_to_the_bit(tmp_path: Path, precision: str) -> None:
+    run = ("steps: 12", f"steps: 3\n  precision: {precision}"), ("dropout: 0.0", "dropout: 0.2")
+    write_tiny(tmp_path, *run)
+    train_tiny(tmp_path, "kept")
+    write_tiny(tmp_path, *run, ("average: 2", "average: 2\n  recompute: [encoder/*, decoder/*/feed_forward]"))
+    train_tiny(tmp_path, "again")
+    kept, again = (read_weights(tmp_path / run).arrays for run in ("kept", "again"))
+    assert all((kept[name] == again[name]).all() for name in kept)
+
+
+def test_recompute_names_a_block() -> None:
+    spec = load_spec(find_spec("transformer_base"), ["sizes.layers=1", "sizes.vocabulary=60", "sizes.d_ff=8"])
+    model: Any = TorchModule(run_passes(run_passes(begin(spec), after=SHARED)).graph)
+    with pytest.raises(UserError, match=r"train\.recompute: 'encodr' matches no block") as caught:
+        recompute(model, ["encoder/*", "encodr"])
+    assert caught.value.hint == "did you mean 'encoder'?"
+    forward = model.encoder[0].forward
+    recompute(model, ["encoder/*"])
+    assert model.encoder[0].forward != forward
+    assert "forward" not in vars(model.decoder[0])

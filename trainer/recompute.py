@@ -1,0 +1,38 @@
+"""Activation checkpointing: blocks whose activations the backward pass computes again, to save memory."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch.nn import attention
+from torch.utils import checkpoint
+
+from xformc.compiler.backends.torch.block import Block
+from xformc.compiler.backends.torch.parameter_paths import path_of
+from xformc.compiler.spec.paths import hint, is_whole
+from xformc.errors import UserError
+
+
+def recompute(model: Block, patterns: Sequence[str]) -> None:
+    """Compute the activations of the blocks whose path fits a pattern twice, with the same dropout.
+
+    Raises: UserError for a pattern that fits no block.
+    """
+    named = cast(Any, model).named_modules()
+    blocks = {path_of(name): block for name, block in named if name and isinstance(block, Block) and block.is_called}
+    for pattern in patterns:
+        if not any(is_whole(pattern, path) for path in blocks):
+            message = f"train.recompute: '{pattern}' matches no block"
+            raise UserError(message, hint=hint(pattern, blocks, "blocks"))
+    for path, block in blocks.items():
+        if any(is_whole(pattern, path) for pattern in patterns):
+            twice = cast(Any, checkpoint).checkpoint
+            block.forward = partial(twice, block.forward, use_reentrant=False, context_fn=_contexts)
+
+
+def _contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """The contexts of both computations: the second is to use the same attention kernel (see `loop.autocast`)."""
+    math = cast(Any, attention).sdpa_kernel(attention.SDPBackend.MATH)
+    return nullcontext(), math if torch.is_autocast_enabled("cpu") else nullcontext()
