@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.interfaces import END_TOKEN
-from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, check_files
+from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, check_files, numbers
 from xformc.format.names import DATA, MANIFEST, MODEL, PLAN
 from xformc.format.reader import read_manifest
 from xformc.format.results import of_text
@@ -132,7 +132,8 @@ def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
     options: dict[str, Any] = {}
     if serving.options is not None:
         special = manifest.inputs[manifest.written].special
-        options = {**asdict(serving.options), END_TOKEN: special.as_input(special.end)}
+        given = numbers(serving.options) if isinstance(serving.options, SearchOptions) else asdict(serving.options)
+        options = {**given, END_TOKEN: special.as_input(special.end)}
     if isinstance(serving.options, SearchOptions):
         options["ranks"] = np.arange(serving.options.beam_size)
         room = length_limit(serving.options, serving.longest)
