@@ -150,7 +150,7 @@ def test_a_sentencepiece_model_is_preferred_and_sets_the_unknown_token(
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("tokenizer.json", "{", "tokenizer.json not a tokenizer.json"),
+        ("tokenizer.json", "{", "tokenizer.json: not a tokenizer.json"),
         ("tokenizer.json", None, "the id 299; the engine's vocabulary has 20 tokens"),
         ("vocab.json", "[]", "must map pieces to ids"),
         ("vocab.json", '{"<unk>": 0, "</s>": 0, "<pad>": 1}', "must map pieces to ids"),

@@ -126,6 +126,9 @@ class _Words:
     def encode_words(self, name: str, text: str) -> list[int]:
         return [1] * len(text.split())
 
+    def after(self, name: str) -> list[int]:
+        return [3]
+
 
 def test_texts_need_one_word_each() -> None:
     inputs = {"text": Input("tokens", 9), "kinds": Input("tokens", 9, of="text")}

@@ -201,7 +201,7 @@ def test_wrong_second_engines_are_refused(xformc: CommandLine, folders: tuple[Pa
     first, second = folders
     for name, message in {
         "copy": "translation cannot score given texts\nhint: rebuild it with `xformc build`",
-        "generate": "language_model does not search for a text, so it has no scores of texts",
+        "generate": "language_model cannot score given texts\nhint: rebuild it with `xformc build`",
         "judged": "transcription reads first (tokens), second (tokens), and spec reads source (tokens)",
     }.items():
         assert message in mistake(xformc("translate", first, "--rerank", FOLDER / name, stdin="one\n"))

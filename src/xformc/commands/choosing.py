@@ -92,4 +92,4 @@ def _check_second(first: Manifest, second: Manifest) -> None:
 
 
 def _named(inputs: Mapping[str, Input]) -> str:
-    return ", ".join(f"{name} ({item.kind})" for name, item in inputs.items())
+    return ", ".join(f"{name} ({item.kind})" for name, item in inputs.items()) or "no other text"

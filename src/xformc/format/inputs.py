@@ -15,7 +15,7 @@ class Input:
     axes: the sizes of vectors (one) and values, by name.
     of: the input whose positions edges join, or along which tokens or vectors lie; None for positions of its own.
     longest: the maximum number of positions, or None for no limit.
-    tokenizer: the file of the SentencePiece model, or None for an input that takes ids only.
+    tokenizer: the file of the vocabulary, or None for an input that takes ids only.
     rate: the samples in a second, of vectors that are the samples of a sound; None for others.
     special: the special tokens of the vocabulary; tokens only.
     """

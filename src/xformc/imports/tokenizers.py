@@ -128,4 +128,4 @@ def check_tokenizers(folder: Path, spec: Spec) -> None:
         try:
             open_vocabulary(path, item.vocabulary, item.special)
         except UserError as error:
-            raise UserError(f"the tokenizer {path.name} {error.message}", hint=error.hint) from error
+            raise UserError(error.message, place=path.name, hint=error.hint) from error
