@@ -89,11 +89,12 @@ def test_process_that_is_killed_ends_the_others(folder: Path, tmp_path: Path) ->
     write_tiny(tmp_path, ("steps: 12", "steps: 4000"))
     processes = started(2, train_ranks, tmp_path, ("run", Options()))
     while not list_checkpoints(tmp_path / "run"):
+        assert all(process.is_alive() for process in processes)
         time.sleep(0.01)
     processes[1].kill()
     began = time.monotonic()
     processes[0].join(60)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30, "it took 0.9 s on a quiet machine"
     assert processes[0].exitcode == 1  # UserError, which the command line turns into 2
     options = Options(resume=True, minutes=1e-9)
     assert train_weights(load_spec(tmp_path / "tiny.yaml"), tmp_path / "data", tmp_path / "run", options).state.step
