@@ -32,6 +32,7 @@ class JsonVocabulary:
         most = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         if most >= size:
             raise UserError(f"has the id {most:,}; the engine's vocabulary has {size:,} tokens", place=str(path))
+        self._before, self._after = self._template()
 
     def encode(self, text: str) -> list[int]:
         """See `Vocabulary`."""
@@ -40,8 +41,7 @@ class JsonVocabulary:
 
     def surround(self, ids: list[int]) -> list[int]:
         """See `Vocabulary`: as the template says, or with the end token after them."""
-        before, after = self._template
-        return [*before, *ids, *after]
+        return [*self._before, *ids, *self._after]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Vocabulary`."""
@@ -51,7 +51,6 @@ class JsonVocabulary:
         """See `Vocabulary`."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
-    @property
     def _template(self) -> tuple[list[int], list[int]]:
         """The special tokens before and after a text."""
         bare = self._tokenizer.encode("a", add_special_tokens=False).ids

@@ -31,7 +31,7 @@ def stack(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, Array]:
         if item.kind == "values":
             feeds[name] = np.stack(arrays).astype(np.float32)
             continue
-        feeds[name] = _padded(arrays, item.kind, item.special.fill if item.kind == "tokens" else 0)
+        feeds[name] = _padded(arrays, item.kind, item.special.fill)
         if item.kind == "vectors" and item.is_sequence:
             lengths = np.array([len(array) for array in arrays])
             feeds[f"{name}_mask"] = np.arange(lengths.max())[None] < lengths[:, None]

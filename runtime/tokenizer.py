@@ -76,10 +76,9 @@ class Tokenizer:
 
     def decode(self, name: str, ids: Sequence[int]) -> str:
         """Return the text of ids without special tokens; an unknown token leaves no double space."""
-        vocabulary = self.vocabularies[name]
-        special = set(vocabulary.special.ids)
-        text = vocabulary.decode([one for one in ids if one not in special])
-        return " ".join(text.split()) if vocabulary.special.unknown in ids else text
+        vocabulary, special = self.vocabularies[name], self.vocabularies[name].special
+        text = vocabulary.decode([one for one in ids if one not in special.ids])
+        return " ".join(text.split()) if special.unknown in ids else text
 
 
 def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:

@@ -12,13 +12,13 @@ def read_special_tokens(tree: Tree, problems: list[Problem]) -> SpecialTokens:
     section = tree.get("special_tokens")
     if section is None:
         return SPECIAL
-    usual, found = SPECIAL, len(problems)
+    found = len(problems)
     end = section.get("end")
     ids = SpecialTokens(
-        pad=_optional(section, "pad", usual.pad, problems),
-        unknown=_optional(section, "unknown", usual.unknown, problems),
-        begin=_optional(section, "begin", usual.begin, problems),
-        end=usual.end if end is None else _ends(end, problems),
+        pad=_optional(section, "pad", SPECIAL.pad, problems),
+        unknown=_optional(section, "unknown", SPECIAL.unknown, problems),
+        begin=_optional(section, "begin", SPECIAL.begin, problems),
+        end=SPECIAL.end if end is None else _ends(end, problems),
     )
     if len(problems) == found and ids.pad in ids.end:
         hint = "the end of a text would be padding; choose another token, or 'pad: none' for a language model"

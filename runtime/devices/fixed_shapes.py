@@ -83,7 +83,7 @@ class _Shapes:
             name: filled(
                 feeds[name],
                 [axis if isinstance(axis, int) else sizes[axis] for axis in axes],
-                self._given[name].special.fill if name in self._given and self._given[name].kind == "tokens" else 0,
+                self._vocabularies.of(name).fill,
             )
             for name, axes in self._axes.items()
         }

@@ -266,8 +266,7 @@ def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions, special: SpecialTokens) -> dict[str, Type]:
     """Add the inputs with default values, the options and the end token; return their types."""
-    values = numbers(defaults) if isinstance(defaults, SearchOptions) else asdict(defaults)
-    given: dict[str, float | tuple[int, ...]] = {**values, "end_token": special.as_input(special.end)}
+    given: dict[str, float | tuple[int, ...]] = {**numbers(defaults), "end_token": special.as_input(special.end)}
     return {name: emitter.default(name, value) for name, value in given.items()}
 
 

@@ -59,8 +59,10 @@ def recorded(options: SearchOptions | SampleOptions) -> dict[str, int | float | 
     return {name: value for name, value in asdict(options).items() if value is not None}
 
 
-def numbers(options: SearchOptions) -> dict[str, int | float]:
+def numbers(options: SearchOptions | SampleOptions) -> dict[str, int | float]:
     """The options as the model's inputs have them, an int for int64: the numbers of words, without what it lacks."""
+    if isinstance(options, SampleOptions):
+        return asdict(options)
     given = ((option, getattr(options, option.name)) for option in OPTIONS)
     found = ((option, option.words.get(value, value)) for option, value in given if value is not None)
     return {option.name: int(value) if option.dtype == "int64" else float(value) for option, value in found}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 """The special tokens of the vocabularies that xformc trains."""
@@ -52,7 +53,7 @@ class SpecialTokens:
         count = len(self.end)
         return end[0] if count == 1 else tuple(end[place % len(end)] for place in range(count))
 
-    @property
+    @cached_property
     def ids(self) -> tuple[int, ...]:
         """All special tokens, in ascending order."""
         return tuple(sorted({*self.end, *(one for one in (self.pad, self.unknown, self.begin) if one is not None)}))

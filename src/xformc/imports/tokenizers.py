@@ -47,9 +47,9 @@ def find_tokenizer(folder: Path) -> ForeignTokenizer | None:
     """The tokenizer in a folder; None if there is none that is known. Raises: UserError for one that is broken."""
     if all((folder / file).is_file() for file in (DICTIONARY, *SIDES.values())):
         return _marian(folder)
-    model = folder / TOKENIZER
-    if model.is_file() and (unknown := _unknown_of(_read(model))) is not None:
-        return ForeignTokenizer({TOKENIZER: _read(model)}, unknown)
+    model = _read(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else None
+    if model is not None and (unknown := _unknown_of(model)) is not None:
+        return ForeignTokenizer({TOKENIZER: model}, unknown)
     return ForeignTokenizer({JSON: _read(folder / JSON)}) if (folder / JSON).is_file() else None
 
 

@@ -132,8 +132,7 @@ def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
     options: dict[str, Any] = {}
     if serving.options is not None:
         special = manifest.inputs[manifest.written].special
-        given = numbers(serving.options) if isinstance(serving.options, SearchOptions) else asdict(serving.options)
-        options = {**given, END_TOKEN: special.as_input(special.end)}
+        options = {**numbers(serving.options), END_TOKEN: special.as_input(special.end)}
     if isinstance(serving.options, SearchOptions):
         options["ranks"] = np.arange(serving.options.beam_size)
         room = length_limit(serving.options, serving.longest)
