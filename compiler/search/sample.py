@@ -37,12 +37,13 @@ from xformc.compiler.search.draw_token import (
     weigh,
 )
 from xformc.compiler.search.loops import Collected, Names, Record, emit_loop, fields_of, some_open
+from xformc.compiler.search.parts import READ_TOGETHER, emit_parts
 from xformc.compiler.search.random_numbers import emit_stream, emit_uniform
 from xformc.format.tokens import SpecialTokens
 
 _INT64, _FLOAT = 7, 1
-READ_TOGETHER, READ_AT_LEAST = 512, 16
-"""The number of tokens of all prompts that are read at once, and the minimum number of each: more take more memory."""
+READ_AT_LEAST = 16
+"""The minimum number of tokens of each prompt that are read at once."""
 
 _KEPT = frozenset({"batch"})
 """The axes with constant sizes in the loops."""
@@ -189,18 +190,16 @@ def _read(
     silent = pruned(replace(decoder.extend, outputs=(*new, *written)))
     pasts = [state.past.name for state in decoder.states]
     rows = onnx.op("Squeeze", onnx.op("Shape", prompts.lengths), [0])
-    most = onnx.op("Max", onnx.op("Div", READ_TOGETHER, rows), READ_AT_LEAST)
-    trips = onnx.op("Div", onnx.op("Sub", onnx.op("Add", count, most), 1), most)
+    parts = emit_parts(onnx, count, rows, READ_TOGETHER, READ_AT_LEAST)
 
     def body(scope: OnnxEmitter, _: str, now: _Reading) -> tuple[str, _Reading, Collected]:
-        end = scope.op("Min", scope.op("Add", now.position, most), count)
-        bounds = (scope.op("Unsqueeze", bound, [0]) for bound in (now.position, end))
+        end, bounds = parts.bounds(scope, now.position)
         tokens = scope.op("Slice", prompts.tokens, *bounds, [1])
         results = scope.graph(silent, step_inputs(decoder, tokens, now.position, {**known, **now.state}))
         return scope.op("Identity", True), _Reading(end, dict(zip(pasts, results, strict=False))), []
 
     types = fields_of(_Reading, state=state_types(decoder))
-    last, _ = emit_loop(onnx, trips, types, _Reading(onnx.operand(0), states), body, _KEPT)
+    last, _ = emit_loop(onnx, parts.trips, types, _Reading(onnx.operand(0), states), body, _KEPT)
     return last.position, last.state
 
 

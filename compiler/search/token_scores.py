@@ -14,7 +14,7 @@ from xformc.compiler.search.carried import Integer, Tokens
 from xformc.compiler.search.decoder_step import emit_begin, state_types, step_inputs
 from xformc.compiler.search.draw_token import log_probability, subtract_highest, vocabulary_of
 from xformc.compiler.search.loops import Collected, Names, Record, emit_loop, fields_of
-from xformc.compiler.search.sample import READ_TOGETHER
+from xformc.compiler.search.parts import READ_TOGETHER, emit_parts
 
 _NO_PAD = -1
 """The padding of a prefix that has none, so that every token is forced."""
@@ -59,13 +59,11 @@ def emit_token_scores(onnx: OnnxEmitter, scored: Scored, tokens: str) -> str:
     before, after = onnx.op("Slice", tokens, [0], [-1], [1]), onnx.op("Slice", tokens, [1], [2**31], [1])
     known, states = emit_begin(onnx, decoder, Value(text.name, text.type), before)
     rows, count = (onnx.op("Squeeze", onnx.op("Shape", before, start=axis, end=axis + 1)) for axis in (0, 1))
-    most = onnx.op("Max", onnx.op("Div", scored.together(), rows), READ_AT_LEAST)
-    trips = onnx.op("Div", onnx.op("Sub", onnx.op("Add", count, most), 1), most)
+    parts = emit_parts(onnx, count, rows, scored.together(), READ_AT_LEAST)
     pasts = [state.past.name for state in decoder.states]
 
     def body(scope: OnnxEmitter, _: str, now: _Reading) -> tuple[str, _Reading, Collected]:
-        end = scope.op("Min", scope.op("Add", now.position, most), count)
-        bounds = [scope.op("Unsqueeze", bound, [0]) for bound in (now.position, end)]
+        end, bounds = parts.bounds(scope, now.position)
         fed, following = (scope.op("Slice", name, *bounds, [1]) for name in (before, after))
         found, *new = scope.graph(scored.extend, step_inputs(decoder, fed, now.position, {**known, **now.state}))
         scores = scope.op("Concat", now.scores, _scores_of(scope, scored, found, following), axis=1)
@@ -74,7 +72,7 @@ def emit_token_scores(onnx: OnnxEmitter, scored: Scored, tokens: str) -> str:
     types = {**fields_of(_Reading, state=state_types(decoder)), "scores": _SCORES}
     nothing = onnx.op("Expand", 0.0, onnx.op("Concat", onnx.op("Unsqueeze", rows, [0]), [0], axis=0))
     kept = {"batch", *(axis.name for value in decoder.given for axis in value.type.axes)} - {text.type.axes[1].name}
-    last, _ = emit_loop(onnx, trips, types, _Reading(onnx.operand(0), nothing, states), body, frozenset(kept))
+    last, _ = emit_loop(onnx, parts.trips, types, _Reading(onnx.operand(0), nothing, states), body, frozenset(kept))
     return last.scores
 
 
