@@ -65,7 +65,7 @@ def small(name: str, layers: int = 2) -> Spec:
 
 def small_text(name: str, layers: int = 2) -> str:
     """The spec with small sizes as a file."""
-    document = yaml.safe_load(shipped(name).resolved_yaml())
+    document = yaml.load(shipped(name).resolved_yaml(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     wanted = SMALL if "height" in document["sizes"] else SMALL | KERNELS
     sizes = {key: value for key, value in document["sizes"].items()}
     sizes |= {key: wanted[key] for key, value in sizes.items() if key in wanted and not isinstance(value, str)}
@@ -75,7 +75,7 @@ def small_text(name: str, layers: int = 2) -> str:
     document["sizes"] = sizes
     if "max_length" in document["train"]:
         document["train"]["max_length"] = 32
-    return yaml.safe_dump(document, sort_keys=False)
+    return yaml.dump(document, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
 
 
 def _kept(group: list[str], layers: int) -> list[str]:

@@ -86,7 +86,7 @@ def written(document: Document) -> bytes:
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-@examples(750)
+@examples(400)
 @given(mutants())
 def test_mutated_specs_give_a_graph_or_a_spec_error(folder: Path, document: Document) -> None:
     check(written(document), folder)
@@ -106,7 +106,7 @@ BEFORE: Document = {
 """Attention, whose parts the random steps may take."""
 
 
-@examples(250)
+@examples(150)
 @given(st.lists(RIGHT_KINDS, min_size=1, max_size=5))
 def test_random_steps_give_a_graph_or_a_spec_error(folder: Path, body: list[Document]) -> None:
     decoder = {**BEFORE, **{f"b{index}": step for index, step in enumerate(body)}}

@@ -4,6 +4,9 @@ import math
 import random
 import re
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -18,8 +21,11 @@ from benchmarks.zoo.tasks import (
     language,
     listops,
     memory,
+    numbers,
     orders,
     pronouns,
+    quality,
+    shapes,
     speech,
     spoken,
 )
@@ -53,9 +59,14 @@ SPLITS = ("train", "valid", "test")
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every task's folder, made when it is asked for."""
-    return tmp_path_factory.mktemp("zoo")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Every task's folder, made when it is asked for; with fewer examples to train on if drawing them takes long."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (numbers, quality, shapes, speech):
+            patch.setattr(module, "TRAIN", 1_000)
+        fewer = replace(listops.LONG, train=10_000)
+        patch.setitem(TASKS, "listops_long", partial(listops.write, difficulty=fewer))
+        yield tmp_path_factory.mktemp("zoo")
 
 
 def folder(data: Path, task: str) -> Path:
