@@ -16,6 +16,7 @@ from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.graph.verify import GraphError, verify
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.training import TRAINING_ONLY
+from xformc.compiler.passes.alignment import alignment_graph
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
@@ -29,6 +30,7 @@ from xformc.compiler.passes.with_loss import with_loss
 from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.alignment import chosen_by
 from xformc.errors import UserError
 from xformc.format.inputs import vocabularies_of
 from xformc.format.precision import Precision
@@ -118,6 +120,25 @@ def run_scores(program: Program) -> Program:
     if not program.traits.kernels or program.decoding != "search":
         return program
     return replace(program, steps=split_vocabulary(program.decoder, program.precision_of))
+
+
+def begin_alignments(program: Program) -> Program | None:
+    """The program of the attention weights that align a translation with its source, before its passes; from that of an
+    engine. None if the engine gives no alignments.
+
+    The weights are an output, so nothing in their attention is fused. Raises: SpecError.
+    """
+    if program.task != "translation" or program.traits.fixed:
+        return None
+    graph = inference(program.spec.graph())
+    aligned = alignment_graph(graph, "target", "source", chosen_by(program.spec.decode.alignment))
+    begun = begin(program.spec, program.target, program.precision)
+    return None if aligned is None else replace(begun, graph=aligned, passed=("elaborate",))
+
+
+def run_alignments(program: Program) -> Program:
+    """Run the passes of a program of `begin_alignments`: those of a forward pass."""
+    return run_passes(program, without=("step",))
 
 
 def applied_passes(program: Program) -> Iterator[tuple[Pass, Program]]:

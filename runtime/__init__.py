@@ -9,6 +9,7 @@ print(best.text, best.score)
 
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.reader import read_manifest
+from xformc.runtime.alignment import Alignment
 from xformc.runtime.choose import minimum_bayes_risk
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Continuation
@@ -19,6 +20,7 @@ from xformc.runtime.search import SearchResult
 from xformc.runtime.translate import Hypothesis
 
 __all__ = [
+    "Alignment",
     "Continuation",
     "Engine",
     "Hypothesis",

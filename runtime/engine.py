@@ -15,6 +15,8 @@ from xformc.format.manifest import Manifest, check_files
 from xformc.format.names import MANIFEST
 from xformc.format.reader import read_manifest
 from xformc.format.tasks import TASKS, tasks_with
+from xformc.runtime.align import aligning, alignments, pairs_to_align
+from xformc.runtime.alignment import Alignment
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.choose import WEIGHT, Pool, reranking, sampling, with_hypotheses
 from xformc.runtime.devices.device import DeviceName
@@ -95,6 +97,7 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         token_scores: bool = False,
+        alignment: bool = False,
         **options: Unpack[SearchArguments],
     ) -> list[list[Hypothesis]]:
         """Translate texts.
@@ -105,6 +108,7 @@ class Engine:
             them, such as a language tag. The prefix is part of the hypothesis, and of its score.
         token_scores: also compute the log probability of each token, as `token_scores` of each hypothesis; their sum is
             the score with a length penalty of 0.
+        alignment: also link words and tokens to those of the source, as `alignment` of each hypothesis.
         workers: batches run at the same time. None: the number that the engine was loaded for.
         max_batch_tokens: capacity of a batch. Each sentence takes the tokens of the batch's longest source, plus those
             of each hypothesis at its length limit. Neither this nor `workers` changes the results.
@@ -115,7 +119,7 @@ class Engine:
         Raises: UserError for an option out of range, a text that is too long, or an engine without a tokenizer.
         """
         batching = Batching(workers, max_batch_tokens)
-        job = self._translation(batching, truncate, options, token_scores=token_scores)
+        job = self._translation(batching, truncate, options, token_scores=token_scores, alignment=alignment)
         return self._all(job, "translate", texts, prefixes, batching)
 
     def translate_stream(
@@ -128,6 +132,7 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         token_scores: bool = False,
+        alignment: bool = False,
         **options: Unpack[SearchArguments],
     ) -> Generator[list[Hypothesis]]:
         """Translate any number of texts in constant memory, and yield the results in order.
@@ -139,9 +144,44 @@ class Engine:
         those of `translate`.
         """
         batching = Batching(workers, max_batch_tokens, window)
-        return self._stream(
-            self._translation(batching, truncate, options, token_scores=token_scores), texts, prefixes, batching
-        )
+        job = self._translation(batching, truncate, options, token_scores=token_scores, alignment=alignment)
+        return self._stream(job, texts, prefixes, batching)
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> list[Alignment]:
+        """Link the words and tokens of given translations to those of their sources, in order, without a search.
+
+        The arguments are those of `translate`; `truncate` cuts both texts.
+
+        Raises: UserError for a text that is too long, and an engine without alignments.
+        """
+        batching = Batching(workers, max_batch_tokens)
+        pairs = list(pairs_to_align(sources, targets))
+        return self._aligning(batching, truncate).all(self.session, "align", pairs, batching)
+
+    def align_stream(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> Generator[Alignment]:
+        """Align any number of pairs in constant memory, and yield the results in order.
+
+        The arguments are those of `align` and the `window` of `translate_stream`.
+        """
+        batching = Batching(workers, max_batch_tokens, window)
+        return self._aligning(batching, truncate).stream(self.session, pairs_to_align(sources, targets), batching)
 
     def score(
         self,
@@ -550,8 +590,19 @@ class Engine:
         begun, pairs = begin_with(job, items, prefixes, manifest=self.manifest, tokenizer=self.tokenizer, whole=whole)
         return begun.stream(self.session, pairs, batching)
 
+    def _aligning(self, batching: Batching, truncate: bool) -> Job[tuple[str, str], Row, Alignment]:
+        self._check_method("align", "translate")
+        tokenizer = self._tokenizer(self.manifest.inputs)
+        return alignments(self.manifest, tokenizer, batching.max_batch_tokens, truncate=truncate)
+
     def _translation(
-        self, batching: Batching, truncate: bool, options: SearchArguments, *, token_scores: bool = False
+        self,
+        batching: Batching,
+        truncate: bool,
+        options: SearchArguments,
+        *,
+        token_scores: bool = False,
+        alignment: bool = False,
     ) -> Job[str, Row, list[Hypothesis]]:
         self._check_method("translate", "translate")
         tokenizer = self._tokenizer(self.manifest.inputs)
@@ -562,7 +613,8 @@ class Engine:
             ids = encode_line(line, text, encode=reads, limit=limit, truncate=truncate)
             return {"source": np.array(ids, np.int64)}
 
-        return self._search_of(encode, options, token_scores=token_scores)
+        job = self._search_of(encode, options, token_scores=token_scores)
+        return aligning(job, self.manifest, tokenizer) if alignment else job
 
     def _writing(
         self,
@@ -722,6 +774,6 @@ def load(
         workers=workers,
         device=device,
         plans=manifest.plans,
-        scores=manifest.scores_texts,
+        files=manifest.files,
     )
     return Engine(manifest, load_tokenizer(folder, manifest), session)

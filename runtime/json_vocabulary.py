@@ -7,6 +7,7 @@ from typing import Any
 
 from xformc.errors import UserError
 from xformc.format.tokens import SpecialTokens
+from xformc.runtime.words import NO_WORDS, Words, words_at
 
 
 class JsonVocabulary:
@@ -42,6 +43,11 @@ class JsonVocabulary:
     def surround(self, ids: list[int]) -> list[int]:
         """See `Vocabulary`: as the template says, or with the end token after them."""
         return [*self._before, *ids, *self._after]
+
+    def words(self, text: str) -> list[Words]:
+        """See `Vocabulary`."""
+        spans = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return [NO_WORDS] * len(self._before) + words_at(text, spans) + [NO_WORDS] * len(self._after)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Vocabulary`."""

@@ -12,6 +12,7 @@ from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest
+from xformc.format.names import SCORES
 from xformc.runtime.generate import Continuation, Prompt, added_text
 from xformc.runtime.prefix import Prefix
 from xformc.runtime.results import Expected
@@ -49,7 +50,8 @@ def token_scores(
 
     A text that nothing comes before, as there is no begin token, has its first token with certainty.
     """
-    assert session.scores is not None, "the engine has no scores of tokens"
+    scoring = session.beside(SCORES)
+    assert scoring is not None, "the engine has no scores of tokens"
     found = [np.zeros(len(text), np.float32) for text in texts]
     special = manifest.inputs[manifest.written].special
     begun = [[int(row[FIRST])] if FIRST in row else [*special.begun] for row in rows]
@@ -59,7 +61,7 @@ def token_scores(
         given = stack(manifest.given, [rows[index] for index in some])
         ids = pad([read[index] for index in some], special.fill)
         expected = Expected(np.float32, (len(some), ids.shape[1] - 1))
-        (scores,) = session.scores.run({**given, manifest.written: ids}, [expected])
+        (scores,) = scoring.run({**given, manifest.written: ids}, [expected])
         for index, row in zip(some, scores, strict=True):
             alone = len(texts[index]) + len(begun[index]) - 1
             found[index][len(texts[index]) - alone :] = row[:alone]

@@ -1,6 +1,7 @@
 """Vocabularies of SentencePiece, whose models also apply Unicode's NFKC."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ import sentencepiece
 
 from xformc.errors import UserError
 from xformc.format.tokens import SPECIAL, SpecialTokens
+from xformc.runtime.words import NO_WORDS, Words, words_at
 
 REBUILD = "train the vocabulary with `xformc train`, and build the engine from that run"
 
@@ -50,6 +52,12 @@ class SentencePieceVocabulary:
     def surround(self, ids: list[int]) -> list[int]:
         """See `Vocabulary`: the end token comes after them."""
         return [*ids, self.special.last]
+
+    def words(self, text: str) -> list[Words]:
+        """See `Vocabulary`; the text is as the model's normalization has it."""
+        pieces = [str(piece).replace("▁", " ") for piece in self._processor.EncodeAsPieces(text)]
+        ends = list(accumulate(map(len, pieces)))
+        return [*words_at("".join(pieces), zip([0, *ends], ends, strict=False)), NO_WORDS]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Vocabulary`: ▁ is a space; <unk>, <s> and </s> are special."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ class Session:
     """A loaded engine, which is thread-safe.
 
     `workers` is the number of callers that run it at the same time. `of_text` is the session of the results that depend
-    on the text that this one writes, and `scores` that of the probabilities of given texts, if there are any. They are
+    on the text that this one writes, if there are any, and `beside` gives those of the engine's other models. They are
     closed and stopped with this one. `vocabularies` are the special tokens of its inputs.
     """
 
@@ -52,15 +53,15 @@ class Session:
         of_text: "Session | None" = None,
         vocabularies: Vocabularies = USUAL,
         *,
-        open_scores: "Callable[[int], Session] | None" = None,
+        others: "Mapping[str, Callable[[int], Session]]" = MappingProxyType({}),
     ) -> None:
-        """`make` returns an executor for a number of workers; `place` is the folder, for error messages. `open_scores`
-        opens the session of the scores for a number of workers, when it is first asked for."""
+        """`make` returns an executor for a number of workers; `place` is the folder, for error messages. `others` opens
+        the session of another model of the engine for a number of workers, by the model's file name."""
         self._make, self._outputs, self._place = make, outputs, place
         self.workers, self.of_text, self.vocabularies = workers, of_text, vocabularies
         self._options: Any = onnx_runtime().RunOptions()
-        self._open_scores, self._scores = open_scores, dict[int, Session]()
-        self._others: dict[int, Session] = {}
+        self._open_others, self._beside = others, dict[tuple[str, int], Session]()
+        self._shared: dict[int, Session] = {}
         self._opening = threading.Lock()
         try:
             self._executor = make(workers)
@@ -74,33 +75,33 @@ class Session:
         if workers == self.workers:
             return self
         with self._opening:
-            if workers not in self._others:
+            if workers not in self._shared:
                 of_text = None if self.of_text is None else self.of_text.shared_by(workers)
                 made = (self._make, self._outputs, self._place, workers, of_text, self.vocabularies)
-                self._others[workers] = Session(*made, open_scores=self._open_scores)
-            return self._others[workers]
+                self._shared[workers] = Session(*made, others=self._open_others)
+            return self._shared[workers]
 
-    @property
-    def scores(self) -> "Session | None":
-        """The session of the probabilities of given texts, opened once and kept; None without one."""
-        if self._open_scores is None:
+    def beside(self, file: str) -> "Session | None":
+        """Return the session of another model of the engine, opened once and kept; None without one."""
+        if file not in self._open_others:
             return None
         with self._opening:
-            if self.workers not in self._scores:
-                self._scores[self.workers] = self._open_scores(self.workers)
-            same = copy(self._scores[self.workers])
+            key = file, self.workers
+            if key not in self._beside:
+                self._beside[key] = self._open_others[file](self.workers)
+            same = copy(self._beside[key])
         same._options = self._options
         return same
 
     def close(self) -> None:
         """Free the model and its memory. Running calls finish normally; later calls raise UserError."""
         with self._opening:
-            others, self._others, self._make = self._others, {}, _Closed
-            scores = list(self._scores.values())
-            self._scores.clear()
-            self._open_scores = None if self._open_scores is None else _refuse
+            opened = [*self._shared.values(), *self._beside.values()]
+            self._shared, self._make = {}, _Closed
+            self._beside.clear()
+            self._open_others = dict.fromkeys(self._open_others, _refuse)
         self._executor = _Closed()
-        for session in (*others.values(), *scores, self.of_text):
+        for session in (*opened, self.of_text):
             if session is not None:
                 session.close()
 

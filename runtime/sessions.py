@@ -1,6 +1,6 @@
 """Opens the session of an engine: the whole model or its steps, on the CPU or on a GPU."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -8,8 +8,15 @@ from typing import get_args
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input, vocabularies_of
-from xformc.format.interfaces import given_inputs, interface, interface_of_scores, interface_of_text
-from xformc.format.names import OF_TEXT, SCORES
+from xformc.format.interfaces import (
+    Interface,
+    given_inputs,
+    interface,
+    interface_of_alignments,
+    interface_of_scores,
+    interface_of_text,
+)
+from xformc.format.names import ALIGNMENTS, OF_TEXT, SCORES
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.format.results import of_text as later
@@ -36,13 +43,13 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
     workers: int = 1,
     device: DeviceName | None = None,
     plans: Mapping[str, Plan] = MappingProxyType({}),
-    scores: bool = False,
+    files: Collection[str] = (),
 ) -> Session:
     """Open the engine in this folder; the inputs, results, target, decoding and plans are those of its engine.json.
 
     device: the device to run on; by default that of the `target`.
     plans: TensorRT plans by file name.
-    scores: whether it has a model of the probabilities of given texts.
+    files: its files; those of OTHERS are models that are opened when they are first asked for.
 
     Raises: UserError if the engine cannot run on the device, or if a file is invalid.
     """
@@ -66,8 +73,8 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
     if later(results):
         of_text = open_whole(interface_of_text(inputs, results), file=OF_TEXT)
 
-    def open_scores(workers: int) -> Session:
-        return open_whole(interface_of_scores(inputs), file=SCORES, workers=workers)
+    def open_other(file: str, workers: int) -> Session:
+        return open_whole(OTHERS[file](inputs), file=file, workers=workers)
 
     def shared(executor: Executor) -> Session:
         return Session(lambda _: executor, face.outputs, place, workers, of_text, vocabularies)
@@ -83,7 +90,15 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         require_onnx_cuda(place)
     if shapes is not None:
         return shared(DrivenSearch(OnnxDevice(directory, name, threads), shapes))
-    return open_whole(face, of_text=of_text, vocabularies=vocabularies, open_scores=open_scores if scores else None)
+    others = {file: partial(open_other, file) for file in OTHERS if file in files}
+    return open_whole(face, of_text=of_text, vocabularies=vocabularies, others=others)
+
+
+OTHERS: Mapping[str, Callable[[Mapping[str, Input]], Interface]] = {
+    SCORES: interface_of_scores,
+    ALIGNMENTS: interface_of_alignments,
+}
+"""The interfaces of the models that a call may ask for beside the engine's own, by file name."""
 
 
 _PLANS = "rebuild the engine on a machine with TensorRT: xformc build RUN -o ENGINE --target tensorrt"

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 from xformc.errors import UserError
 from xformc.format.manifest import TOKENIZER_BYTES, Manifest
 from xformc.format.tokens import SPECIAL, SpecialTokens
+from xformc.runtime.words import Words
 
 
 class Vocabulary(Protocol):
@@ -24,6 +25,10 @@ class Vocabulary(Protocol):
 
     def surround(self, ids: list[int]) -> list[int]:
         """Return the ids of a text as a model reads them: with the special tokens around them."""
+        ...
+
+    def words(self, text: str) -> list[Words]:
+        """Return the words of the text that each of the ids of `surround(encode(text))` is part of."""
         ...
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -69,6 +74,10 @@ class Tokenizer:
         vocabulary = self.vocabularies[name]
         pieces = [vocabulary.encode(word) for word in text.split()]
         return [ids[0] if len(ids) == 1 else cast(int, vocabulary.special.unknown) for ids in pieces]
+
+    def words(self, name: str, text: str) -> list[Words]:
+        """Return the words of a text of the input `name` that each of its ids is part of, as `encode` returns them."""
+        return self.vocabularies[name].words(text)
 
     def pieces(self, name: str, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id in the vocabulary of `name`, as its file has them."""

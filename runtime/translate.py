@@ -13,6 +13,7 @@ from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.results import Result, beside_text, of_text
 from xformc.format.tokens import SpecialTokens
+from xformc.runtime.alignment import Alignment
 from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.kinds.kind import fields_of
 from xformc.runtime.predict import expected_outputs, nothing_of, values_of
@@ -34,6 +35,7 @@ class Hypothesis:
 
     results: the engine's other results, by name: of the example, or of this text if they depend on it.
     token_scores: the log probability of each token, if it was asked for.
+    alignment: the links to the source, if they were asked for.
     features: the scores that `score` was made of, by name, if it is not the search's own: `own` and `rerank`.
     """
 
@@ -43,6 +45,7 @@ class Hypothesis:
     results: Mapping[str, Any] = field(default_factory=dict[str, Any])
     features: Mapping[str, float] = field(default_factory=dict[str, float])
     token_scores: tuple[float, ...] = ()
+    alignment: Alignment | None = None
 
 
 class Writer(Protocol):

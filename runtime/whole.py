@@ -1,8 +1,9 @@
 """Runs the whole model in one ONNX Runtime session: a search with all its steps is one call."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
@@ -90,14 +91,14 @@ def whole_session(  # noqa: PLR0913 (each is a part of an engine)
     providers: Sequence[Any] = ("CPUExecutionProvider",),
     of_text: Session | None = None,
     vocabularies: Vocabularies = USUAL,
-    open_scores: Callable[[int], Session] | None = None,
+    others: Mapping[str, Callable[[int], Session]] = MappingProxyType({}),
 ) -> Session:
     """Open the session of a model in this folder, by default on the CPU.
 
-    See `Session` for `of_text`, `vocabularies` and `open_scores`.
+    See `Session` for `of_text`, `vocabularies` and `others`.
 
     Raises: UserError if ONNX Runtime rejects the model, or if the model has another interface.
     """
     path = directory / file
     make = partial(WholeModel, path, interface, threads=threads, target=target, providers=providers)
-    return Session(make, interface.outputs, str(path), workers, of_text, vocabularies, open_scores=open_scores)
+    return Session(make, interface.outputs, str(path), workers, of_text, vocabularies, others=others)

@@ -14,6 +14,7 @@ from xformc.compiler.certify.seen import seen_weights
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.graph import Node
 from xformc.format.certificate import Stage
+from xformc.format.names import SCORES
 
 BOUND = 1e-4
 """The bound of logits, relative to the largest if that is above 1."""
@@ -77,7 +78,7 @@ def extend_stage(subject: Subject, probes: Probes) -> Stage:
 def scores_stages(subject: Subject, probes: Probes, progress: Callable[[str], None]) -> Iterator[Stage]:
     """Compare the log probabilities of the tokens of given texts with those of the training form, if the engine gives
     them: engines of fixed shapes and older ones do not."""
-    session = subject.session.scores
+    session = subject.session.beside(SCORES)
     if session is None:
         return
     progress("certify: scores")

@@ -23,7 +23,7 @@ from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import LinearMap
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
-from xformc.format.names import MODEL, SCORES
+from xformc.format.names import MODEL
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
@@ -135,7 +135,7 @@ class Subject:
             target=self.target,
             decoding=program.decoding,
             device="cpu",
-            scores=(self.engine / SCORES).exists(),
+            files=[path.name for path in self.engine.iterdir()],
         )
 
     @cached_property

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from xformc.compiler.certify.attention_stages import attention_stages
 from xformc.compiler.certify.forward import forward_stage, scores_stages, step_stage
 from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
@@ -42,6 +43,7 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     progress("certify: step")
     yield step_stage(subject, probes)
     yield from scores_stages(subject, probes, progress)
+    yield from attention_stages(subject, probes, progress)
     sources = make_sources(subject.program, LENGTHS)
     progress("certify: greedy")
     yield _search(subject, "greedy", [_expect(subject, sources, 1)])

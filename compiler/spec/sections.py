@@ -252,7 +252,9 @@ class Sample(Section):
 
 class Decode(Section):
     """The defaults for decoding. Each call of the engine may override them. With `sample`, text is drawn
-    instead of searched for. `preset` sets the length penalty and the stop rule, unless they are set here too."""
+    instead of searched for. `preset` sets the length penalty and the stop rule, unless they are set here too.
+    `alignment` is the path of the attention to the source whose weights align a translation with it; without one it
+    is that of the last layer but one."""
 
     preset: Preset = "paper"
     beam_size: Annotated[int, Field(ge=1, le=1024)] = 4
@@ -263,6 +265,7 @@ class Decode(Section):
     length_penalty_kind: PenaltyKind = "gnmt"
     stop_rule: StopRule = "first"
     patience: Annotated[float, Field(ge=1, le=100)] = 1.0
+    alignment: Pattern | None = None
     sample: Sample = Sample()
 
     @model_validator(mode="before")

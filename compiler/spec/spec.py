@@ -10,6 +10,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.ops.roundable import roundable
 from xformc.compiler.results.kind import Declared
+from xformc.compiler.spec.alignment import one_alignment
 from xformc.compiler.spec.consistency import (
     learned_limits,
     named_apart,
@@ -122,6 +123,8 @@ class Spec:
         for key in ("losses", "objective", "freeze"):
             if not getattr(self.train, key):
                 _remove(resolved, ("train", key))
+        if self.decode.alignment is None:
+            _remove(resolved, ("decode", "alignment"))
         if self.initial:
             resolved["initial"] = {pattern: entry.tree.plain() for pattern, entry in self._section("initial")}
         if self.precision:
@@ -149,6 +152,7 @@ class Spec:
                 *unused_defaults(self.tree, done.defaults),
                 *learned_limits(self.model, self.train, done.graph),
                 *idle_patterns(self.tree, roundable(done.graph), done.paths),
+                *(one_alignment(self.tree, self.decode.alignment, done.graph, "target", "source")),
             ]
         )
         return done
@@ -163,7 +167,7 @@ def _remove(section: dict[str, Plain], path: tuple[str, ...]) -> None:
         inner = section[key]
         assert isinstance(inner, dict)
         section = inner
-    del section[path[-1]]
+    section.pop(path[-1], None)
 
 
 def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:

@@ -13,7 +13,7 @@ from xformc.format.search_options import CONTROLS
 from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
-    "search": ("preset", "beam_size", "n_best", "length_penalty", "max_length", *CONTROLS),
+    "search": ("preset", "beam_size", "n_best", "length_penalty", "max_length", *CONTROLS, "alignment"),
     "sample": ("sample",),
     "forward": (),
 }
@@ -125,6 +125,8 @@ def idle_settings(
         for key in keys:
             if key not in used:
                 idle["decode", key] = f"the decoding settings of {name} are {', '.join(used)}"
+    if "alignment" in used and name != "translation":
+        idle["decode", "alignment"] = "only translation aligns its text with a source"
     if arrays and (name in NAMED or not texts):
         idle["train", "tokenizer"] = f"the input {arrays[0]} is not text, so examples are arrays"
     elif texts == 1:

@@ -14,13 +14,23 @@ from xformc.extras import explain_missing
 if TYPE_CHECKING:
     from xformc.api import Spec, build, list_specs, load_spec, train
     from xformc.format.certificate import Certificate
-    from xformc.runtime import Continuation, Engine, Hypothesis, Prediction, SearchResult, load, minimum_bayes_risk
+    from xformc.runtime import (
+        Alignment,
+        Continuation,
+        Engine,
+        Hypothesis,
+        Prediction,
+        SearchResult,
+        load,
+        minimum_bayes_risk,
+    )
     from xformc.trainer.train import TrainResult
     from xformc.verification import verify
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alignment",
     "Certificate",
     "Continuation",
     "Engine",
@@ -42,7 +52,10 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Spec", "build", "list_specs", "load_spec", "train"), "xformc.api"),
     **dict.fromkeys(
-        ("Continuation", "Engine", "Hypothesis", "Prediction", "SearchResult", "load", "minimum_bayes_risk"),
+        (
+            *("Alignment", "Continuation", "Engine", "Hypothesis", "Prediction", "SearchResult"),
+            *("load", "minimum_bayes_risk"),
+        ),
         "xformc.runtime",
     ),
     "Certificate": "xformc.format.certificate",

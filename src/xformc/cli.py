@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from xformc import __version__
+from xformc.commands.align import align
 from xformc.commands.attention import attention
 from xformc.commands.bench import bench
 from xformc.commands.build import build, verify
@@ -145,6 +146,7 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "predict": predict,
         "transcribe": transcribe,
         "score": score,
+        "align": align,
         "evaluate": evaluate,
         "attention": attention,
     },

@@ -23,7 +23,7 @@ from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.session import Session
 
-STAGES = ["forward", "step", "scores", "greedy", "beam", "batch", "controls"]
+STAGES = ["forward", "step", "scores", "attention", "greedy", "beam", "batch", "controls"]
 
 
 @pytest.mark.parametrize("target", ["portable", "cpu"])
@@ -135,7 +135,7 @@ def test_searches_with_one_close_choice_each_are_compared(tiny_spec: Spec, tmp_p
     arrays = make_subject().module.arrays()
     table = "encoder/embed/embedding/weight"
     small = {name: value * (0.02 if name == table else 1.0) for name, value in arrays.items()}
-    beam = build_engine(tiny_spec, small, None, "portable", tmp_path / "engine").stages[4]
+    beam = build_engine(tiny_spec, small, None, "portable", tmp_path / "engine").stages[5]
     assert beam.passed and "(8 searches, 0 beyond rounding and 8 equal with" in beam.detail
 
 

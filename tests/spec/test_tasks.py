@@ -142,7 +142,7 @@ def test_task_that_does_not_fit_is_refused(problems: Problems, text: str, expect
 IDLE = [
     (E + "decode: {sample: {top_k: 3}}\n",
      "decode.sample has no effect here: the decoding settings of translation are preset, beam_size, "
-     "n_best, length_penalty, max_length, min_length, length_penalty_kind, stop_rule, patience"),
+     "n_best, length_penalty, max_length, min_length, length_penalty_kind, stop_rule, patience, alignment"),
     (LANGUAGE_MODEL.replace("decode: {", "decode: {beam_size: 2, "),
      "decode.beam_size has no effect here: the decoding settings of language_model are sample"),
     (TAGGING + "decode: {n_best: 2}\n",

@@ -11,7 +11,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.keys import PAST, ROOM
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.pipeline import run_passes, run_scores
+from xformc.compiler.pipeline import begin_alignments, run_alignments, run_passes, run_scores
 from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.search.batch_loop import SearchInputs
@@ -24,9 +24,9 @@ from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.token_scores import Scored, emit_token_scores
-from xformc.format.interfaces import PREFIX, RESULTS, TOKEN_SCORES
+from xformc.format.interfaces import ATTENTION, PREFIX, RESULTS, TOKEN_SCORES
 from xformc.format.manifest import SampleOptions, SearchOptions, numbers
-from xformc.format.names import GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, SCORES, STEP
+from xformc.format.names import ALIGNMENTS, GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, SCORES, STEP
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
 
@@ -50,6 +50,8 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
         models[OF_TEXT] = results_model(program, run_passes(program.alone(late)).graph, weights)
     if derived.scores_texts:
         models[SCORES] = scores_model(derived, weights)
+    if (aligned := begin_alignments(derived)) is not None:
+        models[ALIGNMENTS] = alignments_model(aligned, weights)
     return models
 
 
@@ -107,6 +109,18 @@ def scores_model(program: Program, weights: Initializers) -> onnx.ModelProto:
         (emitter.op("Identity", scores, name=TOKEN_SCORES), Type("float32", (token.type.axes[0], Axis("scored"))))
     ]
     return model(emitter, "scores", inputs, outputs)
+
+
+def alignments_model(program: Program, weights: Initializers) -> onnx.ModelProto:
+    """From sources and what the decoder reads of their translations to the attention weights of each of its positions.
+
+    `program` is one of `begin_alignments`.
+    """
+    program = run_alignments(program)
+    emitter, (value,) = _emitter(program, weights), program.graph.outputs
+    (found,) = emitter.graph(program.graph, {value.name: value.name for value in program.graph.inputs})
+    inputs = [(value.name, value.type) for value in program.graph.inputs]
+    return model(emitter, "alignments", inputs, [(emitter.op("Identity", found, name=ATTENTION), value.type)])
 
 
 def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:

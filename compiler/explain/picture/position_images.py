@@ -11,10 +11,10 @@ import torch
 from matplotlib.figure import Figure
 
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.explain.attention.attention_maps import short_names
 from xformc.compiler.explain.figure import font, save
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.ops.attention_weights import short_names
 from xformc.compiler.ops.elementwise import Add
 from xformc.compiler.ops.positions import Positions
 from xformc.errors import UserError

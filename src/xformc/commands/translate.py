@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from xformc.commands.alignments import Align, Attention, alignment_fields, check_attention
 from xformc.commands.choosing import Choice, Mbr, Rerank, RerankWeight
 from xformc.commands.options import (
     BeamSize,
@@ -67,6 +68,8 @@ def translate(
     prefixes: PrefixFile = None,
     scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
     token_scores: TokenScores = False,
+    align: Align = False,
+    attention: Attention = False,
     as_json: JsonLines = False,
     truncate: Truncate = False,
     window: Window = None,
@@ -89,6 +92,9 @@ def translate(
     With --n-best above 1, lines have Moses' format: `0 ||| text ||| logprob= -2.31 length= 7 ||| -1.51`, with lines
     counted from 0 and the score last. With --json: {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}.
 
+    --align puts the links of words after each text and a tab, after ` ||| ` in Moses' format, and with --json into
+    `alignment`: [[0, 0], [1, 2]]. They come from the model's attention: see `xformc align`.
+
     --rerank and --mbr reorder the whole beam; --n-best is the number printed, with new scores. --rerank gives each
     hypothesis (1 - W) * its score + W * that of the second engine, with the length penalty of each. --mbr gives it its
     mean chrF or BLEU against the hypotheses of the beam, weighted by their probabilities. The old scores become
@@ -109,6 +115,8 @@ def translate(
     }
     check_method(manifest, "translate", "translate")
     require_json(token_scores, as_json)
+    check_attention(attention, as_json)
+    aligned = align or attention
     shown, choice = resolve_options(manifest, options), Choice(rerank, rerank_weight, mbr)
     options["n_best"] = choice.pool(manifest, shown)
     pace = choose_pace(source, window, workers, threads)
@@ -117,10 +125,12 @@ def translate(
     opened = partial(load, threads=threads, workers=pace.workers, device=device)
     second = nullcontext() if rerank is None else opened(rerank)
     with opened(engine) as loaded, second as judge, input_lines(source) as lines:
-        search = partial(loaded.translate_stream, prefixes=begun, token_scores=token_scores, **batching, **options)
+        search = partial(
+            loaded.translate_stream, prefixes=begun, token_scores=token_scores, alignment=aligned, **batching, **options
+        )
         results = choice.apply(lines, judge, search, shown.n_best, shown, batching)
         if as_json:
-            render = partial(_as_json, tokens=token_fields_of(loaded, wanted=token_scores))
+            render = partial(_as_json, tokens=token_fields_of(loaded, wanted=token_scores), attention=attention)
         elif shown.n_best > 1:
             render = partial(_as_n_best, options=shown)
         else:
@@ -128,8 +138,11 @@ def translate(
         write_results(results, render, output)
 
 
-def _as_json(index: int, hypotheses: list[Hypothesis], *, tokens: TokenFields) -> str:
-    found = [{**text_fields(one), **tokens(one)} for one in hypotheses]
+def _as_json(index: int, hypotheses: list[Hypothesis], *, tokens: TokenFields, attention: bool) -> str:
+    found = [
+        {**text_fields(one), **tokens(one), **alignment_fields(one.alignment, attention=attention)}
+        for one in hypotheses
+    ]
     return json.dumps({"line": index + 1, "hypotheses": found}, ensure_ascii=False) + "\n"
 
 
@@ -142,10 +155,15 @@ def _as_n_best(index: int, hypotheses: list[Hypothesis], *, options: SearchOptio
         divisor = length_divisor(length, options.length_penalty, options.length_penalty_kind)
         features = f"logprob= {own * divisor:.4f} length= {length}"
         features += "".join(f" {name}= {value:.4f}" for name, value in one.features.items())
-        lines.append(f"{index} ||| {one_line(one.text)} ||| {features} ||| {one.score:.4f}\n")
+        lines.append(f"{index} ||| {one_line(one.text)} ||| {features} ||| {one.score:.4f}{_links(one, ' ||| ')}\n")
     return "".join(lines)
 
 
 def _as_line(index: int, hypotheses: list[Hypothesis], *, scores: bool) -> str:
-    text = one_line(hypotheses[0].text)
-    return f"{hypotheses[0].score:.4f}\t{text}\n" if scores else f"{text}\n"
+    best, tab = hypotheses[0], "\t"
+    score = f"{best.score:.4f}\t" if scores else ""
+    return f"{score}{one_line(best.text)}{_links(best, tab)}\n"
+
+
+def _links(one: Hypothesis, before: str) -> str:
+    return "" if one.alignment is None else f"{before}{one.alignment}"

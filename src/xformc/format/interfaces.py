@@ -47,6 +47,9 @@ CONTROLS = (PREFIX, *search_options.CONTROLS)
 TOKEN_SCORES = "token_scores"
 """The output of the model of the log probabilities of given texts."""
 
+ATTENTION = "attention"
+"""The output of the model of attention weights: [batch, target, source]."""
+
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""
 
@@ -69,6 +72,11 @@ def interface_of_text(inputs: Mapping[str, Input], results: Mapping[str, Result]
 def interface_of_scores(inputs: Mapping[str, Input]) -> Interface:
     """Return the interface of the model of the log probabilities of given texts, which have their begin token."""
     return Interface(model_inputs(inputs), (TOKEN_SCORES,))
+
+
+def interface_of_alignments(inputs: Mapping[str, Input]) -> Interface:
+    """Return the interface of the model of attention weights, whose texts are what their writer reads."""
+    return Interface(model_inputs(inputs), (ATTENTION,))
 
 
 def given_inputs(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> dict[str, Input]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.interfaces import given_inputs
-from xformc.format.names import SCORES
+from xformc.format.names import ALIGNMENTS, SCORES
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -138,6 +138,11 @@ class Manifest:
     def scores_texts(self) -> bool:
         """Whether the engine gives the probabilities of the tokens of given texts."""
         return SCORES in self.files
+
+    @property
+    def aligns_texts(self) -> bool:
+        """Whether the engine gives the alignments of texts and their translations."""
+        return ALIGNMENTS in self.files
 
     @property
     def labels_words(self) -> bool:

@@ -8,6 +8,9 @@ OF_TEXT = "results.onnx"
 SCORES = "scores.onnx"
 """The model of the log probabilities of given texts."""
 
+ALIGNMENTS = "alignments.onnx"
+"""The model of the attention weights between given texts and their translations."""
+
 PREPARE, STEP = "prepare.onnx", "step.onnx"
 """The two models of a search that the runtime drives step by step."""
 
