@@ -14,8 +14,8 @@ from tiny_run import write_corpus, write_spec
 import xformc
 
 SURFACE = {
-    "Certificate", "Continuation", "Engine", "Hypothesis", "Prediction", "SearchResult", "Spec", "TrainResult",
-    "UserError", "build", "list_specs", "load", "load_spec", "minimum_bayes_risk", "train", "verify",
+    "Alignment", "Certificate", "Continuation", "Engine", "Hypothesis", "Prediction", "SearchResult", "Spec",
+    "TrainResult", "UserError", "build", "list_specs", "load", "load_spec", "minimum_bayes_risk", "train", "verify",
 }  # fmt: skip
 SMALL = {
     "sizes.layers": 1, "sizes.d_model": 16, "sizes.d_ff": 24, "sizes.heads": 2, "sizes.vocabulary": 40,
