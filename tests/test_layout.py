@@ -46,8 +46,9 @@ MAY_USE = {
     "triton": {"runtime"},
     "trainer": COMPILER | {"compiler.build", "runtime"},
     "imports": COMPILER | {"runtime", "trainer", "version"},
+    "exports": COMPILER | {"imports", "runtime", "specs", "trainer"},
     "commands": COMPILER
-    | {"compiler.build", "compiler.explain", "runtime", "triton", "trainer", "imports", "specs"}
+    | {"compiler.build", "compiler.explain", "runtime", "triton", "trainer", "imports", "exports", "specs"}
     | {"verification"},
     "cli": {"commands"},
     "__main__": {"cli"},

@@ -57,7 +57,7 @@ def test_a_translation_is_served_from_ids_and_from_text(
 ) -> None:
     engine = built(xformc, engines, "translation", "--target", target)
     options = ["--option", "beam_size=3", "--option", "n_best=2", "--option", "max_length_offset=7"]
-    result = xformc("export", engine, "--output", tmp_path, "--name", "small", *options)
+    result = xformc("export", "triton", engine, "--output", tmp_path, "--name", "small", *options)
     assert result.out.splitlines() == [str(tmp_path / "small"), str(tmp_path / "small_text")], result.err
     server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
     assert server.models["small"].config["backend"] == ["onnxruntime"]
@@ -78,7 +78,7 @@ def test_a_search_in_fixed_shapes_gives_the_best_alone(
 ) -> None:
     engine, plain = built(xformc, engines, "translation", "--target", "cuda"), built(xformc, engines, "translation")
     options = ["--option", "n_best=2", "--option", "max_length_offset=4", "--longest", "20"]
-    assert xformc("export", engine, "--output", tmp_path, "--name", "small", *options).code == 0
+    assert xformc("export", "triton", engine, "--output", tmp_path, "--name", "small", *options).code == 0
     server, loaded = Server(tmp_path, monkeypatch), load(plain, threads=1)
     assert server.models["small"].config["instance_group"][0]["kind"] == ["KIND_GPU"]
     ids = pad([encode(loaded, "source", text) for text in TEXTS if text])
@@ -94,7 +94,7 @@ def test_the_runtime_serves_sources_of_different_lengths_together(
     xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = built(xformc, engines, "translation")
-    assert xformc("export", engine, "--output", tmp_path, "--name", "small", "--runtime").code == 0
+    assert xformc("export", "triton", engine, "--output", tmp_path, "--name", "small", "--runtime").code == 0
     server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
     assert server.models["small"].config["backend"] == ["python"]
     rows = [pad([encode(loaded, "source", text)]) for text in TEXTS if text]
@@ -113,7 +113,7 @@ def test_the_runtime_drives_searches_in_fixed_shapes(
     xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, plain = built(xformc, engines, "translation", "--target", "cuda"), built(xformc, engines, "translation")
-    assert xformc("export", engine, "--output", tmp_path, "--name", "small", "--runtime").code == 0
+    assert xformc("export", "triton", engine, "--output", tmp_path, "--name", "small", "--runtime").code == 0
     server, expected = Server(tmp_path, monkeypatch), load(plain, threads=1).translate(TEXTS)
     assert server.models["small"].config["instance_group"][0]["kind"] == ["KIND_GPU"]
     (found,) = server.outputs("small_text", {"text": strings(*TEXTS)})
@@ -129,7 +129,7 @@ def test_a_language_model_is_served_with_seeds(
         built(xformc, engines, "language_model"),
     )
     set_ = ["--option", "temperature=1.5", "--option", "max_new_tokens=6"]
-    assert xformc("export", engine, "--output", tmp_path, "--name", "lm", *set_, *options).code == 0
+    assert xformc("export", "triton", engine, "--output", tmp_path, "--name", "lm", *set_, *options).code == 0
     server, loaded = Server(tmp_path, monkeypatch), load(plain, threads=1)
     expected = loaded.generate(["hello", "two dogs"], seed=3, temperature=1.5, max_new_tokens=6)
     prompts = pad([encode(loaded, "text", text)[:-1] for text in ("hello", "two dogs")])
@@ -147,7 +147,7 @@ def test_labels_of_texts_are_served(
 ) -> None:
     pairs, tagger = built(xformc, engines, "pairs"), built(xformc, engines, "tagging")
     for engine, name in ((pairs, "pairs"), (tagger, "tagger")):
-        assert xformc("export", engine, "--output", tmp_path, "--name", name).code == 0
+        assert xformc("export", "triton", engine, "--output", tmp_path, "--name", name).code == 0
     server = Server(tmp_path, monkeypatch)
     premise, claim = strings("hello world", "twenty-one"), strings("two dogs", "words")
     (found,) = server.outputs("pairs_text", {"premise": premise, "claim": claim})
@@ -164,7 +164,7 @@ def test_labels_of_arrays_are_served(
     xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     engine = built(xformc, engines, name)
-    result = xformc("export", engine, "--output", tmp_path, "--name", name)
+    result = xformc("export", "triton", engine, "--output", tmp_path, "--name", name)
     assert result.out.splitlines() == [str(tmp_path / name)], result.err
     random = np.random.default_rng(0)
     feeds = {
@@ -201,7 +201,10 @@ def test_backends_are_those_that_can_run_the_engine(xformc: CommandLine, engines
 
 
 def test_the_options_are_no_inputs_of_the_model(xformc: CommandLine, engines: Path, tmp_path: Path) -> None:
-    assert xformc("export", built(xformc, engines, "translation"), "--output", tmp_path, "--name", "small").code == 0
+    assert (
+        xformc("export", "triton", built(xformc, engines, "translation"), "--output", tmp_path, "--name", "small").code
+        == 0
+    )
     model = onnx.load(tmp_path / "small" / "1" / "model.onnx")
     onnx.checker.check_model(model)
     assert [value.name for value in model.graph.input] == ["source"]
@@ -214,7 +217,10 @@ def test_configs_are_of_tritons_own_schema(xformc: CommandLine, engines: Path, t
     for name, options in (("translation", []), ("language_model", []), ("translation", ["--runtime"]), ("pairs", [])):
         folder = tmp_path / "-".join((name, *options))
         engine = built(xformc, engines, name)
-        assert xformc("export", engine, "--output", folder, "--name", "one", "--instances", "2", *options).code == 0
+        assert (
+            xformc("export", "triton", engine, "--output", folder, "--name", "one", "--instances", "2", *options).code
+            == 0
+        )
         for path in folder.glob("*/config.pbtxt"):
             config = text_format.Parse(path.read_text(), schema.ModelConfig())
             assert config.name == path.parent.name
@@ -234,12 +240,12 @@ def test_configs_are_of_tritons_own_schema(xformc: CommandLine, engines: Path, t
 
 def test_an_export_replaces_an_export_and_nothing_else(xformc: CommandLine, engines: Path, tmp_path: Path) -> None:
     engine = built(xformc, engines, "translation")
-    assert xformc("export", engine, "--output", tmp_path, "--name", "one").code == 0
+    assert xformc("export", "triton", engine, "--output", tmp_path, "--name", "one").code == 0
     before = listing(tmp_path)
-    assert xformc("export", engine, "--output", tmp_path, "--name", "one").code == 0
+    assert xformc("export", "triton", engine, "--output", tmp_path, "--name", "one").code == 0
     assert listing(tmp_path) == before
     (tmp_path / "other_text").mkdir()
-    found = mistake(xformc("export", engine, "--output", tmp_path, "--name", "other"))
+    found = mistake(xformc("export", "triton", engine, "--output", tmp_path, "--name", "other"))
     assert found.startswith(f"{tmp_path / 'other_text'}: exists and was not exported by xformc\nhint: ")
     assert listing(tmp_path) == sorted([*before, "other_text"])
 
@@ -248,7 +254,7 @@ def test_wrong_options_are_named(xformc: CommandLine, engines: Path, tmp_path: P
     engine = built(xformc, engines, "translation")
 
     def export(*options: str) -> str:
-        return mistake(xformc("export", engine, "--output", tmp_path / "models", *options))
+        return mistake(xformc("export", "triton", engine, "--output", tmp_path / "models", *options))
 
     assert export("--option", "beam=4").startswith("--option: no option is called 'beam'\nhint: there are beam_size")
     assert export("--option", "beam_size=x") == "--option beam_size: 'x' is not an integer"
@@ -256,15 +262,15 @@ def test_wrong_options_are_named(xformc: CommandLine, engines: Path, tmp_path: P
     assert "a model's name must be letters" in export("--name", "a/b")
     assert not (tmp_path / "models").exists()
     images = built(xformc, engines, "images")
-    refused = mistake(xformc("export", images, "--output", tmp_path / "models", "--runtime"))
+    refused = mistake(xformc("export", "triton", images, "--output", tmp_path / "models", "--runtime"))
     assert refused.startswith("an engine that predicts labels cannot be served with xformc's runtime")
     assert "classification has no options" in mistake(
-        xformc("export", images, "--output", tmp_path / "models", "--option", "beam_size=2")
+        xformc("export", "triton", images, "--output", tmp_path / "models", "--option", "beam_size=2")
     )
 
 
 def test_a_broken_engine_is_not_exported(xformc: CommandLine, own_engine: Path, tmp_path: Path) -> None:
     (own_engine / "model.onnx").write_bytes(b"nothing")
-    found = mistake(xformc("export", own_engine, "--output", tmp_path / "models"))
+    found = mistake(xformc("export", "triton", own_engine, "--output", tmp_path / "models"))
     assert found.startswith(str(own_engine / "model.onnx")) and not (tmp_path / "models").exists()
     assert json.loads((own_engine / "engine.json").read_text())["name"] == "copy"

@@ -71,7 +71,7 @@ def test_results_without_text_are_served(
     xformc: CommandLine, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Target
 ) -> None:
     engine = build(HEADS, target)
-    assert xformc("export", engine, "-o", tmp_path / "models", "--name", "heads").code == 0
+    assert xformc("export", "triton", engine, "-o", tmp_path / "models", "--name", "heads").code == 0
     server, loaded = Server(tmp_path / "models", monkeypatch), load(engine, threads=1, device="cpu")
     ids = np.array([[5, 6, 7], [8, 9, 0]])
     (found,) = server.outputs("heads", {"words": ids})
@@ -90,7 +90,7 @@ def test_text_and_results_beside_it_are_served(
     xformc: CommandLine, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str
 ) -> None:
     engine = build(spec)
-    assert xformc("export", engine, "-o", tmp_path / "models", "--name", "pairs").code == 0
+    assert xformc("export", "triton", engine, "-o", tmp_path / "models", "--name", "pairs").code == 0
     first, second = zip(*EXAMPLES, strict=True)
     texts = {"first": strings(*first), "second": strings(*second)}
     seeds = {"seed": np.array([[4], [5], [6]])} if spec == SAMPLED else {}
@@ -110,7 +110,7 @@ def test_text_of_arrays_is_served(
     xformc: CommandLine, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = build(CAPTIONS, tokenized=False)
-    result = xformc("export", engine, "-o", tmp_path / "models", "--name", "captions", "--option", "n_best=2")
+    result = xformc("export", "triton", engine, "-o", tmp_path / "models", "--name", "captions", "--option", "n_best=2")
     assert result.out.splitlines() == [str(tmp_path / "models" / "captions")], result.err
     image = np.random.default_rng(0).standard_normal((2, 3, 2), np.float32)
     arrays = {"image": image, "hints": np.array([[5, 6], [7, 3]])}
@@ -122,7 +122,7 @@ def test_text_of_arrays_is_served(
 
 
 def test_what_triton_cannot_serve_is_refused(xformc: CommandLine, build: Build, tmp_path: Path) -> None:
-    export = ("export", build(OF_TEXT), "-o", tmp_path / "models")
+    export = ("export", "triton", build(OF_TEXT), "-o", tmp_path / "models")
     refused = mistake(xformc(*export))
     assert "results of the written text cannot be exported yet: topics\nhint: leave them out" in refused
     (tmp_path / "engine").rename(tmp_path / "other")

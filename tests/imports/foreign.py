@@ -11,7 +11,7 @@ from xformc.compiler.spec.tree import write_yaml
 from xformc.compiler.weight_files import graph_shapes
 from xformc.imports.config import read_config, resolve
 from xformc.imports.family import find_family
-from xformc.imports.weights import _row
+from xformc.imports.weights import family_row
 
 GPT2 = {
     "model_type": "gpt2",
@@ -112,7 +112,7 @@ def write_foreign(folder: Path, config: dict) -> dict[str, np.ndarray]:
     parts: dict[str, dict[int, np.ndarray]] = {}
     turned: dict[str, bool] = {}
     for path, array in ours.items():
-        row = _row(family, filled, path, ())
+        row = family_row(family, filled, path, ())
         assert row is not None, path
         flat = array.reshape(_merged(path, array))
         skipped = np.zeros((0 if row.rows is None else row.rows[0], *flat.shape[1:]), np.float32)

@@ -1,56 +1,106 @@
-"""`xformc export`: what a server needs to run an engine."""
+"""`xformc export`: an engine for a server, or a model for another library."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from typer import Option
+from typer import Argument, Option
 
-from xformc.commands.options import OUT, EngineFolder
+from xformc.commands.options import OUT
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, recorded
 from xformc.format.reader import read_manifest
 from xformc.runtime.options import resolve_options
 from xformc.runtime.sampling import resolve_sample_options
+from xformc.terminal import progress_console
 
-OUTPUT_HELP = "The model repository to write into."
-OPTION_HELP = "Fix an option of the search or of sampling: beam_size=4. May be repeated."
-BATCH_HELP = "Largest batch that Triton may form."
-LONGEST_HELP = "For targets cuda and tensorrt: the longest source in tokens, which bounds the output's capacity."
-RUNTIME_HELP = "Run the engine with xformc's runtime in Triton's Python backend."
+KIND_HELP = """triton: models for Triton Inference Server. hf: a folder that Hugging Face's transformers loads."""
+SOURCE_HELP = "An engine; for hf also a run or one of its checkpoints."
+OUTPUT_HELP = "The new folder; for triton the model repository to write into."
+FAMILY_HELP = "hf: the family, such as llama.  [default: that of an imported run, or the one that fits]"
+MAP_HELP = "hf: the table of a family of your own."
+PRECISION_HELP = "hf: number format of the weights.  [default: float32]"
+REPLAY_HELP = "hf: load the folder with transformers, and refuse if the logits differ."
+NAME_HELP = "triton: the name of the model.  [default: the engine's]"
+OPTION_HELP = "triton: fix an option of the search or of sampling: beam_size=4. May be repeated."
+BATCH_HELP = "triton: largest batch.  [default: 64]"
+INSTANCES_HELP = "triton: batches run at the same time on each device.  [default: 1]"
+LONGEST_HELP = """triton, for targets cuda and tensorrt: the longest source in tokens, which bounds the output's
+capacity.  [default: 256]"""
+RUNTIME_HELP = "triton: run the engine with xformc's runtime in Triton's Python backend."
+
+Kind = Literal["triton", "hf"]
 
 
 def export(
-    engine: EngineFolder,
+    kind: Annotated[Kind, Argument(help=KIND_HELP, metavar="triton|hf")],
+    source: Annotated[Path, Argument(help=SOURCE_HELP, metavar="ENGINE|RUN")],
     *,
     output: Annotated[Path, Option(*OUT, help=OUTPUT_HELP, metavar="DIR")],
-    format: Annotated[
-        Literal["triton"], Option(help="triton: models for Triton Inference Server.", metavar="FORMAT")
-    ] = "triton",
-    name: Annotated[str | None, Option(help="The name of the model.  [default: the engine's]", metavar="NAME")] = None,
+    family: Annotated[str | None, Option(help=FAMILY_HELP, metavar="NAME")] = None,
+    table: Annotated[Path | None, Option("--map", help=MAP_HELP, metavar="FILE")] = None,
+    precision: Annotated[
+        Literal["float32", "float16", "bfloat16"] | None, Option(help=PRECISION_HELP, metavar="FORMAT")
+    ] = None,
+    compare: Annotated[bool, Option("--replay", help=REPLAY_HELP)] = False,
+    name: Annotated[str | None, Option(help=NAME_HELP, metavar="NAME")] = None,
     option: Annotated[list[str] | None, Option(help=OPTION_HELP, metavar="NAME=VALUE")] = None,
-    max_batch_size: Annotated[int, Option(help=BATCH_HELP, min=1, metavar="N")] = 64,
-    instances: Annotated[int, Option(help="Batches run at the same time on each device.", min=1, metavar="N")] = 1,
-    longest: Annotated[int, Option(help=LONGEST_HELP, min=1, metavar="N")] = 256,
+    max_batch_size: Annotated[int | None, Option(help=BATCH_HELP, min=1, metavar="N")] = None,
+    instances: Annotated[int | None, Option(help=INSTANCES_HELP, min=1, metavar="N")] = None,
+    longest: Annotated[int | None, Option(help=LONGEST_HELP, min=1, metavar="N")] = None,
     runtime: Annotated[bool, Option("--runtime", help=RUNTIME_HELP)] = False,
 ) -> None:
-    """Export an engine as models for Triton Inference Server.
+    """Export an engine for Triton Inference Server, or a model for transformers.
 
     \b
-    xformc export demo/engine --format triton -o models
-    xformc export demo/engine --format triton -o models --option beam_size=8 --option n_best=3
+    xformc export triton demo/engine -o models
+    xformc export triton demo/engine -o models --option beam_size=8 --option n_best=3
+    xformc export hf runs/gpt2 -o models/gpt2 --replay
 
-    Two models are written: NAME takes and returns token ids (or arrays, for labels), and NAME_text, if the engine has
+    triton writes two models: NAME takes and returns token ids (or arrays, for labels), and NAME_text, if the engine has
     tokenizers, takes and returns text. Clients send `source`, `prompt` and `seed`, or the inputs of the spec. Options
     are fixed to the values given here, or to the engine's defaults. An earlier export of the same name is replaced;
-    other models of the repository stay.
+    other models of the repository stay. docs/gpu.md says which of Triton's backends run which engines.
 
-    docs/gpu.md says which of Triton's backends run which engines, and what they need.
+    hf writes config.json, safetensors and the tokenizer, by the tables of docs/import.md. What a model computes and the
+    family cannot say is an error, all of it at once.
     """
+    given = {
+        "hf": {"family": family, "map": table, "precision": precision, "replay": compare},
+        "triton": {
+            "name": name,
+            "option": option,
+            "max-batch-size": max_batch_size,
+            "instances": instances,
+            "longest": longest,
+            "runtime": runtime,
+        },
+    }
+    foreign = [f"--{key}" for of, options in given.items() if of != kind for key, value in options.items() if value]
+    if foreign:
+        raise UserError(f"{', '.join(foreign)}: not an option of {kind}", hint="xformc export --help")
+    if kind == "triton":
+        _triton(source, output, option or [], name, (max_batch_size or 64, instances or 1, longest or 256), runtime)
+        return
+    from xformc.exports.hugging_face import export_hugging_face
+
+    with progress_console().status("exporting"):
+        done = export_hugging_face(
+            source, output, family=family, table=table, precision=precision or "float32", compare=compare
+        )
+    print(f"{output}: a model of the family {done.family}, {done.parameters:,} parameters")
+    for line in (*([f"with {', '.join(done.files)}"] if done.files else []), *done.notes):
+        print(f"  {line}")
+    if done.replay is not None:
+        print(f"  {done.replay.line()}")
+
+
+def _triton(
+    engine: Path, output: Path, option: list[str], name: str | None, sizes: tuple[int, int, int], runtime: bool
+) -> None:
     from xformc.triton.repository import Serving, export_repository
 
-    options = _resolve(read_manifest(engine), option or [])
-    serving = Serving(options, name, max_batch_size, instances, longest, runtime)
-    for folder in export_repository(engine, output, serving):
+    options = _resolve(read_manifest(engine), option)
+    for folder in export_repository(engine, output, Serving(options, name, *sizes, runtime)):
         print(folder)
 
 

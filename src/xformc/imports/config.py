@@ -28,13 +28,13 @@ early_stopping no_repeat_ngram_size forced_bos_token_id forced_eos_token_id bad_
 IGNORED = frozenset(_INERT.split())
 """Keys of every config that do not change the logits."""
 
-_WRITTEN_WITH = frozenset(
+WRITTEN_WITH = frozenset(
     """bos_token_id eos_token_id pad_token_id decoder_start_token_id num_beams length_penalty early_stopping
 max_length""".split()  # noqa: SIM905 (a list of words)
 )
 """The keys of a generation_config.json that replace those of the config."""
 
-_KEY = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)")
+KEY = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)")
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Config:
         return self._number(tree) if "$" in tree.word else tree.value
 
     def _number(self, tree: Tree) -> Plain:
-        names = _KEY.findall(tree.word)
+        names = KEY.findall(tree.word)
         listed = [key for key in self.values if names and key.rpartition(".")[0] == names[0]]
         if listed and tree.word == f"${names[0]}":
             self.used.add(names[0])
@@ -81,7 +81,7 @@ class Config:
         if len(names) == 1 and tree.word == f"${names[0]}":
             return numbers["k0"]
         places = iter(numbers)
-        text = _KEY.sub(lambda _: next(places), tree.word)
+        text = KEY.sub(lambda _: next(places), tree.word)
         try:
             return parse_expression(text).value(lambda name, _: numbers[name])
         except KeyError as error:
@@ -113,7 +113,7 @@ def _with_generation(path: Path, values: dict[str, Scalar]) -> dict[str, Scalar]
     if not path.is_file():
         return values
     flat = read_json(path, MAX_BYTES, "a config", _flat)
-    said = {key: value for key, value in flat.items() if key.partition(".")[0] in _WRITTEN_WITH and value is not None}
+    said = {key: value for key, value in flat.items() if key.partition(".")[0] in WRITTEN_WITH and value is not None}
     over = {key.partition(".")[0] for key in said}
     return {key: value for key, value in values.items() if key.partition(".")[0] not in over} | said
 
@@ -179,7 +179,7 @@ def _unset(family: Family, config: Config) -> list[str]:
     lines: dict[str, None] = {}
     for tree in (family.spec, *family.weights.values()):
         for word in tree.words():
-            for key in _KEY.findall(word):
+            for key in KEY.findall(word):
                 try:
                     config.filled(Tree(f"${key}", tree.span))
                 except SpecError:

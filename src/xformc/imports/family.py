@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from xformc.compiler.spec.load import load_tree, merge
@@ -13,18 +14,22 @@ FAMILIES = Path(__file__).resolve().parent / "families"
 MAX_LIKE = 4
 
 _MAPPINGS = ("renamed", "defaults", "cases", "spec", "weights")
-_LISTS = ("architectures", "ignored", "surplus")
+_LISTS = ("architectures", "outside", "ignored", "surplus")
 _PART = ("spec", "weights", "surplus", "ignored")
-ROW_KEYS = ("from", "transposed", "part", "of", "each", "rows", "plus")
+ROW_KEYS = ("from", "transposed", "part", "of", "each", "rows", "plus", "shape")
 
 
 @dataclass(frozen=True)
 class Family:
-    """A table. `cases` says for a key of the config what each value adds to `spec`, `weights` and the lists."""
+    """A table. `cases` says for a key of the config what each value adds to `spec`, `weights` and the lists.
+
+    outside: the names of weights, with `*` for any, that an export writes without the prefix.
+    """
 
     name: str
     architectures: tuple[str, ...]
     prefix: str
+    outside: tuple[str, ...]
     renamed: Mapping[str, str]
     defaults: Mapping[str, Tree]
     cases: Mapping[str, Mapping[str, Tree]]
@@ -32,6 +37,10 @@ class Family:
     spec: Tree
     weights: Mapping[str, Tree]
     surplus: tuple[str, ...]
+
+    def full_name(self, name: str) -> str:
+        """The name of a weight with the prefix, if it has it."""
+        return name if any(fnmatchcase(name, pattern) for pattern in self.outside) else self.prefix + name
 
     def with_part(self, part: Tree) -> "Family":
         """The family with what a case adds."""
@@ -69,6 +78,7 @@ def load_family(path: Path) -> Family:
         name=path.stem,
         architectures=_words(tree, "architectures"),
         prefix=_prefix(tree),
+        outside=_words(tree, "outside"),
         renamed={key: item.word for key, item in _trees(tree, "renamed").items()},
         defaults=_trees(tree, "defaults"),
         cases={

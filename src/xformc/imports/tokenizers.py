@@ -21,7 +21,9 @@ JSON = "tokenizer.json"
 DICTIONARY, SIDES = "vocab.json", {"source": "source.spm", "target": "target.spm"}
 """Marian's files: the ids of the pieces of both languages, and a model of each."""
 
-_LANGUAGE = re.compile(">>.+<<")
+LANGUAGE = re.compile(">>.+<<")
+"""The tag of a language."""
+
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5
 MOST_PIECES = 1 << 22
 
@@ -84,11 +86,11 @@ def _renumbered(path: Path, ids: Mapping[str, int]) -> tuple[bytes, int]:
     names = {number: piece for piece, number in ids.items()}
     del model.pieces[:]
     for number in range(max(names) + 1):
-        name = names.get(number, f"<unused {number}>")
+        name = names.get(number, unused_name(number))
         piece = model.pieces.add(piece=name, score=0.0, type=_UNUSED)
         if name in ("<unk>", "</s>", "<pad>"):
             piece.type = _UNKNOWN if name == "<unk>" else _CONTROL
-        elif _LANGUAGE.fullmatch(name):
+        elif LANGUAGE.fullmatch(name):
             piece.piece, piece.type = f"▁{name}", _USER_DEFINED
         elif name in known:
             piece.CopyFrom(known[name])
@@ -97,6 +99,11 @@ def _renumbered(path: Path, ids: Mapping[str, int]) -> tuple[bytes, int]:
     trained.unk_id, trained.eos_id, trained.pad_id, trained.bos_id = ids["<unk>"], ids["</s>"], ids["<pad>"], -1
     trained.vocab_size = len(model.pieces)
     return cast(bytes, model.SerializeToString()), lost
+
+
+def unused_name(number: int) -> str:
+    """The name of a piece that a dictionary lacks."""
+    return f"<unused {number}>"
 
 
 def _unknown_of(model: bytes) -> int | None:

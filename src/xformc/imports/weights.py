@@ -24,6 +24,7 @@ class Row:
 
     transposed: the tensor's two axes are exchanged. rows: only these rows, from start to stop. part, of, each: the rows
     are `each` groups (such as heads) of `of` equal parts, of which one is taken. plus: added to every number.
+    shape_there: the tensor's shape, where that is not the parameter's with merged axes; an export needs it.
     """
 
     source: str
@@ -33,6 +34,7 @@ class Row:
     each: int = 1
     rows: tuple[int, int] | None = None
     plus: float = 0.0
+    shape_there: tuple[int, ...] | None = None
 
     def shape(self, found: Sequence[int]) -> tuple[int, ...] | None:
         """The shape of the parameter before its axes are told apart; None if the tensor does not fit the row."""
@@ -67,7 +69,7 @@ def map_weights(
 
     Raises: UserError that names every weight that is missing, left over, of a wrong shape or format, or not finite.
     """
-    rows = {path: _row(family, config, path, stored) for path in shapes}
+    rows = {path: family_row(family, config, path, stored) for path in shapes}
     used = {row.source: stored[row.source] for row in rows.values() if row is not None and row.source in stored}
     patterns = [_pattern(name) for name in family.surplus]
     problems = {
@@ -119,7 +121,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(name[:300] for name in names[:LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _row(family: Family, config: Config, path: str, stored: Container[str]) -> Row | None:
+def family_row(family: Family, config: Config, path: str, stored: Container[str]) -> Row | None:
     """The row of a parameter: of the patterns that match its path, the last one; of several names, a stored one."""
     for pattern, tree in reversed(list(family.weights.items())):
         match = _pattern(pattern).fullmatch(path)
@@ -145,9 +147,12 @@ def _filled_row(tree: Tree, config: Config, name: str) -> Row:
             raise UserError(f"'{key}' must be a number", place=(item or tree).span.place)
         return value
 
-    rows = tree.get("rows")
-    bounds = () if rows is None else tuple(one for one in map(config.filled, rows.items) if type(one) is int)
-    if rows is not None and (len(bounds) != 2 or len(rows.items) != 2):
+    def whole(key: str) -> tuple[int, ...] | None:
+        item = tree.get(key)
+        return None if item is None else tuple(one for one in map(config.filled, item.items) if type(one) is int)
+
+    rows, bounds, shape = tree.get("rows"), whole("rows"), whole("shape")
+    if rows is not None and (bounds is None or len(bounds) != 2 or len(rows.items) != 2):
         raise UserError("'rows' must be two whole numbers, [start, stop]", place=rows.span.place)
     return Row(
         name,
@@ -157,6 +162,7 @@ def _filled_row(tree: Tree, config: Config, name: str) -> Row:
         each=int(number("each", 1)),
         rows=(bounds[0], bounds[1]) if bounds else None,
         plus=float(number("plus", 0.0)),
+        shape_there=shape,
     )
 
 

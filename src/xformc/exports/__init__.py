@@ -1,0 +1,1 @@
+"""Exports runs and engines as models of other libraries; the families' tables are read backwards."""

@@ -1,0 +1,73 @@
+"""Compares the spec of a run with the one that a family's config gives: the same function, or what differs."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.ops.elementwise import Dropout
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.problems import Source
+from xformc.compiler.spec.tree import Plain, parse_yaml
+from xformc.exports.observe import computed
+
+SECTIONS = ("inputs", "sizes", "choices", "defaults", "tie", "results", "task", "model", "blocks")
+"""The sections that say what a model computes, the simplest first."""
+
+LISTED = 12
+
+
+def differences(ours: Spec, theirs: Spec, family: str) -> list[str]:
+    """What the two specs compute differently in use, a line for each; none if they are the same function."""
+    if _function(ours.graph()) == _function(theirs.graph()):
+        return []
+    one, other = _document(ours), _document(theirs)
+    lines: list[str] = []
+    for section in SECTIONS:
+        mine, its = (_flat(document.get(section), 1 if section == "blocks" else 2) for document in (one, other))
+        keys = [key for key in mine if key in its] if section == "blocks" else [*mine, *its]
+        for key in dict.fromkeys(keys):
+            values = [computed(spec, found.get(key)) for spec, found in ((ours, mine), (theirs, its))]
+            if values[0] != values[1]:
+                name = ".".join(part for part in (section, key) if part)
+                lines.append(f"{name}: {_shown(values[0])} here, {_shown(values[1])} in {family}")
+    lines = lines or ["the graphs differ"]
+    more = len(lines) - LISTED
+    return [*lines[:LISTED], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _function(graph: Graph) -> object:
+    """What a graph computes in use: its nodes without dropout."""
+    same: dict[str, str] = {}
+
+    def names(values: tuple[Value, ...]) -> tuple[str, ...]:
+        return tuple(same.get(value.name, value.name) for value in values)
+
+    nodes: list[object] = []
+    for node in graph.nodes:
+        if isinstance(node.op, Dropout):
+            same[node.outputs[0].name] = names(node.inputs)[0]
+        else:
+            nodes.append((node.op, names(node.inputs), tuple((value.name, value.type) for value in node.outputs)))
+    parameters = {(item.name, item.type) for item in graph.parameters}
+    return graph.inputs, parameters, nodes, names(graph.outputs)
+
+
+def _document(spec: Spec) -> Mapping[str, Plain]:
+    return cast(Mapping[str, Plain], parse_yaml(Source(spec.name, spec.resolved_yaml())).plain())
+
+
+def _flat(value: Plain, depth: int, prefix: str = "") -> dict[str, Plain]:
+    """The values of a section by their keys, joined by dots."""
+    if not isinstance(value, dict) or depth == 0:
+        return {} if value is None else {prefix: value}
+    found: dict[str, Plain] = {}
+    for key, inner in value.items():
+        found |= _flat(inner, depth - 1, f"{prefix}.{key}" if prefix else key)
+    return found
+
+
+def _shown(value: Plain) -> str:
+    if value is None:
+        return "absent"
+    text = str(value)
+    return text if len(text) <= 60 else "other steps"

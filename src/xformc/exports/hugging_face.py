@@ -1,0 +1,213 @@
+"""Exports a model as a folder that transformers loads: config.json, safetensors and the tokenizer's files."""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from xformc.compiler.spec import Spec, load_spec
+from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
+from xformc.errors import UserError
+from xformc.exports.compare import differences
+from xformc.exports.solve import solve
+from xformc.exports.source import Source, read_source
+from xformc.exports.tensors import foreign_tensors
+from xformc.exports.tokenizers import SETTINGS, write_tokenizer
+from xformc.files import atomic_directory
+from xformc.format.names import SPEC
+from xformc.imports.checkpoint import SINGLE
+from xformc.imports.config import CONFIG, GENERATION, WRITTEN_WITH, Config, resolve
+from xformc.imports.family import Family, find_family, load_family, shipped_families
+from xformc.imports.replay import Replay, replay
+from xformc.trainer.checkpoint import writing
+from xformc.trainer.run import check_free
+from xformc.trainer.tensors import write_tensors
+
+Format = Literal["float32", "float16", "bfloat16"]
+FORMATS: Mapping[Format, torch.dtype] = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was exported: the family, the number of stored numbers, the tokenizer's files, what was left out, and the
+    comparison with transformers.
+    """
+
+    family: str
+    parameters: int
+    files: tuple[str, ...]
+    notes: tuple[str, ...]
+    replay: Replay | None
+
+
+@dataclass(frozen=True)
+class Match:
+    """A family's table with the config that gives a spec, and that spec by the table."""
+
+    family: Family
+    config: Config
+    values: Mapping[str, Scalar]
+    spec: Spec
+
+
+def export_hugging_face(
+    path: Path,
+    out: Path,
+    *,
+    family: str | None = None,
+    table: Path | None = None,
+    precision: Format = "float32",
+    compare: bool = False,
+) -> Export:
+    """Write the folder `out` from a run, a checkpoint or an engine.
+
+    The family is `family`, that of the table in `table`, that of an imported run, or the one that fits. With `compare`,
+    transformers runs the folder beside the model.
+
+    Raises: UserError that names whatever the family cannot say, or if the logits differ by more than the bound; then
+    nothing is written.
+    """
+    check_free(out)
+    source = read_source(path)
+    match = find_match(source, family, table)
+    tensors = foreign_tensors(match.family, match.config, source.spec.graph(), source.arrays)
+    stored = {name: torch.as_tensor(array).to(FORMATS[precision]) for name, array in tensors.items()}
+    broken = [name for name, tensor in stored.items() if not tensor.isfinite().all()]
+    if broken:
+        raise UserError(f"too large for {precision}: {', '.join(broken[:8])}", hint="export in float32 or bfloat16")
+    with writing(out), atomic_directory(out, replace=False) as part:
+        config, generation = _configs(match, source, precision)
+        _write_json(part / CONFIG, config)
+        if generation:
+            _write_json(part / GENERATION, generation)
+        write_tensors(part / SINGLE, stored, {"format": "pt"})
+        files, notes = write_tokenizer(source, part, match.family.name)
+        compared = _replayed(part, source) if compare else None
+    said = (*notes, *_search_notes(source.spec, match.spec, tokenized=SETTINGS in files))
+    return Export(match.family.name, sum(tensor.numel() for tensor in stored.values()), files, said, compared)
+
+
+def _replayed(folder: Path, source: Source) -> Replay:
+    """The comparison of transformers with the model. Raises: UserError if the logits differ."""
+    found = replay(folder, source.spec, source.arrays)
+    if not found.passed:
+        raise UserError(f"transformers does not compute this model's logits: {found.line()}", place=str(source.folder))
+    return found
+
+
+def find_match(source: Source, family: str | None, table: Path | None) -> Match:
+    """The family of a model with its config. Raises: UserError that names what differs, or that none fits."""
+    if table is not None:
+        return _matched(load_family(table), source)
+    name = family or source.family
+    if name is not None:
+        return _matched(find_family(name), source)
+    for name in shipped_families():
+        try:
+            return _matched(find_family(name), source)
+        except UserError:
+            continue
+    hint = "`--family NAME` says what differs from one of them"
+    raise UserError(
+        f"no family computes what this model does; there are {', '.join(shipped_families())}",
+        place=str(source.folder),
+        hint=hint,
+    )
+
+
+def _matched(family: Family, source: Source) -> Match:
+    values = {"model_type": family.name, **solve(family, source.spec)}
+    place = str(source.folder)
+    try:
+        chosen, config = resolve(family, values, place)
+        spec = _spec_of(config.filled(chosen.spec))
+    except UserError as error:
+        raise UserError(f"cannot be said as {family.name}: {error.message}", place=place) from error
+    found = differences(source.spec, spec, family.name)
+    if found:
+        lines = "".join(f"\n  {line}" for line in found)
+        raise UserError(f"cannot be said as {family.name}, which differs in:{lines}", place=place)
+    return Match(chosen, config, values, spec)
+
+
+def _spec_of(filled: Plain) -> Spec:
+    """The spec that a table writes. Raises: SpecError."""
+    with tempfile.TemporaryDirectory(prefix="xformc-export-") as name:
+        path = Path(name) / SPEC
+        path.write_text(write_yaml(filled), encoding="utf-8")
+        spec = load_spec(path)
+        spec.graph()
+        return spec
+
+
+def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str, Plain], dict[str, Plain]]:
+    """The contents of config.json and generation_config.json."""
+    family, values = match.family, {**match.values, **_special_ids(source.spec)}
+    for alias, key in family.renamed.items():
+        if "." not in alias and key in values:
+            values.setdefault(alias, values[key])
+    for key in family.cases:
+        if key not in values and not key.endswith(".*") and (usual := match.config.value(key)) is not None:
+            values[key] = usual
+    architectures: list[Plain] = [family.architectures[0]] if family.architectures else []
+    how: dict[str, Scalar] = {}
+    if source.spec.written is not None:
+        how = {key: value for key, value in values.items() if key.partition(".")[0] in WRITTEN_WITH}
+    ids = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+    kept = {key: value for key, value in values.items() if key not in how or key.partition(".")[0] in ids}
+    head: dict[str, Plain] = {"architectures": architectures, "dtype": precision}
+    return {**head, **_nested(kept)}, _nested(how)
+
+
+def _special_ids(spec: Spec) -> dict[str, Scalar]:
+    """The special tokens under the names of a config."""
+    special = next((item.special for item in spec.inputs.values() if item.kind == "tokens"), None)
+    if special is None:
+        return {}
+    ends: dict[str, Scalar] = {f"eos_token_id.{index}": one for index, one in enumerate(special.end)}
+    ids: dict[str, Scalar] = {"eos_token_id": special.end[0]} if len(special.end) == 1 else ends
+    ids["pad_token_id"] = special.pad
+    if len(spec.inputs) == 1:
+        return {**ids, "bos_token_id": special.begin}
+    return {**ids, "bos_token_id": None, "decoder_start_token_id": special.begin, "forced_eos_token_id": None}
+
+
+def _nested(values: Mapping[str, Scalar]) -> dict[str, Plain]:
+    """Keys with dots as mappings, or as lists where they are numbers."""
+    found: dict[str, Plain] = {}
+    for key, value in values.items():
+        top, _, rest = key.partition(".")
+        if not rest:
+            found[top] = value
+        elif rest.isdecimal():
+            items = found.setdefault(top, [])
+            assert isinstance(items, list)
+            items.append(value)
+        else:
+            inner = found.setdefault(top, {})
+            assert isinstance(inner, dict)
+            inner |= _nested({rest: value})
+    return found
+
+
+def _search_notes(ours: Spec, theirs: Spec, *, tokenized: bool) -> list[str]:
+    """What differs in how texts are begun and searched for, which the logits do not show."""
+    notes: list[str] = []
+    if ours.written is None:
+        return notes
+    one, other = ours.inputs[ours.written].special, theirs.inputs[theirs.written or ours.written].special
+    if one.begun != other.begun and not tokenized:
+        notes.append(f"texts begin with token {one.begin} here, which the family does not add")
+    mine, its = ours.decode.model_dump(), theirs.decode.model_dump()
+    keys = [key for key in mine if key not in ("preset", "sample", "n_best") and mine[key] != its[key]]
+    if keys and ours.task == "translation":
+        notes.append(f"the search there has another {', '.join(keys)}")
+    return notes
+
+
+def _write_json(path: Path, content: Mapping[str, Plain]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

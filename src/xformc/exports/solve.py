@@ -1,0 +1,146 @@
+"""Finds the config of a family that gives a spec: the family's table read backwards."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import isclose
+
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.tree import Plain, Scalar, Tree
+from xformc.errors import UserError
+from xformc.exports.observe import leaves, observed
+from xformc.imports.config import KEY, OTHERWISE, Config
+from xformc.imports.family import Family
+
+ROUNDS = 4
+"""How often the values are looked for again with those that were found."""
+
+
+@dataclass
+class Solution:
+    """The values of a config by key, and the family with the cases that they choose."""
+
+    spec: Spec
+    family: Family
+    values: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
+
+    def config(self, **more: Scalar) -> Config:
+        """The config as far as it is known."""
+        return Config({**self.values, **more}, self.family)
+
+
+def solve(family: Family, spec: Spec) -> dict[str, Scalar]:
+    """The config whose spec by the family's table is as near to this spec as the table can come."""
+    found = Solution(spec, family)
+    _numbers(found)
+    for key, parts in family.cases.items():
+        if not key.endswith(".*"):
+            _choose(found, key, parts)
+    _numbers(found)
+    return found.values
+
+
+def _numbers(found: Solution) -> None:
+    """Compute the keys that stand in the table's spec, from the spec's own numbers."""
+    for _ in range(ROUNDS):
+        for path, tree in leaves(found.family.spec):
+            unknown = {key for key in KEY.findall(tree.word) if key not in found.values}
+            value = observed(found.spec, path) if len(unknown) == 1 else None
+            if value is not None:
+                (key,) = unknown
+                found.values |= _solved(found, key, tree, value)
+
+
+def _solved(found: Solution, key: str, tree: Tree, value: Plain) -> dict[str, Scalar]:
+    """The key for which the tree's text is the value; for a text that is the key alone, the value itself."""
+    if tree.word == f"${key}":
+        if isinstance(value, list):
+            return {f"{key}.{index}": item for index, item in enumerate(value) if isinstance(item, int | float)}
+        return {key: value} if isinstance(value, int | float) else {}
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return {}
+    for trial in _trials(found, key, tree, value):
+        whole = round(trial)
+        number = whole if isclose(whole, trial, rel_tol=1e-12) else trial
+        if _same(_filled(found, tree, {key: number}), value):
+            return {key: number}
+    return {}
+
+
+def _trials(found: Solution, key: str, tree: Tree, value: float) -> Iterator[float]:
+    """The key if the text is `a key + b`, or `a / key`."""
+    one, two = (_filled(found, tree, {key: number}) for number in (1, 2))
+    if isinstance(one, int | float) and isinstance(two, int | float):
+        if one != two:
+            yield (value - one) / (two - one) + 1
+        if value:
+            yield one / value
+
+
+def _filled(found: Solution, tree: Tree, more: Mapping[str, Scalar]) -> Plain:
+    try:
+        return found.config(**more).filled(tree)
+    except UserError:
+        return None
+
+
+def _choose(found: Solution, key: str, parts: Mapping[str, Tree]) -> None:
+    """Choose the case of a key: of those that the spec does not contradict, the one that says most about it."""
+    usual, best = _text(_usual(found, key)), None
+    for text, part in parts.items():
+        said = _agreement(found, part)
+        if said is not None:
+            rank = (said, text == usual)
+            best = (rank, text, part) if best is None or rank > best[0] else best
+    if best is None:  # the comparison of the specs says what differs
+        found.family = found.family.with_part(parts.get(usual, next(iter(parts.values()))))
+        return
+    _, text, part = best
+    found.family = found.family.with_part(part)
+    if text == OTHERWISE:
+        _numbers(found)
+    elif (value := _value(text)) is not None:
+        found.values[key] = value
+
+
+def _agreement(found: Solution, part: Tree) -> int | None:
+    """How many values of the spec a case states as they are; None if it states another one."""
+    spec, count = part.get("spec"), 0
+    for path, tree in () if spec is None else leaves(spec):
+        own = observed(found.spec, path)
+        wanted = own if _is_open(found, tree) and own is not None else _filled(found, tree, {})
+        if not _same(wanted, own):
+            return None
+        count += 1
+    return count
+
+
+def _is_open(found: Solution, tree: Tree) -> bool:
+    """Whether a text has a key that is not known yet."""
+    return any(key not in found.values for key in KEY.findall(tree.word))
+
+
+def _usual(found: Solution, key: str) -> Scalar:
+    try:
+        return replace(found.config(), used=set()).value(key)
+    except UserError:
+        return None
+
+
+def _same(one: Plain, other: Plain) -> bool:
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return isclose(one, other, rel_tol=1e-9)
+    return one == other
+
+
+def _text(value: Scalar) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _value(text: str) -> Scalar:
+    """The value of a config that a case's text stands for."""
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float) else None

@@ -1,0 +1,83 @@
+"""Makes the tensors of a family from the parameters of a spec: the rows of its table, backwards."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from xformc.compiler.graph.graph import Graph
+from xformc.compiler.ops.linear import Linear
+from xformc.errors import UserError
+from xformc.exports.source import Array
+from xformc.imports.config import Config
+from xformc.imports.family import Family
+from xformc.imports.weights import Row, family_row
+
+
+def foreign_tensors(family: Family, config: Config, graph: Graph, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The tensors by their names there, in float32. Rows that no parameter is from are 0.
+
+    Raises: UserError that names the parameters without a row, or that the family has as one tensor and differ.
+    """
+    rows = {path: family_row(family, config, path, ()) for path in arrays}
+    without = [path for path, row in rows.items() if row is None]
+    if without:
+        raise UserError(f"{family.name} has no weights for {', '.join(without[:12])}")
+    shapes = _matrices(graph)
+    pieces: dict[str, list[tuple[Row, Array, str]]] = {}
+    for path, row in rows.items():
+        assert row is not None
+        piece = arrays[path].reshape(shapes[path])
+        pieces.setdefault(row.source, []).append((row, piece - np.float32(row.plus) if row.plus else piece, path))
+    return {family.full_name(name): _assembled(found) for name, found in pieces.items()}
+
+
+def _matrices(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """The shape of each parameter with the axes of a linear map merged: [out, in], and [out] of a bias."""
+    shapes: dict[str, tuple[int, ...]] = {parameter.name: parameter.type.sizes() for parameter in graph.parameters}
+    for node in graph.nodes:
+        if isinstance(node.op, Linear):
+            weight, *bias = node.inputs[1:]
+            sizes = weight.type.sizes()
+            new = len(sizes) - len(node.op.over)
+            shapes[weight.name] = (prod(sizes[:new]), prod(sizes[new:]))
+            shapes |= {value.name: (prod(value.type.sizes()),) for value in bias}
+    return shapes
+
+
+def _assembled(pieces: Sequence[tuple[Row, Array, str]]) -> Array:
+    """The tensor whose parts these are."""
+    first = pieces[0][0]
+    if first.rows is not None:
+        array = np.zeros((max(row.rows[1] for row, _, _ in pieces if row.rows), *pieces[0][1].shape[1:]), np.float32)
+        for row, piece, _ in pieces:
+            assert row.rows is not None
+            array[row.rows[0] : row.rows[1]] = piece
+    elif first.of > 1:
+        array = _joined(pieces)
+    else:
+        array = _one(pieces)
+    array = array.T if first.transposed else array
+    return np.array(array if first.shape_there is None else array.reshape(first.shape_there), order="C")
+
+
+def _joined(pieces: Sequence[tuple[Row, Array, str]]) -> Array:
+    """Equal parts of the rows of each group, next to each other."""
+    parts: dict[int, list[tuple[Row, Array, str]]] = {}
+    for piece in pieces:
+        parts.setdefault(piece[0].part, []).append(piece)
+    row = pieces[0][0]
+    if len(parts) < row.of:
+        raise UserError(f"the table fills {len(parts)} of {row.of} parts of {row.source}")
+    groups = [_one(parts[index]) for index in range(row.of)]
+    grouped = [array.reshape(row.each, -1, *array.shape[1:]) for array in groups]
+    return np.stack(grouped, 1).reshape(-1, *groups[0].shape[1:])
+
+
+def _one(pieces: Sequence[tuple[Row, Array, str]]) -> Array:
+    """The one array of several parameters that the family has as one tensor."""
+    (_, array, path), *others = pieces
+    for row, other, name in others:
+        if not np.array_equal(array, other):
+            raise UserError(f"the family has {path} and {name} as one tensor, {row.source}, and they differ")
+    return array

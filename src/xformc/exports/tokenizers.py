@@ -1,0 +1,91 @@
+"""Writes the tokenizer of a model under the names that transformers reads."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from sentencepiece import sentencepiece_model_pb2
+
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.model import Input
+from xformc.errors import UserError
+from xformc.exports.sentencepiece_json import SPACE, tokenizer_json
+from xformc.exports.source import Source
+from xformc.format.names import TOKENIZER
+from xformc.imports.tokenizers import DICTIONARY, JSON, LANGUAGE, SIDES, unused_name
+from xformc.runtime.tokenizer import open_vocabulary
+
+SETTINGS = "tokenizer_config.json"
+
+Notes = tuple[str, ...]
+
+
+def write_tokenizer(source: Source, folder: Path, family: str) -> tuple[tuple[str, ...], Notes]:
+    """Write the tokenizer into the folder. Return the names of its files, and notes on what was not written.
+
+    One tokenizer of all inputs becomes a tokenizer.json; a SentencePiece model is kept beside it. Two of a Marian model
+    become its dictionary and models.
+    """
+    files = source.tokenizers
+    if not files:
+        return (), ("there is no tokenizer",)
+    if len(set(files.values())) == 1:
+        path = next(iter(files.values()))
+        if path.suffix == ".json":
+            shutil.copyfile(path, folder / JSON)
+            return _with_settings(source, path, folder, (JSON,)), ()
+        return _piece_model(source, path, folder)
+    if family == "marian" and files.keys() == SIDES.keys() and all(path.suffix == ".model" for path in files.values()):
+        return _marian(files, folder), ()
+    return (), ("two tokenizers, which only Marian has: they are not written",)
+
+
+def _piece_model(source: Source, path: Path, folder: Path) -> tuple[tuple[str, ...], Notes]:
+    """Write the model, and the tokenizer.json that gives its ids."""
+    shutil.copyfile(path, folder / TOKENIZER)
+    special, translates = _text(source.spec).special, len(source.spec.inputs) > 1
+    before, after = ((), (special.last,)) if translates else (special.begun, ())
+    try:
+        (folder / JSON).write_text(tokenizer_json(path, before, after), encoding="utf-8")
+    except UserError as error:
+        return (TOKENIZER,), (f"{TOKENIZER} is not written as {JSON}: it {error.message}",)
+    return _with_settings(source, path, folder, (TOKENIZER, JSON)), ()
+
+
+def _with_settings(source: Source, path: Path, folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Write tokenizer_config.json: the class, and the special tokens."""
+    item = _text(source.spec)
+    special, vocabulary = item.special, open_vocabulary(path, item.vocabulary, item.special)
+    ids = {"bos": special.begin, "eos": special.last, "pad": special.pad, "unk": special.unknown}
+    pieces = {key: vocabulary.pieces([one])[0] for key, one in ids.items() if one is not None}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    settings |= {f"{key}_token": piece for key, piece in pieces.items() if piece}
+    settings["model_input_names"] = ["input_ids", "attention_mask"]
+    _write(folder / SETTINGS, settings)
+    return (*names, SETTINGS)
+
+
+def _text(spec: Spec) -> Input:
+    return next(item for item in spec.inputs.values() if item.kind == "tokens")
+
+
+def _marian(files: Mapping[str, Path], folder: Path) -> tuple[str, ...]:
+    """Write Marian's dictionary, which both models share, and the models."""
+    ids: dict[str, int] = {}
+    for side, path in files.items():
+        shutil.copyfile(path, folder / SIDES[side])
+        model: Any = cast(Any, sentencepiece_model_pb2).ModelProto.FromString(path.read_bytes())
+        for number, piece in enumerate(model.pieces):
+            name, tag = str(piece.piece), str(piece.piece).removeprefix(SPACE)
+            if name != unused_name(number):
+                ids[tag if LANGUAGE.fullmatch(tag) else name] = number
+    _write(folder / DICTIONARY, dict(sorted(ids.items(), key=lambda item: item[1])))
+    settings = {"tokenizer_class": "MarianTokenizer", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    _write(folder / SETTINGS, settings)
+    return (DICTIONARY, *SIDES.values(), SETTINGS)
+
+
+def _write(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

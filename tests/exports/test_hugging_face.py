@@ -1,0 +1,159 @@
+"""An export is the origin of its import again, is refused for all that differs, and takes the tokenizer along."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import CommandLine, listing, mistake
+from safetensors.numpy import load_file
+from safetensors.torch import load_file as load_tensors
+from small_specs import small_text
+from tiny_engine import train_tokenizer
+
+from tests.imports.foreign import FAMILIES, GPT2, LLAMA, write_foreign
+from tests.imports.test_tokenizers import TEXTS, train_piece_model, write_byte_pairs, write_marian
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.spec import load_spec
+from xformc.imports.family import find_family
+from xformc.runtime.tokenizer import open_vocabulary
+from xformc.trainer.run_files import find_run_files
+from xformc.trainer.tensors import write_tensors
+
+
+def done(xformc: CommandLine, *arguments: str | Path) -> str:
+    result = xformc(*arguments)
+    assert result.code == 0, result.err
+    return result.out
+
+
+def write_run(folder: Path, text: str) -> Path:
+    """A run with random weights."""
+    folder.mkdir(parents=True)
+    size = train_tokenizer(folder / "tokenizer.model")
+    (folder / "spec.yaml").write_text(re.sub("vocabulary: [0-9]+", f"vocabulary: {size}", text))
+    arrays = TorchModule(load_spec(folder / "spec.yaml").graph(), seed=1).arrays()
+    write_tensors(folder / "weights.safetensors", {name: torch.as_tensor(one) for name, one in arrays.items()}, {})
+    return folder
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_export_of_an_import_is_its_origin(xformc: CommandLine, tmp_path: Path, name: str) -> None:
+    write_foreign(tmp_path / "model", FAMILIES[name])
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    out = done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back")
+    assert out.startswith(f"{tmp_path / 'back'}: a model of the family {name}, ")
+    before, after = (load_file(tmp_path / folder / "model.safetensors") for folder in ("model", "back"))
+    found = {key.removeprefix(find_family(name).prefix): array for key, array in after.items()}
+    assert found.keys() == before.keys()
+    for key, array in before.items():  # gains that are stored as their difference from 1 are rounded
+        np.testing.assert_allclose(found[key].ravel(), array.ravel(), rtol=0, atol=1e-6 if name == "gemma" else 0)
+    done(xformc, "import", tmp_path / "back", "-o", tmp_path / "again")
+    one, two = (load_file(tmp_path / folder / "weights.safetensors") for folder in ("run", "again"))
+    assert all(np.array_equal(array, two[key]) for key, array in one.items()) and one.keys() == two.keys()
+    first, second = (load_spec(tmp_path / folder / "spec.yaml") for folder in ("run", "again"))
+    assert first.graph().nodes == second.graph().nodes
+    assert (first.decode, first.inputs) == (second.decode, second.inputs)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_weights_are_stored_as_asked(xformc: CommandLine, tmp_path: Path, kind: str) -> None:
+    write_foreign(tmp_path / "model", GPT2)
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--precision", kind)
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["dtype"] == kind
+    before, after = (load_tensors(tmp_path / name / "model.safetensors") for name in ("model", "back"))
+    assert all(torch.equal(after[f"transformer.{name}"], one.to(getattr(torch, kind))) for name, one in before.items())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_trained_model_finds_its_family(xformc: CommandLine, tmp_path: Path) -> None:
+    transformers: Any = pytest.importorskip("transformers")
+    run = write_run(tmp_path / "run", small_text("gpt"))
+    out = done(xformc, "export", "hf", run, "-o", tmp_path / "model", "--replay")
+    assert "a model of the family gpt2" in out and "largest difference of logits" in out
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    ids = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")("one").input_ids
+    assert ids[0] == 2 and 1 not in ids
+    assert (config["activation_function"], config["bos_token_id"], config["n_layer"]) == ("gelu", 2, 2)
+
+
+def test_an_engine_is_exported_as_its_run(xformc: CommandLine, tmp_path: Path) -> None:
+    write_foreign(tmp_path / "model", LLAMA)
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    for folder, precision in (("engine", "float32"), ("small", "int8")):
+        place = ("-o", tmp_path / folder, "--target", "portable", "--precision", precision)
+        done(xformc, "build", tmp_path / "run", *place)
+    done(xformc, "export", "hf", tmp_path / "engine", "-o", tmp_path / "back")
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("model", "back"))
+    outside = {"lm_head.weight": "lm_head.weight"}
+    assert all(np.array_equal(after[outside.get(name, f"model.{name}")], one) for name, one in before.items())
+    found = mistake(xformc("export", "hf", tmp_path / "small", "-o", tmp_path / "none"))
+    assert "the engine's weights are rounded to int8\nhint: export the run that it was built from" in found
+
+
+def test_everything_that_a_family_cannot_say_is_named(xformc: CommandLine, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", small_text("gpt"))
+    base = write_run(tmp_path / "base", small_text("transformer_base"))
+    before = listing(tmp_path)
+    found = mistake(xformc("export", "hf", run, "-o", tmp_path / "model", "--family", "bloom"))
+    for line in ("choices.positions: learned here, alibi in bloom", "sizes.max_positions: ", "model.decoder: "):
+        assert f"\n  {line}" in found
+    found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model"))
+    assert "no family computes what this model does; there are bart, " in found
+    found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model", "--family", "marian"))
+    assert "cannot be said as marian" in found
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("hf", "gone"), "gone: no such file or folder"),
+        (("hf", "."), "is neither a run nor an engine: it has no spec"),
+        (("hf", ".", "--option", "beam_size=4", "--runtime"), "--option, --runtime: not an option of hf"),
+        (("triton", ".", "--family", "llama"), "--family: not an option of triton"),
+        (("onnx", "."), "'onnx' is not one of 'triton', 'hf'"),
+    ],
+)
+def test_a_wrong_export_is_a_mistake(
+    xformc: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in mistake(xformc("export", *arguments, "-o", tmp_path / "model"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("file", ["tokenizer.model", "tokenizer.json", "vocab.json"])
+def test_the_tokenizer_comes_along(xformc: CommandLine, tmp_path: Path, file: str) -> None:
+    transformers: Any = pytest.importorskip("transformers")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    if file == "tokenizer.model":
+        train_piece_model(folder / file, unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
+        write_foreign(folder, {**LLAMA, "vocab_size": 300})
+    elif file == "tokenizer.json":
+        write_byte_pairs(folder / file)
+        write_foreign(folder, {**GPT2, "vocab_size": 300, "eos_token_id": 0})
+    else:
+        ids = write_marian(folder)
+        write_foreign(folder, {**FAMILIES["marian"], "vocab_size": len(ids), "pad_token_id": ids["<pad>"]})
+    done(xformc, "import", folder, "-o", tmp_path / "run")
+    out = done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back")
+    assert file in out
+    done(xformc, "import", tmp_path / "back", "-o", tmp_path / "again")
+    (name, item), *_ = load_spec(tmp_path / "run" / "spec.yaml").inputs.items()
+    path = (find_run_files(tmp_path / "run", load_spec(tmp_path / "run" / "spec.yaml")).tokenizers or {})[name]
+    assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+    ours, theirs = (
+        open_vocabulary(path, item.vocabulary, item.special),
+        transformers.AutoTokenizer.from_pretrained(tmp_path / "back"),
+    )
+    around = item.special.begun if file == "tokenizer.model" else ()
+    for text in TEXTS:
+        wanted = ours.surround(ours.encode(text)) if file == "vocab.json" else [*around, *ours.encode(text)]
+        assert theirs(text)["input_ids"] == wanted, text
