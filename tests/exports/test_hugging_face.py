@@ -100,7 +100,11 @@ def test_everything_that_a_family_cannot_say_is_named(xformc: CommandLine, tmp_p
     base = write_run(tmp_path / "base", small_text("transformer_base"))
     before = listing(tmp_path)
     found = mistake(xformc("export", "hf", run, "-o", tmp_path / "model", "--family", "bloom"))
-    for line in ("choices.positions: learned here, alibi in bloom", "sizes.max_positions: ", "model.decoder: "):
+    for line in (
+        "choices.positions: learned here, alibi in bloom",
+        "sizes.max_positions: ",
+        "model.decoder.do: differs",
+    ):
         assert f"\n  {line}" in found
     found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model"))
     assert "no family computes what this model does; there are bart, " in found

@@ -29,7 +29,10 @@ def differences(ours: Spec, theirs: Spec, family: str) -> list[str]:
             values = [computed(spec, found.get(key)) for spec, found in ((ours, mine), (theirs, its))]
             if values[0] != values[1]:
                 name = ".".join(part for part in (section, key) if part)
-                lines.append(f"{name}: {_shown(values[0])} here, {_shown(values[1])} in {family}")
+                short = [_shown(value) for value in values]
+                lines.append(
+                    f"{name}: {short[0]} here, {short[1]} in {family}" if short[0] != short[1] else f"{name}: differs"
+                )
     lines = lines or ["the graphs differ"]
     more = len(lines) - LISTED
     return [*lines[:LISTED], *([f"and {more} more"] if more > 0 else [])]
