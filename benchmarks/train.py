@@ -21,7 +21,7 @@ from torch import nn
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import load_spec
-from xformc.trainer.data.batches import Batch, make_batch, plan_batches
+from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_corpus, find_corpus, read_corpus
 from xformc.trainer.data.text_examples import train_on
@@ -46,6 +46,7 @@ def main() -> None:
     assert isinstance(corpus.train, Texts), "the plain loop is for sentence pairs"
     tokenizer = train_on(corpus.train, schema, spec.train.tokenizer)
     examples = encode_corpus(corpus, schema, tokenizer).train
+    assert isinstance(examples, Examples), "not prepared data"
     batches = [make_batch(examples, rows) for rows in plan_batches(examples, spec.train.batch_tokens, 1, 0)]
     device = choose_device()
     precision = choose_precision(spec.train.precision, device)

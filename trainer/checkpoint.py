@@ -31,7 +31,7 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionE
 class State:
     """The progress of a run.
 
-    step: updates done. epoch, batch: the next batch of the data. seconds: training time.
+    step: updates done. epoch, window, batch: the next batch of the data. seconds: training time.
     tokens: labels trained on. best_loss: lowest validation loss in nats per token. best_step: the step that had it.
     valid_loss: validation loss of this step. worse: checkpoints since the best one. skipped: updates that were skipped.
     """
@@ -46,6 +46,7 @@ class State:
     valid_loss: float | None = None
     worse: int = 0
     skipped: int = 0
+    window: int = 0
 
 
 def save_checkpoint(
@@ -150,12 +151,12 @@ def remove_leavings(run: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Generator[None]:
+def writing(path: Path, hint: str | None = None) -> Generator[None]:
     """Turn a failed write (a full disk, a missing permission) into a UserError that names `path`."""
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
+        raise UserError(f"cannot be written: {error.strerror or error}", place=str(path), hint=hint) from error
     except SafetensorError as error:
         raise UserError(f"cannot be written: {error}", place=str(path)) from error
 

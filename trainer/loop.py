@@ -11,7 +11,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from xformc.trainer.checkpoint import State
-from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
+from xformc.trainer.data.batches import Batch, Data, Examples, make_batch, plan_batches
+from xformc.trainer.data.prefetch import prefetched
 from xformc.trainer.moving_average import update_average
 from xformc.trainer.parallel import reducing
 from xformc.trainer.processes import ALONE, Processes
@@ -60,7 +61,7 @@ class Update:
 def fit(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
-    examples: Examples,
+    data: Data,
     recipe: Recipe,
     state: State,
     *,
@@ -73,18 +74,19 @@ def fit(
     `model(*inputs, *targets)` returns for each loss the mean, the sum without label smoothing, and the count. All
     `processes` make the same updates of the same batches.
     """
-    batches = stream(examples, recipe, state)
+    batches = prefetched(stream(data, recipe, state))
     began = time.monotonic() - state.seconds
     saved = state
     model.train()
     while not _ended(recipe, state):
         positions, group = zip(*islice(batches, recipe.accumulate), strict=True)
         update = take_step(model, optimizer, group, recipe, state.step + 1, processes)
-        epoch, batch = positions[-1]
+        epoch, window, batch = positions[-1]
         state = replace(
             state,
             step=state.step + 1,
             epoch=epoch,
+            window=window,
             batch=batch,
             tokens=state.tokens + update.count,
             skipped=state.skipped + update.skipped,
@@ -194,14 +196,16 @@ def validation_loss(
     return float((np.array(weights) * sums / counts.clip(1)).sum())
 
 
-def stream(examples: Examples, recipe: Recipe, state: State) -> Iterator[tuple[tuple[int, int], Batch]]:
-    """Yield batches endlessly from the state's position, each with the position (epoch, batch) after it."""
-    epoch, first = state.epoch, state.batch
+def stream(data: Data, recipe: Recipe, state: State) -> Iterator[tuple[tuple[int, int, int], Batch]]:
+    """Yield batches endlessly from the state's position, each with the position (epoch, window, batch) after it."""
+    epoch, window, first = state.epoch, state.window, state.batch
     while True:
-        plan = plan_batches(examples, recipe.batch_tokens, recipe.seed, epoch)
-        for index in range(first, len(plan)):
-            yield (epoch, index + 1), make_batch(examples, plan[index])
-        epoch, first = epoch + 1, 0
+        for number, examples in data.windows(recipe.seed, epoch, window):
+            plan = plan_batches(examples, recipe.batch_tokens, recipe.seed, epoch, number)
+            for index in range(first, len(plan)):
+                yield (epoch, number, index + 1), make_batch(examples, plan[index])
+            first = 0
+        epoch, window, first = epoch + 1, 0, 0
 
 
 def draw_seed(*numbers: int) -> int:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from xformc.compiler.backends.torch.module import TorchModule
@@ -26,7 +25,6 @@ from xformc.trainer.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from xformc.trainer.data.batches import make_batch
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import (
     Corpus,
@@ -182,7 +180,7 @@ def train_weights(
         recompute(model, spec.train.recompute)
         newest = newest_checkpoint(out)
         began = start_from(options.start, model) if newest is None and options.start is not None else []
-        wrapped = parallel(model, processes, make_batch(encoded.train, np.arange(1)), shard=options.shard)
+        wrapped = parallel(model, processes, encoded.train.sample(), shard=options.shard)
         if identity.compile:
             model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
         recipe, optimizer = make_recipe(spec, identity, options.minutes), make_optimizer(spec.train.optimizer, model)
@@ -311,14 +309,14 @@ def open_run(
 
     Raises: UserError; then no folder was made.
     """
-    known, texts = is_run(out), corpus.train
+    known, texts = is_run(out), corpus.valid
     if known:
         reopen_run(out, spec.resolved_yaml(), identity, first=processes.first)
     tokenizer = None
     if reads_text(texts, schema):
         wanted = spec.train.tokenizer
         if known or start is None:
-            tokenizer = load_for(schema, wanted, out) if known else make_tokenizer(texts, schema, wanted)
+            tokenizer = load_for(schema, wanted, out) if known else make_tokenizer(corpus.train, schema, wanted)
         else:
             tokenizer = tokenizer_of(start, schema, wanted)
     if schema.objective is not None and schema.objective.masked is not None and tokenizer is not None:

@@ -25,6 +25,7 @@ from xformc.commands.build import build, verify
 from xformc.commands.check import check, schema
 from xformc.commands.cmake_dir import cmake_dir
 from xformc.commands.corpus import corpus
+from xformc.commands.data import data
 from xformc.commands.diff import diff
 from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
@@ -130,7 +131,7 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "ir": ir,
         "schema": schema,
     },
-    "Training": {"corpus": corpus, "import": import_weights, "train": train, "average": average},
+    "Training": {"corpus": corpus, "data": data, "import": import_weights, "train": train, "average": average},
     "Engines": {
         "build": build,
         "verify": verify,

@@ -127,7 +127,7 @@ def test_stream_goes_on_from_a_position() -> None:
     seen = [next(batches) for _ in range(30)]
     assert seen[-1][0][0] >= 1
     for index in (0, 5, 20):
-        epoch, batch = seen[index][0]
+        epoch, _, batch = seen[index][0]
         position, following = next(stream(EXAMPLES, recipe, State(epoch=epoch, batch=batch)))
         assert position == seen[index + 1][0]
         assert torch.equal(following.inputs["source"], seen[index + 1][1].inputs["source"])

@@ -3,8 +3,9 @@
 Batches of one length have the same number of rows as far as possible, so that few shapes occur.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -36,6 +37,31 @@ class Examples:
     def labels(self) -> Column:
         """The targets of the first result."""
         return next(iter(self.targets.values()))
+
+    def sample(self) -> "Batch":
+        """A batch of one example."""
+        return make_batch(self, np.arange(1))
+
+    def windows(self, seed: int, epoch: int, first: int = 0) -> "Iterator[tuple[int, Examples]]":
+        """Yield the only window of an epoch: all examples."""
+        if first == 0:
+            yield 0, self
+
+
+class Data(Protocol):
+    """The training data, in windows: examples that are in memory together, and form batches."""
+
+    def __len__(self) -> int:
+        """The number of examples."""
+        ...
+
+    def sample(self) -> "Batch":
+        """A batch of one example."""
+        ...
+
+    def windows(self, seed: int, epoch: int, first: int = 0) -> Iterator[tuple[int, Examples]]:
+        """Yield the windows of an epoch from number `first` on, each with its number; the same for the same numbers."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -92,13 +118,13 @@ def without_long(examples: Examples) -> Examples:
     return replace(examples, inputs=inputs, targets=targets, too_long=int((~fits).sum()))
 
 
-def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -> list[Counts]:
-    """Return the row numbers of each batch of one epoch.
+def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int, window: int = 0) -> list[Counts]:
+    """Return the row numbers of each batch of one window of an epoch.
 
     Each input of a batch has at most `batch_tokens` positions, padding included; a longer row has its own batch.
     Examples of one padded length are assigned at random to its batches, and the batches are in random order.
     """
-    random = np.random.default_rng([seed, epoch])
+    random = np.random.default_rng([seed, epoch, window])
     widths = [column.widths(examples.longest) for column in examples.inputs.values()]
     order = random.permutation(len(examples))
     order = order[np.lexsort([width[order] for width in widths])]

@@ -7,15 +7,17 @@ from pathlib import Path
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.errors import UserError
 from xformc.trainer.data.array_examples import encode_arrays
-from xformc.trainer.data.batches import Examples
+from xformc.trainer.data.batches import Data, Examples
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.file_columns import as_arrays, read_files
 from xformc.trainer.data.label_names import COLUMN, label_names, labels_of
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
 from xformc.trainer.data.objectives import copies_of, symbols
 from xformc.trainer.data.result_examples import encode_results, has_texts, target_labels, text_columns
+from xformc.trainer.data.shards.manifest import MANIFEST
+from xformc.trainer.data.shards.reader import Prepared, is_prepared, prepared_files, read_prepared, shard_examples
 from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
-from xformc.trainer.data.text_examples import encode_texts, train_on
+from xformc.trainer.data.text_examples import encode_texts, load_for, train_on
 from xformc.trainer.data.text_files import Texts, read_texts
 from xformc.trainer.data.vocabulary import Tokenizer, train_tokenizer
 
@@ -26,21 +28,23 @@ Split = Texts | Arrays
 class Corpus:
     """Both splits as they were read, and the names of the labels by id, for each result that has them."""
 
-    train: Split
+    train: Split | Prepared
     valid: Split
     labels: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """Both splits as examples."""
+    """Both splits as examples; those of a prepared corpus stay in its files."""
 
-    train: Examples
+    train: Data
     valid: Examples
 
 
 def find_corpus(folder: Path, schema: DataSchema, languages: str | None = None) -> CorpusFiles:
     """Find the files of a folder with the data of the schema's task. Raises: UserError if they are missing."""
+    if is_prepared(folder):
+        return prepared_files(folder, schema, languages)
     if schema.task == "translation":
         return find_pairs(folder, languages)
     if languages is not None:
@@ -50,12 +54,18 @@ def find_corpus(folder: Path, schema: DataSchema, languages: str | None = None) 
 
 def read_corpus(files: CorpusFiles, schema: DataSchema) -> Corpus:
     """Read both splits. Raises: UserError as `read_texts` and `read_arrays`, or if the labels do not fit the spec."""
+    if files.train[0].name == MANIFEST:
+        return Corpus(read_prepared(files.train[0].parent, schema), read_split(files.valid, schema), {})
     train, valid = (read_split(split, schema) for split in (files.train, files.valid))
     return Corpus(train, valid, name_labels(train, schema))
 
 
 def encode_corpus(corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None) -> EncodedCorpus:
     """Make examples of both splits. Raises: UserError if the data does not fit the spec or is all too long."""
+    if isinstance(corpus.train, Prepared):
+        assert tokenizer is not None
+        train = shard_examples(corpus.train, schema, tokenizer)
+        return EncodedCorpus(train, encode_split(corpus.valid, schema, tokenizer, corpus.labels))
     copies = 1 if schema.objective is None else copies_of(schema.objective)
     train = encode_split(corpus.train, schema, tokenizer, corpus.labels, copies=copies)
     return EncodedCorpus(train, encode_split(corpus.valid, schema, tokenizer, corpus.labels))
@@ -67,6 +77,9 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
         ("training", corpus.train, encoded.train),
         ("validation", corpus.valid, encoded.valid),
     ):
+        if not isinstance(examples, Examples):
+            yield f"{name}: {len(examples):,} examples, prepared"
+            continue
         empty = split.empty if isinstance(split, Texts) else 0
         dropped = [
             f"{empty:,} with an empty column" if empty else "",
@@ -84,8 +97,13 @@ def read_split(files: Files, schema: DataSchema) -> Split:
     return read_files(texts, schema.file_columns) if schema.files else texts
 
 
-def make_tokenizer(split: Split, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer | None:
-    """Train the tokenizers of the inputs that the split has as text; None if there are none."""
+def make_tokenizer(split: Split | Prepared, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer | None:
+    """Train the tokenizers of the inputs that the split has as text; None if there are none.
+
+    A prepared corpus has its own.
+    """
+    if isinstance(split, Prepared):
+        return load_for(schema, wanted, split.folder)
     if schema.declared:
         columns = text_columns(split, schema)
         own = [] if schema.objective is None else symbols(schema.objective)

@@ -36,12 +36,27 @@ def encode_texts(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels:
     return _ENCODERS[schema.task](texts, schema, tokenizer, labels)
 
 
+AFFIXES: Mapping[str, Mapping[str, tuple[Sequence[int], Sequence[int]]]] = {
+    "translation": {"source": ((), (END,)), "target": ((BEGIN,), (END,))},
+    "language_model": {"text": ((BEGIN,), (END,))},
+}
+"""The tokens before and after the texts of each input, for the tasks that write."""
+
+
 def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
     """Return examples of sentence pairs: the source and its end token, the target after the begin token, and labels."""
-    given, labels = shifted(pack(targets, before=[BEGIN], after=[END]))
-    return without_long(
-        Examples({"source": pack(sources, after=[END]), "target": given}, {LABELS: labels}, {LABELS: PAD}, longest)
+    affixes = AFFIXES["translation"].values()
+    source, target = (
+        pack(texts, before=before, after=after)
+        for texts, (before, after) in zip((sources, targets), affixes, strict=True)
     )
+    return of_pairs(source, target, longest)
+
+
+def of_pairs(source: Sequences, target: Sequences, longest: int) -> Examples:
+    """Return examples of sentence pairs that have their special tokens, without those that are too long."""
+    given, labels = shifted(target)
+    return without_long(Examples({"source": source, "target": given}, {LABELS: labels}, {LABELS: PAD}, longest))
 
 
 def text_examples(texts: Sequence[Sequence[int]], longest: int, name: str = "text") -> Examples:
@@ -49,7 +64,12 @@ def text_examples(texts: Sequence[Sequence[int]], longest: int, name: str = "tex
 
     Longer texts are cut into parts of `longest`.
     """
-    whole = pack(texts, before=[BEGIN], after=[END])
+    before, after = AFFIXES["language_model"]["text"]
+    return of_texts(pack(texts, before=before, after=after), longest, name)
+
+
+def of_texts(whole: Sequences, longest: int, name: str = "text") -> Examples:
+    """Return examples as `text_examples`, of texts that have their special tokens."""
     given, labels = (_cut(side, longest) for side in shifted(whole))
     return Examples({name: given}, {LABELS: labels}, {LABELS: PAD}, longest)
 

@@ -3,10 +3,11 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from xformc.errors import UserError
-from xformc.runtime.lines import read_file_lines, read_text_file
+from xformc.runtime.lines import read_file_lines
 from xformc.runtime.rows import Array
 from xformc.trainer.data.splits import Files
 
@@ -43,28 +44,42 @@ def read_texts(files: Files, columns: Sequence[str]) -> Texts:
     held: dict[str, list[str]] = {name: [] for name in columns}
     lines: list[int] = []
     count = 0
-    for count, row in enumerate(_tsv_rows(files[0], columns) if len(files) == 1 else _line_rows(files), start=1):
+    for count, row in enumerate(read_rows(files, columns), start=1):
         if not all(row):
             continue
         for texts, text in zip(held.values(), row, strict=True):
             texts.append(text)
         lines.append(count)
-        digest.update(("\t".join(row) + "\n").encode())
+        digest.update(row_bytes(row))
     if not lines:
         raise UserError(f"has no line with {' and '.join(columns)}", place=str(files[0]))
     return Texts(held, lines, files[0], count - len(lines), digest.hexdigest())
 
 
+def read_rows(files: Files, columns: Sequence[str]) -> Iterator[Row]:
+    """Yield the texts of each line, of which only one is held; an empty column is an empty text. Raises: as
+    `read_texts`."""
+    return _tsv_rows(files[0], columns) if len(files) == 1 else _line_rows(files)
+
+
+def row_bytes(row: Row) -> bytes:
+    """What a row adds to the hash of a text."""
+    return ("\t".join(row) + "\n").encode()
+
+
 def _line_rows(files: Files) -> Iterator[Row]:
-    sources, targets = map(read_text_file, files)
-    if len(sources) != len(targets):
-        raise UserError(
-            f"has {len(sources)} lines, but {files[1]} has {len(targets)}",
-            place=str(files[0]),
-            hint="line n of one file must translate line n of the other",
-        )
-    for source, target in zip(sources, targets, strict=True):
-        yield source.strip(), target.strip()
+    sides = [read_file_lines(path) for path in files]
+    for number, row in enumerate(zip_longest(*sides)):
+        if None in row:
+            sources, targets = (
+                number + (text is not None) + sum(1 for _ in side) for text, side in zip(row, sides, strict=True)
+            )
+            raise UserError(
+                f"has {sources} lines, but {files[1]} has {targets}",
+                place=str(files[0]),
+                hint="line n of one file must translate line n of the other",
+            )
+        yield tuple(text.strip() for text in row)
 
 
 def _tsv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:

@@ -1,5 +1,6 @@
 """Trains, saves and loads SentencePiece vocabularies, and encodes text with them."""
 
+import hashlib
 import io
 import re
 from collections.abc import Mapping, Sequence
@@ -145,6 +146,11 @@ def load_tokenizer(folder: Path, sizes: Mapping[str, int], *, kind: Kind, shared
     exact = kind not in WHOLE_VOCABULARY
     loaded = {file: _load_vocabulary(folder / file, sizes[name], exact=exact) for name, file in files.items()}
     return Tokenizer({name: loaded[file] for name, file in files.items()})
+
+
+def hash_vocabulary(vocabulary: Vocabulary) -> str:
+    """The SHA-256 of a vocabulary's file."""
+    return hashlib.sha256(vocabulary.model).hexdigest()
 
 
 def vocabulary_at(path: Path, size: int) -> Vocabulary:

@@ -1,0 +1,139 @@
+"""Encodes chunks of text in several processes; the blocks come back in the order of the text.
+
+The processes import no PyTorch.
+"""
+
+import os
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+
+import numpy as np
+
+from xformc.errors import UserError
+from xformc.trainer.data.shards.blocks import Block, Ids, id_type, make_blocks
+from xformc.trainer.data.shards.chunks import Chunk
+from xformc.trainer.data.shards.manifest import Stored
+from xformc.trainer.data.text_files import Row
+from xformc.trainer.data.vocabulary import Vocabulary
+
+AHEAD = 2
+"""The chunks that wait for each process."""
+
+RATIO, COPY = "above the length ratio", "with equal sides"
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which rows are dropped. longest: those with more positions, or None. max_ratio: those of which one text has more
+    than this many times the tokens of another. copies: those whose texts are all the same."""
+
+    longest: int | None = None
+    max_ratio: float | None = None
+    copies: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """How texts become ids: the columns, the SentencePiece model of each, and the filters."""
+
+    columns: Mapping[str, Stored]
+    models: Mapping[str, bytes]
+    filters: Filters
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A chunk's blocks, the tokens of each column, and the number of rows dropped for each reason."""
+
+    blocks: Sequence[Block]
+    tokens: Mapping[str, int]
+    dropped: Mapping[str, int]
+
+
+class Encoder:
+    """Encodes chunks of rows, each a text for each column."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        loaded = {model: Vocabulary(model).processor() for model in job.models.values()}
+        self._processors = [loaded[job.models[name]] for name in job.columns]
+        self._kind = id_type(max(column.size for column in job.columns.values()))
+
+    def __call__(self, rows: Sequence[Row]) -> Encoded:
+        """Return the blocks of a chunk."""
+        filters, dropped = self._job.filters, Counter[str]()
+        if filters.copies:
+            chosen = [row for row in rows if any(text != row[0] for text in row[1:])]
+            dropped[COPY], rows = len(rows) - len(chosen), chosen
+        columns = [
+            processor.encode([row[index] for row in rows], out_type=int)
+            for index, processor in enumerate(self._processors)
+        ]
+        kept = list[tuple[Ids, ...]]()
+        affixes = [(list(column.before), list(column.after)) for column in self._job.columns.values()]
+        for texts in zip(*columns, strict=True):
+            lengths = list(map(len, texts))
+            if filters.longest is not None and max(lengths) >= filters.longest:  # with a begin or an end token
+                dropped[f"longer than {filters.longest} positions"] += 1
+            elif filters.max_ratio is not None and max(lengths) > filters.max_ratio * max(1, min(lengths)):
+                dropped[RATIO] += 1
+            else:
+                kept.append(tuple([*before, *ids, *after] for ids, (before, after) in zip(texts, affixes, strict=True)))
+        totals = np.array([[len(ids) for ids in row] for row in kept], np.int64).reshape(-1, len(columns)).sum(0)
+        tokens = dict(zip(self._job.columns, map(int, totals), strict=True))
+        return Encoded(list(make_blocks(kept, self._kind)), tokens, +dropped)
+
+
+def encode_chunks(chunks: Iterable[Chunk], job: Job, workers: int) -> Iterator[tuple[Chunk, Encoded]]:
+    """Yield each chunk with its blocks, in order; with one worker in this process.
+
+    Raises: UserError if a process is killed.
+    """
+    if workers == 1:
+        encoder = Encoder(job)
+        yield from ((chunk, encoder(chunk.rows)) for chunk in chunks)
+        return
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (job,))
+    waiting = deque[tuple[Chunk, Future[Encoded]]]()
+    try:
+        for chunk in chunks:
+            waiting.append((chunk, pool.submit(_encode, chunk.rows)))
+            if len(waiting) >= AHEAD * workers:
+                yield _first_of(waiting)
+        while waiting:
+            yield _first_of(waiting)
+    except BrokenProcessPool as error:
+        hint = "continue with --resume, with fewer --workers if memory was short"
+        raise UserError("a process that encodes texts was killed", hint=hint) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _first_of(waiting: deque[tuple[Chunk, Future[Encoded]]]) -> tuple[Chunk, Encoded]:
+    chunk, encoded = waiting.popleft()
+    return chunk, encoded.result()
+
+
+_encoders: list[Encoder] = []
+"""That of this process, if it is one of the pool."""
+
+
+def _begin(job: Job) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _encoders.append(Encoder(job))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _encode(rows: Sequence[Row]) -> Encoded:
+    return _encoders[0](rows)

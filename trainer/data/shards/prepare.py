@@ -1,0 +1,221 @@
+"""Prepares corpora: texts are filtered, encoded once on all cores, and written into files that training reads."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+from random import Random
+
+from xformc.compiler.spec import Spec
+from xformc.errors import UserError
+from xformc.files import atomic_write
+from xformc.trainer.checkpoint import writing
+from xformc.trainer.data.data_schema import DataSchema, data_schema
+from xformc.trainer.data.shards.chunks import after, read_chunks
+from xformc.trainer.data.shards.encoding import Filters, Job, encode_chunks
+from xformc.trainer.data.shards.manifest import (
+    LOCK,
+    MANIFEST,
+    PROGRESS,
+    VALID,
+    Manifest,
+    Part,
+    Stored,
+    hash_file,
+    read_manifest,
+    write_manifest,
+)
+from xformc.trainer.data.shards.seen import Seen
+from xformc.trainer.data.shards.writer import Progress, Writer, job_hash, locked, recorded
+from xformc.trainer.data.splits import Files
+from xformc.trainer.data.text_examples import AFFIXES, load_for
+from xformc.trainer.data.text_files import Row, read_rows, read_texts
+from xformc.trainer.data.vocabulary import Tokenizer, hash_vocabulary, save_tokenizer, tokenizer_files, train_tokenizer
+from xformc.trainer.start import tokenizer_of
+
+SAMPLE = 1_000_000
+"""The rows that a tokenizer is trained on, at most; drawn at random from a larger corpus."""
+
+RECORD_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus to prepare: its name and files, and how often an epoch has each of its rows."""
+
+    name: str
+    files: Files
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is prepared, and how. valid: the files of the validation data. tokenizer: a run whose tokenizers are used.
+
+    temperature: above 1, smaller corpora are repeated: the share of a corpus of n rows is that of n^(1/T), and an epoch
+    has the largest one once. max_ratio, copies: as in `Filters`. duplicates: rows that were there before are dropped.
+    """
+
+    corpora: Sequence[Corpus]
+    valid: Files
+    tokenizer: Path | None = None
+    temperature: float = 1.0
+    max_ratio: float | None = None
+    copies: bool = False
+    duplicates: bool = False
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class Note:
+    """How far a preparation is: the bytes of text that were read, and the rows and tokens that were written."""
+
+    size: int
+    rows: int
+    tokens: int
+
+
+Report = Callable[[Note], None]
+
+
+def prepare(
+    spec: Spec, wanted: Preparation, out: Path, *, resume: bool = False, report: Report = lambda note: None
+) -> Manifest:
+    """Prepare corpora for a spec in the folder `out`; `report` is told how far it is.
+
+    The result does not depend on the number of workers.
+
+    Raises: UserError for a task whose data is not prepared, for bad input, and if `out` exists and is not resumed. What
+    is written then stays there, for `resume`.
+    """
+    schema = data_schema(spec)
+    require_task(schema)
+    begun = (out / LOCK).exists()
+    if resume and (out / MANIFEST).exists():
+        return read_manifest(out)
+    if out.exists() and any(out.iterdir()) and not (resume and begun):
+        hint = "continue it with --resume" if begun else "give --output a new folder"
+        raise UserError("already exists", place=str(out), hint=hint)
+    with writing(out, hint="free some space, then continue with --resume"):
+        out.mkdir(parents=True, exist_ok=True)
+        with locked(out):
+            return _prepare(spec, schema, wanted, out, report)
+
+
+def _prepare(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path, report: Report) -> Manifest:
+    _write_validation(schema, wanted.valid, out)
+    tokenizer = _tokenizer(spec, schema, wanted, out)
+    job = _job(schema, wanted, tokenizer)
+    identity = job_hash(
+        asdict(job.filters), {name: asdict(one) for name, one in job.columns.items()}, wanted.duplicates
+    )
+    progress = recorded(out) or Progress(identity)
+    if progress.job != identity:
+        hint = "give the settings that it began with, or another folder with -o"
+        raise UserError("was begun with other settings", place=str(out), hint=hint)
+    writer = Writer(out, progress)
+    try:
+        texts = _write(writer, job, wanted, Seen(out) if wanted.duplicates else None, report)
+    finally:
+        writer.close()
+    named = {name: hash_file(out / name) for name in (*VALID[schema.task], *sorted(set(tokenizer.files().values())))}
+    manifest = Manifest(
+        schema.task, job.columns, schema.longest, _parts(wanted, writer.progress, texts), {**writer.files(), **named}
+    )
+    if not manifest.rows:
+        raise UserError("no row is left", place=str(wanted.corpora[0].files[0]), hint="loosen the filters")
+    write_manifest(manifest, out)
+    for name in (PROGRESS, LOCK):
+        (out / name).unlink(missing_ok=True)
+    return manifest
+
+
+def _write(writer: Writer, job: Job, wanted: Preparation, seen: Seen | None, report: Report) -> Sequence[str]:
+    """Write what is not written yet; the hash of the text of each corpus."""
+    progress, told, texts = writer.progress, time.monotonic(), writer.progress.texts
+    chunks = read_chunks([corpus.files for corpus in wanted.corpora], tuple(job.columns), seen)
+    missing = after(chunks, sum(done.chunks for done in progress.done), progress.texts)
+    for chunk, encoded in encode_chunks(missing, job, wanted.workers):
+        dropped = Counter(chunk.dropped) + Counter(encoded.dropped)
+        writer.append(chunk.corpus, replace(encoded, dropped=dropped))
+        texts = chunk.texts
+        if time.monotonic() - told > RECORD_SECONDS:
+            writer.record(texts)
+            done = writer.progress.done
+            report(Note(chunk.size, sum(one.rows for one in done), sum(sum(one.tokens.values()) for one in done)))
+            told = time.monotonic()
+    return texts
+
+
+def _parts(wanted: Preparation, progress: Progress, texts: Sequence[str]) -> list[Part]:
+    largest = max(done.rows for done in progress.done)
+    return [
+        Part(
+            corpus.name,
+            done.rows,
+            done.blocks,
+            done.tokens,
+            done.dropped,
+            corpus.weight * (largest / max(done.rows, 1)) ** (1 - 1 / wanted.temperature),
+            text,
+        )
+        for corpus, done, text in zip(wanted.corpora, progress.done, texts, strict=True)
+    ]
+
+
+def require_task(schema: DataSchema) -> None:
+    """Raises: UserError for a task whose data is not prepared."""
+    if schema.task not in VALID:
+        raise UserError(
+            f"xformc data prepares the tasks {' and '.join(VALID)}; this task is {schema.task}",
+            hint="give its folder of data to xformc train, which reads it into memory",
+        )
+
+
+def _job(schema: DataSchema, wanted: Preparation, tokenizer: Tokenizer) -> Job:
+    known, affixes = tokenizer.vocabularies, AFFIXES[schema.task].values()
+    columns = {
+        name: Stored(before, after_, schema.vocabularies[name], hash_vocabulary(known[name]))
+        for name, (before, after_) in zip(schema.columns, affixes, strict=True)
+    }
+    longest = schema.longest if schema.task == "translation" else None
+    return Job(
+        columns, {name: known[name].model for name in columns}, Filters(longest, wanted.max_ratio, wanted.copies)
+    )
+
+
+def _write_validation(schema: DataSchema, files: Files, out: Path) -> None:
+    texts = read_texts(files, schema.columns)
+    for name, column in zip(VALID[schema.task], schema.columns, strict=True):
+        with atomic_write(out / name) as part:
+            part.write_text("".join(f"{text}\n" for text in texts.columns[column]), encoding="utf-8", newline="\n")
+
+
+def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -> Tokenizer:
+    """The given run's tokenizer, that of a preparation that goes on, or one that is trained on the text."""
+    section = spec.train.tokenizer
+    files = tokenizer_files(schema.columns, shared=section.shared).values()
+    if wanted.tokenizer is not None:
+        tokenizer = tokenizer_of(wanted.tokenizer, schema, section)
+    elif all((out / file).is_file() for file in files):
+        return load_for(schema, section, out)
+    else:
+        rows = chain.from_iterable(read_rows(corpus.files, schema.columns) for corpus in wanted.corpora)
+        tokenizer = train_tokenizer(
+            _sampled(rows, schema.columns), schema.vocabularies, kind=section.kind, shared=section.shared
+        )
+    save_tokenizer(tokenizer, out)
+    return tokenizer
+
+
+def _sampled(rows: Iterator[Row], columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """At most SAMPLE rows, each with the same probability (Vitter 1985, algorithm R)."""
+    draw, kept = Random(0), list[Row]()
+    for count, row in enumerate(row for row in rows if all(row)):
+        if count < SAMPLE:
+            kept.append(row)
+        elif (place := draw.randrange(count + 1)) < SAMPLE:
+            kept[place] = row
+    return dict(zip(columns, map(list, zip(*kept, strict=True)), strict=True))

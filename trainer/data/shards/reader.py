@@ -1,0 +1,207 @@
+"""Reads a prepared corpus in windows: blocks drawn from the whole corpus, whose rows form batches together.
+
+Blocks are read by position, not mapped: a file that was cut short is an error, and pages that were read do not count as
+memory of the process.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from os import pread
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xformc.errors import UserError
+from xformc.trainer.data.batches import Batch, Examples, make_batch
+from xformc.trainer.data.columns import Sequences
+from xformc.trainer.data.data_schema import DataSchema
+from xformc.trainer.data.shards.blocks import ENTRY, Rows, id_type, joined, read_block
+from xformc.trainer.data.shards.manifest import (
+    AGAIN,
+    BLOCKS,
+    LOCK,
+    MANIFEST,
+    SHARD,
+    VALID,
+    Manifest,
+    damaged,
+    read_manifest,
+    shard_name,
+)
+from xformc.trainer.data.splits import CorpusFiles
+from xformc.trainer.data.text_examples import of_pairs, of_texts
+from xformc.trainer.data.vocabulary import Tokenizer, hash_vocabulary
+
+WINDOW = 256
+"""The blocks of a window: of sentence pairs, 131,072 rows."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared corpus: its manifest, and where its blocks are."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def path(self) -> Path:
+        """The file that stands for the corpus in messages."""
+        return self.folder / MANIFEST
+
+    @property
+    def sha256(self) -> str:
+        """A hash of all that an epoch depends on."""
+        return self.manifest.sha256
+
+    @cached_property
+    def index(self) -> npt.NDArray[Any]:
+        """Where each block is. Raises: UserError if a block is not inside its file."""
+        path = self.folder / BLOCKS
+        index = np.fromfile(path, ENTRY)
+        sizes = np.array([file.bytes for name, file in sorted(self.manifest.files.items()) if name.startswith(SHARD)])
+        inside = index["shard"] < len(sizes)
+        inside &= index["offset"] + index["size"] <= sizes[index["shard"] * inside]
+        if len(index) != sum(part.blocks for part in self.manifest.parts) or not inside.all():
+            raise damaged(path, "does not fit the other files")
+        return index
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether a folder is a prepared corpus. Raises: UserError if it will be one."""
+    if (folder / MANIFEST).is_file():
+        return True
+    if (folder / LOCK).exists():
+        hint = "end it with xformc data --resume"
+        raise UserError("its preparation has not ended", place=str(folder), hint=hint)
+    return False
+
+
+def prepared_files(folder: Path, schema: DataSchema, languages: str | None) -> CorpusFiles:
+    """The files that stand for both splits. Raises: UserError if `languages` are given, or for another task."""
+    if languages is not None:
+        hint = "leave --languages out"
+        raise UserError(f"--languages {languages} has no effect on prepared data", place=str(folder), hint=hint)
+    valid = VALID.get(schema.task)
+    if valid is None:
+        message = f"is prepared data, which is that of {' or '.join(VALID)}; this task is {schema.task}"
+        raise UserError(message, place=str(folder), hint="give --data the folder of the texts or arrays")
+    return CorpusFiles((folder / MANIFEST,), tuple(folder / name for name in valid))
+
+
+def read_prepared(folder: Path, schema: DataSchema) -> Prepared:
+    """Open a prepared corpus. Raises: UserError as `read_manifest`, or if it was prepared for other inputs."""
+    manifest = read_manifest(folder)
+    if (manifest.task, tuple(manifest.columns)) != (schema.task, schema.columns):
+        raise UserError(
+            f"is prepared for {manifest.task} of {', '.join(manifest.columns)};"
+            f" this spec is {schema.task} of {', '.join(schema.columns)}",
+            place=str(folder),
+            hint=AGAIN,
+        )
+    return Prepared(folder, manifest)
+
+
+def shard_examples(prepared: Prepared, schema: DataSchema, tokenizer: Tokenizer) -> "ShardExamples":
+    """The examples of a prepared corpus. Raises: UserError if its ids are those of other vocabularies."""
+    for name, column in prepared.manifest.columns.items():
+        if hash_vocabulary(tokenizer.vocabularies[name]) != column.vocabulary:
+            raise UserError(
+                f"the ids of '{name}' are those of another vocabulary than the run's",
+                place=str(prepared.folder),
+                hint="prepare it with the run's: xformc data --tokenizer RUN",
+            )
+    return ShardExamples(prepared, schema.longest)
+
+
+@dataclass(frozen=True)
+class ShardExamples:
+    """Examples in a prepared corpus. longest: maximum positions of a sequence."""
+
+    prepared: Prepared
+    longest: int
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return self.prepared.manifest.rows
+
+    def sample(self) -> Batch:
+        """A batch of one example."""
+        return next(
+            make_batch(one, np.arange(1)) for one in map(self._read, np.arange(len(self.prepared.index))[:, None])
+        )
+
+    def windows(self, seed: int, epoch: int, first: int = 0) -> Iterator[tuple[int, Examples]]:
+        """Yield the windows of an epoch from the number `first` on, each with its number.
+
+        An epoch's blocks are in an order that is drawn from (seed, epoch). Raises: UserError for a damaged block, or if
+        no example of a whole epoch fits.
+        """
+        order = epoch_blocks(self.prepared.manifest, seed, epoch)
+        fits = first > 0
+        for number in range(first, -(-len(order) // WINDOW)):
+            examples = self._read(np.sort(order[number * WINDOW : (number + 1) * WINDOW]))
+            fits |= len(examples) > 0
+            yield number, examples
+        if not fits:
+            raise UserError(
+                f"every example is longer than {self.longest} positions",
+                place=str(self.prepared.folder),
+                hint="raise train.max_length or train.batch_tokens, or split the data into shorter parts",
+            )
+
+    def _read(self, blocks: Numbers) -> Examples:
+        """The rows of these blocks, which are in ascending order."""
+        columns = self.prepared.manifest.columns
+        kind = id_type(max(column.size for column in columns.values()))
+        found = list[Rows]()
+        for shard, group in groupby(self.prepared.index[blocks], key=lambda entry: int(entry["shard"])):
+            path = self.prepared.folder / shard_name(shard)
+            with path.open("rb") as file:
+                for entry in group:
+                    content = pread(file.fileno(), int(entry["size"]), int(entry["offset"]))
+                    rows = read_block(content, entry, len(columns), kind)
+                    if rows is None:
+                        raise damaged(path, f"the block at byte {entry['offset']:,} is not what was written")
+                    found.append(rows)
+        return self._examples(joined(found))
+
+    def _examples(self, rows: Rows) -> Examples:
+        ends = np.cumsum(rows.lengths).reshape(rows.lengths.shape)
+        starts = ends - rows.lengths
+        stored = self.prepared.manifest.columns
+        sequences = {name: Sequences(rows.ids, starts[:, place], ends[:, place]) for place, name in enumerate(stored)}
+        _check_ids(rows, starts, self.prepared)
+        if self.prepared.manifest.task == "translation":
+            return of_pairs(sequences["source"], sequences["target"], self.longest)
+        ((name, whole),) = sequences.items()
+        return of_texts(whole, self.longest, name)
+
+
+def epoch_blocks(manifest: Manifest, seed: int, epoch: int) -> Numbers:
+    """The blocks of an epoch in random order: those of each corpus as often as it repeats."""
+    random = np.random.default_rng([seed, epoch])
+    chosen, first = list[Numbers](), 0
+    for part in manifest.parts:
+        whole, rest = divmod(part.repeat, 1)
+        blocks = first + np.arange(part.blocks)
+        chosen += [blocks] * int(whole)
+        chosen.append(random.permutation(blocks)[: int(rest * part.blocks + random.random())])
+        first += part.blocks
+    return random.permutation(np.concatenate(chosen))
+
+
+def _check_ids(rows: Rows, starts: Numbers, prepared: Prepared) -> None:
+    """Raises: UserError for an id that is not in its vocabulary."""
+    if not rows.lengths.all():
+        raise UserError("has an empty row", place=str(prepared.folder), hint=AGAIN)
+    largest = np.maximum.reduceat(rows.ids, starts.ravel()).reshape(rows.lengths.shape).max(0)
+    for (name, column), found in zip(prepared.manifest.columns.items(), largest, strict=True):
+        if found >= column.size:
+            message = f"has the id {found} of '{name}', whose vocabulary has {column.size:,} tokens"
+            raise UserError(message, place=str(prepared.folder), hint=AGAIN)
