@@ -12,6 +12,7 @@ from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Op, Value
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.format.results import Setting
+from xformc.format.tokens import PAD
 
 Allowed = Mapping[str, Setting | tuple[str, ...]]
 """Settings by name: the default of each, or the words to choose from, of which the first is the default."""
@@ -30,7 +31,8 @@ class Declared:
     """A result that a spec declares.
 
     stage: the stage of the model whose value it is; None: the last one. settings: those of its kind, complete.
-    loss: the settings of its loss, complete; weight: the weight of its loss.
+    loss: the settings of its loss, complete; weight: the weight of its loss. ignore: for text, the label of positions
+    without one.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Declared:
     settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     loss: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     weight: float = 1.0
+    ignore: int = PAD
 
 
 class Kind(ABC):

@@ -12,7 +12,6 @@ from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.loss import CrossEntropy
 from xformc.compiler.results.kind import Declared, Kind, Outputs, any_positions, register
 from xformc.format.results import Setting
-from xformc.format.tokens import PAD
 
 
 class Text(Kind):
@@ -40,7 +39,7 @@ class Text(Kind):
 
     def loss(self, result: Declared, smoothing: float) -> Op:
         """See `Kind`."""
-        return CrossEntropy(smoothing, PAD)
+        return CrossEntropy(smoothing, result.ignore)
 
     def emit(self, onnx: OnnxEmitter, value: str, type: Type, settings: Mapping[str, Setting]) -> Outputs:
         """See `Kind`."""

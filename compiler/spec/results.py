@@ -10,6 +10,7 @@ from xformc.compiler.spec.problems import Problem, Span, suggest
 from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.results import Setting
 from xformc.format.tasks import RESULTS, SAMPLED, WRITING
+from xformc.format.tokens import PAD
 
 LABELLED = "labels"
 """The name of the result of a task that labels."""
@@ -63,7 +64,8 @@ def _of_task(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem]) -
         hint = "declare the results of the model: results: {NAME: {KIND: STAGE}}"
         problems.append(Problem(key, "train.losses needs declared results", hint))
     settings, losses = defaults(KINDS[kind].settings), defaults(KINDS[kind].losses)
-    return (Declared(written or LABELLED, kind, None, settings, losses),)
+    ignore = inputs[written].special.ignored if written in inputs else PAD
+    return (Declared(written or LABELLED, kind, None, settings, losses, ignore=ignore),)
 
 
 class _Reader:
@@ -97,7 +99,8 @@ class _Reader:
         given = self.weights[name].tree.entries if name in self.weights else {}
         loss = self.settings(given, {"weight": 1.0, **kind.losses}, f"losses of {kind.name}")
         weight = float(loss.pop("weight"))
-        return Declared(name, kind.name, stage.word, settings, loss, weight)
+        ignore = self.inputs[name].special.ignored if kind.name == "text" else PAD
+        return Declared(name, kind.name, stage.word, settings, loss, weight, ignore)
 
     def writable(self, name: str, key: Span) -> bool:
         """Whether an input of tokens has this name."""

@@ -39,6 +39,11 @@ class SpecialTokens:
         return self.pad or 0
 
     @property
+    def ignored(self) -> int:
+        """The label of the positions after a text in training: padding, or `IGNORE` if padding may be a label."""
+        return IGNORE if self.pad is None or self.pad in self.end else self.pad
+
+    @property
     def begun(self) -> tuple[int, ...]:
         """What comes before a written text: the begin token, or nothing."""
         return () if self.begin is None else (self.begin,)
