@@ -13,10 +13,7 @@ from xformc.format.names import IMPORTED, SPEC
 from xformc.format.tasks import NAMED, TASKS
 from xformc.runtime.lines import read_text_file
 from xformc.trainer.data.label_names import label_files
-from xformc.trainer.data.vocabulary import tokenizer_files
-
-SUFFIXES = (".model", ".json")
-"""The files of tokenizers: SentencePiece models, or those of the library tokenizers."""
+from xformc.trainer.data.vocabulary import SUFFIXES, tokenizer_files
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ import torch
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
-from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
-from xformc.format.names import TOKENIZER
 from xformc.trainer.data.data_schema import DataSchema
-from xformc.trainer.data.vocabulary import Tokenizer, Vocabulary, tokenizer_files, vocabulary_at
+from xformc.trainer.data.foreign_vocabulary import tokenizer_in
+from xformc.trainer.data.vocabulary import Tokenizer
 
 LISTED = 6
 
@@ -43,26 +42,9 @@ def start_from(start: Path, model: TorchModule) -> list[str]:
     return [f"start: {taken} of {taken + len(fresh)} parameters from {start}{rest}"]
 
 
-def tokenizer_of(start: Path, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer:
-    """The tokenizer of each input of tokens: the file of its name in the other run, or the run's only one.
-
-    Raises: UserError if there is none, or if it is larger than the spec's vocabulary.
-    """
-    folder = start if start.is_dir() else start.parent
-    files = tokenizer_files(schema.texts, shared=False)
-    loaded: dict[Path, Vocabulary] = {}
-    found: dict[str, Vocabulary] = {}
-    for name in schema.texts:
-        own = folder / files[name]
-        path = own if own.is_file() else folder / TOKENIZER
-        if not path.is_file():
-            hint = f"give a run whose data was text, with {TOKENIZER}"
-            raise UserError(
-                f"there is no tokenizer for the input '{name}' beside these weights", place=str(folder), hint=hint
-            )
-        found[name] = loaded.get(path) or vocabulary_at(path, schema.inputs[name].vocabulary)
-        loaded[path] = found[name]
-    return Tokenizer(found)
+def tokenizer_of(start: Path, schema: DataSchema) -> Tokenizer:
+    """The tokenizer of each input of tokens in the other run. Raises: UserError as `tokenizer_in`."""
+    return tokenizer_in(start if start.is_dir() else start.parent, schema)
 
 
 def weights_hash(start: Path) -> str:

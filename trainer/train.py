@@ -37,6 +37,7 @@ from xformc.trainer.data.dataset import (
     reads_text,
 )
 from xformc.trainer.data.result_examples import piece_labels
+from xformc.trainer.data.shards.reader import Prepared
 from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.hardware import choose_device, choose_precision
@@ -152,9 +153,6 @@ def train_weights(
     processes: Processes = ALONE,
 ) -> Trained:
     """Train and write `out/weights.safetensors`, without scores. `quiet` keeps stderr empty."""
-    if any(item.special != SPECIAL for item in spec.inputs.values()):
-        message = "special_tokens: xformc trains vocabularies of its own, with its own special tokens, only"
-        raise UserError(message, hint="remove the section special_tokens from the spec")
     torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
     if options.shard and options.compile:
         raise UserError("--shard and --compile exclude each other", hint="leave one of them out")
@@ -166,6 +164,7 @@ def train_weights(
     check_shares(graph, spec.train.accumulate, processes)
     schema = data_schema(spec)
     corpus = read_corpus(_files(data, schema, options.languages), schema)
+    _check_special(spec, schema, corpus, options.start)
     device = choose_device()
     with ExitStack() as held:
         with processes.first_ahead():
@@ -194,6 +193,18 @@ def train_weights(
             for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
                 report.note(line)
             return Trained(_run(job, state, report), engine, schema, corpus, encoded)
+
+
+def _check_special(spec: Spec, schema: DataSchema, corpus: Corpus, start: Path | None) -> None:
+    """Raises: UserError for special tokens that the data does not have."""
+    if all(item.special == SPECIAL for item in spec.inputs.values()):
+        return
+    if schema.objective is not None or isinstance(corpus.train, Prepared) or not reads_text(corpus.valid, schema):
+        message = "special_tokens: examples of an objective, prepared data and arrays have xformc's own"
+        raise UserError(message, hint="give the data as text, without an objective")
+    if start is None:
+        hint = "begin with the tokenizer of an import by --start, or remove the section special_tokens from the spec"
+        raise UserError("special_tokens: xformc trains vocabularies with its own special tokens", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -318,7 +329,7 @@ def open_run(
         if known or start is None:
             tokenizer = load_for(schema, wanted, out) if known else make_tokenizer(corpus.train, schema, wanted)
         else:
-            tokenizer = tokenizer_of(start, schema, wanted)
+            tokenizer = tokenizer_of(start, schema)
     if schema.objective is not None and schema.objective.masked is not None and tokenizer is not None:
         corpus = replace(corpus, labels=piece_labels(schema, tokenizer))
     encoded = encode_corpus(corpus, schema, tokenizer)

@@ -64,7 +64,7 @@ def _of_task(tree: Tree, inputs: Mapping[str, Input], problems: list[Problem]) -
         hint = "declare the results of the model: results: {NAME: {KIND: STAGE}}"
         problems.append(Problem(key, "train.losses needs declared results", hint))
     settings, losses = defaults(KINDS[kind].settings), defaults(KINDS[kind].losses)
-    ignore = inputs[written].special.ignored if written in inputs else PAD
+    ignore = PAD if written is None or written not in inputs else inputs[written].special.ignored
     return (Declared(written or LABELLED, kind, None, settings, losses, ignore=ignore),)
 
 

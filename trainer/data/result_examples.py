@@ -17,7 +17,7 @@ from xformc.trainer.data.file_columns import file_column
 from xformc.trainer.data.npz import Arrays
 from xformc.trainer.data.objectives import Noise, corrupt, symbols
 from xformc.trainer.data.targets.target import TARGETS, Cells, Names, Target
-from xformc.trainer.data.text_examples import shifted
+from xformc.trainer.data.text_examples import packed, shifted
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.data.vocabulary import Tokenizer, Vocabulary
 
@@ -77,10 +77,9 @@ def encode_results(
     ignore: dict[str, int] = {}
     for name, item in sorted(schema.inputs.items(), key=lambda pair: pair[1].of is not None):
         if name == schema.written:
-            whole = encoder.written(name)
-            inputs[name], labelled = shifted(whole)
-            key = f"{name}_{LABELS}" if schema.targets else LABELS
-            targets[key], ignore[key] = labelled, PAD
+            key, ignored = f"{name}_{LABELS}" if schema.targets else LABELS, item.special.ignored
+            inputs[name], targets[key] = shifted(encoder.written(name), ignored)
+            ignore[key] = ignored
         elif item.kind == "tokens" and (texts := encoder.texts(name)) is not None:
             inputs[name] = texts
         else:
@@ -153,10 +152,10 @@ class _Encoder:
         assert self.tokenizer is not None
         vocabulary = self.tokenizer.vocabularies[base]
         if self.schema.words:
-            return pack(vocabulary.encode_words(texts))
+            return replace(pack(vocabulary.encode_words(texts)), fill=vocabulary.special.fill)
         if any(item.of for item in self.schema.inputs.values()):
-            return pack(vocabulary.encode_words(texts), after=[END])
-        return pack(vocabulary.encode(texts), after=[END])
+            return packed(vocabulary.encode_words(texts), vocabulary)
+        return packed(vocabulary.encode(texts), vocabulary)
 
     def require_aligned(self, name: str, column: Column, of: str, along: Column) -> None:
         """Check that an input has as many positions as the one along which it lies. Raises: UserError."""
@@ -172,7 +171,8 @@ class _Encoder:
         cells = _cells(self.split, name)
         if cells.texts is not None:
             assert self.tokenizer is not None
-            return pack(self.tokenizer.vocabularies[name].encode(cells.texts), before=[BEGIN], after=[END])
+            vocabulary = self.tokenizer.vocabularies[name]
+            return packed(vocabulary.encode(cells.texts), vocabulary, written=True)
         rows = self.array(name)[name]
         assert isinstance(rows, Sequences)
         ids = [rows.items[start:end].tolist() for start, end in zip(rows.starts, rows.ends, strict=True)]

@@ -12,9 +12,10 @@ from xformc.format.tokens import BEGIN, END, IGNORE, PAD
 from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Sequences, Values, pack
 from xformc.trainer.data.data_schema import DataSchema
+from xformc.trainer.data.foreign_vocabulary import is_foreign, tokenizer_in
 from xformc.trainer.data.label_names import label_ids, require_one_each
 from xformc.trainer.data.text_files import Texts
-from xformc.trainer.data.vocabulary import Tokenizer, load_tokenizer, train_tokenizer
+from xformc.trainer.data.vocabulary import Tokenizer, Vocabulary, load_tokenizer, train_tokenizer
 
 
 def train_on(texts: Texts, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer:
@@ -24,7 +25,9 @@ def train_on(texts: Texts, schema: DataSchema, wanted: TokenizerSection) -> Toke
 
 
 def load_for(schema: DataSchema, wanted: TokenizerSection, run: Path) -> Tokenizer:
-    """Load the tokenizer of a run. Raises: UserError as `load_tokenizer`."""
+    """Load the tokenizer of a run. Raises: UserError as `load_tokenizer` and `tokenizer_in`."""
+    if is_foreign(run, schema):
+        return tokenizer_in(run, schema)
     return load_tokenizer(run, _sizes(schema), kind=wanted.kind, shared=wanted.shared)
 
 
@@ -53,10 +56,13 @@ def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[i
     return of_pairs(source, target, longest)
 
 
-def of_pairs(source: Sequences, target: Sequences, longest: int) -> Examples:
-    """Return examples of sentence pairs that have their special tokens, without those that are too long."""
-    given, labels = shifted(target)
-    return without_long(Examples({"source": source, "target": given}, {LABELS: labels}, {LABELS: PAD}, longest))
+def of_pairs(source: Sequences, target: Sequences, longest: int, ignored: int = PAD) -> Examples:
+    """Return examples of sentence pairs that have their special tokens, without those that are too long.
+
+    `ignored` is the label of the positions after a text (see `SpecialTokens`).
+    """
+    given, labels = shifted(target, ignored)
+    return without_long(Examples({"source": source, "target": given}, {LABELS: labels}, {LABELS: ignored}, longest))
 
 
 def text_examples(texts: Sequence[Sequence[int]], longest: int, name: str = "text") -> Examples:
@@ -68,27 +74,40 @@ def text_examples(texts: Sequence[Sequence[int]], longest: int, name: str = "tex
     return of_texts(pack(texts, before=before, after=after), longest, name)
 
 
-def of_texts(whole: Sequences, longest: int, name: str = "text") -> Examples:
-    """Return examples as `text_examples`, of texts that have their special tokens."""
-    given, labels = (_cut(side, longest) for side in shifted(whole))
-    return Examples({name: given}, {LABELS: labels}, {LABELS: PAD}, longest)
+def of_texts(whole: Sequences, longest: int, name: str = "text", ignored: int = PAD) -> Examples:
+    """Return examples as `text_examples`, of texts that have their special tokens; `ignored` as in `of_pairs`."""
+    given, labels = (_cut(side, longest) for side in shifted(whole, ignored))
+    return Examples({name: given}, {LABELS: labels}, {LABELS: ignored}, longest)
+
+
+def packed(texts: Sequence[Sequence[int]], vocabulary: Vocabulary, *, written: bool = False) -> Sequences:
+    """Return the ids of texts with the special tokens of their vocabulary around them.
+
+    A written text has the begin token before them, which a decoder reads first.
+    """
+    special, (before, after) = vocabulary.special, vocabulary.around
+    before = [*special.begun, *before] if written else before
+    return replace(pack(texts, before=before, after=after), fill=special.fill)
 
 
 def _translation(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
-    ids = _encode(texts, tokenizer)
-    return pair_examples(ids["source"], ids["target"], schema.longest)
+    ids, known = _encode(texts, tokenizer), tokenizer.vocabularies
+    source, target = (packed(ids[name], known[name], written=name == "target") for name in ("source", "target"))
+    return of_pairs(source, target, schema.longest, known["target"].special.ignored)
 
 
 def _language_model(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
     (name,) = schema.texts
-    return text_examples(_encode(texts, tokenizer)[name], schema.longest, name)
+    special = tokenizer.vocabularies[name].special
+    whole = pack(_encode(texts, tokenizer)[name], before=special.begun, after=[special.last])
+    return of_texts(replace(whole, fill=special.fill), schema.longest, name, special.ignored)
 
 
 def _classification(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
     encode = _encode_words if any(item.of for item in schema.inputs.values()) else _encode
     encoded = encode(texts, tokenizer)
     _require_aligned(texts, schema, encoded)
-    inputs = {name: pack(ids, after=[END]) for name, ids in encoded.items()}
+    inputs = {name: packed(ids, tokenizer.vocabularies[name]) for name, ids in encoded.items()}
     ids = [row[0] for row in label_ids(texts, labels, each=False)]
     return without_long(Examples(inputs, {LABELS: Values(np.array(ids), whole=True)}, {LABELS: IGNORE}, schema.longest))
 
@@ -99,7 +118,8 @@ def _tagging(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Seq
     tags = label_ids(texts, labels, each=True)
     first = words[schema.positions or schema.texts[0]]
     require_one_each(texts, {"words": list(map(len, first)), "labels": list(map(len, tags))})
-    inputs = {name: pack(ids) for name, ids in words.items()}
+    fills = {name: vocabulary.special.fill for name, vocabulary in tokenizer.vocabularies.items()}
+    inputs = {name: replace(pack(ids), fill=fills[name]) for name, ids in words.items()}
     labelled = replace(pack(tags), fill=IGNORE)
     return without_long(Examples(inputs, {LABELS: labelled}, {LABELS: IGNORE}, schema.longest))
 
@@ -132,9 +152,9 @@ def _encode_words(texts: Texts, tokenizer: Tokenizer) -> dict[str, list[list[int
     return {name: known.encode_words(texts.columns[name]) for name, known in tokenizer.vocabularies.items()}
 
 
-def shifted(whole: Sequences) -> tuple[Sequences, Sequences]:
-    """Return the sequences without their last item, and without their first."""
-    return replace(whole, ends=whole.ends - 1), replace(whole, starts=whole.starts + 1)
+def shifted(whole: Sequences, ignored: int = PAD) -> tuple[Sequences, Sequences]:
+    """Return the sequences without their last item, and as labels those without their first, padded with `ignored`."""
+    return replace(whole, ends=whole.ends - 1), replace(whole, starts=whole.starts + 1, fill=ignored)
 
 
 def _cut(whole: Sequences, longest: int) -> Sequences:

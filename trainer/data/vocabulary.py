@@ -13,23 +13,33 @@ import sentencepiece
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.format.names import TOKENIZER
-from xformc.format.tokens import BEGIN, END, PAD, UNKNOWN
+from xformc.format.tokens import BEGIN, END, PAD, SPECIAL, UNKNOWN, SpecialTokens
 from xformc.runtime.lines import LINE_BYTES
 
 Kind = Literal["bpe", "unigram", "word", "char"]
+SUFFIXES = (".model", ".json")
+"""The files of vocabularies: SentencePiece models, or those of the library tokenizers."""
+
 WHOLE_VOCABULARY = ("word", "char")
 """The kinds that take every piece of the text, up to the vocabulary's size; so it may be smaller than the spec's."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A trained SentencePiece model: `model` is the file's bytes."""
+    """A trained SentencePiece model: `model` is the file's bytes, `special` its special tokens."""
 
     model: bytes
+    special: SpecialTokens = SPECIAL
+    suffix: str = ".model"
 
     def __len__(self) -> int:
         """The number of pieces, the four special ones included."""
         return self.processor().get_piece_size()
+
+    @property
+    def around(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The tokens before and after a text that a model reads."""
+        return (), (self.special.last,)
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of each sentence, without begin and end tokens."""
@@ -42,8 +52,9 @@ class Vocabulary:
         SentencePiece itself would merge neighbouring unknown words into one piece.
         """
         words = sorted({word for sentence in sentences for word in sentence.split()})
+        unknown = self.special.fill if self.special.unknown is None else self.special.unknown
         known = {
-            word: ids[0] if len(ids) == 1 else UNKNOWN for word, ids in zip(words, self.encode(words), strict=True)
+            word: ids[0] if len(ids) == 1 else unknown for word, ids in zip(words, self.encode(words), strict=True)
         }
         return [[known[word] for word in sentence.split()] for sentence in sentences]
 
@@ -61,7 +72,8 @@ class Tokenizer:
     def files(self) -> dict[str, str]:
         """Return the file name in the run of each input."""
         shared = len({id(vocabulary) for vocabulary in self.vocabularies.values()}) == 1
-        return tokenizer_files(tuple(self.vocabularies), shared=shared)
+        names = tokenizer_files(tuple(self.vocabularies), shared=shared)
+        return {name: str(Path(file).with_suffix(self.vocabularies[name].suffix)) for name, file in names.items()}
 
 
 def tokenizer_files(inputs: Sequence[str], *, shared: bool) -> dict[str, str]:

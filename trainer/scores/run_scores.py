@@ -9,7 +9,7 @@ from xformc.compiler.program import Program
 from xformc.compiler.weight_files import read_weights
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.dataset import Corpus, reads_text
-from xformc.trainer.data.vocabulary import tokenizer_files
+from xformc.trainer.run_files import find_run_files
 from xformc.trainer.scores.evaluation import evaluate_split
 from xformc.trainer.scores.metrics import Measure
 
@@ -23,8 +23,7 @@ def score_run(
 
     Raises: UserError as `build_program`, `read_weights` and the engine.
     """
-    files = tokenizer_files(tuple(schema.vocabularies), shared=program.spec.train.tokenizer.shared)
-    tokenizers = {name: run / file for name, file in files.items()} if reads_text(corpus.valid, schema) else None
+    tokenizers = find_run_files(run, program.spec).tokenizers if reads_text(corpus.valid, schema) else None
     with tempfile.TemporaryDirectory(prefix="xformc-") as folder:
         engine = Path(folder) / "engine"
         weights = read_weights(run).arrays

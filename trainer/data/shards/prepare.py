@@ -198,7 +198,7 @@ def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -
     section = spec.train.tokenizer
     files = tokenizer_files(schema.columns, shared=section.shared).values()
     if wanted.tokenizer is not None:
-        tokenizer = tokenizer_of(wanted.tokenizer, schema, section)
+        tokenizer = tokenizer_of(wanted.tokenizer, schema)
     elif all((out / file).is_file() for file in files):
         return load_for(schema, section, out)
     else:
