@@ -27,7 +27,7 @@ from xformc.compiler.graph.rules import made_lengths
 from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
-from xformc.compiler.program import Program
+from xformc.compiler.program import Program, added
 from xformc.compiler.quantize.calibration import RULE, Example, calibrate, calibrated_weights
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import Refusal
@@ -51,7 +51,7 @@ from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
 from xformc.format.reader import TOKENS
 from xformc.format.results import Result, of_text
-from xformc.format.search_options import OPTIONS
+from xformc.format.search_options import EDITS, OPTIONS
 from xformc.format.targets import TRAITS, Target
 from xformc.format.tasks import NAMED
 from xformc.format.tokens import SPECIAL
@@ -159,9 +159,13 @@ def _check_fixed(program: Program) -> None:
     """Check that a target of fixed shapes computes the program as its spec says. Raises: UserError if not."""
     if not program.traits.fixed or program.written is None:
         return
-    for option in OPTIONS:
-        if option.absent is not None and getattr(program.spec.decode, option.name) != option.absent:
-            message = f"--target {program.target} has no search with a {option.name}, which decode sets"
+    decode, samples = program.spec.decode, program.decoding == "sample"
+    options = EDITS if samples else OPTIONS
+    given = added(decode.sample if samples else decode, options)
+    for option in options:
+        if option.absent is not None and given[option.name] != option.absent:
+            way = "sampling" if samples else "search"
+            message = f"--target {program.target} has no {way} with a {option.name}, which decode sets"
             raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
     refused = {item.name: "the search of an alignment" for item in program.spec.results if item.kind == "alignment"}
     if program.traits.plans:

@@ -1,8 +1,9 @@
 """A program: one spec on its way through the passes, with everything that a backend needs to know about it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, cast
 
 from xformc.compiler.graph.graph import Graph, Value, pruned
 from xformc.compiler.graph.timed import outputs_of
@@ -11,12 +12,13 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.results.kind import KINDS, Declared, output_names, positions_of
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
+from xformc.compiler.spec.sections import Decode, Sample
 from xformc.format.inputs import Input
 from xformc.format.interfaces import PREFIX, PROBABILITIES, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.precision import Precision
 from xformc.format.results import Result
-from xformc.format.search_options import OPTIONS
+from xformc.format.search_options import EDITS, OPTIONS, SearchOption, Setting
 from xformc.format.targets import TRAITS, Target, Traits
 from xformc.format.tasks import NAMED, TASKS, Decoding
 
@@ -161,10 +163,9 @@ class Program:
     def search(self) -> SearchOptions:
         """The search defaults of the spec."""
         decode, longest = self.spec.decode, self.spec.decode.max_length
-        controls = {item.name: getattr(decode, item.name) for item in OPTIONS if item.absent is not None}
         return SearchOptions(
             *(decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset),
-            **({} if self.traits.fixed else controls),
+            **({} if self.traits.fixed else added(decode, OPTIONS)),
         )
 
     @property
@@ -181,7 +182,10 @@ class Program:
     def sampling(self) -> SampleOptions:
         """The sampling defaults of the spec."""
         sample = self.spec.decode.sample
-        return SampleOptions(sample.temperature, sample.top_k, sample.top_p, sample.max_new_tokens)
+        return SampleOptions(
+            *(sample.temperature, sample.top_k, sample.top_p, sample.max_new_tokens),
+            **({} if self.traits.fixed else added(sample, EDITS)),
+        )
 
     @property
     def options(self) -> SearchOptions | SampleOptions | None:
@@ -189,6 +193,12 @@ class Program:
         return {"search": self.search, "sample": self.sampling}.get(self.decoding)
 
     @property
-    def defaults(self) -> dict[str, int | float | str] | None:
+    def defaults(self) -> dict[str, Setting] | None:
         """The decoding defaults as an engine records them."""
         return None if self.options is None else recorded(self.options)
+
+
+def added(section: Decode | Sample, options: Sequence[SearchOption]) -> dict[str, Any]:
+    """What a section of the spec says of those options that engines of fixed shapes lack."""
+    given = {item.name: getattr(section, item.name) for item in options if item.absent is not None}
+    return {name: tuple(cast(list[int], one)) if isinstance(one, list) else one for name, one in given.items()}

@@ -57,6 +57,7 @@ from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
+from xformc.runtime.suppressed import Pieces, pieces_of
 from xformc.runtime.texts import encode_line, prompt_limit, scored_limit, whole_limit
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
 from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, tokens_needed, write_rows
@@ -307,7 +308,7 @@ class Engine:
         Raises: UserError for an option out of range, or for ids of another form.
         """
         self._check_method("search", "translate")
-        resolved, declared = resolve_options(self.manifest, options), self.manifest.inputs["source"]
+        resolved, declared = resolve_options(self.manifest, options, self._pieces()), self.manifest.inputs["source"]
         array = check_source(source, declared.pieces, declared.special.fill)
         if declared.longest is not None and array.shape[1] > declared.longest:
             raise UserError(f"the source has {array.shape[1]} tokens, and this engine takes at most {declared.longest}")
@@ -630,7 +631,7 @@ class Engine:
         searching, sampled = split_options(self.manifest, options, seed, several)
         if self.manifest.decoding == "search":
             return self._search_of(encode, searching, token_scores=token_scores)
-        manifest, resolved = self.manifest, resolve_sample_options(self.manifest.sampling, sampled)
+        manifest, resolved = self.manifest, resolve_sample_options(self.manifest, sampled, self._pieces())
         first = check_seed(seed)
 
         def seeded(line: int, item: Item) -> Row:
@@ -644,10 +645,15 @@ class Engine:
         )
         return sampling(job, several)
 
+    def _pieces(self) -> Pieces | None:
+        """The pieces of the text that the engine writes; None if it has no tokenizer for it."""
+        name = self.manifest.written
+        return pieces_of(self.tokenizer, name, self.manifest.inputs[name].pieces)
+
     def _search_of(
         self, encode: Callable[[int, Item], Row], options: SearchArguments, *, token_scores: bool = False
     ) -> Job[Item, Row, list[Hypothesis]]:
-        manifest, resolved = self.manifest, resolve_options(self.manifest, options)
+        manifest, resolved = self.manifest, resolve_options(self.manifest, options, self._pieces())
         longest = manifest.inputs[manifest.written].longest
         run = partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved)
         size = partial(tokens_needed, inputs=manifest.given, options=resolved, longest=longest)
@@ -657,7 +663,7 @@ class Engine:
         self, batching: Batching, seed: int, truncate: bool, options: SampleArguments, *, token_scores: bool
     ) -> Job[str, Prompt, Continuation]:
         self._check_method("generate", "generate")
-        resolved = resolve_sample_options(self.manifest.sampling, options)
+        resolved = resolve_sample_options(self.manifest, options, self._pieces())
         tokenizer = self._tokenizer(self.manifest.inputs)
         name = self.manifest.written
         text = self.manifest.inputs[name]

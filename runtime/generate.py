@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.interfaces import END_TOKEN
 from xformc.format.manifest import SampleOptions
+from xformc.runtime.options import arrays
 from xformc.runtime.results import Expected, up_to
 from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
@@ -81,10 +82,7 @@ def sample(
         **given,
         "prompt": pad([prompt.ids for prompt in prompts], special.absent),
         "seed": np.array([prompt.seed for prompt in prompts], np.int64),
-        "max_new_tokens": np.array(options.max_new_tokens, np.int64),
-        "temperature": np.array(options.temperature, np.float32),
-        "top_k": np.array(options.top_k, np.int64),
-        "top_p": np.array(options.top_p, np.float32),
+        **arrays(options),
         **({END_TOKEN: np.array(special.as_input(end), np.int64)} if end else {}),
     }
     most, found = options.max_new_tokens, (len(prompts),)

@@ -1,14 +1,36 @@
 """The options of the search, and their checks against an engine."""
 
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypedDict
 
+import numpy as np
+from numpy.typing import NDArray
+
 from xformc.errors import UserError
-from xformc.format.manifest import Manifest, SearchOptions
-from xformc.format.search_options import OPTIONS, PRESETS, PenaltyKind, Preset, SearchOption, StopRule
+from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, numbers
+from xformc.format.search_options import EDITS, OPTIONS, PRESETS, PenaltyKind, Preset, SearchOption, StopRule
+from xformc.runtime.suppressed import Pieces, checked_tokens
 
 
-class SearchArguments(TypedDict, total=False):
+class EditArguments(TypedDict, total=False):
+    """The keyword arguments that edit the scores of tokens, in a search and in sampling (docs/search.md).
+
+    suppress_tokens: tokens that are never written: ids, or pieces as the vocabulary has them, such as "<unk>".
+    no_repeat_ngram_size: no sequence of this many tokens occurs twice in a text; 0 for no such rule.
+    repetition_penalty: above 1, makes tokens that the text already has less likely (Keskar et al. 2019, section 4.1).
+    presence_penalty: is subtracted from the score of each token that the text already has.
+    frequency_penalty: is subtracted once for each time that the text already has the token.
+    """
+
+    suppress_tokens: Sequence[int | str] | None
+    no_repeat_ngram_size: int | None
+    repetition_penalty: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+
+
+class SearchArguments(EditArguments, total=False):
     """The keyword arguments of a search; the engine's defaults replace missing arguments and None.
 
     beam_size: hypotheses kept for each sentence; 1 is greedy search. Time grows with it.
@@ -26,6 +48,8 @@ class SearchArguments(TypedDict, total=False):
         can be, however they go on. shrink: each finished hypothesis makes the beam narrower by one, until none is open.
     patience: with `first`, wait for patience * beam_size hypotheses, rounded.
     preset: the length penalty and the stop rule of `PRESETS`, a paper or another library, instead of the engine's.
+
+    Those that edit the scores of tokens are in `EditArguments`.
     """
 
     beam_size: int | None
@@ -40,20 +64,19 @@ class SearchArguments(TypedDict, total=False):
     preset: Preset | None
 
 
-def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOptions:
-    """Complete `arguments` with the engine's defaults, and check them.
+def resolve_options(manifest: Manifest, arguments: SearchArguments, pieces: Pieces | None = None) -> SearchOptions:
+    """Complete `arguments` with the engine's defaults, and check them; `pieces` are those of the written text.
 
     Raises: UserError that names the option, its allowed values and its value.
     """
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "preset" in given:
         given = {**PRESETS[checked_word("preset", given.pop("preset"), tuple(PRESETS))], **given}
-    unknown = set(arguments) - set(SearchArguments.__annotations__)
+    known = (*SearchArguments.__annotations__, *EditArguments.__annotations__)
+    unknown = set(arguments) - set(known)
     if unknown:
-        known = ", ".join(SearchArguments.__annotations__)
-        raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}; there are {known}")
-    widest = max(1, manifest.inputs[manifest.written].pieces // 2)
-    chosen = {option.name: _resolve(option, given.get(option.name), manifest, widest) for option in OPTIONS}
+        raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    chosen = {option.name: _resolve(option, given.get(option.name), manifest, pieces) for option in OPTIONS}
     beam_size, n_best = chosen["beam_size"], chosen["n_best"]
     if "n_best" not in given:
         chosen["n_best"] = min(n_best, beam_size)
@@ -62,17 +85,47 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments) -> SearchOpt
             f"n_best must be at most beam_size, which is {beam_size}, not {n_best}",
             hint=f"set beam_size to {n_best} or more",
         )
+    check_suppressed(manifest, chosen["suppress_tokens"], 2 * beam_size)
     return SearchOptions(**chosen)
 
 
-def _resolve(option: SearchOption, given: object, manifest: Manifest, widest: int) -> Any:
+def resolve_edits(manifest: Manifest, arguments: Mapping[str, Any], pieces: Pieces | None = None) -> dict[str, Any]:
+    """Complete those of `arguments` that edit the scores of tokens with the engine's defaults, and check them.
+
+    Raises: UserError as `resolve_options`.
+    """
+    chosen = {option.name: _resolve(option, arguments.get(option.name), manifest, pieces) for option in EDITS}
+    check_suppressed(manifest, chosen["suppress_tokens"], 1)
+    return chosen
+
+
+def arrays(options: SearchOptions | SampleOptions) -> dict[str, NDArray[Any]]:
+    """The options as inputs of the model: float32 for numbers, int64 for integers and tokens."""
+    given = numbers(options).items()
+    return {name: np.array(value, np.float32 if isinstance(value, float) else np.int64) for name, value in given}
+
+
+def check_suppressed(manifest: Manifest, tokens: tuple[int, ...] | None, rest: int) -> None:
+    """Raises: UserError unless the tokens are of the vocabulary, and leave enough others."""
+    size = manifest.inputs[manifest.written].pieces
+    if max(tokens or (0,)) >= size:
+        raise UserError(f"suppress_tokens must be ids from 0 to {size - 1}, not {max(tokens or (0,))}")
+    if len(tokens or ()) > max(0, size - rest):
+        message = f"suppress_tokens has {len(tokens or ()):,} of the {size:,} tokens of the vocabulary"
+        raise UserError(f"{message}; at least {rest} must be left")
+
+
+def _resolve(option: SearchOption, given: object, manifest: Manifest, pieces: Pieces | None) -> Any:
     """Return what is given for an option, or else the engine's default; None if the engine lacks it."""
-    name, default = option.name, getattr(manifest.search, option.name)
+    name, default = option.name, getattr(manifest.defaults, option.name)
     if given is None:
         return default
-    if option.words:
-        value: object = checked_word(name, given, tuple(option.words))
+    if option.several:
+        value: object = checked_tokens(name, given, manifest.inputs[manifest.written].pieces, pieces)
+    elif option.words:
+        value = checked_word(name, given, tuple(option.words))
     elif option.dtype == "int64":
+        widest = max(1, manifest.inputs[manifest.written].pieces // 2)
         value = checked_integer(name, given, 0, int(option.low), widest if option.high is None else int(option.high))
     else:
         value = checked_number(name, given, 0, option.low, float(option.high or 0))
@@ -80,7 +133,7 @@ def _resolve(option: SearchOption, given: object, manifest: Manifest, widest: in
         return value
     if value != option.absent:
         raise UserError(
-            f"the search of {manifest.name} has no {name}",
+            f"the {'sampling' if manifest.decoding == 'sample' else 'search'} of {manifest.name} has no {name}",
             hint="rebuild it with `xformc build`; a search on a GPU has none yet",
         )
     return None

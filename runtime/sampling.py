@@ -4,25 +4,32 @@ from typing import Any, TypedDict
 
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions
-from xformc.runtime.options import SearchArguments, checked_integer, checked_number
+from xformc.runtime.options import EditArguments, SearchArguments, checked_integer, checked_number, resolve_edits
+from xformc.runtime.suppressed import Pieces
 
 MAX_NEW_TOKENS, MAX_TEMPERATURE, MAX_TOP_K = 100_000, 100.0, 10**6
 MAX_SAMPLES = 10_000
 
 
-class SampleArguments(TypedDict, total=False):
+class DrawArguments(TypedDict, total=False):
+    """The keyword arguments of sampling alone; see `SampleArguments`."""
+
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    max_new_tokens: int | None
+
+
+class SampleArguments(DrawArguments, EditArguments, total=False):
     """The keyword arguments of sampling; the engine's defaults replace missing arguments and None.
 
     temperature: divides the logits. Values below 1 favour likely tokens; 0 always takes the most likely one.
     top_k: sample from the k most likely tokens; 0 is no limit.
     top_p: sample from the fewest most likely tokens whose probabilities sum to top_p; 1 is no limit.
     max_new_tokens: maximum tokens of a continuation, the end token included.
-    """
 
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    max_new_tokens: int | None
+    Those that edit the scores of tokens are in `EditArguments`.
+    """
 
 
 class WritingArguments(SearchArguments, SampleArguments, total=False):
@@ -37,7 +44,8 @@ def split_options(
     Raises: UserError for an argument that has no effect, because the engine does the other.
     """
     given: dict[str, Any] = dict(arguments)
-    drawn = {name: given.pop(name) for name in SampleArguments.__annotations__ if name in given}
+    drawn = {name: given.pop(name) for name in DrawArguments.__annotations__ if name in given}
+    edits = {name: given.pop(name) for name in EditArguments.__annotations__ if name in given}
     draws = manifest.decoding == "sample"
     others = given if draws else {**drawn, "seed": seed or None, "samples": samples if samples != 1 else None}
     idle = [name for name, value in others.items() if value is not None]
@@ -45,20 +53,22 @@ def split_options(
         word, known = ("samples", SampleArguments) if draws else ("searches", SearchArguments)
         message = f"{', '.join(idle)}: no effect on {manifest.name}, which {word}"
         raise UserError(message, hint=f"its options are {', '.join(known.__annotations__)}{', seed, samples' * draws}")
-    searching: Any = {} if draws else given
-    sampling: Any = drawn if draws else {}
+    searching: Any = {} if draws else given | edits
+    sampling: Any = drawn | edits if draws else {}
     return searching, sampling
 
 
-def resolve_sample_options(defaults: SampleOptions, arguments: SampleArguments) -> SampleOptions:
-    """Complete `arguments` with the defaults, and check them.
+def resolve_sample_options(
+    manifest: Manifest, arguments: SampleArguments, pieces: Pieces | None = None
+) -> SampleOptions:
+    """Complete `arguments` with the engine's defaults, and check them; `pieces` are those of the written text.
 
     Raises: UserError that names the option, its allowed values and its value.
     """
-    unknown = set(arguments) - set(SampleArguments.__annotations__)
+    names = (*DrawArguments.__annotations__, *EditArguments.__annotations__)
+    unknown, defaults = set(arguments) - set(names), manifest.sampling
     if unknown:
-        known = ", ".join(SampleArguments.__annotations__)
-        raise TypeError(f"unknown sampling options: {', '.join(sorted(unknown))}; there are {known}")
+        raise TypeError(f"unknown sampling options: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     temperature, top_p = arguments.get("temperature"), arguments.get("top_p")
     new_tokens = arguments.get("max_new_tokens")
     return SampleOptions(
@@ -66,4 +76,5 @@ def resolve_sample_options(defaults: SampleOptions, arguments: SampleArguments) 
         top_k=checked_integer("top_k", arguments.get("top_k"), defaults.top_k, 0, MAX_TOP_K),
         top_p=checked_number("top_p", top_p, defaults.top_p, 0.0, 1.0),
         max_new_tokens=checked_integer("max_new_tokens", new_tokens, defaults.max_new_tokens, 1, MAX_NEW_TOKENS),
+        **resolve_edits(manifest, arguments, pieces),
     )

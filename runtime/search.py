@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.inputs import Vocabularies
 from xformc.format.interfaces import END_TOKEN, PREFIX
-from xformc.format.manifest import SearchOptions, numbers
+from xformc.format.manifest import SearchOptions
 from xformc.format.search_options import LENGTH_PENALTIES
+from xformc.runtime.options import arrays
 from xformc.runtime.results import Expected, up_to
 from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
@@ -70,10 +71,7 @@ def search(
     special = session.vocabularies.written
     feeds = {
         **given,
-        **{
-            name: np.array(value, np.int64 if isinstance(value, int) else np.float32)
-            for name, value in numbers(options).items()
-        },
+        **arrays(options),
         **({END_TOKEN: np.array(special.as_input(end), np.int64)} if end else {}),
         **({PREFIX: pad(prefixes, special.absent)} if any(len(prefix) for prefix in prefixes) else {}),
     }

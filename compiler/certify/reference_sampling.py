@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.difference import largest
+from xformc.compiler.certify.reference_edits import edited
 from xformc.format.manifest import SampleOptions
 from xformc.format.tokens import SPECIAL, SpecialTokens
 
@@ -70,12 +71,18 @@ def follow(
     start = len(prompt) + len(special.begun)
     scored = scorer(text)[0, start - 1 :] if found else ()
     for place, (token, logits) in enumerate(zip(found, scored, strict=True), start=start):
-        drawn = draw(logits, uniform(seed, place), options)
+        drawn = draw(changed_logits(logits, text[0, :place].tolist(), options), uniform(seed, place), options)
         score += float(log_softmax(logits)[token])
         decided += drawn.margin >= ROUNDING
         if token != drawn.token and drawn.margin >= ROUNDING and not problem:
             problem = f"token {place} is {token}, not {drawn.token}"
     return Followed(problem, score, len(found), decided)
+
+
+def changed_logits(logits: NDArray[np.float32], text: Sequence[int], options: SampleOptions) -> NDArray[np.float32]:
+    """The logits [vocabulary] after a text with the edits of the options; as they are if all tokens are banned."""
+    changed = edited(logits, text, options)
+    return changed if changed.max() > -np.inf else logits
 
 
 def draw(logits: NDArray[np.float32], uniform: float, options: SampleOptions) -> Draw:
@@ -90,8 +97,9 @@ def draw(logits: NDArray[np.float32], uniform: float, options: SampleOptions) ->
     reached, goal = reached / reached[-1], uniform if options.temperature > 0 else 0.0
     token = int((reached <= goal).sum())
     edges = [reached[kept][:-1] - goal, likely[:-1] - (options.top_p if options.top_p < 1 else np.inf)]
-    gap = float(best[last] - best[last + 1]) if last + 1 < len(best) else np.inf
-    size = max(float(largest(exact)[0]), 1e-30)
+    is_last = last + 1 == len(best) or best[last] == -np.inf
+    gap = np.inf if is_last else float(best[last] - best[last + 1])
+    size = max(float(largest(exact[exact > -np.inf])[0]), 1e-30)
     nearest = float(np.abs(np.concatenate(edges)).min(initial=np.inf))
     margin = min(nearest * min(temperature / size, ROUNDING / FINEST), gap / size)
     return Draw(token, float(log_softmax(logits)[token]), margin)

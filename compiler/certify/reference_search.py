@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.compiler.certify.reference_edits import edited
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import SPECIAL, SpecialTokens
 
@@ -66,7 +67,7 @@ def search(
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
     `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
-    with an end token is a whole text, which may be shorter than `min_length`.
+    with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited.
     """
     width = options.beam_size
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
@@ -78,7 +79,7 @@ def search(
     finished, gaps = 0, list[float]()
     for length in range(1, limit + 1):
         forced = prefix[length - 1] if length <= len(prefix) else None
-        candidates = _expand(scorer, special, beam, width, forced)
+        candidates = _expand(scorer, special, beam, options, forced)
         gaps += _gaps([candidate.log_probability for candidate in candidates])
         candidates = candidates[: 2 * width]
         for candidate in candidates[: _places(options, finished)]:
@@ -124,11 +125,16 @@ def score(log_probability: np.float32, length: int, options: SearchOptions) -> f
     return float(log_probability) / divided**options.length_penalty
 
 
-def rescore(scorer: Scorer, special: SpecialTokens, tokens: tuple[int, ...], options: SearchOptions) -> float:
-    """The score of these tokens, with all positions computed at once."""
+def rescore(
+    scorer: Scorer, special: SpecialTokens, tokens: tuple[int, ...], options: SearchOptions, prefix: Sequence[int] = ()
+) -> float:
+    """The score of these tokens, which begin with `prefix`, with all positions computed at once."""
     target = np.array([(*special.begun, *tokens[:-1])], np.int64)
-    scores = log_probabilities(scorer(target))[0]
-    total = scores[np.arange(len(tokens)), np.array(tokens)].sum()
+    scores, text = log_probabilities(scorer(target))[0], target[0].tolist()
+    total = np.float32(0)
+    for place, token in enumerate(tokens):
+        given = place < len(prefix)
+        total += scores[place, token] if given else edited(scores[place], text[: place + 1], options)[token]
     return score(total, len(tokens), options)
 
 
@@ -139,22 +145,26 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _expand(
-    scorer: Scorer, special: SpecialTokens, beam: list[_Open], width: int, forced: int | None
+    scorer: Scorer, special: SpecialTokens, beam: list[_Open], options: SearchOptions, forced: int | None
 ) -> list[_Candidate]:
     """The 2 * width best continuations, best first, and the next best one; or those by the `forced` token.
 
-    Ties go to the earlier hypothesis, then to the smaller token.
+    Ties go to the earlier hypothesis, then to the smaller token. Tokens that are banned are none.
     """
     targets = np.array([(*special.begun, *hypothesis.tokens) for hypothesis in beam], np.int64)
-    logits = scorer(targets)[:, -1]
+    logits, most = scorer(targets)[:, -1], 2 * options.beam_size + 1
     scores = log_probabilities(logits)
     candidates: list[_Candidate] = []
     for parent, hypothesis in enumerate(beam):
-        best = np.argsort(-logits[parent], kind="stable")[: 2 * width + 1] if forced is None else [forced]
+        changed = scores[parent] if forced is not None else edited(scores[parent], targets[parent].tolist(), options)
+        order = logits[parent] if np.array_equal(changed, scores[parent]) else changed
+        best = np.argsort(-order, kind="stable")[:most] if forced is None else [forced]
         candidates += [
-            _Candidate(parent, int(token), hypothesis.log_probability + scores[parent, token]) for token in best
+            _Candidate(parent, int(token), hypothesis.log_probability + changed[token])
+            for token in best
+            if changed[token] > -np.inf
         ]
-    return sorted(candidates, key=lambda candidate: -candidate.log_probability)[: 2 * width + 1]
+    return sorted(candidates, key=lambda candidate: -candidate.log_probability)[:most]
 
 
 def _gaps(ordered: list[np.float32]) -> list[float]:

@@ -24,6 +24,11 @@ FILTERS = (
 )
 """Sampling options. Few tokens to draw from give clear draws, even with random weights; the last has no filter."""
 
+EDITED = replace(
+    FILTERS[0], no_repeat_ngram_size=2, repetition_penalty=1.3, presence_penalty=0.2, frequency_penalty=0.1
+)
+"""Sampling options that edit the logits, beside suppressed tokens."""
+
 LENGTHS = (0, 1, 3, 6, 10)
 """The numbers of tokens of the prompts."""
 
@@ -62,6 +67,11 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
     runs = [_run(subject, prompts, options) for options in FILTERS]
     runs.append(_run(subject, prompts, FILTERS[0], (_likely(subject, runs[0], len(prompts)),)))
     yield _stage("sample", "tokens and scores of the definition, with filters", runs, ends=True)
+    if not subject.program.traits.fixed:
+        progress("certify: edits")
+        options = replace(EDITED, suppress_tokens=(_likely(subject, runs[0], len(prompts)),))
+        what = "tokens and scores of the definition, with banned and penalised tokens"
+        yield _stage("edits", what, [_run(subject, prompts, options)])
     progress("certify: batch")
     yield _batch(subject, prompts, runs[0])
     if subject.whole is not None:

@@ -34,6 +34,14 @@ LONG: Mapping[str, Any] = {"min_length": 3, "length_penalty_kind": "average", "s
 BEGUN: Mapping[str, Any] = {"length_penalty_kind": "average", "stop_rule": "shrink"}
 """The options of the two searches of the stage `controls`: of long texts, and of given beginnings."""
 
+EDITED: Mapping[str, Any] = {
+    "no_repeat_ngram_size": 2,
+    "repetition_penalty": 1.3,
+    "presence_penalty": 0.2,
+    "frequency_penalty": 0.1,
+}
+"""The options of the search of the stage `edits`, beside suppressed tokens."""
+
 
 def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """The stages, cheapest first; the search stages are meaningful only if the first two pass."""
@@ -57,6 +65,8 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     if subject.program.controls:
         progress("certify: controls")
         yield _controls(subject, expected, ending)
+        progress("certify: edits")
+        yield _edits(subject, expected)
     yield from head_stages(
         subject, sources, lambda: subject.search_rows(sources, short(subject.program.search, width)), progress
     )
@@ -185,6 +195,15 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     return replace(stage, what="tokens and scores of the reference search, for long texts and given beginnings")
 
 
+def _edits(subject: Subject, free: _Expected) -> Stage:
+    """Compare searches whose scores are edited with the reference; the most frequent token is suppressed."""
+    counts = Counter(token for found in free.found for item in found.hypotheses for token in item.tokens)
+    suppressed = (counts.most_common(1)[0][0],)
+    expected = _expect(subject, free.sources, free.options.beam_size, (), {**EDITED, "suppress_tokens": suppressed})
+    what = "tokens and scores of the reference search, with banned and penalised tokens"
+    return replace(_search(subject, "edits", [expected]), what=what)
+
+
 def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:
     driven = subject.search_rows(expected.sources, expected.options)
     found = search_rows(whole, expected.sources, subject.program, expected.options)
@@ -204,7 +223,9 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
         if tokens != hypothesis.tokens:
             if found.margin >= SCORE_BOUND or not tokens:
                 return float("inf")
-            score = rescore(subject.scorer(expected.sources[row]), subject.special, tokens, expected.options)
+            source = expected.sources[row]
+            prefix = [int(one) for one in source.get(PREFIX, ())]
+            score = rescore(subject.scorer(source), subject.special, tokens, expected.options, prefix)
         differences.append(_finite(abs(float(result.scores[row, rank]) - score)))
     return max(differences)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.cost import Cost
 from xformc.compiler.graph.graph import Graph, Node, Op, Value
 from xformc.compiler.graph.lengths import Length
@@ -126,6 +126,16 @@ class OnnxEmitter(Protocol):
         self, condition: str, then: Callable[["OnnxEmitter"], str], otherwise: Callable[["OnnxEmitter"], str]
     ) -> str:
         """Write an If with a float32 result; each branch is written into its own scope."""
+        ...
+
+    def choose(
+        self,
+        condition: str,
+        then: Callable[["OnnxEmitter"], tuple[str, ...]],
+        otherwise: Callable[["OnnxEmitter"], tuple[str, ...]],
+        dtypes: tuple[DType, ...],
+    ) -> tuple[str, ...]:
+        """Write an If with results of these types; each branch is written into its own scope."""
         ...
 
     def shape(self, axes: Sequence[Axis]) -> str:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op
-from xformc.compiler.graph.rules import OnnxEmitter, infer_types, require, to_onnx, types
+from xformc.compiler.graph.rules import OnnxEmitter, Operand, infer_types, require, to_onnx, types
 from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
@@ -144,14 +144,14 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
 
 
 def emit_project_candidates(
-    onnx: OnnxEmitter, project: Node, x: str, beam: tuple[str, str], prefix: tuple[str, str], pad: int
+    onnx: OnnxEmitter, project: Node, x: str, beam: tuple[str, str], rest: tuple[Operand, ...], pad: int
 ) -> tuple[str, ...]:
     """Write the search candidates of this plain projection of `x`, whose logits are [batch, beam, 1, vocabulary].
 
     Without a beam, each position is a sentence with one hypothesis: the logits are [batch, positions, vocabulary].
 
-    `beam` are the scores of the hypotheses and the width; `prefix` the tokens that texts begin with, padded with `pad`,
-    and the position.
+    `beam` are the scores of the hypotheses and the width; `rest` the tokens that texts begin with, padded with `pad`,
+    and the position, then what edits scores, if anything does.
 
     Uses ProjectCandidates, or ScreenCandidates for a projection to screen. Return the names of scores, tokens and
     parents.
@@ -166,14 +166,14 @@ def emit_project_candidates(
     biases = [onnx.flat(item.name, vocabulary) for item in bias] or [""]
     if isinstance(op, Linear):
         rows, screen = (onnx.weight(weight.name, layout, vocabulary, depth).tensors for layout in _SCREENED)
-        inputs = (*given, *rows, *screen, *biases, *prefix)
+        inputs = (*given, *rows, *screen, *biases, *rest)
         return onnx.ops("ScreenCandidates", 3, *inputs, domain=DOMAIN, vocabulary=vocabulary, pad=pad)
     matrix = onnx.weight(weight.name, "panels", vocabulary, depth)
     numbers, *scale = matrix.tensors
     return onnx.ops(
         "ProjectCandidates",
         3,
-        *(*given, numbers, *(scale or [""]), *biases, *prefix),
+        *(*given, numbers, *(scale or [""]), *biases, *rest),
         domain=DOMAIN,
         precision=matrix.precision,
         vocabulary=vocabulary,

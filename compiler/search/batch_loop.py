@@ -13,6 +13,7 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.candidates import BeamOptions, Pool, Rules, emit_count, emit_lengths, emit_limit, is_end
 from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers, Tokens
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
+from xformc.compiler.search.edits import EditInputs, emit_edits
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
 from xformc.format.tokens import SpecialTokens
 
@@ -35,6 +36,7 @@ class SearchInputs:
     patience: str
     end_token: str
     prefix: str
+    edits: EditInputs
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     """
     width = onnx.op("Unsqueeze", inputs.beam_size, [0])
     rules, penalty = Rules(inputs.length_penalty_kind, inputs.stop_rule, inputs.patience), inputs.length_penalty
-    options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, penalty, decoder.written, rules)
+    edits = emit_edits(onnx, inputs.edits)
+    options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, penalty, decoder.written, rules, edits)
     count = emit_count(onnx, decoder)
     batch = onnx.op("Shape", count, start=0, end=1)
     prefix = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))

@@ -45,7 +45,7 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         known = {**begun.prepared, **live.constant, **now.state}
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         forced = forced_token(scope, live.prefix, now.position)
-        candidates = select(scope, logits, now.beam.scores, begun.options, forced)
+        candidates = select(scope, logits, now.beam.scores, begun.options, forced, now.beam.tokens)
         go_on, new = advance(scope, begun.options, live, now, candidates, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})
 

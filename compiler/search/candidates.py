@@ -7,6 +7,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.carried import NEVER, BeamIntegers, BeamScores, BeamTokens
+from xformc.compiler.search.edits import Edits, edit_scores
 from xformc.compiler.search.loops import Record
 from xformc.format.search_options import STOP_RULES
 from xformc.format.tokens import SpecialTokens
@@ -17,7 +18,7 @@ class BeamOptions:
     """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element.
 
     `special` are the special tokens of the written text. `rules` are None for the GNMT length penalty and the stop rule
-    `first`.
+    `first`, `edits` for a search that edits no scores.
     """
 
     width: str
@@ -26,6 +27,7 @@ class BeamOptions:
     length_penalty: str
     special: SpecialTokens
     rules: "Rules | None" = None
+    edits: Edits | None = None
 
 
 @dataclass(frozen=True)
@@ -141,17 +143,28 @@ def forced_token(onnx: OnnxEmitter, prefix: str, position: str) -> str:
     return onnx.op("Squeeze", onnx.op("Gather", prefix, place, axis=1), [1])
 
 
-def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions, forced: str | None = None) -> Candidates:
+def select(
+    onnx: OnnxEmitter,
+    logits: str,
+    before: str,
+    options: BeamOptions,
+    forced: str | None = None,
+    texts: str | None = None,
+) -> Candidates:
     """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam].
 
-    `forced` [batch]: the only token that continues the hypotheses of a sentence, or absent for any.
+    `forced` [batch]: the only token that continues the hypotheses of a sentence, or absent for any. `texts` are the
+    tokens of the hypotheses, [batch, beam, length], with which scores are edited; None for no edits.
     """
     best, ids = onnx.ops("TopK", 2, logits, options.candidates, axis=-1)
     first = onnx.op("GatherElements", onnx.op("LogSoftmax", logits, axis=-1), _leading(onnx, ids), axis=-1)
     normalizer = onnx.op("Sub", _leading(onnx, best), first)  # 10 times as fast as ReduceLogSumExp
+    best = onnx.op("Sub", best, normalizer)
+    if texts is not None:
+        best, ids = _edit(onnx, (logits, normalizer), texts, options, best, ids)
     if forced is not None:
-        best, ids = _force(onnx, logits, (forced, options.special.absent), best, ids)
-    total = onnx.op("Add", onnx.op("Sub", best, normalizer), onnx.op("Unsqueeze", before, [2, 3]))
+        best, ids = _force(onnx, (logits, normalizer), (forced, options.special.absent), best, ids)
+    total = onnx.op("Add", best, onnx.op("Unsqueeze", before, [2, 3]))
     flat = onnx.op("Concat", onnx.op("Shape", before, end=1), [-1], axis=0)
     scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), options.candidates, axis=-1)
     tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
@@ -159,18 +172,40 @@ def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions, fo
     return Candidates(scores, tokens, onnx.op("Div", chosen, options.candidates), ended)
 
 
-def _force(onnx: OnnxEmitter, logits: str, forced: tuple[str, int], best: str, ids: str) -> tuple[str, str]:
-    """The best logits and their tokens; of a sentence with a forced token, only that one for each hypothesis.
+def _edit(
+    onnx: OnnxEmitter, pair: tuple[str, str], texts: str, options: BeamOptions, best: str, ids: str
+) -> tuple[str, str]:
+    """The best log probabilities and their tokens after the edits, if there are any.
 
-    `forced` are these tokens, and the number of none.
+    `pair` are the logits and their normalizers.
     """
+    edits = options.edits
+    assert edits is not None
+
+    def edited(scope: OnnxEmitter) -> tuple[str, ...]:
+        scores = scope.op("Sub", *pair)
+        rows = scope.op("Reshape", scores, scope.op("Concat", [-1], scope.op("Shape", scores, start=3), axis=0))
+        written = scope.op("Reshape", texts, scope.op("Concat", [-1], scope.op("Shape", texts, start=2), axis=0))
+        changed = scope.op("Reshape", edit_scores(scope, rows, written, edits.inputs), scope.op("Shape", scores))
+        return scope.ops("TopK", 2, changed, options.candidates, axis=-1)
+
+    best, ids = onnx.choose(edits.used, edited, lambda _: (best, ids), ("float32", "int64"))
+    return best, ids
+
+
+def _force(onnx: OnnxEmitter, pair: tuple[str, str], forced: tuple[str, int], best: str, ids: str) -> tuple[str, str]:
+    """The best log probabilities and their tokens; of a sentence with a forced token, that one for each hypothesis.
+
+    `pair` are the logits and their normalizers, `forced` these tokens, and the number of none.
+    """
+    logits, normalizer = pair
     only = onnx.op("Unsqueeze", forced[0], [1, 2, 3])
     is_forced = onnx.op("Not", onnx.op("Equal", only, forced[1]))
     places = onnx.op("Expand", only, onnx.op("Concat", onnx.op("Shape", logits, end=3), [1], axis=0))
-    logit = onnx.op("GatherElements", logits, places, axis=-1)
+    score = onnx.op("Sub", onnx.op("GatherElements", logits, places, axis=-1), normalizer)
     count = onnx.op("Squeeze", onnx.op("Shape", best, start=3))
     first = onnx.op("Equal", onnx.op("Range", 0, count, 1), 0)
-    alone = onnx.op("Where", first, logit, NEVER)
+    alone = onnx.op("Where", first, score, NEVER)
     return onnx.op("Where", is_forced, alone, best), onnx.op("Where", is_forced, only, ids)
 
 
@@ -218,6 +253,8 @@ def ending(onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options
     ends = onnx.op("And", ends, onnx.op("Not", onnx.op("Unsqueeze", now.done, [1])))
     if options.rules is not None:
         ends = onnx.op("And", ends, has_place(onnx, options.width, options.rules, now.found))
+    if options.edits is not None:
+        ends = onnx.op("And", ends, onnx.op("Greater", top.scores, NEVER))
     return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, divisor(onnx, options, now.length)), NEVER)
 
 

@@ -39,7 +39,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
     The first step has one hypothesis, as no other can be continued.
     """
     begun = begin(onnx, decoder, inputs, longest)
-    width = begun.options.width
+    width, edits = begun.options.width, inputs.edits.names
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": _OPENED}, begun.prepared)
     ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, _OPENED, [0], axis=0))
     caches = _emit_caches(onnx, decoder.resident, begun)
@@ -49,8 +49,8 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        prefix = (live.prefix, now.position)
-        offered = _candidates(scope, decoder, result, now.beam.scores, width, prefix)
+        rest = (live.prefix, now.position, now.beam.tokens, *edits)
+        offered = _candidates(scope, decoder, result, now.beam.scores, width, rest)
         go_on, following = _advance(scope, begun.options, live, now, offered)
         moved = _moved(scope, moving(types, states), following.state[ANCESTORS.name], now.beam.scores)
         return go_on, replace(following, state={**following.state, **states, **moved})
@@ -68,16 +68,17 @@ def _emit_caches(onnx: OnnxEmitter, resident: Resident | None, begun: Begun) -> 
 
 
 def _candidates(
-    onnx: OnnxEmitter, decoder: Decoder, result: str, scores: str, width: str, prefix: tuple[str, str]
+    onnx: OnnxEmitter, decoder: Decoder, result: str, scores: str, width: str, rest: tuple[str, ...]
 ) -> Offered:
     """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input.
 
-    `prefix` are the tokens that the texts begin with, and the position of the step.
+    `rest` are the tokens that the texts begin with, the position of the step, the tokens of the hypotheses, and the
+    options that edit scores.
     """
     pad = decoder.written.absent
     if decoder.projection is None:
-        return onnx.ops("Candidates", 3, result, scores, width, *prefix, domain=DOMAIN, pad=pad)
-    return emit_project_candidates(onnx, decoder.projection, result, (scores, width), prefix, pad)
+        return onnx.ops("Candidates", 3, result, scores, width, *rest, domain=DOMAIN, pad=pad)
+    return emit_project_candidates(onnx, decoder.projection, result, (scores, width), rest, pad)
 
 
 def _advance(

@@ -11,7 +11,7 @@ from xformc.compiler.graph.graph import Value, pruned
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.native import AttendCached
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.carried import NEVER, Integer
+from xformc.compiler.search.carried import NEVER, Integer, Tokens
 from xformc.compiler.search.decoder_step import (
     emit_positions,
     emit_prepare,
@@ -36,6 +36,7 @@ from xformc.compiler.search.draw_token import (
     vocabulary_of,
     weigh,
 )
+from xformc.compiler.search.edits import EditInputs, Edits, edit_scores, emit_edits
 from xformc.compiler.search.loops import Collected, Names, Record, emit_loop, fields_of, some_open
 from xformc.compiler.search.parts import READ_TOGETHER, emit_parts
 from xformc.compiler.search.random_numbers import emit_stream, emit_uniform
@@ -60,6 +61,7 @@ class SampleInputs:
     top_k: str
     top_p: str
     end_token: str
+    edits: EditInputs
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,10 @@ class _Reading(Record):
 
 @dataclass(frozen=True)
 class _Sampling(Record):
-    """The carried values of the second loop."""
+    """The carried values of the second loop; `read` [batch, length] are all tokens so far, if scores are edited."""
 
     text: Text
+    read: Tokens
     state: Names
 
 
@@ -129,18 +132,23 @@ def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, lon
     shortest = onnx.op("Sub", onnx.op("ReduceMin", prompts.lengths, keepdims=0), 1)
     start, states = _read(onnx, decoder, known, states, prompts, onnx.op("Min", shortest, positions))
     types = fields_of(_Sampling, state=state_types(decoder))
+    edits = emit_edits(onnx, inputs.edits)
+    kept = onnx.op("Where", edits.used, [1], [0])
 
     def body(scope: OnnxEmitter, iteration: str, now: _Sampling) -> tuple[str, _Sampling, Collected]:
         position = scope.op("Add", iteration, start)
         logits, state = _step(scope, decoder, now.text.newest, position, {**known, **now.state})
         below, place = below_highest(scope, logits), scope.op("Add", position, 1)
-        drawn = _draw(scope, below, emit_uniform(scope, stream, place), filters)
+        drawn = _draw_edited(scope, (logits, below), now.read, edits, emit_uniform(scope, stream, place), filters)
         sampled, text = append_token(scope, now.text, _given(scope, prompts, place), drawn, below, prompts.special)
         done = ended_texts(scope, text, sampled, inputs.end_token, inputs.max_new_tokens, prompts.special)
         text = replace(text, done=done)
-        return some_open(scope, text.done), _Sampling(text, state), [(types["text_newest"], text.newest)]
+        newest = scope.op("Slice", scope.op("Unsqueeze", text.newest, [1]), [0], kept, [1])
+        now = _Sampling(text, scope.op("Concat", now.read, newest, axis=1), state)
+        return some_open(scope, text.done), now, [(types["text_newest"], text.newest)]
 
-    entering = _Sampling(_first_text(onnx, prompts, start), states)
+    read = onnx.op("Slice", prompts.tokens, [0], onnx.op("Mul", kept, onnx.op("Add", start, 1)), [1])
+    entering = _Sampling(_first_text(onnx, prompts, start), read, states)
     last, (steps,) = emit_loop(onnx, onnx.op("Sub", positions, start), types, entering, body, _KEPT)
     return _continuations(onnx, prompts, start, steps, last.text), heads
 
@@ -213,6 +221,26 @@ def _given(onnx: OnnxEmitter, prompts: _Prompts, place: str) -> str:
     """The tokens of the prompts at a position, [batch]; absent after the end of a prompt."""
     last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", prompts.tokens, start=1), [0]), 1)
     return onnx.op("Gather", prompts.tokens, onnx.op("Min", place, last), axis=1)
+
+
+def _draw_edited(
+    onnx: OnnxEmitter, given: tuple[str, str], read: str, edits: Edits, uniform: str, filters: _Filters
+) -> str:
+    """The token drawn for each text, by its logits after the edits, if there are any, [batch].
+
+    `given` are the logits [batch, 1, vocabulary], and these below the highest [batch, vocabulary]. If all tokens are
+    banned, the edits do not hold.
+    """
+    logits, below = given
+
+    def edited(scope: OnnxEmitter) -> tuple[str, ...]:
+        changed = edit_scores(scope, scope.op("Squeeze", logits, [1]), read, edits.inputs)
+        highest = scope.op("ReduceMax", changed, [1], keepdims=1)
+        changed = scope.op("Where", scope.op("Equal", highest, NEVER), below, scope.op("Sub", changed, highest))
+        return (_draw(scope, changed, uniform, filters),)
+
+    (drawn,) = onnx.choose(edits.used, edited, lambda scope: (_draw(scope, below, uniform, filters),), ("int64",))
+    return drawn
 
 
 def _draw(onnx: OnnxEmitter, below: str, uniform: str, filters: _Filters) -> str:

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from xformc.format.precision import WORDS
-from xformc.format.search_options import PRESETS, PenaltyKind, Preset, StopRule
+from xformc.format.search_options import MAX_SUPPRESSED, MIN_REPETITION, PRESETS, PenaltyKind, Preset, StopRule
 
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -237,17 +237,33 @@ class MaxLength(Section):
     offset: Annotated[int, Field(ge=0, le=100_000)] = 50
 
 
+SuppressTokens = Annotated[
+    list[Annotated[int, Field(ge=0, lt=2**31)]],
+    Field(max_length=MAX_SUPPRESSED),
+    AfterValidator(lambda tokens: list(dict.fromkeys(tokens))),
+]
+NgramSize = Annotated[int, Field(ge=0, le=100_000)]
+RepetitionPenalty = Annotated[float, Field(ge=MIN_REPETITION, le=100)]
+TokenPenalty = Annotated[float, Field(ge=-100, le=100)]
+
+
 class Sample(Section):
     """How a language model continues a text.
 
     The logits are divided by `temperature` (0: take the most likely token). Sampling is then limited to the `top_k`
-    most likely tokens (0: no limit), and among these to the fewest whose probabilities add up to `top_p`.
+    most likely tokens (0: no limit), and among these to the fewest whose probabilities add up to `top_p`. The last
+    five edit the logits first.
     """
 
     temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
     top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
     top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
     max_new_tokens: Annotated[int, Field(ge=1, le=100_000)] = 100
+    suppress_tokens: SuppressTokens = Field(default_factory=list[int])
+    no_repeat_ngram_size: NgramSize = 0
+    repetition_penalty: RepetitionPenalty = 1.0
+    presence_penalty: TokenPenalty = 0.0
+    frequency_penalty: TokenPenalty = 0.0
 
 
 class Decode(Section):
@@ -265,6 +281,11 @@ class Decode(Section):
     length_penalty_kind: PenaltyKind = "gnmt"
     stop_rule: StopRule = "first"
     patience: Annotated[float, Field(ge=1, le=100)] = 1.0
+    suppress_tokens: SuppressTokens = Field(default_factory=list[int])
+    no_repeat_ngram_size: NgramSize = 0
+    repetition_penalty: RepetitionPenalty = 1.0
+    presence_penalty: TokenPenalty = 0.0
+    frequency_penalty: TokenPenalty = 0.0
     alignment: Pattern | None = None
     sample: Sample = Sample()
 

@@ -52,7 +52,25 @@ def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declar
         return []
     along = _along_problems(inputs, results)
     needed = _special_problems(task, tree, inputs)
+    needed += _suppressed_problems(tree, inputs, results)
     return [*_input_problems(task, declared, inputs), *along, *needed, *_idle_problems(task, tree, inputs, results)]
+
+
+def _suppressed_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
+    """Report suppressed tokens that are not in the vocabulary of the written text."""
+    written, decode = inputs.get(written_in(results) or ""), tree.get("decode")
+    if written is None or decode is None:
+        return []
+    sections = [section for section in (decode, decode.get("sample")) if section is not None]
+    lists = [found for section in sections if (found := section.get("suppress_tokens")) is not None]
+    size = written.axes[0].size or 0
+    known = f"the vocabulary of the written text has ids from 0 to {size - 1}"
+    return [
+        Problem(item.span, f"{item.value} is no token: {known}")
+        for found in lists
+        for item in found.items
+        if isinstance(item.value, int) and item.value >= size
+    ]
 
 
 def _special_problems(task: str, tree: Tree, inputs: Mapping[str, Input]) -> list[Problem]:

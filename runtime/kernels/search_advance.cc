@@ -160,7 +160,7 @@ class Step {
       const int64_t candidate = first_candidate + i;
       const bool ends = ((ended(candidate) && !too_short) || last) && !in_.done[sentence] && i < last_place;
       pool.offer(ends ? in_.scores[candidate] / penalty_ : NEVER, width + i);
-      count += ends;
+      count += ends && in_.scores[candidate] != NEVER;
     }
     for (int64_t i = 0; i < width; ++i) {
       const auto [score, chosen] = pool[i];

@@ -20,23 +20,23 @@ struct Candidates {
     const float* data = logits.GetTensorData<float>();
 
     const int64_t parts = rows < ENOUGH_PARTS ? ceil_div(ENOUGH_PARTS, std::max<int64_t>(rows, 1)) : 1;
-    Scan scan(vocabulary, rows, std::min(Scan::blocks_of(vocabulary), parts), continuations.count);
+    Scan scan(vocabulary, rows, std::min(Scan::blocks_of(vocabulary), parts), continuations.most);
     const auto look = [&](int64_t row, int64_t part) {
       for (int64_t block = scan.first_block(part); block < scan.first_block(part + 1); ++block) {
         scan.look(row, part, block, data + row * vocabulary + block * SCAN_BLOCK);
       }
     };
-    const auto forced = [&](int64_t row) { return data[row * vocabulary + continuations.forced(row / beam)]; };
+    const auto logit_of = [&](int64_t row, int64_t token) { return data[row * vocabulary + token]; };
     if (batch >= ENOUGH_PARTS) {
       parallel(context, static_cast<size_t>(batch), [&](size_t i) {
         const int64_t sentence = static_cast<int64_t>(i);
         for (int64_t row = sentence * beam; row < (sentence + 1) * beam; ++row) look(row, 0);
-        continuations.choose(scan, sentence, forced);
+        continuations.choose(scan, sentence, logit_of);
       });
     } else {
       parallel(context, static_cast<size_t>(rows * scan.parts()),
                [&](size_t i) { look(static_cast<int64_t>(i) / scan.parts(), static_cast<int64_t>(i) % scan.parts()); });
-      for (int64_t sentence = 0; sentence < batch; ++sentence) continuations.choose(scan, sentence, forced);
+      for (int64_t sentence = 0; sentence < batch; ++sentence) continuations.choose(scan, sentence, logit_of);
     }
   }
 
@@ -46,8 +46,9 @@ struct Candidates {
 }  // namespace
 
 void add_candidates(Ort::CustomOpDomain& domain) {
-  static const Operator<Candidates> candidates("Candidates", {FLOAT, FLOAT, INT64, INT64, INT64}, {FLOAT, INT64, INT64},
-                                               3);
+  static const Operator<Candidates> candidates(
+      "Candidates", {FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT},
+      {FLOAT, INT64, INT64}, 3);
   domain.Add(&candidates);
 }
 

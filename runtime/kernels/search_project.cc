@@ -4,6 +4,35 @@
 namespace xformc {
 namespace {
 
+// The logits of the tokens that the choice asks for, which are picked out of their blocks.
+class AskedLogits {
+ public:
+  explicit AskedLogits(const Continuations& continuations) : continuations_(continuations) {
+    if (continuations.asks())
+      logits_.resize(static_cast<size_t>(continuations.asked(continuations.rows() - 1).last - origin()));
+  }
+
+  void look(int64_t row, int64_t block, const float* logits) {
+    if (logits_.empty()) return;
+    const auto [first, last] = continuations_.asked(row);
+    const int64_t begin = block * SCAN_BLOCK;
+    for (const int64_t* i = std::lower_bound(first, last, begin); i != last && *i < begin + SCAN_BLOCK; ++i) {
+      logits_[static_cast<size_t>(i - origin())] = logits[*i - begin];
+    }
+  }
+
+  float operator()(int64_t row, int64_t token) const {
+    const auto [first, last] = continuations_.asked(row);
+    return logits_[static_cast<size_t>(std::lower_bound(first, last, token) - origin())];
+  }
+
+ private:
+  const int64_t* origin() const { return continuations_.asked(0).first; }
+
+  const Continuations& continuations_;
+  std::vector<float> logits_;
+};
+
 struct ProjectCandidates {
   explicit ProjectCandidates(const OrtKernelInfo* raw) {
     const Ort::ConstKernelInfo info(raw);
@@ -23,15 +52,13 @@ struct ProjectCandidates {
 
     const PackedRows packed(context, routines(), precision, input.GetTensorData<float>(), rows, depth);
     const LogitShares shares(packed, weight, rows);
-    Scan scan(vocabulary, rows, shares.parts(), continuations.count);
-    std::vector<float> forced(static_cast<size_t>(continuations.forces() ? rows : 0));
+    Scan scan(vocabulary, rows, shares.parts(), continuations.most);
+    AskedLogits asked(continuations);
     shares.run(context, scan, [&](int64_t row, int64_t part, int64_t block, const float* logits) {
       scan.look(row, part, block, logits);
-      if (forced.empty()) return;
-      const int64_t place = continuations.forced(row / continuations.beam) - block * SCAN_BLOCK;
-      if (place >= 0 && place < SCAN_BLOCK) forced[static_cast<size_t>(row)] = logits[place];
+      asked.look(row, block, logits);
     });
-    choose_all(context, continuations, scan, [&](int64_t row) { return forced[static_cast<size_t>(row)]; });
+    choose_all(context, continuations, scan, asked);
   }
 
   Weight bind(const Ort::KernelContext& context, int64_t depth) const {
@@ -54,7 +81,9 @@ struct ProjectCandidates {
 
 void add_project_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ProjectCandidates> project_candidates(
-      "ProjectCandidates", {FLOAT, FLOAT, INT64, ANY, FLOAT, FLOAT, INT64, INT64}, {FLOAT, INT64, INT64}, 4);
+      "ProjectCandidates",
+      {FLOAT, FLOAT, INT64, ANY, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT},
+      {FLOAT, INT64, INT64}, 4);
   domain.Add(&project_candidates);
 }
 

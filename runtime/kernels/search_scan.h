@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "attend.h"
 #include "kernel.h"
+#include "search_edits.h"
 #include "search_ranking.h"
 
 namespace xformc {
@@ -90,8 +92,8 @@ class Scan {
 class Continuations {
  public:
   // `scores` [batch, beam] is the input 1, the width the input 2. The inputs from `prefix` on are the tokens [batch, any]
-  // that the texts begin with, padded with `pad`, and the position of this step; they may be absent. The outputs are
-  // made later, by `make_outputs`.
+  // that the texts begin with, padded with `pad`, and the position of this step, then those of Edits; they may be absent.
+  // The outputs are made later, by `make_outputs`.
   Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix, int64_t pad) : pad_(pad) {
     const auto width = single<int64_t>(context, 2);
     require(width >= 1, "the beam's width must be at least 1");
@@ -105,11 +107,17 @@ class Continuations {
     require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
     before_ = scores.GetTensorData<float>();
     read_forced(context, vocabulary, prefix);
+    read_edits(Edits(context, prefix + 2, vocabulary, batch, beam), vocabulary);
   }
 
-  // The token that continues every hypothesis of a sentence, or the padding if any may.
-  int64_t forced(int64_t sentence) const { return forced_.empty() ? pad_ : forced_[static_cast<size_t>(sentence)]; }
-  bool forces() const { return !forced_.empty(); }
+  // The tokens of a row whose logits `choose` asks for, in order: the forced one, or else those with edits.
+  struct Asked {
+    const int64_t *first, *last;
+  };
+  Asked asked(int64_t row) const {
+    return {asked_.data() + begins_[static_cast<size_t>(row)], asked_.data() + begins_[static_cast<size_t>(row) + 1]};
+  }
+  bool asks() const { return !asked_.empty(); }
 
   // Allocates the outputs, when all inputs have been checked.
   void make_outputs(const Ort::KernelContext& context) {
@@ -120,10 +128,10 @@ class Continuations {
 
   int64_t rows() const { return times(batch, beam); }
 
-  // Writes those of a sentence, of the best tokens and the normalizers of its rows.
-  // `logit_of(row)` is the logit of the row's forced token.
-  template <typename Rows, typename Forced>
-  void choose(const Rows& rows, int64_t sentence, const Forced& logit_of) const {
+  // Writes those of a sentence, of the best tokens and the normalizers of its rows: `most` tokens of each.
+  // `logit_of(row, token)` is the logit of a token that is asked for.
+  template <typename Rows, typename Logit>
+  void choose(const Rows& rows, int64_t sentence, const Logit& logit_of) const {
     Ranking<Continuation> best(count);
     const int64_t only = forced(sentence);
     float rest = only == pad_ ? NAN : -INFINITY;  // of logits that are no numbers there are no candidates
@@ -131,12 +139,18 @@ class Continuations {
       const int64_t row = sentence * beam + parent;
       const float normalizer = rows.normalizer(row);
       if (only != pad_) {
-        const float score = logit_of(row) - normalizer + before_[row];
+        const float score = logit_of(row, only) - normalizer + before_[row];
         if (std::isnan(score)) rest = NAN;
         if (!std::isnan(score)) best.offer(score, {only, parent});
         continue;
       }
       const Ranking<int64_t> mine = rows.best(row);
+      if (edits_of(row) != nullptr) {
+        for (const auto& [score, token] : edited(mine, row, normalizer, logit_of)) {
+          best.offer(score + before_[row], {token, parent});
+        }
+        continue;
+      }
       for (const auto& [logit, token] : mine) best.offer(logit - normalizer + before_[row], {token, parent});
     }
     int64_t place = sentence * count;
@@ -151,12 +165,55 @@ class Continuations {
   }
 
   int64_t count;  // how many continuations each sentence has
+  int64_t most;   // how many of the best tokens of a row hold its continuations, whatever is edited
   int64_t batch, beam;
 
  private:
   struct Continuation {
     int64_t token, parent;
   };
+
+  // The forced token of a sentence, or the padding if any may follow.
+  int64_t forced(int64_t sentence) const { return forced_.empty() ? pad_ : forced_[static_cast<size_t>(sentence)]; }
+
+  const std::vector<Edit>* edits_of(int64_t row) const {
+    return row_edits_.empty() || row_edits_[static_cast<size_t>(row)].empty() ? nullptr
+                                                                              : &row_edits_[static_cast<size_t>(row)];
+  }
+
+  // The log probabilities of the best tokens of a row without those with edits, and of these after them; best first.
+  template <typename Logit>
+  std::vector<std::pair<float, int64_t>> edited(const Ranking<int64_t>& best, int64_t row, float normalizer,
+                                                const Logit& logit_of) const {
+    const auto [first, last] = asked(row);
+    std::vector<std::pair<float, int64_t>> found;
+    for (const auto& [logit, token] : best) {
+      if (!std::binary_search(first, last, token)) found.emplace_back(logit - normalizer, token);
+    }
+    for (const Edit& edit : *edits_of(row)) {
+      const float score = edits_->apply(edit, logit_of(row, edit.token) - normalizer);
+      if (!std::isnan(score)) found.emplace_back(score, edit.token);
+    }
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    return found;
+  }
+
+  void read_edits(Edits edits, int64_t vocabulary) {
+    most = count;
+    if (edits.any()) edits_ = std::make_unique<Edits>(std::move(edits));
+    if (!edits_ && forced_.empty()) return;
+    int64_t longest = 0;
+    for (int64_t row = 0; row < rows(); ++row) {
+      begins_.push_back(static_cast<int64_t>(asked_.size()));
+      const int64_t only = forced(row / beam);
+      row_edits_.push_back(only == pad_ && edits_ ? edits_->of(row) : std::vector<Edit>());
+      if (only != pad_) asked_.push_back(only);
+      for (const Edit& edit : row_edits_.back()) asked_.push_back(edit.token);
+      longest = std::max(longest, static_cast<int64_t>(row_edits_.back().size()));
+    }
+    begins_.push_back(static_cast<int64_t>(asked_.size()));
+    most = std::min(vocabulary, count + longest);
+  }
 
   void read_forced(const Ort::KernelContext& context, int64_t vocabulary, size_t input) {
     if (context.GetInputCount() <= input + 1 || !context.GetInput(input) || !context.GetInput(input + 1)) return;
@@ -176,6 +233,9 @@ class Continuations {
 
   int64_t pad_;
   std::vector<int64_t> forced_;  // of each sentence; empty if there is none
+  std::unique_ptr<Edits> edits_;
+  std::vector<std::vector<Edit>> row_edits_;
+  std::vector<int64_t> asked_, begins_;  // those of a row are from one element of `begins_` to the next
   const float* before_;
   float* scores_ = nullptr;
   int64_t *tokens_ = nullptr, *parents_ = nullptr;

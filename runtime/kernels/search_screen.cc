@@ -132,7 +132,7 @@ struct ScreenCandidates {
     const float* x = input.GetTensorData<float>();
     const PackedRows packed(context, routines(), Precision::int16, x, rows, depth);
     const LogitShares shares(packed, screen.weight, rows);
-    Scan scan(vocabulary_, rows, shares.parts(), continuations.count);
+    Scan scan(vocabulary_, rows, shares.parts(), continuations.most);
     Wanted wanted(scan, rows, screen.margins(packed, rows));
     shares.run(context, scan, [&](int64_t row, int64_t part, int64_t block, const float* logits) {
       scan.look(row, part, block, logits);
@@ -141,11 +141,10 @@ struct ScreenCandidates {
     Chosen chosen{std::vector<Chosen::Row>(static_cast<size_t>(rows))};
     parallel(context, static_cast<size_t>(rows), [&](size_t i) {
       const int64_t row = static_cast<int64_t>(i);
-      chosen.rows[i] = screen.refine(scan, wanted, row, x + row * depth, continuations.count);
+      chosen.rows[i] = screen.refine(scan, wanted, row, x + row * depth, continuations.most);
     });
-    choose_all(context, continuations, chosen, [&](int64_t row) {
-      return screen.logit(continuations.forced(row / continuations.beam), x + row * depth);
-    });
+    choose_all(context, continuations, chosen,
+               [&](int64_t row, int64_t token) { return screen.logit(token, x + row * depth); });
   }
 
  private:
@@ -213,8 +212,9 @@ struct ScreenCandidates {
 
 void add_screen_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ScreenCandidates> screen_candidates(
-      "ScreenCandidates", {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64}, {FLOAT, INT64, INT64},
-      7);
+      "ScreenCandidates",
+      {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT},
+      {FLOAT, INT64, INT64}, 7);
   domain.Add(&screen_candidates);
 }
 

@@ -63,9 +63,9 @@ inline int64_t depth_of(const Ort::ConstValue& x, const Continuations& continuat
 }
 
 // Chooses the continuations of every sentence, in parallel where there are many.
-template <typename Rows, typename Forced>
+template <typename Rows, typename Logit>
 void choose_all(Ort::KernelContext& context, const Continuations& continuations, const Rows& rows,
-                const Forced& logit_of) {
+                const Logit& logit_of) {
   const auto choose = [&](size_t sentence) { continuations.choose(rows, static_cast<int64_t>(sentence), logit_of); };
   if (continuations.batch >= ENOUGH_PARTS) {
     parallel(context, static_cast<size_t>(continuations.batch), choose);

@@ -26,6 +26,7 @@ from xformc.compiler.spec import load_spec
 from xformc.format.manifest import SampleOptions
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
+from xformc.runtime.options import arrays
 from xformc.runtime.session import open_model
 
 pytestmark = pytest.mark.processor
@@ -40,6 +41,9 @@ OPTIONS = {
     "both": replace(ALL, temperature=0.7, top_k=9, top_p=0.9),
     "more than the vocabulary": replace(ALL, top_k=1000),
     "nothing but the best": replace(ALL, top_p=0.0),
+    "no bigram twice": replace(ALL, temperature=0.0, no_repeat_ngram_size=2, suppress_tokens=(30, 7)),
+    "penalties": replace(ALL, top_k=5, repetition_penalty=1.5, presence_penalty=0.3, frequency_penalty=-0.2),
+    "all are banned": replace(ALL, suppress_tokens=tuple(range(80))),
 }
 PROMPTS = [[], [7], [9, 4, 30, 31], [7, 8], [40, 41, 42, 43, 44, 45, 46]]
 END = 3
@@ -65,10 +69,7 @@ class LanguageModel:
         feeds = {
             "prompt": array,
             "seed": np.array(seeds, np.int64),
-            "temperature": np.array(options.temperature, np.float32),
-            "top_k": np.array(options.top_k, np.int64),
-            "top_p": np.array(options.top_p, np.float32),
-            "max_new_tokens": np.array(options.max_new_tokens, np.int64),
+            **arrays(options),
             "end_token": np.array(end, np.int64),
         }
         tokens, lengths, scores = map(np.asarray, self.session.run(["tokens", "lengths", "scores"], feeds))

@@ -77,6 +77,27 @@ def test_huggingface_finds_the_same_hypotheses(
     assert_same(subject, sources, options, [theirs[first : first + WIDTH] for first in range(0, len(theirs), WIDTH)])
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_huggingface_finds_the_same_with_banned_and_penalised_tokens(make_subject: Callable[..., Subject]) -> None:
+    transformers: Any = pytest.importorskip("transformers")
+    subject = make_engine(make_subject(3))
+    model = marian(subject.program.spec, subject.module.arrays(), LIMIT + 1)
+    sources = random_sources(5, 32, 9)
+    source = torch.tensor(pad(sources))
+    bans: dict[str, Any] = {"suppress_tokens": [31], "bad_words_ids": [[8]]}
+    penalties: dict[str, Any] = {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3}
+    for theirs_of, ours in ((bans, {"suppress_tokens": (31, 8)}), (penalties, penalties)):
+        model.generation_config = transformers.GenerationConfig(
+            num_beams=WIDTH, num_return_sequences=WIDTH, length_penalty=1.0, do_sample=False, pad_token_id=PAD,
+            eos_token_id=END, decoder_start_token_id=BEGIN, **theirs_of,
+        )  # fmt: skip
+        with torch.inference_mode():
+            rows = model.generate(source, attention_mask=(source != PAD).long(), max_new_tokens=LIMIT).tolist()
+        theirs = [tuple(row[1 : row.index(END) + 1 if END in row else None]) for row in rows]
+        grouped = [theirs[first : first + WIDTH] for first in range(0, len(theirs), WIDTH)]
+        assert_same(subject, sources, options_of("huggingface", **ours), grouped)
+
+
 @pytest.mark.parametrize(("length_penalty", "patience"), [(1.0, 1.0), (0.6, 1.0), (1.0, 2.0)])
 def test_ctranslate2_finds_the_same_hypotheses(
     make_subject: Callable[..., Subject], tmp_path: Path, length_penalty: float, patience: float

@@ -151,6 +151,13 @@ def test_a_language_model_goes_on_as_its_origin(xformc: CommandLine, tmp_path: P
         wanted = origin.generate(given, attention_mask=torch.ones_like(given), max_new_tokens=16, do_sample=False)
         found = sample(engine.session, [Prompt(prompt, 0)], replace(options, max_new_tokens=16))
         assert found.tokens[0].tolist() == wanted[0, len(begun) + length :].tolist()
+        edits: dict[str, Any] = {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3, "suppress_tokens": [5, 9]}
+        wanted = origin.generate(
+            given, attention_mask=torch.ones_like(given), max_new_tokens=16, do_sample=False, **edits
+        )
+        edited = replace(options, max_new_tokens=16, **{**edits, "suppress_tokens": (5, 9)})
+        found = sample(engine.session, [Prompt(prompt, 0)], edited)
+        assert found.tokens[0].tolist() == wanted[0, len(begun) + length :].tolist()
 
 
 @pytest.mark.parametrize(("name", "settings"), TRANSLATIONS)

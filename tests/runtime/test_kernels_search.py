@@ -228,7 +228,7 @@ def plain_advance(state: State) -> list[Array]:
     both_lengths = np.concatenate([state.pool_lengths, np.full_like(state.pool_lengths, length)], -1)
     finished = np.concatenate([state.tokens[every, state.parents], state.next_tokens[..., None]], -1)
     both_tokens = np.concatenate([np.pad(state.pool_tokens, ((0, 0), (0, 0), (0, 1))), finished[:, :width]], 1)
-    found = state.found + ends.sum(-1)
+    found = state.found + (ends & (state.scores[:, :width] > NEVER)).sum(-1)
 
     open_scores = np.where(ended, np.float32(NEVER), state.scores)
     going_on = best(open_scores, width)

@@ -13,6 +13,7 @@ from xformc.compiler.spec import Input, json_schema, load_spec
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Source, Span
 from xformc.compiler.spec.writer import Writer
+from xformc.format.search_options import EDITS
 
 from .conftest import Build, Problems
 
@@ -81,7 +82,8 @@ def test_each_kind_of_input_has_its_type() -> None:
 
 def test_only_the_settings_of_the_task_are_resolved(tmp_path: Path) -> None:
     found = {name: yaml.safe_load(write_task(tmp_path, name).resolved_yaml()) for name in SPECS}
-    sample = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "max_new_tokens": 20}
+    edits = {option.name: [] if option.several else option.absent for option in EDITS}
+    sample = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "max_new_tokens": 20, **edits}
     assert found["language_model"]["decode"] == {"sample": sample}
     assert found["language_model"]["train"]["tokenizer"] == {"kind": "bpe"}
     assert [name for name in SPECS if "decode" in found[name]] == ["language_model"]
@@ -142,7 +144,8 @@ def test_task_that_does_not_fit_is_refused(problems: Problems, text: str, expect
 IDLE = [
     (E + "decode: {sample: {top_k: 3}}\n",
      "decode.sample has no effect here: the decoding settings of translation are preset, beam_size, "
-     "n_best, length_penalty, max_length, min_length, length_penalty_kind, stop_rule, patience, alignment"),
+     "n_best, length_penalty, max_length, min_length, length_penalty_kind, stop_rule, patience, "
+     "suppress_tokens, no_repeat_ngram_size, repetition_penalty, presence_penalty, frequency_penalty, alignment"),
     (LANGUAGE_MODEL.replace("decode: {", "decode: {beam_size: 2, "),
      "decode.beam_size has no effect here: the decoding settings of language_model are sample"),
     (TAGGING + "decode: {n_best: 2}\n",

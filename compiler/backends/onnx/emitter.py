@@ -173,13 +173,25 @@ class Emitter:
 
     def either(self, condition: str, then: Callable[["Emitter"], str], otherwise: Callable[["Emitter"], str]) -> str:
         """Write an If with a float32 result; each branch is written into its own scope."""
-        return self.op("If", condition, then_branch=self._branch(then), else_branch=self._branch(otherwise))
+        return self.choose(condition, lambda scope: (then(scope),), lambda scope: (otherwise(scope),), ("float32",))[0]
 
-    def _branch(self, write: Callable[["Emitter"], str]) -> onnx.GraphProto:
+    def choose(
+        self,
+        condition: str,
+        then: Callable[["Emitter"], tuple[str, ...]],
+        otherwise: Callable[["Emitter"], tuple[str, ...]],
+        dtypes: tuple[DType, ...],
+    ) -> tuple[str, ...]:
+        """Write an If with results of these types; each branch is written into its own scope."""
+        first, second = self._branch(then, dtypes), self._branch(otherwise, dtypes)
+        return self.ops("If", len(dtypes), condition, then_branch=first, else_branch=second)
+
+    def _branch(self, write: Callable[["Emitter"], tuple[str, ...]], dtypes: tuple[DType, ...]) -> onnx.GraphProto:
         scope = Emitter(self.weights, target=self.target, parent=self)
-        [result] = scope.own([write(scope)])
-        info = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
-        return helper.make_graph(scope.nodes, "branch", [], [info])
+        results = scope.own(write(scope))
+        pairs = zip(results, dtypes, strict=True)
+        infos = [helper.make_tensor_value_info(name, DTYPES[dtype], None) for name, dtype in pairs]
+        return helper.make_graph(scope.nodes, "branch", [], infos)
 
     def own(self, names: Sequence[str]) -> list[str]:
         """Copy values if needed, so that each name is made in this scope and occurs once, as results of a body must."""

@@ -17,6 +17,7 @@ from xformc.compiler.results.kind import KINDS
 from xformc.compiler.search.batch_loop import SearchInputs
 from xformc.compiler.search.beam import emit_beam_search
 from xformc.compiler.search.decoder_step import emit_begin, step_inputs
+from xformc.compiler.search.edits import EditInputs
 from xformc.compiler.search.fixed_beam import fixed_beam_search
 from xformc.compiler.search.fixed_sample import fixed_sampling
 from xformc.compiler.search.fixed_search import FixedSearch, emit_whole
@@ -27,6 +28,7 @@ from xformc.compiler.search.token_scores import Scored, emit_token_scores
 from xformc.format.interfaces import ATTENTION, PREFIX, RESULTS, TOKEN_SCORES
 from xformc.format.manifest import SampleOptions, SearchOptions, numbers
 from xformc.format.names import ALIGNMENTS, GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, SCORES, STEP
+from xformc.format.search_options import EDITS
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
 
@@ -62,7 +64,7 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
         emitter.bind(value, value.name)
     options = {**_options(emitter, program.search, decoder.written), PREFIX: emitter.default_tokens(PREFIX)}
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
-    given = SearchInputs(**{name: name for name in options})
+    given = SearchInputs(**_alone(options), edits=_EDITS)
     result, heads = emit_search(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
@@ -79,7 +81,7 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     for value in decoder.given:
         emitter.bind(value, value.name)
     options = _options(emitter, program.sampling, decoder.written)
-    given = SampleInputs("prompt", "seed", **{name: name for name in options})
+    given = SampleInputs("prompt", "seed", **_alone(options), edits=_EDITS)
     result, heads = emit_sampling(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
@@ -281,13 +283,23 @@ def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions, special: SpecialTokens) -> dict[str, Type]:
     """Add the inputs with default values, the options and the end token; return their types."""
     given: dict[str, float | tuple[int, ...]] = {**numbers(defaults), "end_token": special.as_input(special.end)}
-    return {name: emitter.default(name, value) for name, value in given.items()}
+    types = {name: emitter.default(name, value) for name, value in given.items()}
+    return {name: Type("int64", (Axis(name),)) if name in _LISTS else type for name, type in types.items()}
+
+
+def _alone(options: Mapping[str, Type]) -> dict[str, str]:
+    """The inputs of options that do not edit scores, by field."""
+    return {name: name for name in options if name not in asdict(_EDITS)}
 
 
 def _emitter(program: Program, weights: Initializers) -> Emitter:
     assert program.target is not None, f"{program.spec.name} was compiled for training"
     return Emitter(weights, target=program.target)
 
+
+_EDITS = EditInputs(*(option.name for option in EDITS))
+_LISTS = frozenset(option.name for option in EDITS if option.several)
+"""The options that are lists of any length."""
 
 _MODELS: Mapping[str, Callable[[Program, Initializers], onnx.ModelProto]] = {
     "search": search_model,

@@ -7,6 +7,7 @@ from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, recorded
 from xformc.format.plans import Plan
 from xformc.format.results import Result
+from xformc.format.search_options import EDITS, Setting
 from xformc.runtime.kinds.kind import kind_of
 
 
@@ -82,10 +83,18 @@ def _sound(item: Input) -> str:
 def _defaults(manifest: Manifest) -> list[str]:
     if manifest.defaults is None:
         return []
-    found = recorded(manifest.defaults)
+    unused = {option.name: option.absent for option in EDITS}
+    found = {name: value for name, value in recorded(manifest.defaults).items() if value != unused.get(name)}
     kinds = {} if "length_penalty_kind" in found else {"length_penalty": " (GNMT)"}
-    shown = {name: value if isinstance(value, str) else f"{value:g}" for name, value in found.items()}
+    shown = {name: _setting(value) for name, value in found.items()}
     return [", ".join(f"{name} {value}{kinds.get(name, '')}" for name, value in shown.items())]
+
+
+def _setting(value: Setting) -> str:
+    if isinstance(value, tuple):
+        more = f" and {len(value) - SHOWN_LABELS:,} more" if len(value) > SHOWN_LABELS else ""
+        return " ".join(map(str, value[:SHOWN_LABELS])) + more
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _labels(manifest: Manifest) -> list[str]:

@@ -9,6 +9,7 @@ from xformc.commands.options import OUT
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, recorded
 from xformc.format.reader import read_manifest
+from xformc.format.search_options import Setting
 from xformc.runtime.options import resolve_options
 from xformc.runtime.sampling import resolve_sample_options
 from xformc.terminal import progress_console
@@ -108,22 +109,25 @@ def _resolve(manifest: Manifest, given: list[str]) -> SearchOptions | SampleOpti
     """The engine's options with those that are given. Raises: UserError for one that there is not, or out of range."""
     defaults = manifest.defaults
     values = {} if defaults is None else recorded(defaults)
-    known = {name: type(value) for name, value in values.items()}
     chosen: dict[str, Any] = {}
     for text in given:
         name, _, value = text.partition("=")
-        if name not in known:
-            there = f"there are {', '.join(known)}" if known else f"{manifest.task} has no options"
+        if name not in values:
+            there = f"there are {', '.join(values)}" if values else f"{manifest.task} has no options"
             raise UserError(f"--option: no option is called {name!r}", hint=there)
-        chosen[name] = _parse(name, value, known[name])
+        chosen[name] = _parse(name, value, values[name])
     if isinstance(defaults, SearchOptions):
         return resolve_options(manifest, chosen)  # pyright: ignore[reportArgumentType]
-    return None if defaults is None else resolve_sample_options(defaults, chosen)  # pyright: ignore[reportArgumentType]
+    return None if defaults is None else resolve_sample_options(manifest, chosen)  # pyright: ignore[reportArgumentType]
 
 
-def _parse(name: str, value: str, kind: type[int | float | str]) -> int | float | str:
+def _parse(name: str, value: str, default: Setting) -> Setting:
+    """Read a value of the type of the default."""
     try:
-        return kind(value)
+        if isinstance(default, tuple):
+            return tuple(int(one) for one in value.split(",") if one)
+        return type(default)(value)
     except ValueError as error:
-        what = "an integer" if kind is int else "a number"
+        number = "an integer" if isinstance(default, int) else "a number"
+        what = "ids between commas" if isinstance(default, tuple) else number
         raise UserError(f"--option {name}: {value!r} is not {what}") from error

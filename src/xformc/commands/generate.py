@@ -10,9 +10,14 @@ from typer import Option
 from xformc.commands.options import (
     Device,
     EngineFolder,
+    FrequencyPenalty,
     JsonLines,
     NewTokens,
+    NgramSize,
+    PresencePenalty,
+    RepetitionPenalty,
     Seed,
+    SuppressTokens,
     Temperature,
     TextInput,
     TextOutput,
@@ -21,6 +26,7 @@ from xformc.commands.options import (
     TopP,
     Window,
     Workers,
+    named_tokens,
 )
 from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
@@ -42,6 +48,11 @@ def generate(
     top_k: TopK = None,
     top_p: TopP = None,
     max_new_tokens: NewTokens = None,
+    suppress_tokens: SuppressTokens = None,
+    no_repeat_ngram_size: NgramSize = None,
+    repetition_penalty: RepetitionPenalty = None,
+    presence_penalty: PresencePenalty = None,
+    frequency_penalty: FrequencyPenalty = None,
     seed: Seed = 0,
     token_scores: TokenScores = False,
     as_json: JsonLines = False,
@@ -85,6 +96,11 @@ def generate(
             top_k=top_k,
             top_p=top_p,
             max_new_tokens=max_new_tokens,
+            suppress_tokens=named_tokens(suppress_tokens),
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            repetition_penalty=repetition_penalty,
+            presence_penalty=presence_penalty,
+            frequency_penalty=frequency_penalty,
             token_scores=token_scores,
         )
         tokens = token_fields_of(loaded, wanted=token_scores)

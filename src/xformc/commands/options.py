@@ -60,6 +60,24 @@ Patience = Annotated[float | None, Option(help="The rule `first` waits for FACTO
 PRESET_HELP = """Length penalty and stop rule of a paper or another library, instead of the engine's."""
 PresetName = Annotated[Preset | None, Option("--preset", help=PRESET_HELP)]
 
+SUPPRESS_HELP = """A token that is never written: its id, or its piece as the vocabulary has it, such as '<unk>' or
+'\u2581the'. May be repeated."""
+SuppressTokens = Annotated[list[str] | None, Option("--suppress-tokens", help=SUPPRESS_HELP, metavar="TOKEN")]
+NGRAM_HELP = "No sequence of N tokens occurs twice in a text (0: no such rule)."
+NgramSize = Annotated[int | None, Option("--no-repeat-ngram-size", help=NGRAM_HELP, metavar="N")]
+REPETITION_HELP = "Above 1, tokens that the text already has are less likely (1: none)."
+RepetitionPenalty = Annotated[float | None, Option(help=REPETITION_HELP, metavar="R")]
+PRESENCE_HELP = "Subtract this from the score of each token that the text already has."
+PresencePenalty = Annotated[float | None, Option(help=PRESENCE_HELP, metavar="D")]
+FREQUENCY_HELP = "Subtract this for each time that the text already has the token."
+FrequencyPenalty = Annotated[float | None, Option(help=FREQUENCY_HELP, metavar="D")]
+
+
+def named_tokens(given: list[str] | None) -> list[int | str] | None:
+    """Tokens from the command line: digits are an id, everything else is a piece."""
+    return None if given is None else [int(one) if one.isascii() and one.isdigit() else one for one in given]
+
+
 Temperature = Annotated[float | None, Option(help="Divide the logits by this; 0 is greedy.", metavar="T")]
 TopK = Annotated[int | None, Option(help="Sample from the k most likely tokens (0: no limit).", metavar="K")]
 TopP = Annotated[

@@ -13,21 +13,27 @@ from xformc.commands.options import (
     BeamSize,
     Device,
     EngineFolder,
+    FrequencyPenalty,
     JsonLines,
     LengthPenalty,
     LengthPenaltyKind,
     MinLength,
+    NgramSize,
     Patience,
     PrefixFile,
     PrefixText,
+    PresencePenalty,
     PresetName,
+    RepetitionPenalty,
     StopRuleName,
+    SuppressTokens,
     TextInput,
     TextOutput,
     Threads,
     Truncate,
     Window,
     Workers,
+    named_tokens,
 )
 from xformc.commands.text_lines import choose_pace, given_prefixes, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
@@ -61,6 +67,11 @@ def translate(
     stop_rule: StopRuleName = None,
     patience: Patience = None,
     preset: PresetName = None,
+    suppress_tokens: SuppressTokens = None,
+    no_repeat_ngram_size: NgramSize = None,
+    repetition_penalty: RepetitionPenalty = None,
+    presence_penalty: PresencePenalty = None,
+    frequency_penalty: FrequencyPenalty = None,
     rerank: Rerank = None,
     rerank_weight: RerankWeight = None,
     mbr: Mbr = None,
@@ -112,12 +123,17 @@ def translate(
         "stop_rule": stop_rule,
         "patience": patience,
         "preset": preset,
+        "suppress_tokens": named_tokens(suppress_tokens),
+        "no_repeat_ngram_size": no_repeat_ngram_size,
+        "repetition_penalty": repetition_penalty,
+        "presence_penalty": presence_penalty,
+        "frequency_penalty": frequency_penalty,
     }
     check_method(manifest, "translate", "translate")
     require_json(token_scores, as_json)
     check_attention(attention, as_json)
     aligned = align or attention
-    shown, choice = resolve_options(manifest, options), Choice(rerank, rerank_weight, mbr)
+    shown, choice = resolve_options(manifest, {**options, "suppress_tokens": None}), Choice(rerank, rerank_weight, mbr)
     options["n_best"] = choice.pool(manifest, shown)
     pace = choose_pace(source, window, workers, threads)
     batching: Any = {"window": pace.window, "max_batch_tokens": max_batch_tokens, "truncate": truncate}

@@ -59,13 +59,14 @@ class Document:
             raise self._wrong(key, f"a list of {count} integers, each 1 or more", self._get(key))
         return sizes
 
-    def ids(self, key: str, most: int, size: int) -> tuple[int, ...]:
-        """Return a list of 1 to `most` distinct integers in [0, size)."""
+    def ids(self, key: str, most: int, size: int, least: int = 1) -> tuple[int, ...]:
+        """Return a list of `least` to `most` distinct integers in [0, size)."""
         value = self._get(key)
         items = cast(list[object], value) if isinstance(value, list) else []
         found = tuple(item for item in items if type(item) is int and 0 <= item < size)
-        if not 1 <= len(items) <= most or len(set(found)) != len(items):
-            raise self._wrong(key, f"a list of 1 to {most} distinct integers from 0 to {size - 1:,}", self._get(key))
+        if not isinstance(value, list) or not least <= len(items) <= most or len(set(found)) != len(items):
+            required = f"a list of {least} to {most} distinct integers from 0 to {size - 1:,}"
+            raise self._wrong(key, required, self._get(key))
         return found
 
     def number(self, key: str, low: float, high: float) -> float:

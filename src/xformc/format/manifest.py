@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input
@@ -14,7 +15,7 @@ from xformc.format.names import ALIGNMENTS, SCORES
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
-from xformc.format.search_options import OPTIONS
+from xformc.format.search_options import OPTIONS, SearchOption, Setting
 from xformc.format.targets import Target
 from xformc.format.tasks import TASKS, Decoding
 
@@ -42,30 +43,49 @@ class SearchOptions:
     length_penalty_kind: str | None = None
     stop_rule: str | None = None
     patience: float | None = None
+    suppress_tokens: tuple[int, ...] | None = None
+    no_repeat_ngram_size: int | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
 
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """Options of sampling, complete and checked; see `sampling.SampleArguments` for the fields."""
+    """Options of sampling, complete and checked; see `sampling.SampleArguments` for the fields.
+
+    Options with the default None are None for engines without this input, as for `SearchOptions`.
+    """
 
     temperature: float
     top_k: int
     top_p: float
     max_new_tokens: int
+    suppress_tokens: tuple[int, ...] | None = None
+    no_repeat_ngram_size: int | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
 
 
-def recorded(options: SearchOptions | SampleOptions) -> dict[str, int | float | str]:
+def recorded(options: SearchOptions | SampleOptions) -> dict[str, Setting]:
     """The options as engine.json has them: those that the engine lacks are left out."""
     return {name: value for name, value in asdict(options).items() if value is not None}
 
 
-def numbers(options: SearchOptions | SampleOptions) -> dict[str, int | float]:
+def numbers(options: SearchOptions | SampleOptions) -> dict[str, int | float | tuple[int, ...]]:
     """The options as the model's inputs have them, an int for int64: the numbers of words, without what it lacks."""
     if isinstance(options, SampleOptions):
-        return asdict(options)
+        return {name: value for name, value in asdict(options).items() if value is not None}
     given = ((option, getattr(options, option.name)) for option in OPTIONS)
-    found = ((option, option.words.get(value, value)) for option, value in given if value is not None)
-    return {option.name: int(value) if option.dtype == "int64" else float(value) for option, value in found}
+    return {option.name: _number(option, value) for option, value in given if value is not None}
+
+
+def _number(option: SearchOption, value: Any) -> int | float | tuple[int, ...]:
+    if option.several:
+        return tuple(value)
+    number = option.words.get(value, value)
+    return int(number) if option.dtype == "int64" else float(number)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from xformc.format.names import MANIFEST, MODEL, OF_TEXT
 from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
 from xformc.format.results import Result, Setting, of_text
-from xformc.format.search_options import OPTIONS, SearchOption
+from xformc.format.search_options import EDITS, MAX_SUPPRESSED, OPTIONS, SearchOption
 from xformc.format.targets import Target
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
 from xformc.format.tokens import BEGIN, END, MAX_ENDS, PAD, UNKNOWN, SpecialTokens
@@ -302,6 +302,8 @@ def _read_search(document: Document, beam_size: str = "beam_size") -> SearchOpti
 
 
 def _read_option(document: Document, option: SearchOption) -> Any:
+    if option.several:
+        return document.ids(option.name, MAX_SUPPRESSED, MAX_SIZE, least=0)
     if option.words:
         return document.text(option.name, tuple(option.words))
     if option.dtype == "int64":
@@ -315,6 +317,7 @@ def _read_sampling(document: Document) -> SampleOptions:
         top_k=document.integer("top_k", 0),
         top_p=document.number("top_p", 0, 1),
         max_new_tokens=document.integer("max_new_tokens", 1),
+        **{option.name: _read_option(document, option) for option in EDITS if option.name in document.fields},
     )
 
 

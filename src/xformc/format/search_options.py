@@ -1,12 +1,13 @@
-"""The options of beam search, one row each: engine.json, models and the checks of calls follow the table."""
+"""The options of decoding, one row each: engine.json, models and the checks of calls follow the tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 MAX_PENALTY, MAX_FACTOR, MAX_OFFSET, MAX_PATIENCE = 100.0, 100.0, 100_000, 100.0
+MIN_REPETITION, MAX_SUPPRESSED = 0.01, 100_000
 
-Setting = int | float | str
+Setting = int | float | str | tuple[int, ...]
 
 PenaltyKind = Literal["gnmt", "average"]
 StopRule = Literal["first", "best", "complete", "shrink"]
@@ -23,7 +24,7 @@ STOP_RULES: Mapping[str, float] = {"first": 0, "best": 1, "complete": 2, "shrink
 class SearchOption:
     """An option: a number from `low` to `high` (None: as many as the vocabulary allows), or one of `words`.
 
-    dtype: of the model's input. words: the number that the model is given for each.
+    dtype: of the model's input. words: the number that the model is given for each. several: it is a list of tokens.
     absent: what a search does that lacks the input, as older ones do; None for options that every search has.
     """
 
@@ -33,7 +34,17 @@ class SearchOption:
     high: float | None = None
     words: Mapping[str, float] = field(default_factory=dict[str, float])
     absent: Setting | None = None
+    several: bool = False
 
+
+EDITS = (
+    SearchOption("suppress_tokens", "int64", absent=(), several=True),
+    SearchOption("no_repeat_ngram_size", "int64", 0, MAX_OFFSET, absent=0),
+    SearchOption("repetition_penalty", "float32", MIN_REPETITION, MAX_PENALTY, absent=1.0),
+    SearchOption("presence_penalty", "float32", -MAX_PENALTY, MAX_PENALTY, absent=0.0),
+    SearchOption("frequency_penalty", "float32", -MAX_PENALTY, MAX_PENALTY, absent=0.0),
+)
+"""The options that edit the scores of tokens, of beam search and of sampling."""
 
 OPTIONS = (
     SearchOption("beam_size", "int64", 1),
@@ -45,8 +56,9 @@ OPTIONS = (
     SearchOption("length_penalty_kind", "float32", words=LENGTH_PENALTIES, absent="gnmt"),
     SearchOption("stop_rule", "int64", words=STOP_RULES, absent="first"),
     SearchOption("patience", "float32", 1, MAX_PATIENCE, absent=1.0),
+    *EDITS,
 )
-"""The options, in the order of the fields of `SearchOptions`."""
+"""The options of beam search, in the order of the fields of `SearchOptions`."""
 
 CONTROLS = tuple(option.name for option in OPTIONS if option.absent is not None)
 """The options that older searches and those of fixed shapes lack."""

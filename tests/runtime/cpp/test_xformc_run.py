@@ -13,6 +13,7 @@ from tests.conformance.engines import FOLDER, SOUND_FILES
 from tests.runtime.cpp.compiled import run
 from xformc import __version__
 from xformc.format.manifest import manifest_checksum
+from xformc.format.search_options import EDITS
 
 LINES = [*SENTENCES, "", "  ", "hello 漢 world", "two\tdogs", "crlf\r", "größe ", "a man\u00a0\u2003"]
 TEXT = "".join(f"{line}\n" for line in LINES)
@@ -245,6 +246,7 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
     for command in ("translate", "generate", "predict", "transcribe"):
         others = set(re.findall(r"--[a-z-]+", xformc(command, "--help").out)) - shown
         python = {"--prefixes", "--rerank", "--rerank-weight", "--mbr", "--align", "--attention"}
+        python |= {f"--{option.name.replace('_', '-')}" for option in EDITS}
         assert others - python == {"--device", "--quiet"}, "a stream of the C API has one prefix and chooses nothing"
 
 
