@@ -179,6 +179,11 @@ class Program:
         return self.steps is not None and self.steps.extend is not None
 
     @property
+    def streams(self) -> bool:
+        """Whether the engine gives tokens as they are sampled: a language model whose shapes are not fixed."""
+        return self.task == "language_model" and self.scores_texts
+
+    @property
     def sampling(self) -> SampleOptions:
         """The sampling defaults of the spec."""
         sample = self.spec.decode.sample

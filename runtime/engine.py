@@ -59,6 +59,7 @@ from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.suppressed import Pieces, pieces_of
 from xformc.runtime.texts import encode_line, prompt_limit, scored_limit, whole_limit
+from xformc.runtime.token_stream import TokenStream, open_stream
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
 from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, tokens_needed, write_rows
 
@@ -432,6 +433,32 @@ class Engine:
         return self._generation(batching, seed, truncate, options, token_scores=token_scores).stream(
             self.session, prompts, batching
         )
+
+    def stream_tokens(
+        self,
+        prompt: str,
+        *,
+        seed: int = 0,
+        tokens_at_once: int = 1,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[SampleArguments],
+    ) -> TokenStream:
+        """Continue a prompt with a language model, and return its text as an iterator of pieces as they are sampled.
+
+        Together they are the text of `generate` with this seed, and so are the tokens and the score.
+
+        tokens_at_once: tokens that one call of the model samples: more are faster, and come later.
+
+        The other arguments are those of `generate`.
+
+        Raises: UserError as `generate`, and for an engine without streams.
+        """
+        job = self._generation(Batching(None, max_batch_tokens), seed, truncate, options, token_scores=False)
+        (encoded,) = job.encoded([prompt])
+        resolved = resolve_sample_options(self.manifest, options, self._pieces())
+        decode = self.tokenizer_of(self.manifest.written).decode
+        return open_stream(self.session, self.manifest, encoded, resolved, decode, tokens_at_once)
 
     def predict(
         self,

@@ -34,17 +34,18 @@ class Job(Generic[Item, Row, Result]):
 
     def stream(self, session: Session, items: Iterable[Item], batching: Batching) -> Generator[Result]:
         """Yield the results of any number of items, in order."""
-        return self._rows(session, self._encoded(items), batching)
+        return self._rows(session, self.encoded(items), batching)
 
     def all(self, session: Session, method: str, items: Sequence[Item], batching: Batching) -> list[Result]:
         """Return the results of these items, in order. Raises: UserError before any is run if an item is invalid."""
         if isinstance(items, str):
             raise UserError(f"{method} takes a list of texts, not one text", hint=f"engine.{method}([text])")
-        rows = list(self._encoded(items))
+        rows = list(self.encoded(items))
         whole = Batching(batching.workers, batching.max_batch_tokens, min(len(rows) + 1, LARGEST_WINDOW))
         return list(self._rows(session, iter(rows), whole))
 
-    def _encoded(self, items: Iterable[Item]) -> Iterator[Row]:
+    def encoded(self, items: Iterable[Item]) -> Iterator[Row]:
+        """Yield the rows of items, whose lines count from 1. Raises: UserError at one that is invalid."""
         for line, item in enumerate(items, start=1):
             try:
                 yield self.encode(line, item)

@@ -1,6 +1,6 @@
 """Opens the session of an engine: the whole model or its steps, on the CPU or on a GPU."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +9,13 @@ from typing import get_args
 from xformc.errors import UserError
 from xformc.format.inputs import Input, vocabularies_of
 from xformc.format.interfaces import (
+    AT,
+    COUNT,
+    DONE,
+    POSITIONS,
+    SAMPLING_OPTIONS,
+    SCORES_SO_FAR,
+    STREAMED,
     Interface,
     given_inputs,
     interface,
@@ -16,7 +23,7 @@ from xformc.format.interfaces import (
     interface_of_scores,
     interface_of_text,
 )
-from xformc.format.names import ALIGNMENTS, OF_TEXT, SCORES
+from xformc.format.names import ALIGNMENTS, CONTINUE, NEXT, OF_TEXT, PROMPT, SCORES
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.format.results import of_text as later
@@ -29,6 +36,7 @@ from xformc.runtime.devices.gpu import ON_THE_PROCESSOR, require_onnx_cuda, requ
 from xformc.runtime.devices.onnx import PROCESSOR, OnnxDevice, cuda_providers
 from xformc.runtime.devices.tensorrt import PlanModel, TensorRTDevice
 from xformc.runtime.session import Executor, Session
+from xformc.runtime.stateful import StatefulModel
 from xformc.runtime.whole import whole_session
 
 
@@ -90,7 +98,14 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         require_onnx_cuda(place)
     if shapes is not None:
         return shared(DrivenSearch(OnnxDevice(directory, name, threads), shapes))
+
+    def open_stateful(file: str, workers: int) -> Session:
+        path = directory / file
+        make = partial(StatefulModel, path, STATEFUL[file], threads=threads, target=target)
+        return Session(make, ("values",), str(path), workers)
+
     others = {file: partial(open_other, file) for file in OTHERS if file in files}
+    others |= {file: partial(open_stateful, file) for file in STATEFUL if file in files}
     return open_whole(face, of_text=of_text, vocabularies=vocabularies, others=others)
 
 
@@ -102,3 +117,10 @@ OTHERS: Mapping[str, Callable[[Mapping[str, Input]], Interface]] = {
 
 
 _PLANS = "rebuild the engine on a machine with TensorRT: xformc build RUN -o ENGINE --target tensorrt"
+
+_AFTER = tuple(f"{name}{NEXT}" for name in (AT, DONE, SCORES_SO_FAR))
+STATEFUL: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    PROMPT: (("prompt", "max_new_tokens"), (AT, POSITIONS, DONE)),
+    CONTINUE: ((*SAMPLING_OPTIONS[1:], COUNT, AT), (STREAMED, *_AFTER)),
+}
+"""The inputs and outputs that the models of a stream of tokens have, by file name; the rest depends on the model."""

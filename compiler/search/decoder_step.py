@@ -69,27 +69,33 @@ def emit_step(
     return logits, {state.past.name: name for state, name in zip(decoder.states, states, strict=True)}
 
 
-def emit_resident(onnx: OnnxEmitter, resident: Resident | None, batch: str, capacity: Operand) -> dict[str, str]:
+def emit_resident(
+    onnx: OnnxEmitter, resident: Resident | None, batch: str, capacity: Operand, *, named: bool = False
+) -> dict[str, str]:
     """Write the resident inputs of a step without a beam.
 
     `batch` and `capacity`, the maximum number of positions, are vectors with one element.
     """
     if resident is None:
         return {}
-    caches = emit_caches(onnx, resident, batch, capacity, [1])
+    caches = emit_caches(onnx, resident, batch, capacity, [1], named=named)
     return {**caches, resident.slots.name: onnx.op("Range", 0, onnx.op("Squeeze", batch), 1)}
 
 
 def emit_caches(
-    onnx: OnnxEmitter, resident: Resident, slots: Operand, capacity: Operand, beam: Operand
+    onnx: OnnxEmitter, resident: Resident, slots: Operand, capacity: Operand, beam: Operand, *, named: bool = False
 ) -> dict[str, str]:
-    """Write the buffers of a step's caches; `slots`, `capacity` and `beam` are vectors with one element."""
+    """Write the buffers of a step's caches; `slots`, `capacity` and `beam` are vectors with one element.
+
+    `named`: they have the names of their values, so that they can be outputs. A copy would not be what is written.
+    """
     return {
         value.name: onnx.op(
             "CacheNarrow" if value.type.dtype == "float16" else "Cache",
             onnx.op("Concat", slots, capacity, beam, [value.type.axes[-1].size or 1], axis=0),
             domain=DOMAIN,
             label=value.name,
+            name=value.name if named else None,
         )
         for value in resident.caches
     }

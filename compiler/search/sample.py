@@ -46,7 +46,7 @@ _INT64, _FLOAT = 7, 1
 READ_AT_LEAST = 16
 """The minimum number of tokens of each prompt that are read at once."""
 
-_KEPT = frozenset({"batch"})
+KEPT = frozenset({"batch"})
 """The axes with constant sizes in the loops."""
 
 
@@ -74,7 +74,7 @@ class SampleResult:
 
 
 @dataclass(frozen=True)
-class _Prompts:
+class Prompts:
     """The begin token, if any, and the tokens of each prompt, [batch, length], and their number, [batch]."""
 
     tokens: str
@@ -102,12 +102,59 @@ class _Reading(Record):
 
 
 @dataclass(frozen=True)
-class _Sampling(Record):
+class Sampling(Record):
     """The carried values of the second loop; `read` [batch, length] are all tokens so far, if scores are edited."""
 
     text: Text
     read: Tokens
     state: Names
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Prompts that have been read as far as all of them go: what the steps know, the states, and the texts.
+
+    positions: the number of tokens to feed for the longest text. start: the position of the next one.
+    """
+
+    prompts: Prompts
+    positions: str
+    start: str
+    known: Names
+    now: Sampling
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Samples one token of each text: the decoder and what its steps know, the prompts [batch, length] with their begin
+    token, and the options. `kept` is 1 if scores are edited, else 0, as a vector."""
+
+    decoder: Decoder
+    known: Names
+    prompts: str
+    stream: str
+    filters: _Filters
+    edits: Edits
+    kept: str
+    inputs: SampleInputs
+
+    def enter(self, onnx: OnnxEmitter, now: Sampling) -> Sampling:
+        """Write the values that enter the loop: without the tokens so far, if no scores are edited."""
+        length = onnx.op("Mul", self.kept, onnx.op("Shape", now.read, start=1))
+        return replace(now, read=onnx.op("Slice", now.read, [0], length, [1]))
+
+    def turn(self, onnx: OnnxEmitter, position: str, now: Sampling) -> Sampling:
+        """Write the step at a position; return the texts and the states after it."""
+        special = self.decoder.written
+        logits, state = _step(onnx, self.decoder, now.text.newest, position, {**self.known, **now.state})
+        below, place = below_highest(onnx, logits), onnx.op("Add", position, 1)
+        uniform = emit_uniform(onnx, self.stream, place)
+        drawn = _draw_edited(onnx, (logits, below), now.read, self.edits, uniform, self.filters)
+        sampled, text = append_token(onnx, now.text, _given(onnx, self.prompts, place), drawn, below, special)
+        done = ended_texts(onnx, text, sampled, self.inputs.end_token, self.inputs.max_new_tokens, special)
+        newest = onnx.op("Slice", onnx.op("Unsqueeze", text.newest, [1]), [0], self.kept, [1])
+        read = onnx.op("Concat", now.read, newest, axis=1)
+        return Sampling(replace(text, done=done), read, state)
 
 
 Continued = tuple[SampleResult, Names]
@@ -120,37 +167,47 @@ def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, lon
     The model's inputs have the names that they have in the decoder. `longest` is the maximum number of positions of the
     model, or None.
     """
-    stream, filters = emit_stream(onnx, inputs.seed), _emit_filters(onnx, decoder, inputs)
-    prompts = _emit_prompts(onnx, inputs.prompt, decoder.written)
-    positions = _count_positions(onnx, prompts, inputs.max_new_tokens, longest)
+    begun = emit_begun(onnx, decoder, inputs.prompt, inputs.max_new_tokens, longest)
+    sampler, types = emit_sampler(onnx, decoder, inputs, begun.known, begun.prompts.tokens), sampling_types(decoder)
+
+    def body(scope: OnnxEmitter, iteration: str, now: Sampling) -> tuple[str, Sampling, Collected]:
+        after = sampler.turn(scope, scope.op("Add", iteration, begun.start), now)
+        return some_open(scope, after.text.done), after, [(types["text_newest"], after.text.newest)]
+
+    trips = onnx.op("Sub", begun.positions, begun.start)
+    last, (steps,) = emit_loop(onnx, trips, types, sampler.enter(onnx, begun.now), body, KEPT)
+    heads = {value.name: begun.known[value.name] for value in decoder.heads}
+    return _continuations(onnx, begun.prompts, begun.start, steps, last.text), heads
+
+
+def emit_begun(
+    onnx: OnnxEmitter, decoder: Decoder, prompt: str, max_new_tokens: str, longest: int | None, *, named: bool = False
+) -> Begun:
+    """Write prepare and the loop that reads the prompts. `named`: caches have the names of their values."""
+    prompts = _emit_prompts(onnx, prompt, decoder.written)
+    positions = _count_positions(onnx, prompts, max_new_tokens, longest)
     given = {value.name: value.name for value in decoder.given}
     known = emit_prepare(onnx, decoder, given | emit_positions(onnx, decoder, positions))
-    heads = {value.name: known[value.name] for value in decoder.heads}
-    batch, capacity = onnx.op("Shape", inputs.prompt, start=0, end=1), onnx.op("Unsqueeze", positions, [0])
-    known |= emit_resident(onnx, decoder.resident, batch, capacity)
+    batch, capacity = onnx.op("Shape", prompt, start=0, end=1), onnx.op("Unsqueeze", positions, [0])
+    known |= emit_resident(onnx, decoder.resident, batch, capacity, named=named)
     states = emit_states(onnx, decoder, {"batch": batch}, known)
     shortest = onnx.op("Sub", onnx.op("ReduceMin", prompts.lengths, keepdims=0), 1)
     start, states = _read(onnx, decoder, known, states, prompts, onnx.op("Min", shortest, positions))
-    types = fields_of(_Sampling, state=state_types(decoder))
+    read = onnx.op("Slice", prompts.tokens, [0], onnx.op("Unsqueeze", onnx.op("Add", start, 1), [0]), [1])
+    return Begun(prompts, positions, start, known, Sampling(_first_text(onnx, prompts, start), read, states))
+
+
+def emit_sampler(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, known: Names, prompts: str) -> Sampler:
+    """Write what the options are for all steps. `prompts` [batch, length] have their begin token."""
+    stream, filters = emit_stream(onnx, inputs.seed), _emit_filters(onnx, decoder, inputs)
     edits = emit_edits(onnx, inputs.edits)
     kept = onnx.op("Where", edits.used, [1], [0])
+    return Sampler(decoder, known, prompts, stream, filters, edits, kept, inputs)
 
-    def body(scope: OnnxEmitter, iteration: str, now: _Sampling) -> tuple[str, _Sampling, Collected]:
-        position = scope.op("Add", iteration, start)
-        logits, state = _step(scope, decoder, now.text.newest, position, {**known, **now.state})
-        below, place = below_highest(scope, logits), scope.op("Add", position, 1)
-        drawn = _draw_edited(scope, (logits, below), now.read, edits, emit_uniform(scope, stream, place), filters)
-        sampled, text = append_token(scope, now.text, _given(scope, prompts, place), drawn, below, prompts.special)
-        done = ended_texts(scope, text, sampled, inputs.end_token, inputs.max_new_tokens, prompts.special)
-        text = replace(text, done=done)
-        newest = scope.op("Slice", scope.op("Unsqueeze", text.newest, [1]), [0], kept, [1])
-        now = _Sampling(text, scope.op("Concat", now.read, newest, axis=1), state)
-        return some_open(scope, text.done), now, [(types["text_newest"], text.newest)]
 
-    read = onnx.op("Slice", prompts.tokens, [0], onnx.op("Mul", kept, onnx.op("Add", start, 1)), [1])
-    entering = _Sampling(_first_text(onnx, prompts, start), read, states)
-    last, (steps,) = emit_loop(onnx, onnx.op("Sub", positions, start), types, entering, body, _KEPT)
-    return _continuations(onnx, prompts, start, steps, last.text), heads
+def sampling_types(decoder: Decoder) -> dict[str, Type]:
+    """The types of the values that the second loop carries, by name."""
+    return fields_of(Sampling, state=state_types(decoder))
 
 
 def _emit_filters(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs) -> _Filters:
@@ -165,17 +222,17 @@ def _emit_filters(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs) -> 
     return _Filters(temperature, ranked, reach, filtered)
 
 
-def _emit_prompts(onnx: OnnxEmitter, prompt: str, special: SpecialTokens) -> _Prompts:
+def _emit_prompts(onnx: OnnxEmitter, prompt: str, special: SpecialTokens) -> Prompts:
     onnx.bind(Value("prompt", Type("int64", (Axis("batch"), Axis("prompt")))), prompt)
     tokens = onnx.op("Pad", prompt, [0, 0, 0, 1], special.absent)
     lengths = onnx.op("ReduceSum", onnx.op("Cast", real(onnx, tokens, special), to=_INT64), [1], keepdims=0)
     for token in special.begun:
         tokens = onnx.op("Pad", tokens, [0, 1, 0, 0], token)
         lengths = onnx.op("Add", lengths, 1)
-    return _Prompts(tokens, lengths, special)
+    return Prompts(tokens, lengths, special)
 
 
-def _count_positions(onnx: OnnxEmitter, prompts: _Prompts, max_new_tokens: str, longest: int | None) -> str:
+def _count_positions(onnx: OnnxEmitter, prompts: Prompts, max_new_tokens: str, longest: int | None) -> str:
     """The number of tokens to feed for the longest text."""
     given = onnx.op("Sub", onnx.op("ReduceMax", prompts.lengths, keepdims=0), 1)
     positions = onnx.op("Add", given, max_new_tokens)
@@ -187,7 +244,7 @@ def _step(onnx: OnnxEmitter, decoder: Decoder, token: str, position: str, known:
 
 
 def _read(
-    onnx: OnnxEmitter, decoder: Decoder, known: Names, states: Names, prompts: _Prompts, count: str
+    onnx: OnnxEmitter, decoder: Decoder, known: Names, states: Names, prompts: Prompts, count: str
 ) -> tuple[str, Names]:
     """Read the first `count` tokens, which every prompt has; return their number and the states after them."""
     if not decoder.states and decoder.resident is None:
@@ -207,20 +264,20 @@ def _read(
         return scope.op("Identity", True), _Reading(end, dict(zip(pasts, results, strict=False))), []
 
     types = fields_of(_Reading, state=state_types(decoder))
-    last, _ = emit_loop(onnx, parts.trips, types, _Reading(onnx.operand(0), states), body, _KEPT)
+    last, _ = emit_loop(onnx, parts.trips, types, _Reading(onnx.operand(0), states), body, KEPT)
     return last.position, last.state
 
 
-def _first_text(onnx: OnnxEmitter, prompts: _Prompts, start: str) -> Text:
+def _first_text(onnx: OnnxEmitter, prompts: Prompts, start: str) -> Text:
     zeros = onnx.op("Sub", prompts.lengths, prompts.lengths)
     nothing = onnx.op("Cast", zeros, to=_FLOAT)
     return Text(onnx.op("Gather", prompts.tokens, start, axis=1), onnx.op("Greater", zeros, 0), zeros, nothing)
 
 
-def _given(onnx: OnnxEmitter, prompts: _Prompts, place: str) -> str:
+def _given(onnx: OnnxEmitter, prompts: str, place: str) -> str:
     """The tokens of the prompts at a position, [batch]; absent after the end of a prompt."""
-    last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", prompts.tokens, start=1), [0]), 1)
-    return onnx.op("Gather", prompts.tokens, onnx.op("Min", place, last), axis=1)
+    last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", prompts, start=1), [0]), 1)
+    return onnx.op("Gather", prompts, onnx.op("Min", place, last), axis=1)
 
 
 def _draw_edited(
@@ -260,7 +317,7 @@ def _threshold(onnx: OnnxEmitter, below: str, filters: _Filters) -> str:
     return onnx.op("GatherElements", best, onnx.op("Min", index, onnx.op("Sub", filters.ranked, 1)), axis=1)
 
 
-def _continuations(onnx: OnnxEmitter, prompts: _Prompts, start: str, steps: str, text: Text) -> SampleResult:
+def _continuations(onnx: OnnxEmitter, prompts: Prompts, start: str, steps: str, text: Text) -> SampleResult:
     """The continuation of each text: the tokens of `steps` [steps, batch] after its prompt."""
     longest = onnx.op("ReduceMax", text.lengths, keepdims=0)
     ranks = onnx.op("Range", 0, longest, 1)

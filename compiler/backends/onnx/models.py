@@ -25,9 +25,10 @@ from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.token_scores import Scored, emit_token_scores
-from xformc.format.interfaces import ATTENTION, PREFIX, RESULTS, TOKEN_SCORES
+from xformc.compiler.search.token_stream import emit_first, emit_next, fixed_types, moving_types
+from xformc.format.interfaces import ATTENTION, COUNT, PREFIX, RESULTS, STREAMED, TOKEN_SCORES
 from xformc.format.manifest import SampleOptions, SearchOptions, numbers
-from xformc.format.names import ALIGNMENTS, GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, SCORES, STEP
+from xformc.format.names import ALIGNMENTS, CONTINUE, GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, PROMPT, SCORES, STEP
 from xformc.format.search_options import EDITS
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
@@ -52,6 +53,8 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
         models[OF_TEXT] = results_model(program, run_passes(program.alone(late)).graph, weights)
     if derived.scores_texts:
         models[SCORES] = scores_model(derived, weights)
+    if program.streams:
+        models |= {PROMPT: prompt_model(program, weights), CONTINUE: continue_model(program, weights)}
     if (aligned := begin_alignments(derived)) is not None:
         models[ALIGNMENTS] = alignments_model(aligned, weights)
     return models
@@ -111,6 +114,40 @@ def scores_model(program: Program, weights: Initializers) -> onnx.ModelProto:
         (emitter.op("Identity", scores, name=TOKEN_SCORES), Type("float32", (token.type.axes[0], Axis("scored"))))
     ]
     return model(emitter, "scores", inputs, outputs)
+
+
+def prompt_model(program: Program, weights: Initializers) -> onnx.ModelProto:
+    """From prompts to the values from which a stream of tokens goes on; `program` is that of `sampling_model`."""
+    emitter, decoder = _emitter(program, weights), program.decoder
+    options = _options(emitter, program.sampling, decoder.written)
+    found = emit_first(emitter, decoder, "prompt", "max_new_tokens", program.longest)
+    types = {**fixed_types(decoder), **moving_types(decoder)}
+    for name, value in found.items():
+        if name != value:
+            emitter.op("Identity", value, name=name)
+    inputs = [("prompt", Type("int64", (Axis("batch"), Axis("prompt")))), ("max_new_tokens", options["max_new_tokens"])]
+    return _needing_defaults(model(emitter, "prompt", inputs, [*types.items()]))
+
+
+def continue_model(program: Program, weights: Initializers) -> onnx.ModelProto:
+    """From the values of `prompt_model`, or those of the call before, to further tokens and the next values."""
+    emitter, decoder = _emitter(program, weights), program.decoder
+    options = _options(emitter, program.sampling, decoder.written)
+    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS)
+    tokens, after = emit_next(emitter, decoder, given, COUNT)
+    moving = moving_types(decoder)
+    outputs = [(emitter.op("Identity", tokens, name=STREAMED), Type("int64", (Axis("steps"), Axis("batch"))))]
+    outputs += [(emitter.op("Identity", after[name], name=f"{name}{NEXT}"), type) for name, type in moving.items()]
+    calls = {"seed": Type("int64", (Axis("batch"),)), COUNT: Type("int64"), **options}
+    return model(emitter, "continue", [*fixed_types(decoder).items(), *moving.items(), *calls.items()], outputs)
+
+
+def _needing_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Remove the default values that are no inputs of the model."""
+    inputs, taken = {value.name for value in model.graph.input}, taken_names(model.graph)
+    for value in [value for value in model.graph.initializer if value.name not in taken | inputs]:
+        model.graph.initializer.remove(value)
+    return model
 
 
 def alignments_model(program: Program, weights: Initializers) -> onnx.ModelProto:

@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -28,11 +28,14 @@ from xformc.commands.options import (
     Workers,
     named_tokens,
 )
+from xformc.commands.streaming import JsonInput, Stream, json_prompts, streams, write_streams
 from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
+from xformc.errors import UserError
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
 from xformc.runtime.generate import Continuation
+from xformc.runtime.sampling import SampleArguments
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 
 BATCH_HELP = """Capacity of a batch in tokens: prompts and the tokens to add. More than 16,384 also allow longer
@@ -56,6 +59,8 @@ def generate(
     seed: Seed = 0,
     token_scores: TokenScores = False,
     as_json: JsonLines = False,
+    json_input: JsonInput = False,
+    stream: Stream = None,
     truncate: Annotated[bool, Option("--truncate", help="Keep only the end of lines that are too long.")] = False,
     window: Window = None,
     workers: Workers = None,
@@ -73,12 +78,28 @@ def generate(
     prompt too: it starts a text from nothing. Defaults of sampling come from the engine; `xformc inspect ENGINE` shows
     them. The same prompt and seed give the same text, whatever the other lines are.
 
+    On a terminal, or with --stream, each text is printed as it is sampled: a line after the other, not in batches.
+
     With --json: {"line": 1, "text": "...", "score": -1.5, "tokens": 12}, the text without its prompt, its log
     probability, and its number of tokens.
     """
-    read_manifest(engine)
+    manifest = read_manifest(engine)
     require_json(token_scores, as_json)
-    pace, waiting = choose_pace(prompts, window, workers, threads), deque[str]()
+    if json_input and not as_json:
+        raise UserError("--json-input needs --json", hint="a line of text cannot show a prompt with line breaks")
+    streamed = streams(stream, manifest, output, as_json=as_json)
+    pace, waiting = choose_pace(prompts, window, 1 if streamed else workers, threads), deque[str]()
+    sampling: SampleArguments = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "max_new_tokens": max_new_tokens,
+        "suppress_tokens": named_tokens(suppress_tokens),
+        "no_repeat_ngram_size": no_repeat_ngram_size,
+        "repetition_penalty": repetition_penalty,
+        "presence_penalty": presence_penalty,
+        "frequency_penalty": frequency_penalty,
+    }
 
     def remembered(lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
@@ -86,22 +107,17 @@ def generate(
             yield line
 
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, input_lines(prompts) as lines:
+        if streamed:
+            options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, **sampling}
+            return write_streams(loaded, lines, output, seed=seed, truncate=truncate, options=options)
         results = loaded.generate_stream(
-            remembered(lines),
+            remembered(json_prompts(lines) if json_input else lines),
             seed=seed,
             window=pace.window,
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            max_new_tokens=max_new_tokens,
-            suppress_tokens=named_tokens(suppress_tokens),
-            no_repeat_ngram_size=no_repeat_ngram_size,
-            repetition_penalty=repetition_penalty,
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
             token_scores=token_scores,
+            **sampling,
         )
         tokens = token_fields_of(loaded, wanted=token_scores)
 

@@ -50,6 +50,13 @@ TOKEN_SCORES = "token_scores"
 ATTENTION = "attention"
 """The output of the model of attention weights: [batch, target, source]."""
 
+AT, POSITIONS, DONE, SCORES_SO_FAR = "step/at", "step/positions", "step/done", "step/scores"
+"""Values of a stream of tokens: the position of the next token to read, where texts end at the latest, both [], which
+texts have ended, and their log probabilities, both [batch]."""
+
+STREAMED, COUNT = "tokens", "count"
+"""The output of the model that continues a stream, [steps, batch], and its input for the most steps, []."""
+
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.interfaces import given_inputs
-from xformc.format.names import ALIGNMENTS, SCORES
+from xformc.format.names import ALIGNMENTS, CONTINUE, PROMPT, SCORES
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -163,6 +163,11 @@ class Manifest:
     def aligns_texts(self) -> bool:
         """Whether the engine gives the alignments of texts and their translations."""
         return ALIGNMENTS in self.files
+
+    @property
+    def streams(self) -> bool:
+        """Whether the engine gives tokens as they are sampled."""
+        return self.files.keys() >= {PROMPT, CONTINUE}
 
     @property
     def labels_words(self) -> bool:

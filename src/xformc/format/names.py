@@ -11,6 +11,9 @@ SCORES = "scores.onnx"
 ALIGNMENTS = "alignments.onnx"
 """The model of the attention weights between given texts and their translations."""
 
+PROMPT, CONTINUE = "prompt.onnx", "continue.onnx"
+"""The models of a stream of tokens: the one that reads the prompts, and the one that goes on from there."""
+
 PREPARE, STEP = "prepare.onnx", "step.onnx"
 """The two models of a search that the runtime drives step by step."""
 

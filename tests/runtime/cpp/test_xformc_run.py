@@ -247,6 +247,7 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
         others = set(re.findall(r"--[a-z-]+", xformc(command, "--help").out)) - shown
         python = {"--prefixes", "--rerank", "--rerank-weight", "--mbr", "--align", "--attention"}
         python |= {f"--{option.name.replace('_', '-')}" for option in EDITS}
+        python |= {"--stream", "--no-stream", "--json-input"}
         assert others - python == {"--device", "--quiet"}, "a stream of the C API has one prefix and chooses nothing"
 
 

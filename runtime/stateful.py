@@ -1,0 +1,47 @@
+"""The models of a stream: their values stay in ONNX Runtime from one call to the next, and are never copied."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xformc.errors import UserError
+from xformc.format.targets import Target
+from xformc.runtime.onnx_runtime import onnx_runtime
+from xformc.runtime.results import REBUILD
+from xformc.runtime.session import open_model, thread_count
+
+
+class StatefulModel:
+    """An `Executor` whose inputs may be values of ONNX Runtime, and whose outputs are: a dict of all of them by name.
+
+    Native caches are written in place by later calls, which numpy arrays of them would not be.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        needed: tuple[Sequence[str], Sequence[str]],
+        workers: int = 1,
+        *,
+        threads: int | None = None,
+        target: Target = "portable",
+    ) -> None:
+        """`needed` are the names of inputs and outputs that the model must have. Raises: UserError if it has not."""
+        self._session = open_model(path, max(1, thread_count(threads) - workers + 1), target)
+        defaults = [value.name for value in self._session.get_overridable_initializers()]
+        self.inputs: list[str] = [*(value.name for value in self._session.get_inputs()), *defaults]
+        self.outputs: list[str] = [value.name for value in self._session.get_outputs()]
+        wanted, found = [*needed[0], *needed[1]], {*self.inputs, *self.outputs}
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            raise UserError(f"not an xformc model: it lacks {', '.join(missing)}", place=str(path), hint=REBUILD)
+
+    def run(self, feeds: Mapping[str, Any], options: Any) -> Sequence[Any]:
+        """Return the outputs; of the values that it is given, those that are no inputs are left out."""
+        make = onnx_runtime().OrtValue.ortvalue_from_numpy
+        given = {name: feeds[name] for name in self.inputs if name in feeds}
+        values = {name: make(one) if isinstance(one, np.ndarray) else one for name, one in given.items()}
+        found = self._session.run_with_ort_values(self.outputs, values, options)
+        return [dict(zip(self.outputs, found, strict=True))]
