@@ -11,8 +11,12 @@ from xformc.compiler.certify.reference_sampling import Followed, follow
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.manifest import SampleOptions
+from xformc.format.names import CONTINUE
+from xformc.format.names import PROMPT as PROMPT_MODEL
+from xformc.runtime.generate import Prompt
 from xformc.runtime.rows import Row, random_ids
 from xformc.runtime.search import SearchResult
+from xformc.runtime.token_stream import TokenStream
 from xformc.runtime.translate import PROMPT, SEED, sample_rows
 
 SCORE_BOUND = 1e-4
@@ -74,6 +78,9 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
         yield _stage("edits", what, [_run(subject, prompts, options)])
     progress("certify: batch")
     yield _batch(subject, prompts, runs[0])
+    if subject.program.streams and all(subject.session.beside(name) for name in (PROMPT_MODEL, CONTINUE)):
+        progress("certify: stream")
+        yield _stream(subject, prompts, FILTERS[0])
     if subject.whole is not None:
         progress("certify: whole")
         found = sample_rows(subject.whole, prompts, subject.program, runs[0].options)
@@ -140,6 +147,18 @@ def _batch(subject: Subject, prompts: Sequence[Row], together: _Run) -> Stage:
     pairs += [(count - 1 - row, backwards, row) for row in range(count - 1)]
     worst = max(_between(together, row, other, place) for row, other, place in pairs)
     return Stage("batch", "the same prompts alone and among other neighbours", worst, SCORE_BOUND)
+
+
+def _stream(subject: Subject, prompts: Sequence[Row], options: SampleOptions) -> Stage:
+    """The first call of a stream reads the prompt, and each further one samples three tokens."""
+    worst, vocabulary = 0.0, subject.program.inputs[str(subject.program.written)].pieces
+    for row in (prompts[0], prompts[-1]):
+        whole = sample_rows(subject.session, [row], subject.program, options)
+        prompt = Prompt([int(one) for one in row[PROMPT]], int(row[SEED]))
+        stream = TokenStream(subject.session, prompt, options, decode=lambda _: "", vocabulary=vocabulary, at_once=3)
+        same = [*stream] == [] and tuple(stream.tokens) == whole.text(0, 0)
+        worst = max(worst, abs(stream.score - float(whole.scores[0, 0])) if same else np.inf)
+    return Stage("stream", "the same tokens and scores in one call, and in several", _finite(worst), SCORE_BOUND)
 
 
 def _between(together: _Run, row: int, other: SearchResult, place: int) -> float:
