@@ -1,6 +1,6 @@
 """The optimizers of recipes, as torch optimizers; the loop sets their learning rates."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -10,17 +10,21 @@ from xformc.compiler.spec.sections import Adam, AdamW, Lion, Optimizer
 
 
 def make_optimizer(chosen: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """The optimizer over all parameters of `model`.
+    """The optimizer over all parameters of `model`."""
+    return optimizer_of(chosen, list(model.parameters()))
+
+
+def optimizer_of(chosen: Optimizer, parameters: Sequence[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer over these parameters.
 
     Weight decay is that of parameters with two or more axes; gains and biases have none.
     """
     section = chosen.chosen
     if isinstance(section, Adam):
         betas = (section.beta1, section.beta2)
-        return torch.optim.Adam(model.parameters(), lr=0.0, betas=betas, eps=section.epsilon, fused=True)
+        return torch.optim.Adam(parameters, lr=0.0, betas=betas, eps=section.epsilon, fused=True)
     assert isinstance(section, AdamW | Lion)
     betas = (section.beta1, section.beta2)
-    parameters = list(model.parameters())
     groups: list[dict[str, Any]] = [
         {"params": [one for one in parameters if one.ndim > 1], "weight_decay": section.weight_decay},
         {"params": [one for one in parameters if one.ndim <= 1], "weight_decay": 0.0},

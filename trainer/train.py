@@ -42,6 +42,7 @@ from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import Recipe, fit, validation_loss
+from xformc.trainer.low_rank import low_rank_optimizer
 from xformc.trainer.moving_average import averaged, exchange
 from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.parallel import check_shares, parallel, reshard
@@ -156,6 +157,8 @@ def train_weights(
     torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
     if options.shard and options.compile:
         raise UserError("--shard and --compile exclude each other", hint="leave one of them out")
+    if options.shard and spec.train.low_rank is not None:
+        raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
     if processes.first and not options.resume:
         check_free(out)
     shared = run_passes(begin(spec), after=SHARED)
@@ -182,7 +185,7 @@ def train_weights(
         wrapped = parallel(model, processes, encoded.train.sample(), shard=options.shard)
         if identity.compile:
             model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
-        recipe, optimizer = make_recipe(spec, identity, options.minutes), make_optimizer(spec.train.optimizer, model)
+        recipe, optimizer = make_recipe(spec, identity, options.minutes), _optimizer(spec, model, identity.seed)
         job = _Job(spec, out, identity, encoded, recipe, model, wrapped, optimizer, processes)
         state = State()
         if newest is not None:
@@ -193,6 +196,12 @@ def train_weights(
             for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
                 report.note(line)
             return Trained(_run(job, state, report), engine, schema, corpus, encoded)
+
+
+def _optimizer(spec: Spec, model: torch.nn.Module, seed: int) -> torch.optim.Optimizer:
+    if spec.train.low_rank is not None:
+        return low_rank_optimizer(spec, model, seed)
+    return make_optimizer(spec.train.optimizer, model)
 
 
 def _check_special(spec: Spec, schema: DataSchema, corpus: Corpus, start: Path | None) -> None:

@@ -194,17 +194,30 @@ class Objective(OneOf):
     prefix: Prefix | None = None
 
 
+class LowRank(Section):
+    """Updates of low rank (LoRA; Hu et al. 2022): the chosen weights change by `scale * up @ down`.
+
+    `parameters` are patterns of paths: the weights of linear maps that fit them are trained so, and nothing else but
+    the parameters that fit a pattern of `whole`. `rank` is the width between up and down.
+    """
+
+    rank: Annotated[int, Field(ge=1, le=4096)] = 8
+    scale: Positive = 2.0
+    parameters: Annotated[list[Pattern], Field(min_length=1)]
+    whole: list[Pattern] = Field(default_factory=list[Pattern])
+
+
 class Train(Section):
     """The training recipe.
 
     `objective` makes examples of plain text. `losses` sets the weight of each result's loss, and its settings.
     `batch_tokens` limits the source tokens and the target tokens of a batch. `accumulate` batches make a step. Training
     ends after `steps` steps or `minutes` minutes, whichever comes first. Pairs with more than `max_length` tokens on a
-    side are skipped. Parameters whose path begins with a pattern of `freeze` keep their values. The result is the mean
-    of `average` checkpoints: the last ones or, with `select: best`, those of lowest validation loss. With `patience`,
-    training ends after that many checkpoints without a lower validation loss. With `ema`, checkpoints have a moving
-    average of the weights, which keeps this part of itself in each step. The activations of blocks whose path fits a
-    pattern of `recompute` are not kept for the backward pass.
+    side are skipped. Parameters whose path begins with a pattern of `freeze` keep their values, and with `low_rank` all
+    that it does not name. The result is the mean of `average` checkpoints: the last ones or, with `select: best`, those
+    of lowest validation loss. With `patience`, training ends after that many checkpoints without a lower validation
+    loss. With `ema`, checkpoints have a moving average of the weights, which keeps this part of itself in each step.
+    The activations of blocks whose path fits a pattern of `recompute` are not kept for the backward pass.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -224,6 +237,7 @@ class Train(Section):
     patience: Count | None = None
     ema: Share | None = None
     freeze: list[Pattern] = Field(default_factory=list[Pattern])
+    low_rank: LowRank | None = None
     recompute: list[Pattern] = Field(default_factory=list[Pattern])
     precision: TrainPrecision = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1

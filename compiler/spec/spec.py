@@ -27,7 +27,7 @@ from xformc.compiler.spec.default_arguments import unused_defaults
 from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.frames import Frame
-from xformc.compiler.spec.frozen_parameters import frozen
+from xformc.compiler.spec.frozen_parameters import adapted, frozen, low_rank_weights
 from xformc.compiler.spec.initial_values import initialized, read_section
 from xformc.compiler.spec.load import load_tree, own_results
 from xformc.compiler.spec.model import Input, Model
@@ -91,6 +91,11 @@ class Spec:
         weights = roundable(self.graph())
         return assign(self.precision, default or self.default_precision, weights, self._elaborated.paths)
 
+    def low_rank_weights(self) -> frozenset[str]:
+        """The weights that training changes by a product of low rank, by name. Raises: SpecError, as `graph` does."""
+        section = self.train.low_rank
+        return frozenset() if section is None else low_rank_weights(self.graph(), section, self._elaborated.paths)
+
     def place_of_precision(self, precision: Precision, *, default: bool) -> Span | None:
         """Where the spec first sets this precision, or None. `default`: its default counts as well."""
         said = (entry.tree for key, entry in self._section("precision") if default or key != DEFAULT)
@@ -120,7 +125,7 @@ class Spec:
         resolved["model"] = {name: stages[name].tree.plain() for name in self.model.stages}
         resolved["tie"] = document.get("tie", [])
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
-        for key in ("losses", "objective", "freeze"):
+        for key in ("losses", "objective", "freeze", "low_rank"):
             if not getattr(self.train, key):
                 _remove(resolved, ("train", key))
         if self.decode.alignment is None:
@@ -144,6 +149,7 @@ class Spec:
         sizes = with_dependencies(self.tree.get("sizes"), width | rates | done.sizes | self.sizes_of_initial)
         graph = initialized(done.graph, self.initial, self.tree, done.paths)
         graph = frozen(graph, self.train.freeze, self.tree, done.paths)
+        graph = adapted(graph, self.train.low_rank, self.tree, done.paths)
         done = replace(done, graph=graph, sizes=frozenset(sizes))
         raise_problems(
             [
