@@ -71,8 +71,33 @@ MARIAN = {
 }
 BART = {**MARIAN, "model_type": "bart", "pad_token_id": 1, "max_position_embeddings": 16}
 T5 = {"model_type": "t5", "d_model": 8, "d_ff": 12, "d_kv": 4, "num_layers": 1, "num_heads": 2, "vocab_size": 20}
+BERT = {
+    "model_type": "bert",
+    "architectures": ["BertForTokenClassification"],
+    "num_hidden_layers": 1,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_attention_heads": 2,
+    "vocab_size": 20,
+    "max_position_embeddings": 16,
+}
+ROBERTA = {**BERT, "model_type": "roberta", "architectures": ["RobertaForMaskedLM"]}
 FAMILIES = {
     "bart": BART,
+    "bert": BERT,
+    "distilbert": {
+        "model_type": "distilbert",
+        "architectures": ["DistilBertModel"],
+        "dim": 8,
+        "n_layers": 1,
+        "n_heads": 2,
+        "hidden_dim": 12,
+        "vocab_size": 20,
+        "max_position_embeddings": 16,
+    },
+    "electra": {**BERT, "model_type": "electra", "architectures": ["ElectraModel"], "embedding_size": 8},
+    "roberta": ROBERTA,
+    "xlm-roberta": {**ROBERTA, "model_type": "xlm-roberta", "architectures": ["XLMRobertaForSequenceClassification"]},
     "bloom": BLOOM,
     "gemma": {**LLAMA, "model_type": "gemma", "head_dim": 4},
     "gpt2": GPT2,

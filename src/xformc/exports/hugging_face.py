@@ -23,6 +23,7 @@ from xformc.imports.checkpoint import SINGLE
 from xformc.imports.config import CONFIG, GENERATION, WRITTEN_WITH, Config, resolve
 from xformc.imports.family import Family, find_family, load_family, shipped_families
 from xformc.imports.replay import Replay, replay
+from xformc.imports.sentences import PREFIX, modules_of
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors
@@ -82,6 +83,9 @@ def export_hugging_face(
     with writing(out), atomic_directory(out, replace=False) as part:
         config, generation = _configs(match, source, precision)
         _write_json(part / CONFIG, config)
+        for name, content in modules_of(match.values, int(source.spec.sizes.get("d_model", 0))).items():
+            (part / name).parent.mkdir(exist_ok=True)
+            _write_json(part / name, content)
         if generation:
             _write_json(part / GENERATION, generation)
         write_tensors(part / SINGLE, stored, {"format": "pt"})
@@ -150,16 +154,20 @@ def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str,
     for alias, key in family.renamed.items():
         if "." not in alias and key in values:
             values.setdefault(alias, values[key])
-    for key in family.cases:
-        if key not in values and not key.endswith(".*") and (usual := match.config.value(key)) is not None:
+    for key in sorted(match.config.used):
+        if key not in values and (usual := match.config.value(key)) is not None:
             values[key] = usual
-    architectures: list[Plain] = [family.architectures[0]] if family.architectures else []
+    head: dict[str, Plain] = {"architectures": [*family.architectures[:1]], "dtype": precision}
+    if values.pop("num_labels", None) is not None:
+        names = next(iter(source.labels.values()))
+        head["id2label"] = {str(index): name for index, name in enumerate(names)}
+        head["label2id"] = {name: index for index, name in enumerate(names)}
     how: dict[str, Scalar] = {}
     if source.spec.written is not None:
         how = {key: value for key, value in values.items() if key.partition(".")[0] in WRITTEN_WITH}
     ids = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
     kept = {key: value for key, value in values.items() if key not in how or key.partition(".")[0] in ids}
-    head: dict[str, Plain] = {"architectures": architectures, "dtype": precision}
+    kept = {key: value for key, value in kept.items() if not key.startswith(PREFIX)}
     return {**head, **_nested(kept)}, _nested(how)
 
 
@@ -209,5 +217,5 @@ def _search_notes(ours: Spec, theirs: Spec, *, tokenized: bool) -> list[str]:
     return notes
 
 
-def _write_json(path: Path, content: Mapping[str, Plain]) -> None:
+def _write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

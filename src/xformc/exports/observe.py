@@ -9,7 +9,7 @@ from xformc.compiler.spec.expressions import ExpressionError, parse_expression
 from xformc.compiler.spec.special_tokens import NONE
 from xformc.compiler.spec.tree import Plain, Tree
 
-_DEPTH = {"blocks": 2, "inputs": 2, "results": 2, "model": 3, "tie": 1, "special_tokens": 2}
+_DEPTH = {"blocks": 2, "inputs": 2, "results": 3, "model": 3, "tie": 1, "special_tokens": 2}
 """The depth at which values of a section are compared as a whole."""
 
 _UNSAID = ("extends", "name")

@@ -9,7 +9,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tree import Plain, Scalar, Tree
 from xformc.errors import UserError
 from xformc.exports.observe import leaves, observed
-from xformc.imports.config import KEY, OTHERWISE, Config
+from xformc.imports.config import ARCHITECTURE, KEY, OTHERWISE, Config
 from xformc.imports.family import Family
 
 ROUNDS = 4
@@ -85,34 +85,28 @@ def _filled(found: Solution, tree: Tree, more: Mapping[str, Scalar]) -> Plain:
 
 
 def _choose(found: Solution, key: str, parts: Mapping[str, Tree]) -> None:
-    """Choose the case of a key: of those that the spec does not contradict, the one that says most about it."""
-    usual, best = _text(_usual(found, key)), None
-    for text, part in parts.items():
-        said = _agreement(found, part)
-        if said is not None:
-            rank = (said, text == usual)
-            best = (rank, text, part) if best is None or rank > best[0] else best
-    if best is None:  # the comparison of the specs says what differs
-        found.family = found.family.with_part(parts.get(usual, next(iter(parts.values()))))
-        return
-    _, text, part = best
-    found.family = found.family.with_part(part)
+    """Choose the case of a key: the one that the spec contradicts least, and of several the one that says most."""
+    usual, allowed = _text(_usual(found, key)), found.family.architectures
+    kept = {text: part for text, part in parts.items() if key != ARCHITECTURE or not allowed or text in allowed}
+    text = max(kept, key=lambda text: (*_agreement(found, kept[text]), text == usual))
+    found.family = found.family.with_part(kept[text])
     if text == OTHERWISE:
         _numbers(found)
     elif (value := _value(text)) is not None:
         found.values[key] = value
 
 
-def _agreement(found: Solution, part: Tree) -> int | None:
-    """How many values of the spec a case states as they are; None if it states another one."""
-    spec, count = part.get("spec"), 0
+def _agreement(found: Solution, part: Tree) -> tuple[int, int]:
+    """Minus the number of values of a case that differ from the spec's, and the number of those that do not."""
+    spec, wrong, right = part.get("spec"), 0, 0
     for path, tree in () if spec is None else leaves(spec):
         own = observed(found.spec, path)
-        wanted = own if _is_open(found, tree) and own is not None else _filled(found, tree, {})
-        if not _same(wanted, own):
-            return None
-        count += 1
-    return count
+        same = own is not None and _is_open(found, tree)
+        if same or _same(_filled(found, tree, {}), own):
+            right += 1
+        else:
+            wrong += 1
+    return -wrong, right
 
 
 def _is_open(found: Solution, tree: Tree) -> bool:

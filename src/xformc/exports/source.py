@@ -1,7 +1,7 @@
 """What is exported: the spec, the weights and the files of a run, a checkpoint or an engine."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -59,8 +59,9 @@ def _run(path: Path) -> Source:
         raise UserError("is neither a run nor an engine: it has no spec", place=str(path))
     spec = load_spec(find_spec(run))
     files = find_run_files(path, spec)
-    found: Mapping[str, Sequence[str]] = files.labels if isinstance(files.labels, Mapping) else {}
-    labels = {name: tuple(names) for name, names in found.items()}
+    labels: dict[str, tuple[str, ...]] = {}
+    if isinstance(files.labels, Mapping):
+        labels = {name: tuple(names) for name, names in files.labels.items()}
     return Source(path, spec, load_weights(path, spec.graph()), files.tokenizers or {}, labels, _family(run))
 
 

@@ -49,10 +49,12 @@ def _assembled(pieces: Sequence[tuple[Row, Array, str]]) -> Array:
     """The tensor whose parts these are."""
     first = pieces[0][0]
     if first.rows is not None:
-        array = np.zeros((max(row.rows[1] for row, _, _ in pieces if row.rows), *pieces[0][1].shape[1:]), np.float32)
+        count = max(row.rows[1] for row, _, _ in pieces if row.rows)
+        array = np.zeros(first.shape_there or (count, *pieces[0][1].shape[1:]), np.float32)
         for row, piece, _ in pieces:
             assert row.rows is not None
-            array[row.rows[0] : row.rows[1]] = piece
+            start, stop = row.rows
+            array[start:stop] = piece.reshape(stop - start, *array.shape[1:])
     elif first.of > 1:
         array = _joined(pieces)
     else:

@@ -14,16 +14,19 @@ from xformc.compiler.spec.tree import Plain, Scalar, Tree
 from xformc.errors import UserError
 from xformc.imports.family import Family
 from xformc.imports.json_file import read_json
+from xformc.imports.sentences import read_modules
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 MAX_BYTES = 1 << 20
 OTHERWISE = "otherwise"
+LABELS_BY_ID = "id2label."
+ARCHITECTURE = "architectures.0"
 
 _INERT = """model_type architectures _name_or_path transformers_version torch_dtype dtype bos_token_id eos_token_id
 pad_token_id sep_token_id decoder_start_token_id
 id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
 problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
-gradient_checkpointing _num_labels max_length min_length do_sample num_beams top_k top_p temperature length_penalty
+gradient_checkpointing num_labels _num_labels max_length min_length do_sample num_beams top_k top_p temperature length_penalty
 early_stopping no_repeat_ngram_size forced_bos_token_id forced_eos_token_id bad_words_ids"""
 IGNORED = frozenset(_INERT.split())
 """Keys of every config that do not change the logits."""
@@ -105,7 +108,21 @@ def read_config(folder: Path) -> dict[str, Scalar]:
     flat = read_json(path, MAX_BYTES, "a config", _flat)
     if not isinstance(flat.get("model_type"), str):
         raise UserError("names no model_type", place=str(path))
-    return _with_generation(folder / GENERATION, flat)
+    named = sum(key.startswith(LABELS_BY_ID) for key in flat)
+    return _with_generation(folder / GENERATION, {**flat, **({"num_labels": named} if named else {})}) | read_modules(
+        folder
+    )
+
+
+def label_names(values: Mapping[str, Scalar], count: int, place: str) -> list[str]:
+    """The names of the labels by id, `LABEL_0` and so on if the config has none. Raises: UserError for wrong ones."""
+    if not any(key.startswith(LABELS_BY_ID) for key in values):
+        return [f"LABEL_{index}" for index in range(count)]
+    found = [values.get(f"{LABELS_BY_ID}{index}") for index in range(count)]
+    names = [name for name in found if isinstance(name, str) and name.strip() == name and name.isprintable() and name]
+    if len(names) < count or len(set(names)) < count:
+        raise UserError("id2label must name each id from 0 once, and no two alike", place=place)
+    return names
 
 
 def _with_generation(path: Path, values: dict[str, Scalar]) -> dict[str, Scalar]:

@@ -3,6 +3,7 @@
 import json
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,23 +11,24 @@ import torch
 
 from xformc import __version__
 from xformc.compiler.spec import Spec, SpecError, load_spec
-from xformc.compiler.spec.tree import write_yaml
+from xformc.compiler.spec.tree import Scalar, write_yaml
 from xformc.compiler.weight_files import graph_shapes
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.names import IMPORTED, SPEC, WEIGHTS
 from xformc.imports.checkpoint import stored_tensors
-from xformc.imports.config import CONFIG, read_config, resolve
+from xformc.imports.config import CONFIG, label_names, read_config, resolve
 from xformc.imports.family import find_family, load_family
 from xformc.imports.replay import Replay, replay
 from xformc.imports.tokenizers import ForeignTokenizer, check_tokenizers, find_tokenizer
 from xformc.imports.weights import map_weights
 from xformc.trainer.checkpoint import writing
+from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors
 
-TASKS = ("language_model", "translation")
-"""The tasks of the specs that tables may make."""
+TOKENS = "tokens"
+"""The result of a table whose labels are the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,13 @@ def import_model(folder: Path, out: Path, table: Path | None = None, *, compare:
     filled, tokenizer = config.filled(family.spec), find_tokenizer(folder)
     assert isinstance(filled, dict)
     special = filled.get("special_tokens")
-    if tokenizer is not None and tokenizer.unknown is not None and isinstance(special, dict):
-        special["unknown"] = tokenizer.unknown
+    if tokenizer is not None and isinstance(special, dict):
+        special |= tokenizer.special(values)
     text = write_yaml({"name": _name(folder), **filled})
     spec = _checked(text, place)
     shapes = graph_shapes(spec.graph())
     arrays = map_weights(family, config, shapes, stored_tensors(folder, family.prefix), str(folder))
+    labels = _labels(spec, values, tokenizer, place)
     compared = replay(folder, spec, arrays) if compare else None
     if compared is not None and not compared.passed:
         raise UserError(f"the import does not compute the origin's logits: {compared.line()}", place=str(folder))
@@ -67,10 +70,32 @@ def import_model(folder: Path, out: Path, table: Path | None = None, *, compare:
         (part / SPEC).write_text(text, encoding="utf-8")
         if tokenizer is not None:
             tokenizer.write(part)
+        save_labels(labels, part)
         write_tensors(part / WEIGHTS, {path: torch.as_tensor(array) for path, array in arrays.items()}, {})
         (part / IMPORTED).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         check_tokenizers(part, spec)
     return Import(family.name, sum(array.size for array in arrays.values()), tokenizer, compared)
+
+
+def _labels(
+    spec: Spec, values: Mapping[str, Scalar], tokenizer: ForeignTokenizer | None, place: str
+) -> dict[str, list[str]]:
+    """The names of the labels of each result that has them; those of tokens are the tokenizer's."""
+    named: dict[str, list[str]] = {}
+    for result in spec.results:
+        if result.kind == "labels":
+            width = spec.graph().outputs[0].type.axes[-1].size or 0
+            item = next(iter(spec.inputs.values()))
+            words = width == item.vocabulary and result.name == TOKENS
+            named[result.name] = _pieces(tokenizer, width) if words else label_names(values, width, place)
+    return named
+
+
+def _pieces(tokenizer: ForeignTokenizer | None, count: int) -> list[str]:
+    """The names of tokens as labels: distinct, and each a line."""
+    pieces = {} if tokenizer is None else tokenizer.pieces()
+    known = [pieces.get(index, "") for index in range(count)]
+    return [name if name.isprintable() and name.strip() == name and name else f"<{i}>" for i, name in enumerate(known)]
 
 
 def _name(folder: Path) -> str:
@@ -84,9 +109,9 @@ def _checked(text: str, place: str) -> Spec:
         path.write_text(text, encoding="utf-8")
         try:
             spec = load_spec(path)
-            if spec.task not in TASKS:
-                wanted = " and ".join(TASKS)
-                raise UserError(f"the table's spec is of the task {spec.task}; imported are {wanted}", place=place)
+            other = [name for name, item in spec.inputs.items() if item.kind != "tokens"]
+            if other:
+                raise UserError(f"the table's spec has the input {other[0]}; imported are models of texts", place=place)
             spec.graph()
         except SpecError as error:
             lines = "".join(f"\n  {problem.message}" for problem in error.problems[:8])

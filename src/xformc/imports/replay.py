@@ -18,6 +18,8 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
 from xformc.errors import UserError
 from xformc.imports.checkpoint import Array
+from xformc.imports.config import ARCHITECTURE, read_config
+from xformc.imports.sentences import read_modules
 
 BOUND = 1e-4
 """The largest difference of logits, as a part of their standard deviation."""
@@ -51,14 +53,23 @@ def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array]) -> Replay:
     generator, length = torch.Generator().manual_seed(0), min(LENGTH, spec.train.max_length)
     texts = [_random_tokens(item, length, generator) for item in spec.inputs.values()]
     names = ("input_ids", "decoder_input_ids") if len(texts) > 1 else ("input_ids",)
-    expected = _origin(folder, spec.task)(**dict(zip(names, texts, strict=True))).logits
+    given, seen = dict(zip(names, texts, strict=True)), torch.ones_like(texts[0], dtype=torch.bool)
+    if spec.written is None:
+        seen = _shortened(texts[0], next(iter(spec.inputs.values())))
+        given["attention_mask"] = seen.long()
+    result = _origin(folder, spec.task)(**given)
+    expected = result.logits if "logits" in result else _pooled(result.last_hidden_state, seen, folder)
     module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
     with torch.no_grad():
         for path, parameter in parameters_by_path(module).items():
             parameter.copy_(torch.as_tensor(arrays[path]))
         found = module(*texts)
+    if spec.results and spec.results[0].settings.get("normalize"):  # by the engine, after the module
+        found = torch.nn.functional.normalize(found, dim=-1)
     if found.shape != expected.shape:
         raise UserError(f"the origin has logits {list(expected.shape)}, the spec {list(found.shape)}")
+    if found.shape[:2] == seen.shape and spec.written is None:
+        found, expected = found[seen], expected[seen]
     difference = (found - expected).abs().max()
     return Replay(texts[-1].numel(), float(difference), float(expected.std()))
 
@@ -69,13 +80,33 @@ def _random_tokens(item: Input, length: int, generator: torch.Generator) -> torc
     return tokens if item.special.pad is None else tokens + (tokens >= item.special.pad)
 
 
+def _pooled(states: torch.Tensor, seen: torch.Tensor, folder: Path) -> torch.Tensor:
+    """What sentence-transformers makes of states [batch, positions, d_model]; without it, the states."""
+    values = read_modules(folder)
+    mode, mask = values.get("sentence.pooling"), seen[:, :, None]
+    if mode == "mean":
+        states = (states * mask).sum(1) / mask.sum(1)
+    elif mode == "max":
+        states = states.masked_fill(~mask, -torch.inf).amax(1)
+    elif mode == "cls":
+        states = states[:, 0]
+    return torch.nn.functional.normalize(states, dim=-1) if values.get("sentence.normalize") else states
+
+
+def _shortened(tokens: torch.Tensor, item: Input) -> torch.Tensor:
+    """Replace the end of the second text by padding. Return the mask of the real tokens."""
+    assert item.special.pad is not None
+    tokens[1, tokens.shape[1] // 2 :] = item.special.pad
+    return tokens != item.special.pad
+
+
 def _origin(folder: Path, task: str) -> Any:
     """The model in `folder`, as transformers loads it, without gradients. Raises: UserError."""
     try:
         with redirect_stderr(io.StringIO()), catch_warnings():
             simplefilter("ignore")
             transformers: Any = importlib.import_module("transformers")
-            kind = transformers.AutoModelForSeq2SeqLM if task == "translation" else transformers.AutoModelForCausalLM
+            kind = _kind(transformers, folder, task)
             model: Any = kind.from_pretrained(
                 str(folder.resolve()),
                 dtype=torch.float32,
@@ -91,3 +122,11 @@ def _origin(folder: Path, task: str) -> Any:
         message = " ".join(str(error).split())[:300]
         raise UserError(f"transformers cannot load this model: {message}", place=str(folder)) from error
     return model.eval().requires_grad_(False)
+
+
+def _kind(transformers: Any, folder: Path, task: str) -> Any:
+    """The class of a model: by its task, or the architecture that its config names."""
+    writing = {"translation": transformers.AutoModelForSeq2SeqLM, "language_model": transformers.AutoModelForCausalLM}
+    if task in writing:
+        return writing[task]
+    return getattr(transformers, str(read_config(folder).get(ARCHITECTURE)))

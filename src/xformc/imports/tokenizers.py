@@ -1,5 +1,6 @@
 """Imports tokenizers: a SentencePiece model, a tokenizer.json, or Marian's models with their dictionary."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.tree import Scalar
 from xformc.errors import UserError
 from xformc.format.manifest import TOKENIZER_BYTES
 from xformc.format.names import TOKENIZER
@@ -38,6 +40,43 @@ class ForeignTokenizer:
     files: Mapping[str, bytes]
     unknown: int | None = None
     lost: int = 0
+
+    def special(self, values: Mapping[str, Scalar]) -> dict[str, int]:
+        """The special tokens of the spec that the files say and the config does not: the unknown one, and that after a
+        text in a template."""
+        found = {} if self.unknown is None else {"unknown": self.unknown}
+        last = self._last() if "eos_token_id" not in values and "sep_token_id" not in values else None
+        return found if last is None else {**found, "end": last}
+
+    def pieces(self) -> dict[int, str]:
+        """The names of the tokens of a tokenizer.json by id; none of other tokenizers."""
+        model = self._json().get("model")
+        vocabulary = cast(dict[str, object], model).get("vocab") if isinstance(model, dict) else None
+        named = cast(dict[str, object], vocabulary) if isinstance(vocabulary, dict) else {}
+        return {number: name for name, number in named.items() if isinstance(number, int)}
+
+    def _last(self) -> int | None:
+        """The id of the special token after a text in a template."""
+        if JSON not in self.files:
+            return None
+        template = self._json().get("post_processor")
+        content = cast(dict[str, Any], template) if isinstance(template, dict) else {}
+        try:
+            if content.get("type") == "TemplateProcessing":
+                name = content["single"][-1]["SpecialToken"]["id"]
+                found: object = content["special_tokens"][name]["ids"][0]
+            else:
+                found = content["sep"][1]
+        except (KeyError, IndexError, TypeError):
+            return None
+        return found if type(found) is int and found >= 0 else None
+
+    def _json(self) -> dict[str, object]:
+        try:
+            content: object = json.loads(self.files[JSON]) if JSON in self.files else None
+        except (ValueError, RecursionError):  # check_tokenizers says so
+            content = None
+        return cast(dict[str, object], content) if isinstance(content, dict) else {}
 
     def write(self, folder: Path) -> None:
         """Write the files into a run."""
