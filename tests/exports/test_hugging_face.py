@@ -50,7 +50,8 @@ def test_an_export_of_an_import_is_its_origin(xformc: CommandLine, tmp_path: Pat
     found = {key.removeprefix(find_family(name).prefix): array for key, array in after.items()}
     assert found.keys() == before.keys()
     for key, array in before.items():  # gains that are stored as their difference from 1 are rounded
-        np.testing.assert_allclose(found[key].ravel(), array.ravel(), rtol=0, atol=1e-6 if name == "gemma" else 0)
+        own = found[key].ravel()[: array.size]  # without the token types that no text has
+        np.testing.assert_allclose(own, array.ravel(), rtol=0, atol=1e-6 if name == "gemma" else 0)
     done(xformc, "import", tmp_path / "back", "-o", tmp_path / "again")
     one, two = (load_file(tmp_path / folder / "weights.safetensors") for folder in ("run", "again"))
     assert all(np.array_equal(array, two[key]) for key, array in one.items()) and one.keys() == two.keys()

@@ -195,7 +195,10 @@ def test_each_layer_of_a_list_is_checked(xformc: CommandLine, tmp_path: Path) ->
         ("like: gpt2\ndefaults: {n_inner: 4 * n_embd + $n_embd}", "'n_embd' is not a number; write $ before a key"),
         ("like: gpt2\nweights: {decoder/final_norm/gain: {from: ln_f.weight, rows: [1]}}", "'rows' must be two whole"),
         ("like: gpt2\nweights: {decoder/final_norm/gain: {from: ln_f.weight, plus: x}}", "'plus' must be a number"),
-        ("like: gpt2\nspec: {extends: vit}", "the table's spec has the input image; imported are models of texts"),
+        (
+            "ignored: [n_layer, n_embd, n_head, vocab_size, n_positions]\nspec: {extends: vit}\nweights: {}",
+            "the table's spec has the input image; imported are models of texts",
+        ),
         ("like: gpt2\nspec: {sizes: {d_model: $n_embd - 1}}", "asks for a model that cannot be:"),
     ],
 )

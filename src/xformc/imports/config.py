@@ -26,7 +26,8 @@ _INERT = """model_type architectures _name_or_path transformers_version torch_dt
 pad_token_id sep_token_id decoder_start_token_id
 id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
 problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
-gradient_checkpointing num_labels _num_labels max_length min_length do_sample num_beams top_k top_p temperature length_penalty
+gradient_checkpointing num_labels _num_labels max_length min_length do_sample
+num_beams top_k top_p temperature length_penalty
 early_stopping no_repeat_ngram_size forced_bos_token_id forced_eos_token_id bad_words_ids"""
 IGNORED = frozenset(_INERT.split())
 """Keys of every config that do not change the logits."""

@@ -53,7 +53,8 @@ def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array]) -> Replay:
     generator, length = torch.Generator().manual_seed(0), min(LENGTH, spec.train.max_length)
     texts = [_random_tokens(item, length, generator) for item in spec.inputs.values()]
     names = ("input_ids", "decoder_input_ids") if len(texts) > 1 else ("input_ids",)
-    given, seen = dict(zip(names, texts, strict=True)), torch.ones_like(texts[0], dtype=torch.bool)
+    given: dict[str, torch.Tensor] = {**dict(zip(names, texts, strict=True))}
+    seen = torch.ones_like(texts[0], dtype=torch.bool)
     if spec.written is None:
         seen = _shortened(texts[0], next(iter(spec.inputs.values())))
         given["attention_mask"] = seen.long()
