@@ -11,6 +11,7 @@ from xformc.format.inputs import Input as Recorded
 from xformc.format.tasks import NAMED, TASKS
 from xformc.runtime.media.reader import suffixes_of
 from xformc.trainer.data.label_names import COLUMN
+from xformc.trainer.data.splits import JSON_LINES
 from xformc.trainer.data.targets.target import TARGETS, Target
 
 SIMILAR = "_similar"
@@ -95,7 +96,7 @@ class DataSchema:
     def suffixes(self) -> tuple[str, ...]:
         """The suffixes of files that can hold the data."""
         if self.objective is not None or (not self.labelled and not self.declared):
-            return ("txt",)
+            return ("txt", JSON_LINES)
         files, own = self.files, [name for name in self.texts if self.inputs[name].is_sequence]
         if files and not self.declared:
             only_text = len(files) == len(self.inputs) and self.positions is None

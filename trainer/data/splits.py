@@ -9,6 +9,7 @@ from xformc.errors import UserError
 TRAIN_NAMES = ("train",)
 VALID_NAMES = ("valid", "val", "dev")
 PLAIN_LANGUAGES = (("source", "target"), ("src", "tgt"))
+JSON_LINES = "jsonl"
 Files = tuple[Path, ...]
 """The files of one split: one file with every column, or one file per column."""
 
@@ -38,7 +39,7 @@ def find_files(folder: Path, suffixes: Sequence[str]) -> CorpusFiles:
 def find_pairs(folder: Path, languages: str | None = None) -> CorpusFiles:
     """Find the parallel text in `folder`: `train.*` and `valid.*` (or `val.*`, `dev.*`), plain or `.gz`.
 
-    A split is `SPLIT.tsv`, or two files whose last suffixes are the languages, such as `train.en` and
+    A split is `SPLIT.tsv`, `SPLIT.jsonl`, or two files whose last suffixes are the languages, such as `train.en` and
     `train.lc.tok.de.gz`. `languages` is `source-target`, for example `en-de`.
 
     Raises: UserError if a split is missing, or if it is unclear which of its files is the source.
@@ -48,7 +49,7 @@ def find_pairs(folder: Path, languages: str | None = None) -> CorpusFiles:
     splits = [_find_pair(folder, names, pair) for names in (TRAIN_NAMES, VALID_NAMES)]
     if pair is not None and all(len(split) == 1 for split in splits):
         raise UserError(
-            f"--languages {languages} has no effect: the .tsv files hold source and target",
+            f"--languages {languages} has no effect: the files hold source and target",
             place=str(folder),
             hint="leave --languages out",
         )
@@ -80,10 +81,14 @@ def _find_file(folder: Path, names: tuple[str, ...], suffixes: Sequence[str]) ->
         return chosen[0]
     wanted = " or ".join(f"{names[0]}.{suffix}" for suffix in suffixes)
     if chosen:
-        listed = " and ".join(path.name for path in chosen)
-        raise UserError(f"{listed} could both be the data", place=str(folder), hint="keep one of them in the folder")
+        raise _several(folder, chosen)
     there = f"; there are: {', '.join(sorted(path.name for path in found.values()))}" if found else ""
     raise UserError(f"no file {wanted}{there}", place=str(folder), hint="the spec's task and inputs need this file")
+
+
+def _several(folder: Path, files: Sequence[Path]) -> UserError:
+    listed = " and ".join(path.name for path in files)
+    return UserError(f"{listed} could both be the data", place=str(folder), hint="keep one of them in the folder")
 
 
 def _parse_languages(languages: str) -> tuple[str, str]:
@@ -95,11 +100,13 @@ def _parse_languages(languages: str) -> tuple[str, str]:
 
 def _find_pair(folder: Path, names: tuple[str, ...], languages: tuple[str, str] | None) -> Files:
     found = _by_suffix(folder, names)
-    tsv = found.pop("tsv", None)
+    both = [found.pop(suffix) for suffix in ("tsv", JSON_LINES) if suffix in found]
     if languages is not None and all(language in found for language in languages):
         return (found[languages[0]], found[languages[1]])
-    if tsv is not None:
-        return (tsv,)
+    if len(both) > 1:
+        raise _several(folder, both)
+    if both:
+        return (both[0],)
     if languages is None:
         languages = _guess_languages(folder, names, found)
     missing = [language for language in languages if language not in found]

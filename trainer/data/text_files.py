@@ -1,6 +1,7 @@
 """Reads columns of text from files, and checks them line by line."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -9,7 +10,7 @@ from pathlib import Path
 from xformc.errors import UserError
 from xformc.runtime.lines import read_file_lines
 from xformc.runtime.rows import Array
-from xformc.trainer.data.splits import Files
+from xformc.trainer.data.splits import JSON_LINES, Files, suffix_of
 
 Row = tuple[str, ...]
 
@@ -59,7 +60,10 @@ def read_texts(files: Files, columns: Sequence[str]) -> Texts:
 def read_rows(files: Files, columns: Sequence[str]) -> Iterator[Row]:
     """Yield the texts of each line, of which only one is held; an empty column is an empty text. Raises: as
     `read_texts`."""
-    return _tsv_rows(files[0], columns) if len(files) == 1 else _line_rows(files)
+    path, *others = files
+    if others:
+        return _line_rows(files)
+    return (_json_rows if suffix_of(path) == JSON_LINES else _tsv_rows)(path, columns)
 
 
 def row_bytes(row: Row) -> bytes:
@@ -93,3 +97,17 @@ def _tsv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
                 hint=f"each line must be {', one tab, '.join(columns)}",
             )
         yield tuple(text.strip() for text in row) if len(row) == len(columns) else ("",)
+
+
+def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
+    """Yield the texts of a file with a JSON object in each line; other keys are ignored, line ends become spaces."""
+    for number, line in enumerate(read_file_lines(path), start=1):
+        if not line.strip():
+            yield ("",)
+            continue
+        try:
+            found = json.loads(line)
+            yield tuple(str.replace(found[name], "\n", " ").strip() for name in columns)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            keys = " and ".join(f'"{name}"' for name in columns)
+            raise UserError(f"not a JSON object with the text of {keys}", place=f"{path}:{number}") from error

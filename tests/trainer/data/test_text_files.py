@@ -74,3 +74,17 @@ def test_read_texts_names_the_place_of_bad_text(
         read_texts((tmp_path / name,), PAIR)
     assert caught.value.place == str(tmp_path / place)
     assert message in caught.value.message
+
+
+def test_read_texts_reads_objects_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"target": "ein\\nHund ", "source": "a dog", "id": 1}\n\n{"source": "", "target": "x"}\n')
+    texts = read_texts((path,), ("source", "target"))
+    assert texts.columns == {"source": ["a dog"], "target": ["ein Hund"]}
+    assert (texts.lines, texts.empty) == ([1], 2)
+    for line in ('{"source": "a"}', '{"source": "a", "target": 3}', "[1, 2]", "a\tb", "[" * 100_000):
+        path.write_text(f'{{"source": "a", "target": "b"}}\n{line}\n')
+        with pytest.raises(
+            UserError, match=r'train\.jsonl:2: not a JSON object with the text of "source" and "target"'
+        ):
+            read_texts((path,), ("source", "target"))
