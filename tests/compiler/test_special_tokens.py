@@ -146,12 +146,6 @@ def test_libxformc_has_the_same_special_tokens(tmp_path: Path) -> None:
     assert [[one.tokens for one in row] for row in found] == [[one.tokens for one in row] for row in other]
 
 
-def test_training_with_other_special_tokens_is_refused(tmp_path: Path) -> None:
-    write_spec(tmp_path, TRANSLATION, SEVERAL)
-    with pytest.raises(UserError, match="with its own special tokens, only"):
-        xformc.train(tmp_path / "spec.yaml", tmp_path, tmp_path / "run")
-
-
 def change(engine: Path, **special: object) -> None:
     path = engine / "engine.json"
     content = json.loads(path.read_text())
