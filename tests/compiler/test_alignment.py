@@ -174,7 +174,7 @@ decode: {beam_size: 2}
 @pytest.mark.parametrize("target", ["portable", "cpu"])
 @pytest.mark.parametrize(("text", "stages"), [
     (SPEC, ["forward", "results", "batch", "alignment"]),
-    (BESIDE_TEXT, ["forward", "step", "scores", "greedy", "beam", "batch", "controls", "results"]),
+    (BESIDE_TEXT, ["forward", "step", "scores", "greedy", "beam", "batch", "controls", "edits", "results"]),
 ])  # fmt: skip
 def test_engines_with_alignments_pass_their_certificates(
     text: str, stages: list[str], target: str, tmp_path: Path

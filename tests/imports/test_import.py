@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 from safetensors.torch import save_file as save_tensors
 
 from tests.imports.foreign import FAMILIES, GPT2, LLAMA, save, write_config, write_foreign
+from xformc.compiler.spec import load_spec
 from xformc.imports.family import shipped_families
 
 CONFIGS = [
@@ -53,6 +54,18 @@ def test_an_import_has_every_weight_under_its_path(xformc: CommandLine, tmp_path
         np.testing.assert_allclose(found[path], array, rtol=0, atol=1e-6 if config["model_type"] == "gemma" else 0)
     assert len((tmp_path / "run" / "spec.yaml").read_text().splitlines()) < 45
     assert xformc("check", tmp_path / "run").code == 0
+
+
+@pytest.mark.parametrize("name", ["gpt2", "marian"])
+def test_an_import_bans_what_its_origin_bans(xformc: CommandLine, tmp_path: Path, name: str) -> None:
+    write_foreign(tmp_path / "model", {**FAMILIES[name], "eos_token_id": 0})
+    given = {"no_repeat_ngram_size": 3, "repetition_penalty": 1.2, "suppress_tokens": [7], "eos_token_id": 0}
+    words = {"bad_words_ids": [[19], [5, 6], [0], [7]]}
+    (tmp_path / "model" / "generation_config.json").write_text(json.dumps({**given, **words}))
+    assert xformc("import", tmp_path / "model", "-o", tmp_path / "run").code == 0
+    decode = load_spec(tmp_path / "run" / "spec.yaml").decode
+    section = decode.sample if name == "gpt2" else decode
+    assert (section.no_repeat_ngram_size, section.repetition_penalty, section.suppress_tokens) == (3, 1.2, [7, 19])
 
 
 def test_an_import_is_built_without_a_tokenizer(xformc: CommandLine, folder: Path, tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ import torch
 
 from xformc import __version__
 from xformc.compiler.spec import Spec, SpecError, load_spec
-from xformc.compiler.spec.tree import Scalar, write_yaml
+from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
 from xformc.compiler.weight_files import graph_shapes
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.names import IMPORTED, SPEC, WEIGHTS
+from xformc.imports.banned import banned
 from xformc.imports.checkpoint import stored_tensors
 from xformc.imports.config import CONFIG, label_names, read_config, resolve
 from xformc.imports.family import find_family, load_family
@@ -57,7 +58,7 @@ def import_model(folder: Path, out: Path, table: Path | None = None, *, compare:
     special = filled.get("special_tokens")
     if tokenizer is not None and isinstance(special, dict):
         special |= tokenizer.special(values)
-    text = write_yaml({"name": _name(folder), **filled})
+    text = write_yaml({"name": _name(folder), **_with_bans(filled, banned(config.values))})
     spec = _checked(text, place)
     shapes = graph_shapes(spec.graph())
     arrays = map_weights(family, config, shapes, stored_tensors(folder, family.prefix), str(folder))
@@ -96,6 +97,19 @@ def _pieces(tokenizer: ForeignTokenizer | None, count: int) -> list[str]:
     pieces = {} if tokenizer is None else tokenizer.pieces()
     known = [pieces.get(index, "") for index in range(count)]
     return [name if name.isprintable() and name.strip() == name and name else f"<{i}>" for i, name in enumerate(known)]
+
+
+def _with_bans(spec: dict[str, Plain], bans: dict[str, Plain]) -> dict[str, Plain]:
+    """The spec with these settings of its search or, if its table sets none, of its sampling."""
+    if not bans:
+        return spec
+    decode = spec.get("decode", {})
+    assert isinstance(decode, dict)
+    if "beam_size" in decode:
+        return {**spec, "decode": {**decode, **bans}}
+    sample = decode.get("sample", {})
+    assert isinstance(sample, dict)
+    return {**spec, "decode": {**decode, "sample": {**sample, **bans}}}
 
 
 def _name(folder: Path) -> str:

@@ -1,0 +1,33 @@
+"""Tokens that the origin bans or penalises, as settings of `decode`."""
+
+from collections.abc import Mapping
+
+from xformc.compiler.spec.tree import Plain, Scalar
+
+_NUMBERS: Mapping[str, float] = {"no_repeat_ngram_size": 0, "repetition_penalty": 1.0}
+"""The settings that have the same name in both, and the value that changes nothing."""
+
+
+def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
+    """The settings that a config with nested keys joined by dots asks for.
+
+    Words of `bad_words_ids` with several tokens are left out, and so are end tokens in it, as transformers does.
+    """
+    found: dict[str, Plain] = {}
+    for name, nothing in _NUMBERS.items():
+        value = values.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value != nothing:
+            found[name] = type(nothing)(value)
+    ends = {value for key, value in values.items() if key.partition(".")[0] == "eos_token_id"}
+    words: dict[str, list[Scalar]] = {}
+    for key, value in values.items():
+        top, _, rest = key.partition(".")
+        if top == "bad_words_ids":
+            words.setdefault(rest.partition(".")[0], []).append(value)
+    tokens = [
+        value for key, value in values.items() if key.partition(".")[0] == "suppress_tokens" and value is not None
+    ]
+    tokens += [word[0] for word in words.values() if len(word) == 1 and word[0] is not None and word[0] not in ends]
+    if tokens:
+        found["suppress_tokens"] = list(dict.fromkeys(tokens))
+    return found
