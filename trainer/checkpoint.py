@@ -183,6 +183,7 @@ def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 def _read_state(folder: Path) -> State:
     content = json.loads((folder / STATE).read_text())
+    content.setdefault("window", 0)  # runs from before there were windows
     return State(**{name: content[name] for name in State.__dataclass_fields__})
 
 
