@@ -19,7 +19,8 @@ from tiny_engine import copy_model, make_engine, train_tokenizer
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
-from xformc.format.interfaces import SAMPLING, SEARCH, Interface, interface
+from xformc.format.interfaces import RESULTS, SAMPLING_OPTIONS, SEARCH, Interface, interface
+from xformc.format.search_options import EDITS
 from xformc.runtime import Engine, load
 from xformc.runtime.whole import whole_session
 
@@ -32,6 +33,7 @@ FLOATS = ("length_penalty", "max_length_factor", "temperature", "top_p", "frames
 def liar(face: Interface, outputs: Arrays, folder: Path) -> onnx.ModelProto:
     """Write a model that takes the interface's inputs and always gives these outputs."""
     kinds = {name: TensorProto.FLOAT if name in FLOATS else TensorProto.INT64 for name in face.inputs}
+    kinds |= {option.name: TensorProto.FLOAT for option in EDITS if option.dtype == "float32" and option.name in kinds}
     kinds |= {name: TensorProto.BOOL for name in face.inputs if name.endswith("_mask")}
     constants = [numpy_helper.from_array(array, f"{name}_constant") for name, array in outputs.items()]
     types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in outputs.items()}
@@ -106,6 +108,7 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return load(folder / "engine", threads=1)
 
 
+SAMPLING = Interface((*SAMPLING_OPTIONS, *(option.name for option in EDITS)), RESULTS)
 CONTINUED: Arrays = {"tokens": np.full((2, 3), 4, IDS), "lengths": np.full(2, 3, IDS), "scores": np.zeros(2, NUMBERS)}
 """What may continue two prompts."""
 
