@@ -113,7 +113,8 @@ def encode_prompt(
 
     ids = encode_line(line, text, encode=encode, limit=limit, truncate=truncate, tail=limit.tokens)
     if not ids and tokenizer.vocabularies[name].special.begin is None:
-        raise UserError("an empty prompt, and the vocabulary has no begin token", place=f"line {line}")
+        message = "an empty prompt, and the vocabulary has no begin token"
+        raise UserError(message, place=f"line {line}", hint="give the first word of the text")
     return Prompt(ids, seed + line - 1)
 
 

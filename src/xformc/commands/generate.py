@@ -87,6 +87,8 @@ def generate(
     require_json(token_scores, as_json)
     if json_input and not as_json:
         raise UserError("--json-input needs --json", hint="a line of text cannot show a prompt with line breaks")
+    if stream and (workers, window) != (None, None):
+        raise UserError("--workers and --window have no effect with --stream", hint="leave them out")
     streamed = streams(stream, manifest, output, as_json=as_json)
     pace, waiting = choose_pace(prompts, window, 1 if streamed else workers, threads), deque[str]()
     sampling: SampleArguments = {

@@ -1,5 +1,6 @@
 """The arguments and options that commands share: one name has one meaning, in every command."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -75,7 +76,7 @@ FrequencyPenalty = Annotated[float | None, Option(help=FREQUENCY_HELP, metavar="
 
 def named_tokens(given: list[str] | None) -> list[int | str] | None:
     """Tokens from the command line: digits are an id, everything else is a piece."""
-    return None if given is None else [int(one) if one.isascii() and one.isdigit() else one for one in given]
+    return None if given is None else [int(one) if re.fullmatch("[0-9]{1,18}", one) else one for one in given]
 
 
 Temperature = Annotated[float | None, Option(help="Divide the logits by this; 0 is greedy.", metavar="T")]

@@ -20,6 +20,9 @@ JSON_HELP = 'Lines are JSON, so that prompts may have line breaks: "a prompt", o
 JsonInput = Annotated[bool, Option("--json-input", help=JSON_HELP)]
 
 
+PROMPT_HINT = 'write "a prompt" or {"prompt": "a prompt"}'
+
+
 def streams(stream: bool | None, manifest: Manifest, output: Path | None, *, as_json: bool) -> bool:
     """Return whether texts are printed as they are sampled. Raises: UserError if they cannot be."""
     if stream and as_json:
@@ -35,12 +38,13 @@ def json_prompts(lines: Iterator[str]) -> Iterator[str]:
         try:
             found: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
-            reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
-            raise UserError(f"not JSON: {reason}", place=f"line {number}") from error
+            reason = "nested too deeply, or a number is too long"
+            if isinstance(error, json.JSONDecodeError):
+                reason = f"{error.msg} at column {error.colno}"
+            raise UserError(f"not JSON: {reason}", place=f"line {number}", hint=PROMPT_HINT) from error
         prompt: Any = cast(dict[str, Any], found).get("prompt") if isinstance(found, dict) else found
         if not isinstance(prompt, str):
-            hint = 'write "a prompt" or {"prompt": "a prompt"}'
-            raise UserError("the line has no prompt", place=f"line {number}", hint=hint)
+            raise UserError("the line has no prompt", place=f"line {number}", hint=PROMPT_HINT)
         yield prompt
 
 

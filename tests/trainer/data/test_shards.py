@@ -2,6 +2,8 @@
 
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -253,6 +255,22 @@ def test_other_vocabulary_is_an_error(folder: Path, tmp_path: Path) -> None:
         train_tiny(folder / "tiny.yaml", folder / "prepared", tmp_path / "new", Options(start=tmp_path / "run"))
     assert caught.value.hint == "prepare it with the run's: xformc data --tokenizer RUN"
     assert not (tmp_path / "new").exists()
+
+
+UNGUARDED = """\
+import sys
+from xformc.cli import main
+sys.argv = ["xformc", "data", "tiny.yaml", "--data", "data", "-o", "ended", "-j", "2"]
+main()
+"""
+
+
+def test_processes_that_end_at_once_are_an_error(folder: Path) -> None:
+    """A script without a guard runs again in each process, which then ends before it has read its work."""
+    (folder / "script.py").write_text(UNGUARDED)
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2 and "error: a process that encodes texts was killed" in done.stderr
 
 
 @pytest.mark.usefixtures("small")

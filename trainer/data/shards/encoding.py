@@ -11,6 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
 
 import numpy as np
 
@@ -39,10 +40,13 @@ class Filters:
 
 @dataclass(frozen=True)
 class Job:
-    """How texts become ids: the columns, the SentencePiece model of each, and the filters."""
+    """How texts become ids: the columns, the file of each one's SentencePiece model, and the filters.
+
+    A job must be small: a process that ends before it has read more than a pipe holds would leave this one waiting.
+    """
 
     columns: Mapping[str, Stored]
-    models: Mapping[str, bytes]
+    models: Mapping[str, Path]
     filters: Filters
 
 
@@ -60,7 +64,7 @@ class Encoder:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        loaded = {model: Vocabulary(model).processor() for model in job.models.values()}
+        loaded = {model: Vocabulary(model.read_bytes()).processor() for model in job.models.values()}
         self._processors = [loaded[job.models[name]] for name in job.columns]
         self._kind = id_type(max(column.size for column in job.columns.values()))
 

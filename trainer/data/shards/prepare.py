@@ -107,7 +107,7 @@ def prepare(
 def _prepare(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path, report: Report) -> Manifest:
     _write_validation(schema, wanted.valid, out)
     tokenizer = _tokenizer(spec, schema, wanted, out)
-    job = _job(schema, wanted, tokenizer)
+    job = _job(schema, wanted, tokenizer, out)
     identity = job_hash(
         asdict(job.filters), {name: asdict(one) for name, one in job.columns.items()}, wanted.duplicates
     )
@@ -174,15 +174,15 @@ def require_task(schema: DataSchema) -> None:
         )
 
 
-def _job(schema: DataSchema, wanted: Preparation, tokenizer: Tokenizer) -> Job:
-    known, affixes = tokenizer.vocabularies, AFFIXES[schema.task].values()
+def _job(schema: DataSchema, wanted: Preparation, tokenizer: Tokenizer, out: Path) -> Job:
+    known, files, affixes = tokenizer.vocabularies, tokenizer.files(), AFFIXES[schema.task].values()
     columns = {
         name: Stored(before, after_, schema.vocabularies[name], hash_vocabulary(known[name]))
         for name, (before, after_) in zip(schema.columns, affixes, strict=True)
     }
     longest = schema.longest if schema.task == "translation" else None
     return Job(
-        columns, {name: known[name].model for name in columns}, Filters(longest, wanted.max_ratio, wanted.copies)
+        columns, {name: out / files[name] for name in columns}, Filters(longest, wanted.max_ratio, wanted.copies)
     )
 
 
