@@ -22,7 +22,7 @@ from xformc.trainer.data.foreign_vocabulary import tokenizer_in
 from xformc.trainer.start import start_from
 
 transformers: Any = pytest.importorskip("transformers")
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.processor]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 PAIRS = list(pairwise(SENTENCES[:5]))
 RECIPE = ["steps=12", "batch_tokens=400", "max_length=60", "checkpoint.every_steps=6", "precision=float32"]

@@ -17,8 +17,6 @@ from xformc.errors import UserError
 from xformc.trainer.low_rank import LowRankOptimizer, low_rank_optimizer
 from xformc.trainer.train import Options, train_weights
 
-pytestmark = pytest.mark.processor
-
 QUERIES = "\n  low_rank: {rank: 2, scale: 3.0, parameters: ['*/*/*/query', '*/*/*/output'], whole: ['**/gain']}"
 CHANGES = (("average: 2", f"average: 1{QUERIES}"), ("  steps: 12\n", "  steps: 12\n  precision: float32\n"))
 
