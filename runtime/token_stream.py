@@ -54,7 +54,7 @@ class TokenStream:
         self.score = 0.0
         self._session, self._prompt, self._options = session.stoppable(), prompt, options
         self._decode, self._vocabulary, self._at_once = decode, vocabulary, at_once
-        self._text, self._shown, self._closed, self._running = "", 0, False, threading.Lock()
+        self._shown, self._closed, self._running = 0, False, threading.Lock()
         self._pieces = self._read()
 
     @property

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
-from xformc.compiler.ops.linear import linear_weights
+from xformc.compiler.ops.roundable import linear_axes
 from xformc.compiler.spec import Spec
 from xformc.trainer.optimizers import optimizer_of
 
@@ -38,7 +38,7 @@ class Factors:
 
 def low_rank_optimizer(spec: Spec, model: nn.Module, seed: int) -> torch.optim.Optimizer:
     """The optimizer of a spec with `train.low_rank`: of the factors, and of the parameters that are trained whole."""
-    section, linear, adapted = spec.train.low_rank, linear_weights(spec.graph()), spec.low_rank_weights()
+    section, axes, adapted = spec.train.low_rank, linear_axes(spec.graph()), spec.low_rank_weights()
     assert section is not None
     draw = torch.Generator().manual_seed(seed)
     factors, whole = list[Factors](), list[nn.Parameter]()
@@ -46,7 +46,7 @@ def low_rank_optimizer(spec: Spec, model: nn.Module, seed: int) -> torch.optim.O
         if not parameter.requires_grad:
             continue
         if path in adapted:
-            factors.append(_factors(parameter, linear[path], section.rank, section.scale, draw))
+            factors.append(_factors(parameter, axes[path], section.rank, section.scale, draw))
         else:
             whole.append(parameter)
     learned = [*whole, *(one for each in factors for one in (each.up, each.down))]

@@ -1,12 +1,21 @@
 """A plain implementation of the edits of scores that docs/search.md defines, for one text."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xformc.format.manifest import SampleOptions, SearchOptions
+
+EDITED: Mapping[str, Any] = {
+    "no_repeat_ngram_size": 2,
+    "repetition_penalty": 1.3,
+    "presence_penalty": 0.2,
+    "frequency_penalty": 0.1,
+}
+"""The options of the stage `edits`, beside suppressed tokens."""
 
 
 def edited(

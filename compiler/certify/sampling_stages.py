@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xformc.compiler.certify.probes import make_sources
+from xformc.compiler.certify.reference_edits import EDITED
 from xformc.compiler.certify.reference_sampling import Followed, follow
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
@@ -27,11 +28,6 @@ FILTERS = (
     replace(GREEDY, temperature=1.5),
 )
 """Sampling options. Few tokens to draw from give clear draws, even with random weights; the last has no filter."""
-
-EDITED = replace(
-    FILTERS[0], no_repeat_ngram_size=2, repetition_penalty=1.3, presence_penalty=0.2, frequency_penalty=0.1
-)
-"""Sampling options that edit the logits, beside suppressed tokens."""
 
 LENGTHS = (0, 1, 3, 6, 10)
 """The numbers of tokens of the prompts."""
@@ -73,7 +69,7 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
     yield _stage("sample", "tokens and scores of the definition, with filters", runs, ends=True)
     if not subject.program.traits.fixed:
         progress("certify: edits")
-        options = replace(EDITED, suppress_tokens=(_likely(subject, runs[0], len(prompts)),))
+        options = replace(FILTERS[0], **EDITED, suppress_tokens=(_likely(subject, runs[0], len(prompts)),))
         what = "tokens and scores of the definition, with banned and penalised tokens"
         yield _stage("edits", what, [_run(subject, prompts, options)])
     progress("certify: batch")

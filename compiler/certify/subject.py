@@ -41,7 +41,7 @@ Feeds = Mapping[str, NDArray[Any]]
 
 
 MOST_KNOWN = 2**24
-"""Logits that a subject keeps, 64 MiB, before it forgets them."""
+"""Logits that a subject keeps, about 64 MiB, before it forgets them."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,11 @@ class Subject:
     engine: Path
     input_scales: Mapping[str, float] = field(default_factory=dict[str, float])
     emulated: bool = False
-    _known: dict[tuple[bytes, bytes], NDArray[np.float32]] = field(
-        default_factory=dict[tuple[bytes, bytes], NDArray[np.float32]], init=False, repr=False, compare=False
+    _known: dict[tuple[tuple[bytes, ...], bytes], NDArray[np.float32]] = field(
+        default_factory=dict[tuple[tuple[bytes, ...], bytes], NDArray[np.float32]],
+        init=False,
+        repr=False,
+        compare=False,
     )
 
     @property
@@ -184,15 +187,14 @@ class Subject:
         Searches with other options ask for many of the same texts, so the last logits are kept.
         """
         inputs, name = self.program.given, str(self.program.written)
-        given = b"".join(np.asarray(source[key]).tobytes() for key in inputs)
+        given = tuple(np.asarray(source[key]).tobytes() for key in inputs)
 
         def score(written: Ids) -> NDArray[np.float32]:
             keys = [(given, text.tobytes()) for text in written]
-            new = [row for row, key in enumerate(keys) if key not in self._known]
-            if not new:
+            if all(key in self._known for key in keys):
                 return np.stack([self._known[key] for key in keys])
             found = self.logits({**stack(inputs, [source] * len(written)), name: written})
-            if sum(logits.size for logits in self._known.values()) > MOST_KNOWN:
+            if len(self._known) * found[0].size > MOST_KNOWN:
                 self._known.clear()
             self._known.update(zip(keys, found, strict=True))
             return found

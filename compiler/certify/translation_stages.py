@@ -12,6 +12,7 @@ from xformc.compiler.certify.attention_stages import attention_stages
 from xformc.compiler.certify.forward import forward_stage, scores_stages, step_stage
 from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
+from xformc.compiler.certify.reference_edits import EDITED
 from xformc.compiler.certify.reference_search import Found, rescore, search
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
@@ -33,14 +34,6 @@ LENGTHS = (1, 3, 6, 10)
 LONG: Mapping[str, Any] = {"min_length": 3, "length_penalty_kind": "average", "stop_rule": "best"}
 BEGUN: Mapping[str, Any] = {"length_penalty_kind": "average", "stop_rule": "shrink"}
 """The options of the two searches of the stage `controls`: of long texts, and of given beginnings."""
-
-EDITED: Mapping[str, Any] = {
-    "no_repeat_ngram_size": 2,
-    "repetition_penalty": 1.3,
-    "presence_penalty": 0.2,
-    "frequency_penalty": 0.1,
-}
-"""The options of the search of the stage `edits`, beside suppressed tokens."""
 
 
 def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:

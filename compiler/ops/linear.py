@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import ZERO, Cost, Reach, count, moving
-from xformc.compiler.graph.graph import Graph, Initial, Node, Op, Value
+from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
@@ -37,11 +37,6 @@ class Linear(Op):
 
     kind: ClassVar[str] = "linear"
     over: tuple[str, ...]
-
-
-def linear_weights(graph: Graph) -> dict[str, int]:
-    """The weights of linear maps by name, and how many of their last axes are those of the inputs."""
-    return {node.inputs[1].name: len(node.op.over) for node in graph.nodes if isinstance(node.op, Linear)}
 
 
 @types.rule(Linear)

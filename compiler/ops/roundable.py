@@ -25,9 +25,14 @@ def roundable(graph: Graph) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in graph.parameters if parameter.name in rounded - others)
 
 
+def linear_axes(graph: Graph) -> dict[str, int]:
+    """The weights of linear maps in a graph or its cells by name, and how many of their last axes are of the inputs."""
+    return {node.inputs[1].name: len(node.op.over) for node, _ in _nodes(graph) if isinstance(node.op, Linear)}
+
+
 def linear_weights(graph: Graph) -> frozenset[str]:
     """The names of the parameters that are weights of linear maps in a graph or its cells."""
-    return frozenset(node.inputs[1].name for node, _ in _nodes(graph) if isinstance(node.op, Linear))
+    return frozenset(linear_axes(graph))
 
 
 def _nodes(graph: Graph) -> Iterator[tuple[Node, frozenset[str]]]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from xformc.compiler.graph.graph import Graph
-from xformc.compiler.ops.linear import linear_weights
+from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.spec.paths import Paths, fits, hint
 from xformc.compiler.spec.problems import Problem, raise_problems
 from xformc.compiler.spec.sections import LowRank
@@ -30,7 +30,7 @@ def adapted(graph: Graph, low_rank: LowRank | None, tree: Tree, paths: Paths) ->
     if low_rank is None or section is None:
         return graph
     trained = {parameter.name: paths[parameter.name] for parameter in graph.parameters if parameter.trained}
-    linear = {name: group for name, group in trained.items() if name in linear_weights(graph)}
+    linear = {name: trained[name] for name in trained.keys() & linear_weights(graph)}
     for key, among in (("parameters", linear), ("whole", trained)):
         if (patterns := section.get(key)) is not None:
             _require_used(patterns, among, "weight of a linear map" if among is linear else "trained parameter")

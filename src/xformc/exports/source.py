@@ -1,6 +1,5 @@
 """What is exported: the spec, the weights and the files of a run, a checkpoint or an engine."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from xformc.errors import UserError
 from xformc.format.manifest import check_files
 from xformc.format.names import IMPORTED, MANIFEST, MODEL, SPEC
 from xformc.format.reader import read_manifest
+from xformc.imports.config import MAX_BYTES
+from xformc.imports.json_file import read_json
 from xformc.specs import find_spec
 from xformc.trainer.run_files import find_run, find_run_files
 
@@ -70,9 +71,6 @@ def _family(run: Path) -> str | None:
     path = run / IMPORTED
     if not path.is_file():
         return None
-    try:
-        content: object = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"not JSON: {error}", place=str(path)) from None
+    content = read_json(path, MAX_BYTES, "the record of an import", lambda content: content)
     found = cast(Mapping[str, object], content).get("family") if isinstance(content, dict) else None
     return found if isinstance(found, str) else None
