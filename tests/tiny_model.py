@@ -1,13 +1,16 @@
 """A tiny model with dropout that trains in milliseconds, and examples for it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from xformc.format.tokens import BEGIN, END
 from xformc.trainer.data.batches import Examples
-from xformc.trainer.data.text_examples import pair_examples
+from xformc.trainer.data.columns import pack
+from xformc.trainer.data.text_examples import of_pairs, of_texts
 from xformc.trainer.loop import Recipe
 
 PIECES = 20
@@ -36,6 +39,16 @@ class TinyModel(nn.Module):
 
 def make_adam(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), fused=True)
+
+
+def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
+    """Examples of sentence pairs, with the special tokens of xformc."""
+    return of_pairs(pack(sources, after=[END]), pack(targets, before=[BEGIN], after=[END]), longest)
+
+
+def text_examples(texts: Sequence[Sequence[int]], longest: int) -> Examples:
+    """Examples of texts, with the special tokens of xformc."""
+    return of_texts(pack(texts, before=[BEGIN], after=[END]), longest)
 
 
 def copy_examples(count: int = 64, seed: int = 0) -> Examples:

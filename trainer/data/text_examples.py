@@ -8,7 +8,7 @@ import numpy as np
 
 from xformc.compiler.results.kind import LABELS
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
-from xformc.format.tokens import BEGIN, END, IGNORE, PAD
+from xformc.format.tokens import IGNORE, PAD
 from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Sequences, Values, pack
 from xformc.trainer.data.data_schema import DataSchema
@@ -16,6 +16,9 @@ from xformc.trainer.data.foreign_vocabulary import is_foreign, tokenizer_in
 from xformc.trainer.data.label_names import label_ids, require_one_each
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.data.vocabulary import Tokenizer, Vocabulary, load_tokenizer, train_tokenizer
+
+Affixes = tuple[Sequence[int], Sequence[int]]
+"""The tokens before and after a text."""
 
 
 def train_on(texts: Texts, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer:
@@ -39,21 +42,16 @@ def encode_texts(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels:
     return _ENCODERS[schema.task](texts, schema, tokenizer, labels)
 
 
-AFFIXES: Mapping[str, Mapping[str, tuple[Sequence[int], Sequence[int]]]] = {
-    "translation": {"source": ((), (END,)), "target": ((BEGIN,), (END,))},
-    "language_model": {"text": ((BEGIN,), (END,))},
-}
-"""The tokens before and after the texts of each input, for the tasks that write."""
+def affixes(vocabulary: Vocabulary, *, written: bool = False, alone: bool = False) -> Affixes:
+    """The tokens before and after the texts of an input: what their vocabulary puts around them.
 
-
-def pair_examples(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], longest: int) -> Examples:
-    """Return examples of sentence pairs: the source and its end token, the target after the begin token, and labels."""
-    affixes = AFFIXES["translation"].values()
-    source, target = (
-        pack(texts, before=before, after=after)
-        for texts, (before, after) in zip((sources, targets), affixes, strict=True)
-    )
-    return of_pairs(source, target, longest)
+    A `written` text has the begin token before them, which a decoder reads first; a text that is written `alone`, by a
+    language model, has that and the end token only.
+    """
+    special, (before, after) = vocabulary.special, vocabulary.around
+    if alone:
+        return special.begun, (special.last,)
+    return (*special.begun, *before) if written else before, after
 
 
 def of_pairs(source: Sequences, target: Sequences, longest: int, ignored: int = PAD) -> Examples:
@@ -65,29 +63,21 @@ def of_pairs(source: Sequences, target: Sequences, longest: int, ignored: int = 
     return without_long(Examples({"source": source, "target": given}, {LABELS: labels}, {LABELS: ignored}, longest))
 
 
-def text_examples(texts: Sequence[Sequence[int]], longest: int, name: str = "text") -> Examples:
-    """Return examples of texts for the input `name`, whose labels are the next tokens.
-
-    Longer texts are cut into parts of `longest`.
-    """
-    before, after = AFFIXES["language_model"]["text"]
-    return of_texts(pack(texts, before=before, after=after), longest, name)
-
-
 def of_texts(whole: Sequences, longest: int, name: str = "text", ignored: int = PAD) -> Examples:
-    """Return examples as `text_examples`, of texts that have their special tokens; `ignored` as in `of_pairs`."""
+    """Return examples of texts that have their special tokens, for the input `name`; their labels are the next tokens.
+
+    Longer texts are cut into parts of `longest`. `ignored` is as in `of_pairs`.
+    """
     given, labels = (_cut(side, longest) for side in shifted(whole, ignored))
     return Examples({name: given}, {LABELS: labels}, {LABELS: ignored}, longest)
 
 
-def packed(texts: Sequence[Sequence[int]], vocabulary: Vocabulary, *, written: bool = False) -> Sequences:
-    """Return the ids of texts with the special tokens of their vocabulary around them.
-
-    A written text has the begin token before them, which a decoder reads first.
-    """
-    special, (before, after) = vocabulary.special, vocabulary.around
-    before = [*special.begun, *before] if written else before
-    return replace(pack(texts, before=before, after=after), fill=special.fill)
+def packed(
+    texts: Sequence[Sequence[int]], vocabulary: Vocabulary, *, written: bool = False, alone: bool = False
+) -> Sequences:
+    """Return the ids of texts between their `affixes`."""
+    before, after = affixes(vocabulary, written=written, alone=alone)
+    return replace(pack(texts, before=before, after=after), fill=vocabulary.special.fill)
 
 
 def _translation(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
@@ -98,9 +88,9 @@ def _translation(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels:
 
 def _language_model(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
     (name,) = schema.texts
-    special = tokenizer.vocabularies[name].special
-    whole = pack(_encode(texts, tokenizer)[name], before=special.begun, after=[special.last])
-    return of_texts(replace(whole, fill=special.fill), schema.longest, name, special.ignored)
+    vocabulary = tokenizer.vocabularies[name]
+    whole = packed(_encode(texts, tokenizer)[name], vocabulary, alone=True)
+    return of_texts(whole, schema.longest, name, vocabulary.special.ignored)
 
 
 def _classification(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:

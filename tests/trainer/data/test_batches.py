@@ -2,9 +2,9 @@ import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_model import pair_examples
 
 from xformc.trainer.data.batches import Examples, make_batch, plan_batches
-from xformc.trainer.data.text_examples import pair_examples
 
 
 def draw_examples(count: int, longest: int, seed: int) -> Examples:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_model import pair_examples, text_examples
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.spec.model import Input
@@ -13,7 +14,7 @@ from xformc.errors import UserError
 from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.dataset import describe_corpus, encode_corpus, find_corpus, read_corpus
-from xformc.trainer.data.text_examples import encode_texts, load_for, pair_examples, text_examples, train_on
+from xformc.trainer.data.text_examples import encode_texts, load_for, train_on
 from xformc.trainer.data.text_files import Texts, read_texts
 from xformc.trainer.data.vocabulary import save_tokenizer
 

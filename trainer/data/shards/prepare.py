@@ -30,7 +30,7 @@ from xformc.trainer.data.shards.manifest import (
 from xformc.trainer.data.shards.seen import Seen
 from xformc.trainer.data.shards.writer import Progress, Writer, job_hash, locked, recorded
 from xformc.trainer.data.splits import Files
-from xformc.trainer.data.text_examples import AFFIXES, load_for
+from xformc.trainer.data.text_examples import affixes, load_for
 from xformc.trainer.data.text_files import Row, read_rows, read_texts
 from xformc.trainer.data.vocabulary import Tokenizer, hash_vocabulary, save_tokenizer, tokenizer_files, train_tokenizer
 from xformc.trainer.start import tokenizer_of
@@ -175,11 +175,11 @@ def require_task(schema: DataSchema) -> None:
 
 
 def _job(schema: DataSchema, wanted: Preparation, tokenizer: Tokenizer, out: Path) -> Job:
-    known, files, affixes = tokenizer.vocabularies, tokenizer.files(), AFFIXES[schema.task].values()
-    columns = {
-        name: Stored(before, after_, schema.vocabularies[name], hash_vocabulary(known[name]))
-        for name, (before, after_) in zip(schema.columns, affixes, strict=True)
-    }
+    known, files = tokenizer.vocabularies, tokenizer.files()
+    alone, columns = schema.task == "language_model", dict[str, Stored]()
+    for name in schema.columns:
+        before, after_ = affixes(known[name], written=name == "target", alone=alone)
+        columns[name] = Stored(before, after_, schema.vocabularies[name], hash_vocabulary(known[name]))
     longest = schema.longest if schema.task == "translation" else None
     return Job(
         columns, {name: out / files[name] for name in columns}, Filters(longest, wanted.max_ratio, wanted.copies)
