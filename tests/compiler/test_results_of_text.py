@@ -11,6 +11,7 @@ from tiny_engine import write_manifest
 
 from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.backends.onnx import initializers
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.certify import verify_engine
 from xformc.compiler.certify.certify import engine_parameters
@@ -80,10 +81,12 @@ def test_they_are_those_of_the_training_form(tmp_path: Path, target: Target, tex
 
 
 @pytest.mark.parametrize("precision", ["int8", "float16"])
-def test_weights_are_stored_once_and_rounded_as_the_search_has_them(tmp_path: Path, precision: Precision) -> None:
+def test_weights_are_stored_once_and_rounded_as_the_search_has_them(
+    tmp_path: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel_library()
-    spec = spec_of(tmp_path, SPEC.replace("d_ff: 24", "d_ff: 60000").replace("d_model: 16", "d_model: 24"))
-    out = tmp_path / "engine"
+    monkeypatch.setattr(initializers, "INLINE_BYTES", 0)
+    spec, out = spec_of(tmp_path), tmp_path / "engine"
     assert build_engine(spec, None, None, "native", out, rounding=Rounding(precision)).passed
     assert verify_engine(out).passed
     names = {path.name for path in out.iterdir()}

@@ -75,11 +75,11 @@ def test_outline_of_pre_norm_has_the_norm_inside_the_sum() -> None:
     assert labels(sketch.stages[0])[3:6] == ["Layer Norm", "Self Attention", "Layer Norm"]
 
 
-@pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("name", names())
-def test_nothing_overlaps(name: str, depth: int) -> None:
-    _, page = sketch_of(shipped(name), depth)
-    assert list(faults(page)) == []
+def test_nothing_overlaps(name: str) -> None:
+    for depth in (2, 4):
+        _, page = sketch_of(shipped(name), depth)
+        assert list(faults(page)) == []
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
