@@ -2,6 +2,7 @@
 
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,20 @@ def engine(folder: str, target: Any, threads: int, beam: int, length: int, sourc
     return {"before": before, "peak": peak(), "load": loaded - began, "first": first - began}
 
 
+def generator(folder: str, prompt: list[int], tokens: int) -> dict[str, Any]:
+    """Load an engine's model and continue one prompt of ids by so many tokens."""
+    from xformc.format.interfaces import SAMPLING
+    from xformc.format.manifest import SampleOptions
+    from xformc.runtime.generate import Prompt, sample
+    from xformc.runtime.whole import whole_session
+
+    import_module("onnxruntime")  # its memory is not the model's
+    before = peak()
+    session = whole_session(Path(folder), SAMPLING, target="native", threads=1)
+    sample(session, [Prompt(prompt, 0)], SampleOptions(0.0, 0, 1.0, tokens))
+    return {"before": before, "peak": peak()}
+
+
 def peer(folder: str, precision: str, threads: int, beam: int, length: int, source: list[Any]) -> dict[str, Any]:
     """The same with a CTranslate2 model and names of tokens."""
     import ctranslate2  # pyright: ignore[reportMissingImports]  # of the extra bench
@@ -50,4 +65,4 @@ def peer(folder: str, precision: str, threads: int, beam: int, length: int, sour
 
 
 if __name__ == "__main__":
-    answer_requests({"engine": engine, "peer": peer})
+    answer_requests({"engine": engine, "generator": generator, "peer": peer})

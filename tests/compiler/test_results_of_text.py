@@ -10,8 +10,8 @@ import torch
 from tiny_engine import write_manifest
 
 from tests.runtime.kernel_session import kernel_library
-from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.backends.onnx import initializers
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.certify import verify_engine
 from xformc.compiler.certify.certify import engine_parameters
