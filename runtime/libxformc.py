@@ -133,6 +133,9 @@ class CppEngine:
             if name == "prefixes" and value is not None and hasattr(options, name):
                 options.texts = _texts([value] if isinstance(value, str) else list(value))
                 options.prefixes, options.prefix_count = ctypes.addressof(options.texts), len(options.texts)
+            elif name == "suppress_tokens" and value is not None and hasattr(options, name):
+                options.tokens = (_Token * (len(value) + 1))(*map(_token, value))
+                options.suppress_tokens, options.suppress_count = ctypes.addressof(options.tokens), len(value)
             elif value is not None and hasattr(options, name):
                 setattr(options, name, value.encode() if isinstance(value, str) else value)
         return byref(options)
@@ -253,6 +256,12 @@ class _RunOptions(_Options):
     ]  # fmt: skip
 
 
+_EDITS = [
+    ("suppress_tokens", c_void_p), ("suppress_count", c_size_t), ("no_repeat_ngram_size", c_int64),
+    ("repetition_penalty", c_double), ("presence_penalty", c_double), ("frequency_penalty", c_double),
+]  # fmt: skip
+
+
 class _SearchOptions(_Options):
     INIT = "xformc_search_options_init"
     _fields_ = [
@@ -260,6 +269,7 @@ class _SearchOptions(_Options):
         ("max_length_factor", c_double), ("max_length_offset", c_int64), ("min_length", c_int64),
         ("prefixes", c_void_p), ("prefix_count", c_size_t), ("whole_texts", c_bool),
         ("length_penalty_kind", c_char_p), ("stop_rule", c_char_p), ("patience", c_double), ("preset", c_char_p),
+        *_EDITS,
     ]  # fmt: skip
 
 
@@ -267,12 +277,16 @@ class _SampleOptions(_Options):
     INIT = "xformc_sample_options_init"
     _fields_ = [
         ("size", c_size_t), ("seed", c_int64), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
-        ("max_new_tokens", c_int64),
+        ("max_new_tokens", c_int64), *_EDITS,
     ]  # fmt: skip
 
 
 class _Text(Structure):
     _fields_ = [("data", c_char_p), ("size", c_size_t)]
+
+
+class _Token(Structure):
+    _fields_ = [("id", c_int64), ("piece", _Text)]
 
 
 class _Bytes(Structure):
@@ -329,6 +343,11 @@ def _data(text: str) -> bytes:
 def _texts(texts: Sequence[str]) -> Any:
     encoded = [_data(text) for text in texts]
     return (_Text * len(texts))(*(_Text(data, len(data)) for data in encoded))
+
+
+def _token(given: int | str) -> "_Token":
+    data = _data(given) if isinstance(given, str) else b""
+    return _Token(0, _Text(data, len(data))) if isinstance(given, str) else _Token(given, _Text(None, 0))
 
 
 def _examples(

@@ -1,6 +1,7 @@
 // The C API: no exception leaves a function here.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <system_error>
 
 #include "controls.h"
+#include "edits.h"
 #include "engine.h"
 #include "failure.h"
 #include "include/xformc.h"
@@ -248,12 +250,32 @@ void xformc_run_options_init(xformc_run_options* options, size_t size) {
 
 void xformc_search_options_init(xformc_search_options* options, size_t size) {
   init(options, size,
-       xformc_search_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, NAN, NAN, XFORMC_DEFAULT, XFORMC_DEFAULT, nullptr, 0,
-                             false, nullptr, nullptr, NAN, nullptr});
+       xformc_search_options{size,
+                             XFORMC_DEFAULT,
+                             XFORMC_DEFAULT,
+                             NAN,
+                             NAN,
+                             XFORMC_DEFAULT,
+                             XFORMC_DEFAULT,
+                             nullptr,
+                             0,
+                             false,
+                             nullptr,
+                             nullptr,
+                             NAN,
+                             nullptr,
+                             nullptr,
+                             0,
+                             XFORMC_DEFAULT,
+                             NAN,
+                             NAN,
+                             NAN});
 }
 
 void xformc_sample_options_init(xformc_sample_options* options, size_t size) {
-  init(options, size, xformc_sample_options{size, 0, NAN, XFORMC_DEFAULT, NAN, XFORMC_DEFAULT});
+  init(options, size,
+       xformc_sample_options{size, 0, NAN, XFORMC_DEFAULT, NAN, XFORMC_DEFAULT, nullptr, 0, XFORMC_DEFAULT, NAN, NAN,
+                             NAN});
 }
 
 xformc_status xformc_load(const char* folder, const xformc_load_options* options, xformc_engine** engine,
@@ -336,21 +358,16 @@ bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_opt
     return false;
   }
   const xformc::SearchOptions& found = engine->engine.manifest().search;
-  const char* const name = options->size == sizeof *options ? options->preset : nullptr;
-  xformc_search_options shown{options->size,
-                              found.beam_size,
-                              found.n_best,
-                              found.length_penalty,
-                              found.max_length_factor,
-                              found.max_length_offset,
-                              0,
-                              nullptr,
-                              0,
-                              false,
-                              nullptr,
-                              nullptr,
-                              1,
-                              nullptr};
+  const bool has_preset = options->size >= offsetof(xformc_search_options, preset) + sizeof options->preset;
+  const char* const name = has_preset ? options->preset : nullptr;
+  xformc_search_options shown = xformc::read_options(static_cast<const xformc_search_options*>(nullptr));
+  shown.size = options->size;
+  shown.beam_size = found.beam_size;
+  shown.n_best = found.n_best;
+  shown.length_penalty = found.length_penalty;
+  shown.max_length_factor = found.max_length_factor;
+  shown.max_length_offset = found.max_length_offset;
+  xformc::show_edits(found.edits, engine->engine.suppressed(), shown);
   for (size_t i = 0; i < xformc::controls().size(); ++i) show(xformc::controls()[i], found.controls.at(i), shown);
   for (const xformc::Preset& preset : xformc::presets()) {
     if (name == nullptr || std::string(name) != preset.name) continue;
@@ -366,8 +383,14 @@ bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_opt
 bool xformc_engine_sample_options(const xformc_engine* engine, xformc_sample_options* options) {
   if (options == nullptr || engine == nullptr || engine->engine.manifest().task != "language_model") return false;
   const xformc::SampleOptions& found = engine->engine.manifest().sampling;
-  fill(options,
-       xformc_sample_options{options->size, 0, found.temperature, found.top_k, found.top_p, found.max_new_tokens});
+  xformc_sample_options shown{};
+  shown.size = options->size;
+  shown.temperature = found.temperature;
+  shown.top_k = found.top_k;
+  shown.top_p = found.top_p;
+  shown.max_new_tokens = found.max_new_tokens;
+  xformc::show_edits(found.edits, engine->engine.suppressed(), shown);
+  fill(options, shown);
   return true;
 }
 

@@ -105,15 +105,16 @@ std::vector<int64_t> Document::integers(const std::string& key, size_t count) co
   return sizes;
 }
 
-std::vector<int64_t> Document::ids(const std::string& key, size_t most, int64_t size) const {
+std::vector<int64_t> Document::ids(const std::string& key, size_t most, int64_t size, size_t least) const {
   const Json& value = get(key);
   std::vector<int64_t> found;
   for (const Json& item : value.is_array() ? value : Json::array()) {
     if (item.is_number_integer() && item >= 0 && item < size) found.push_back(item);
   }
   const size_t distinct = std::set<int64_t>(found.begin(), found.end()).size();
-  if (found.empty() || value.size() > most || distinct != value.size()) {
-    wrong(key, "a list of 1 to " + std::to_string(most) + " distinct integers from 0 to " + grouped(size - 1));
+  if (!value.is_array() || value.size() < least || value.size() > most || distinct != value.size()) {
+    wrong(key, "a list of " + std::to_string(least) + " to " + std::to_string(most) + " distinct integers from 0 to " +
+                   grouped(size - 1));
   }
   return found;
 }

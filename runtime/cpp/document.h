@@ -32,8 +32,8 @@ class Document {
   int64_t integer(const std::string& key, int64_t low, int64_t high = int64_t{1} << 62) const;
   // A list of `count` integers, each 1 or more.
   std::vector<int64_t> integers(const std::string& key, size_t count) const;
-  // A list of 1 to `most` distinct integers from 0 to `size` - 1.
-  std::vector<int64_t> ids(const std::string& key, size_t most, int64_t size) const;
+  // A list of `least` to `most` distinct integers from 0 to `size` - 1.
+  std::vector<int64_t> ids(const std::string& key, size_t most, int64_t size, size_t least = 1) const;
   double number(const std::string& key, double low, double high) const;
   Document section(const std::string& key) const;
 

@@ -137,6 +137,9 @@ Engine::Engine(const std::string& folder, const xformc_load_options& options) {
                                        ModelFile{path / "model.onnx", interface_of(manifest_)}, std::move(of_text),
                                        std::move(scores), threads, workers, manifest_.target == "native");
   tokenizer_ = load_tokenizer(path, manifest_);
+  const bool samples = manifest_.decoding() == Decoding::sample;
+  const Edits& edits = samples ? manifest_.sampling.edits : manifest_.search.edits;
+  for (const int64_t id : edits.suppress_tokens.value_or(Ids())) suppressed_.push_back({id, {nullptr, 0}});
 }
 
 const Vocabulary& Engine::vocabulary(const std::string& input) const {
@@ -147,7 +150,7 @@ const Vocabulary& Engine::vocabulary(const std::string& input) const {
 
 SearchOptions Engine::search_options(const xformc_search_options* search) const {
   const xformc_search_options given = read_options(search);
-  SearchOptions options = resolve(given, manifest_);
+  SearchOptions options = resolve(given, manifest_, tokenizer_);
   options.prefixes = encode_prefixes(given, manifest_, tokenizer_);
   options.whole_texts = given.whole_texts;
   if (options.whole_texts) options.max_length_factor = 0, options.max_length_offset = 0;  // they are as long as given
@@ -176,14 +179,14 @@ std::unique_ptr<Task> Engine::sampling(const xformc_sample_options* sampling, co
     throw invalid_argument(manifest_.name + " searches for its text, and does not sample", "", "use xformc_transcribe");
   }
   const xformc_sample_options given = read_options(sampling);
-  const SampleOptions options = resolve(given, manifest_);
+  const SampleOptions options = resolve(given, manifest_, tokenizer_);
   return make_sampling(manifest_, tokenizer_, log_, options, resolve_seed(given), batching);
 }
 
 std::unique_ptr<Task> Engine::generation(const xformc_sample_options* sampling, const Batching& batching) const {
   check_method("generate", "generate");
   const xformc_sample_options given = read_options(sampling);
-  const SampleOptions options = resolve(given, manifest_);
+  const SampleOptions options = resolve(given, manifest_, tokenizer_);
   check_texts(manifest_.inputs);
   return make_generation(manifest_, tokenizer_, log_, options, resolve_seed(given), batching);
 }

@@ -40,6 +40,9 @@ class Engine {
   const Manifest& manifest() const { return manifest_; }
   const char* onnxruntime() const { return session_->runtime().version(); }
 
+  // The tokens that the engine suppresses unless a call says otherwise.
+  const std::vector<xformc_token>& suppressed() const { return suppressed_; }
+
   // Throws Failure if the input has no tokenizer.
   const Vocabulary& vocabulary(const std::string& input) const;
 
@@ -80,6 +83,7 @@ class Engine {
   Manifest manifest_;
   std::unique_ptr<Session> session_;
   Tokenizer tokenizer_;
+  std::vector<xformc_token> suppressed_;
   Log log_;
   int process_;
 };

@@ -1,4 +1,5 @@
 // The task language_model: each prompt is continued by sampling, inside the model.
+#include "edits.h"
 #include "failure.h"
 #include "task.h"
 #include "texts.h"
@@ -53,6 +54,7 @@ class Generation : public Task {
     for (const Row* row : rows) seeds.push_back(row->seed);
     stack(batch, "prompt", text_, 0, rows, text_.special.absent());
     add_sampling(batch, options_, std::move(seeds));
+    add_edits(batch, options_.edits);
     return batch;
   }
 

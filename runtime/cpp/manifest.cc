@@ -10,6 +10,7 @@
 
 #include "controls.h"
 #include "document.h"
+#include "edits.h"
 #include "failure.h"
 #include "numbers.h"
 #include "sha256.h"
@@ -23,7 +24,6 @@ namespace fs = std::filesystem;
 constexpr int64_t FORMAT = 6;
 constexpr size_t MANIFEST_BYTES = 1 << 20;
 constexpr int64_t FILE_BYTES = int64_t{1} << 40;
-constexpr int64_t MAX_SIZE = int64_t{1} << 31;
 constexpr int64_t MAX_BEAM = 1024;  // of an alignment
 constexpr size_t MAX_ENDS = 64;     // end tokens
 constexpr const char* BUILD = "an engine is a folder written by `xformc build RUN -o ENGINE`";
@@ -160,6 +160,7 @@ SearchOptions read_search(const Document& document, const char* beam_size) {
   options.max_length_factor = document.number("max_length_factor", 0, MAX_FACTOR);
   options.max_length_offset = document.integer("max_length_offset", 0, MAX_OFFSET);
   options.controls = read_controls(document);
+  options.edits = read_edits(document);
   return options;
 }
 
@@ -169,6 +170,7 @@ SampleOptions read_sampling(const Document& document) {
   options.top_k = document.integer("top_k", 0);
   options.top_p = document.number("top_p", 0, 1);
   options.max_new_tokens = document.integer("max_new_tokens", 1);
+  options.edits = read_edits(document);
   return options;
 }
 

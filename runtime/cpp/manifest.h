@@ -13,6 +13,8 @@
 
 namespace xformc {
 
+constexpr int64_t MAX_SIZE = int64_t{1} << 31;  // of an axis or a vocabulary
+
 // The ids of the special tokens of a vocabulary; of those that it lacks, none.
 struct SpecialTokens {
   std::optional<int64_t> pad = 0, unknown = 1, begin = 2;
@@ -31,7 +33,16 @@ struct SpecialTokens {
 constexpr const char* SCORES = "scores.onnx";  // the model of the probabilities of given texts
 
 constexpr double MAX_PENALTY = 100, MAX_FACTOR = 100, MAX_TEMPERATURE = 100, MAX_PATIENCE = 100;
+constexpr double MIN_REPETITION = 0.01;
+constexpr size_t MAX_SUPPRESSED = 100'000;
 constexpr int64_t MAX_OFFSET = 100'000, MAX_NEW_TOKENS = 100'000, MAX_TOP_K = 1'000'000;
+
+// The options that edit the scores of tokens; none: the engine has no such input.
+struct Edits {
+  std::optional<std::vector<int64_t>> suppress_tokens = {};
+  std::optional<int64_t> no_repeat_ngram_size = {};
+  std::optional<double> repetition_penalty = {}, presence_penalty = {}, frequency_penalty = {};
+};
 
 // Options of the search and of sampling, complete and checked.
 struct SearchOptions {
@@ -41,6 +52,7 @@ struct SearchOptions {
   std::vector<std::optional<double>> controls;      // in the order of `controls()`; none: the engine has no such input
   std::vector<std::vector<int64_t>> prefixes = {};  // tokens that texts begin with: of each, or one for all
   bool whole_texts = false;                         // the prefixes are whole texts
+  Edits edits = {};
 };
 
 struct SampleOptions {
@@ -48,6 +60,7 @@ struct SampleOptions {
   int64_t top_k = 0;
   double top_p = 1;
   int64_t max_new_tokens = 1;
+  Edits edits = {};
 };
 
 enum class Kind { tokens, vectors, values, edges };

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <thread>
 
 #include "controls.h"
+#include "edits.h"
 #include "failure.h"
 #include "numbers.h"
 
@@ -16,31 +18,24 @@ namespace {
 
 constexpr int64_t MAX_SEED = int64_t{1} << 62;
 
+// The sizes of the structs of older headers: each ended before the field that the next version added first.
+constexpr size_t OLDER_SEARCH = offsetof(xformc_search_options, suppress_tokens);
+constexpr size_t OLDER_SAMPLE = offsetof(xformc_sample_options, suppress_tokens);
+
 template <typename Options>
-Options completed(const Options* given, void (*init)(Options*, size_t), const char* name) {
+Options completed(const Options* given, void (*init)(Options*, size_t), const char* name,
+                  std::initializer_list<size_t> older = {}) {
   Options options;
   init(&options, sizeof options);
   if (given == nullptr) return options;
-  if (given->size != sizeof options) {  // no struct has grown yet
+  if (given->size != sizeof options && std::find(older.begin(), older.end(), given->size) == older.end()) {
     throw invalid_argument(std::string(name) + " has the size " + std::to_string(given->size) +
                                "; this library knows " + std::to_string(sizeof options),
                            "", std::string("call ") + name + "_init first; a newer header needs a newer library");
   }
-  return *given;
-}
-
-int64_t checked(const char* name, int64_t given, int64_t unset, int64_t low, int64_t high) {
-  const int64_t value = given == XFORMC_DEFAULT ? unset : given;
-  if (given == XFORMC_DEFAULT || (low <= value && value <= high)) return value;
-  throw invalid_argument(std::string(name) + " must be an integer from " + std::to_string(low) + " to " +
-                         std::to_string(high) + ", not " + std::to_string(value));
-}
-
-double checked(const char* name, double given, double unset, double low, double high) {
-  if (std::isnan(given)) return unset;
-  if (low <= given && given <= high) return given;
-  throw invalid_argument(std::string(name) + " must be a number from " + rough(low) + " to " + rough(high) + ", not " +
-                         shortest(given));
+  std::memcpy(static_cast<void*>(&options), given, given->size);
+  options.size = sizeof options;
+  return options;
 }
 
 // The caller's value of a control as the model's input has it, or else `unset`.
@@ -70,6 +65,20 @@ int64_t counted(const char* name, int64_t given, int64_t unset) {
 
 }  // namespace
 
+int64_t checked(const char* name, int64_t given, int64_t unset, int64_t low, int64_t high) {
+  const int64_t value = given == XFORMC_DEFAULT ? unset : given;
+  if (given == XFORMC_DEFAULT || (low <= value && value <= high)) return value;
+  throw invalid_argument(std::string(name) + " must be an integer from " + std::to_string(low) + " to " +
+                         std::to_string(high) + ", not " + std::to_string(value));
+}
+
+double checked(const char* name, double given, double unset, double low, double high) {
+  if (std::isnan(given)) return unset;
+  if (low <= given && given <= high) return given;
+  throw invalid_argument(std::string(name) + " must be a number from " + rough(low) + " to " + rough(high) + ", not " +
+                         shortest(given));
+}
+
 xformc_load_options read_options(const xformc_load_options* given) {
   return completed(given, xformc_load_options_init, "xformc_load_options");
 }
@@ -79,11 +88,11 @@ xformc_run_options read_options(const xformc_run_options* given) {
 }
 
 xformc_search_options read_options(const xformc_search_options* given) {
-  return completed(given, xformc_search_options_init, "xformc_search_options");
+  return completed(given, xformc_search_options_init, "xformc_search_options", {OLDER_SEARCH});
 }
 
 xformc_sample_options read_options(const xformc_sample_options* given) {
-  return completed(given, xformc_sample_options_init, "xformc_sample_options");
+  return completed(given, xformc_sample_options_init, "xformc_sample_options", {OLDER_SAMPLE});
 }
 
 Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_batch_tokens) {
@@ -92,7 +101,7 @@ Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_b
           counted("window", given.window, WINDOW * chosen), given.truncate, given.token_scores};
 }
 
-SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manifest) {
+SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manifest, const Tokenizer& tokenizer) {
   const xformc_search_options given = with_preset(chosen);
   const SearchOptions& unset = manifest.search;
   const int64_t widest = std::max<int64_t>(1, manifest.written().vocabulary / 2);
@@ -121,16 +130,18 @@ SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manif
   }
   options.length_penalty =
       checked("length_penalty", given.length_penalty, unset.length_penalty, -MAX_PENALTY, MAX_PENALTY);
+  options.edits = resolve_edits(given_edits(given), unset.edits, manifest, tokenizer, 2 * options.beam_size);
   return options;
 }
 
-SampleOptions resolve(const xformc_sample_options& given, const Manifest& manifest) {
+SampleOptions resolve(const xformc_sample_options& given, const Manifest& manifest, const Tokenizer& tokenizer) {
   const SampleOptions& unset = manifest.sampling;
   SampleOptions options;
   options.temperature = checked("temperature", given.temperature, unset.temperature, 0, MAX_TEMPERATURE);
   options.top_k = checked("top_k", given.top_k, unset.top_k, 0, MAX_TOP_K);
   options.top_p = checked("top_p", given.top_p, unset.top_p, 0, 1);
   options.max_new_tokens = checked("max_new_tokens", given.max_new_tokens, unset.max_new_tokens, 1, MAX_NEW_TOKENS);
+  options.edits = resolve_edits(given_edits(given), unset.edits, manifest, tokenizer, 1);
   return options;
 }
 

@@ -6,6 +6,7 @@
 
 #include "include/xformc.h"
 #include "manifest.h"
+#include "tokenizer.h"
 
 namespace xformc {
 
@@ -28,10 +29,15 @@ xformc_run_options read_options(const xformc_run_options* given);
 xformc_search_options read_options(const xformc_search_options* given);
 xformc_sample_options read_options(const xformc_sample_options* given);
 
-// These complete options with the engine's defaults, and throw Failure for a value out of range.
+// The value, or `unset` if it is not set. Throws Failure unless it is from `low` to `high`.
+int64_t checked(const char* name, int64_t given, int64_t unset, int64_t low, int64_t high);
+double checked(const char* name, double given, double unset, double low, double high);
+
+// These complete options with the engine's defaults, and throw Failure for a value out of range. The tokenizer knows the
+// pieces of tokens.
 Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_batch_tokens);
-SearchOptions resolve(const xformc_search_options& given, const Manifest& manifest);
-SampleOptions resolve(const xformc_sample_options& given, const Manifest& manifest);
+SearchOptions resolve(const xformc_search_options& given, const Manifest& manifest, const Tokenizer& tokenizer);
+SampleOptions resolve(const xformc_sample_options& given, const Manifest& manifest, const Tokenizer& tokenizer);
 int64_t resolve_seed(const xformc_sample_options& given);
 int64_t resolve_threads(int64_t given);
 int64_t resolve_workers(int64_t given);

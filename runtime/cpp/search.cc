@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "controls.h"
+#include "edits.h"
 #include "numbers.h"
 #include "task.h"
 #include "texts.h"
@@ -236,6 +237,7 @@ class Search : public Writing {
       if (value && controls()[i].is_integer) batch.add(name, std::vector<int64_t>{static_cast<int64_t>(*value)}, {});
       if (value && !controls()[i].is_integer) batch.add(name, std::vector<float>{static_cast<float>(*value)}, {});
     }
+    add_edits(batch, options_.edits);
   }
 
  private:
@@ -271,6 +273,7 @@ class Sampling : public Writing {
     for (const Row* row : rows) seeds.push_back(seed_ + row->seed);
     batch.add("prompt", std::vector<int64_t>(), {count, 0});
     add_sampling(batch, options_, std::move(seeds));
+    add_edits(batch, options_.edits);
   }
 
  private:

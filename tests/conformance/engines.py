@@ -17,6 +17,15 @@ import sentencepiece
 from onnx import parser
 from tiny_engine import DEFAULTS, SENTENCES, copy_model, write_manifest
 
+from tests.conformance.tales import (
+    CONTINUE_OF_TALES,
+    EDIT_DEFAULTS,
+    EDIT_INPUTS,
+    EDITED,
+    GENERATE,
+    PROMPT_OF_TALES,
+    TALES,
+)
 from tests.sounds import wav
 from xformc.format.interfaces import RESULTS
 
@@ -26,36 +35,6 @@ SOUND_FILES = Path(__file__).parent / "sounds"
 OLD_DEFAULTS = {"beam_width" if name == "beam_size" else name: value for name, value in DEFAULTS.items()}
 TOKENS = {"pad": 0, "unknown": 1, "begin": 2, "end": 3}
 SAMPLING = {"temperature": 0.5, "top_k": 0, "top_p": 1.0, "max_new_tokens": 4}
-
-# The continuation of a prompt counts on from the sum of its ids and its seed; its score is what the options say.
-GENERATE = """\
-<ir_version: 10, opset_import: ["" : 23]>
-generate (int64[batch, prompt] prompt, int64[batch] seed, int64 max_new_tokens, float temperature, int64 top_k,
-          float top_p) => (int64[batch, length] tokens, int64[batch] lengths, float[batch] scores)
-<int64[1] last = {1}, int64[1] first = {0}, int64 zero = {0}, int64 one = {1}, int64 special = {4}, int64 end = {3},
- int64 vocabulary = {36}, float none = {0}>
-{
-  sum = ReduceSum <keepdims = 1> (prompt, last)
-  seed_2 = Unsqueeze (seed, last)
-  start = Add (sum, seed_2)
-  counted = Range (zero, max_new_tokens, one)
-  all = Add (start, counted)
-  within = Mod (all, vocabulary)
-  written = Add (within, special)
-  final = Sub (max_new_tokens, one)
-  is_final = Equal (counted, final)
-  tokens = Where (is_final, end, written)
-  rows = Squeeze (sum, last)
-  nothing = Mul (rows, zero)
-  lengths = Add (nothing, max_new_tokens)
-  k = Cast <to = 1> (top_k)
-  hot = Sub (none, temperature)
-  with_k = Sub (hot, k)
-  with_p = Sub (with_k, top_p)
-  shape = Cast <to = 1> (nothing)
-  scores = Add (shape, with_p)
-}
-"""
 
 # As the continuations of prompts, which are empty, for words, whose ids count instead; their sum is a result, too.
 DRAW = (
@@ -68,6 +47,20 @@ DRAW = (
     .replace("Add (sum, seed_2)", "Add (with_words, seed_2)")
     .replace("}\n", "  alone = Squeeze (of_words, last)\n  total = Cast <to = 1> (alone)\n}\n")
 )
+
+# The attention of a token that was read on one of the source: the product of their ids modulo 7.
+ATTENTION = """\
+<ir_version: 10, opset_import: ["" : 23]>
+attention (int64[batch, source] source, int64[batch, target] target) => (float[batch, target, source] attention)
+<int64[1] one = {1}, int64[1] two = {2}, int64 seven = {7}>
+{
+  across = Unsqueeze (source, one)
+  down = Unsqueeze (target, two)
+  products = Mul (across, down)
+  rest = Mod (products, seven)
+  attention = Cast <to = 1> (rest)
+}
+"""
 
 # The probability of label l is 5/8 if it is the id modulo 4, otherwise 1/8.
 TAG = """\
@@ -222,16 +215,17 @@ join (int64[batch, first] first, int64[batch, second] second, int64 beam_size, i
 JUDGED = (
     JOIN.replace(
         "join (",
-        "judged (int64[rows, begun] prefix, int64 min_length, float length_penalty_kind, int64 stop_rule, "
-        "float patience, ",
+        f"judged ({EDIT_INPUTS}int64[rows, begun] prefix, int64 min_length, float length_penalty_kind, "
+        "int64 stop_rule, float patience, ",
     )
-    .replace("<int64[1] last", "<float four = {4}, int64[1] last")
+    .replace("<int64[1] last", "<float unit = {1}, float four = {4}, int64[1] last")
+    .replace("{\n  is_token =", f"{{\n{EDITED}  is_token =")
     .replace(
         "  sum = Add (sum_1, sum_2)",
         "  sum_3 = Add (sum_1, sum_2)\n  sum_4 = ReduceSum <keepdims = 1> (prefix, last)\n"
         "  sum_5 = Add (sum_4, min_length)\n  sum_6 = Add (sum_3, sum_5)\n  sum_7 = Add (sum_6, stop_rule)\n"
         "  kind = Sub (four, length_penalty_kind)\n  more = Add (kind, patience)\n  offset_2 = Cast <to = 7> (more)\n"
-        "  sum = Add (sum_7, offset_2)",
+        "  sum_8 = Add (sum_7, offset_2)\n  sum = Add (sum_8, edits)",
     )
     .replace(" ranks = Range (zero, n_best, one)\n", "")
     .replace(
@@ -378,6 +372,9 @@ def main() -> None:
     _write("format_2", _old_model(), {**_described("translation", ids, defaults=OLD_DEFAULTS), "format": 2})
     _write("format_1", _old_model(), _FORMAT_1)
     _write("generate", _model(GENERATE, SAMPLING), _described("language_model", {"text": _text()}, defaults=SAMPLING))
+    _write_tales()
+    aligned = _described("translation", {side: _text() for side in sides}, defaults=DEFAULTS)
+    _write("aligned", copy_model(), aligned, {"alignments.onnx": _model(ATTENTION)})
     labels = {"labels": ["north", "east", "south", "west"]}
     _write("tag", _model(TAG), _described("tagging", {"words": _text(longest=12)}, positions="words", **labels))
     pair = {"first": _text(), "second": _text(longest=9)}
@@ -391,18 +388,7 @@ def main() -> None:
     joined = {"joined": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="joined")}
     inputs = {"first": _text(), "second": _text(longest=9), "joined": _text()}
     _write("join", _model(JOIN, DEFAULTS), _declared("transcription", inputs, joined, DEFAULTS))
-    judged: dict[str, object] = {
-        **joined,
-        "total": _result("numbers", "total", of="joined"),
-        "shifted": _result("numbers", "shifted", positions="first", settings={"each": "token"}, of="joined"),
-        "parity": _result("labels", "parity", of="joined", labels=["even", "odd"], axes={"parity": 2}, settings=_ONE),
-    }
-    numbers = {**DEFAULTS, "min_length": 0, "length_penalty_kind": 5.0, "stop_rule": 0, "patience": 1.0}
-    defaults = {**numbers, "length_penalty_kind": "gnmt", "stop_rule": "first"}
-    described = {**_declared("transcription", inputs, judged, defaults), "format": 5, "controls": ["prefix"]}
-    model = _model(JUDGED, numbers)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 0), np.int64), "prefix"))
-    _write("judged", model, described, {"results.onnx": _model(OF_JOINED)})
+    _write_judged(inputs, joined)
     drawn = {"drawn": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="drawn")}
     drawn["total"] = _result("numbers", "total")
     inputs = {"words": _text(longest=12), "drawn": _text()}
@@ -425,6 +411,37 @@ def main() -> None:
     _write("gains", _model(GAINS), _declared("prediction", frames, levels))
     write_sounds()
     _write("arrays", _model(ARRAYS), _described("tagging", _ARRAYS, positions="frames", **labels))
+
+
+def _write_judged(inputs: Mapping[str, object], joined: Mapping[str, object]) -> None:
+    judged: dict[str, object] = {
+        **joined,
+        "total": _result("numbers", "total", of="joined"),
+        "shifted": _result("numbers", "shifted", positions="first", settings={"each": "token"}, of="joined"),
+        "parity": _result("labels", "parity", of="joined", labels=["even", "odd"], axes={"parity": 2}, settings=_ONE),
+    }
+    controls = {"min_length": 0, "length_penalty_kind": 5.0, "stop_rule": 0, "patience": 1.0}
+    numbers = {**DEFAULTS, **controls, **EDIT_DEFAULTS}
+    defaults = {**numbers, "length_penalty_kind": "gnmt", "stop_rule": "first", "suppress_tokens": []}
+    described = {**_declared("transcription", inputs, judged, defaults), "format": 5, "controls": ["prefix"]}
+    model = _model(JUDGED, numbers)
+    _set_default(model, "prefix", np.zeros((1, 0), np.int64))
+    _set_default(model, "suppress_tokens", np.zeros(0, np.int64))
+    _write("judged", model, described, {"results.onnx": _model(OF_JOINED)})
+
+
+def _write_tales() -> None:
+    defaults = {**SAMPLING, **EDIT_DEFAULTS}
+    described = _described("language_model", {"text": _text()}, defaults={**defaults, "suppress_tokens": [5, 7]})
+    model, following = _model(TALES, defaults), _model(CONTINUE_OF_TALES)
+    _set_default(model, "suppress_tokens", np.zeros(0, np.int64))
+    first = _model(PROMPT_OF_TALES)
+    for one in (first, following):
+        for names in (*(node.input for node in one.graph.node), *(node.output for node in one.graph.node)):
+            names[:] = [name.replace("step_", "step/") for name in names]
+        for value in (*one.graph.input, *one.graph.output):
+            value.name = value.name.replace("step_", "step/")
+    _write("tales", model, described, {"prompt.onnx": first, "continue.onnx": following})
 
 
 def write_sounds() -> None:
@@ -534,6 +551,10 @@ def _model(text: str, defaults: Mapping[str, float] | None = None) -> onnx.Model
         model.graph.initializer.append(onnx.helper.make_tensor(name, types[name], [], [value]))
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def _set_default(model: onnx.ModelProto, name: str, value: np.ndarray) -> None:
+    model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
 
 
 def _old_model() -> onnx.ModelProto:

@@ -2,6 +2,7 @@
 // arguments FOLDER
 #include <climits>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
@@ -86,11 +87,20 @@ void check_sizes(const Engines& engines) {
     run.size = search.size = sampling.size = size;
     CHECK_STATUS(INVALID, xformc_translate(engines.translation, texts.data(), 1, nullptr, &run, &results, &error));
     CHECK_STATUS(INVALID, xformc_predict(engines.tagging, texts.data(), 1, &run, &results, &error));
-    if (size == sizeof search) continue;
     CHECK_STATUS(INVALID, xformc_translate(engines.translation, texts.data(), 1, &search, nullptr, &results, &error));
     CHECK_STATUS(INVALID,
                  xformc_generate(engines.language_model, texts.data(), 1, &sampling, nullptr, &results, &error));
   }
+  run.size = sizeof run;
+  search = search_options();
+  sampling = sample_options();
+  search.size = offsetof(xformc_search_options, suppress_tokens);  // of older headers, whose structs end there
+  sampling.size = offsetof(xformc_sample_options, suppress_tokens);
+  search.suppress_count = sampling.suppress_count = SIZE_MAX;
+  CHECK_STATUS(XFORMC_OK, xformc_translate(engines.translation, texts.data(), 1, &search, &run, &results, &error));
+  xformc_results_free(results);
+  CHECK_STATUS(XFORMC_OK, xformc_generate(engines.language_model, texts.data(), 1, &sampling, &run, &results, &error));
+  xformc_results_free(results);
   unsigned char bytes[256];
   for (size_t size = 0; size < sizeof bytes; ++size) {  // an init function writes `size` bytes, or none
     std::memset(bytes, 0xaa, sizeof bytes);

@@ -53,7 +53,8 @@ typedef enum xformc_log_level { XFORMC_LOG_DEBUG = 0, XFORMC_LOG_WARNING = 1 } x
 typedef void (*xformc_log)(void* data, xformc_log_level level, const char* message);
 
 /* In every option struct, `size` is the size of the struct that the caller was compiled with: call its init function
- * first, then set fields. XFORMC_DEFAULT is "not set" for integers; NAN is for numbers. */
+ * first, then set fields. XFORMC_DEFAULT is "not set" for integers; NAN is for numbers, NULL for texts and lists. Later
+ * versions add fields at the end; those that a caller's struct lacks are not set. */
 #define XFORMC_DEFAULT INT64_MIN
 
 typedef struct xformc_load_options {
@@ -148,6 +149,13 @@ typedef struct xformc_run_options {
 
 XFORMC_API void xformc_run_options_init(xformc_run_options* options, size_t size);
 
+/* A token of the vocabulary of the text that an engine writes: by its id or, if `piece.data` is not NULL, by its piece,
+ * such as "<unk>". U+2581 in a piece is a space. */
+typedef struct xformc_token {
+  int64_t id;
+  xformc_text piece;
+} xformc_token;
+
 /* Options of the search; what is not set is the engine's default. */
 typedef struct xformc_search_options {
   size_t size;
@@ -167,12 +175,19 @@ typedef struct xformc_search_options {
   const char* stop_rule;           /* when the search of a text is done: first, best, complete or shrink */
   double patience;                 /* the rule first waits for patience * beam_size hypotheses */
   const char* preset;              /* replaces the engine's length penalty and stop rule: paper, huggingface, ... */
+  /* Edits of the scores of tokens (docs/search.md). */
+  const xformc_token* suppress_tokens; /* tokens that are never written. Read before the call returns. */
+  size_t suppress_count;               /* how many; with 0 and suppress_tokens that is not NULL, none */
+  int64_t no_repeat_ngram_size;        /* no sequence of so many tokens occurs twice in a text; 0: any may */
+  double repetition_penalty;           /* above 1: makes tokens that the text already has less likely */
+  double presence_penalty;             /* is subtracted from the score of each token that the text already has */
+  double frequency_penalty;            /* is subtracted once for each time that the text already has the token */
 } xformc_search_options;
 
 XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);
 
 /* Writes the engine's defaults, or those of the preset that the options name, to options that were initialized; false,
- * and nothing, unless it translates or transcribes. */
+ * and nothing, unless it translates or transcribes. `suppress_tokens` is valid as long as the engine. */
 XFORMC_API bool xformc_engine_search_options(const xformc_engine* engine, xformc_search_options* options);
 
 /* Options of sampling; what is not set is the engine's default. */
@@ -183,6 +198,13 @@ typedef struct xformc_sample_options {
   int64_t top_k;          /* sample from the k most likely tokens; 0: no limit */
   double top_p;           /* sample from the fewest most likely tokens whose probabilities sum to top_p; 1: no limit */
   int64_t max_new_tokens; /* maximum tokens of a continuation, the end token included */
+  /* Edits of the scores of tokens, as in xformc_search_options. */
+  const xformc_token* suppress_tokens;
+  size_t suppress_count;
+  int64_t no_repeat_ngram_size;
+  double repetition_penalty;
+  double presence_penalty;
+  double frequency_penalty;
 } xformc_sample_options;
 
 XFORMC_API void xformc_sample_options_init(xformc_sample_options* options, size_t size);

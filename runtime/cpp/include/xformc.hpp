@@ -62,6 +62,18 @@ struct LoadOptions {
   std::function<void(xformc_log_level, const char* message)> log = {};
 };
 
+// A token of the vocabulary of the text that an engine writes: its id, or its piece, such as "<unk>". U+2581 in a piece is
+// a space.
+struct Token {
+  template <typename Id, std::enable_if_t<std::is_integral_v<Id>, int> = 0>
+  Token(Id number) : id(static_cast<int64_t>(number)) {}  // NOLINT: an id is a token
+  Token(std::string text) : piece(std::move(text)) {}     // NOLINT: so is a piece
+  Token(const char* text) : piece(text) {}                // NOLINT
+
+  int64_t id = 0;
+  std::optional<std::string> piece = {};
+};
+
 struct SearchOptions {
   std::optional<int64_t> beam_size = {};          // hypotheses kept for each sentence; 1 is greedy search
   std::optional<int64_t> n_best = {};             // hypotheses returned for each sentence, at most beam_size
@@ -75,6 +87,12 @@ struct SearchOptions {
   std::string stop_rule = {};                     // first, best, complete or shrink (docs/search.md); "": the engine's
   std::optional<double> patience = {};            // the rule first waits for patience * beam_size hypotheses
   std::string preset = {};                        // replaces the engine's length penalty and stop rule; "": it does not
+  // Edits of the scores of tokens (docs/search.md).
+  std::optional<std::vector<Token>> suppress_tokens = {};  // tokens that are never written
+  std::optional<int64_t> no_repeat_ngram_size = {};  // no sequence of so many tokens occurs twice in a text; 0: any may
+  std::optional<double> repetition_penalty = {};     // above 1: makes tokens that the text already has less likely
+  std::optional<double> presence_penalty = {};       // is subtracted for each token that the text already has
+  std::optional<double> frequency_penalty = {};      // is subtracted for each time that the text has the token
 };
 
 struct SampleOptions {
@@ -83,6 +101,12 @@ struct SampleOptions {
   std::optional<int64_t> top_k = {};           // sample from the k most likely tokens; 0: no limit
   std::optional<double> top_p = {};            // sample from the fewest tokens whose probabilities sum to top_p
   std::optional<int64_t> max_new_tokens = {};  // maximum tokens of a continuation, the end token included
+  // Edits of the scores of tokens, as in SearchOptions.
+  std::optional<std::vector<Token>> suppress_tokens = {};
+  std::optional<int64_t> no_repeat_ngram_size = {};
+  std::optional<double> repetition_penalty = {};
+  std::optional<double> presence_penalty = {};
+  std::optional<double> frequency_penalty = {};
 };
 
 // Ends calls early, from any thread: they throw an Error with XFORMC_CANCELLED. It outlives the calls that use it.
@@ -212,7 +236,28 @@ void set(const char* name, Number& option, const std::optional<Number>& value) {
 
 struct Search : xformc_search_options {
   std::vector<xformc_text> texts;  // the prefixes
+  std::vector<xformc_token> tokens;
 };
+
+struct Sampling : xformc_sample_options {
+  std::vector<xformc_token> tokens;
+};
+
+// Sets the edits of scores; `options` keeps the tokens, whose pieces are the caller's.
+template <typename Given, typename Options>
+void set_edits(const Given& given, Options& options) {
+  for (size_t i = 0; given.suppress_tokens && i < given.suppress_tokens->size(); ++i) {
+    const Token& one = (*given.suppress_tokens)[i];
+    options.tokens.push_back({one.id, one.piece ? xformc_text{one.piece->data(), one.piece->size()} : xformc_text{}});
+  }
+  options.suppress_count = options.tokens.size();
+  if (given.suppress_tokens) options.tokens.push_back({});  // an empty list has an address, too
+  options.suppress_tokens = given.suppress_tokens ? options.tokens.data() : nullptr;
+  set("no_repeat_ngram_size", options.no_repeat_ngram_size, given.no_repeat_ngram_size);
+  set("repetition_penalty", options.repetition_penalty, given.repetition_penalty);
+  set("presence_penalty", options.presence_penalty, given.presence_penalty);
+  set("frequency_penalty", options.frequency_penalty, given.frequency_penalty);
+}
 
 // The texts of the options must live as long.
 inline Search c_options(const SearchOptions& given) {
@@ -233,17 +278,19 @@ inline Search c_options(const SearchOptions& given) {
   options.length_penalty_kind = word(given.length_penalty_kind);
   options.stop_rule = word(given.stop_rule);
   options.preset = word(given.preset);
+  set_edits(given, options);
   return options;
 }
 
-inline xformc_sample_options c_options(const SampleOptions& given) {
-  xformc_sample_options options;
-  xformc_sample_options_init(&options, sizeof options);
+inline Sampling c_options(const SampleOptions& given) {
+  Sampling options;
+  xformc_sample_options_init(&options, sizeof(xformc_sample_options));
   set("seed", options.seed, given.seed);
   set("temperature", options.temperature, given.temperature);
   set("top_k", options.top_k, given.top_k);
   set("top_p", options.top_p, given.top_p);
   set("max_new_tokens", options.max_new_tokens, given.max_new_tokens);
+  set_edits(given, options);
   return options;
 }
 

@@ -98,6 +98,20 @@ Set texts(Struct Arguments::* part, std::string Struct::* field) {
   return [=](Arguments& to, const std::string& text) { to.*part.*field = text; };
 }
 
+// An option of the search and of sampling, of which an engine has one.
+template <typename Number>
+Set both(std::optional<Number> xformc::SearchOptions::* search, std::optional<Number> xformc::SampleOptions::* sampling,
+         Number (*read)(const std::string&)) {
+  return [=](Arguments& to, const std::string& text) { to.search.*search = to.sampling.*sampling = read(text); };
+}
+
+// Digits are an id, everything else is a piece.
+xformc::Token token(const std::string& text) {
+  const bool digits = std::all_of(text.begin(), text.end(), [](char one) { return '0' <= one && one <= '9'; });
+  if (digits && !text.empty() && text.size() <= 18) return integer(text);
+  return text;
+}
+
 Set marks(bool Arguments::* field, bool value = true) {
   return [=](Arguments& to, const std::string&) { to.*field = value; };
 }
@@ -167,6 +181,35 @@ const std::vector<Option>& options() {
        "Length penalty and stop rule of paper, huggingface, fairseq, ctranslate2 or marian.",
        SEARCH,
        texts(&A::search, &Search::preset)},
+      {{"--suppress-tokens"},
+       "TOKEN",
+       "A token that is never written: its id or its piece. Repeat it for more.",
+       WRITING,
+       [](A& to, const std::string& text) {
+         if (!to.search.suppress_tokens) to.search.suppress_tokens.emplace();
+         to.search.suppress_tokens->push_back(token(text));
+         to.sampling.suppress_tokens = to.search.suppress_tokens;
+       }},
+      {{"--no-repeat-ngram-size"},
+       "N",
+       "No sequence of this many tokens occurs twice in a text (0: any may).",
+       WRITING,
+       both(&Search::no_repeat_ngram_size, &Sampling::no_repeat_ngram_size, integer)},
+      {{"--repetition-penalty"},
+       "FACTOR",
+       "Above 1, makes tokens that the text already has less likely.",
+       WRITING,
+       both(&Search::repetition_penalty, &Sampling::repetition_penalty, number)},
+      {{"--presence-penalty"},
+       "X",
+       "Subtract this from the score of each token that the text already has.",
+       WRITING,
+       both(&Search::presence_penalty, &Sampling::presence_penalty, number)},
+      {{"--frequency-penalty"},
+       "X",
+       "Subtract this for each time that the text already has the token.",
+       WRITING,
+       both(&Search::frequency_penalty, &Sampling::frequency_penalty, number)},
       {{"--scores"}, nullptr, "Put the score and a tab before each line.", TRANSLATION, marks(&A::scores)},
       {{"--token-scores"},
        nullptr,

@@ -360,6 +360,28 @@ void check_sounds(const std::string& sounds, const std::string& path) {
 
 }  // namespace
 
+void check_edits(const std::string& writer, const std::string& model) {
+  const xformc::Engine engine(writer);
+  xformc::SearchOptions search;
+  const auto text = [&] { return engine.transcribe({"two dogs", "hello"}, search)[0].hypotheses[0].text; };
+  const std::string without = text();
+  search.suppress_tokens = {5, "\u2581dog", std::string("<unk>")};
+  const std::string suppressed = text();
+  search.suppress_tokens = std::vector<xformc::Token>();
+  CHECK(suppressed != without && text() == without);
+  search.presence_penalty = 3;
+  CHECK(text() != without);
+  search.presence_penalty = std::nan("");
+  CHECK(error_of(text).message() == "presence_penalty must be a number, not nan");
+  const xformc::Engine tales(model);
+  xformc::SampleOptions sampling;
+  const std::string told = tales.generate("hello", sampling).text;
+  sampling.suppress_tokens = {"<unk>"};
+  CHECK(tales.generate("hello", sampling).text != told);
+  sampling.suppress_tokens = {"two"};
+  CHECK(error_of([&] { tales.generate("hello", sampling); }).hint().find("begins a word") != std::string::npos);
+}
+
 int main(int, char** words) {
   check_translation(words[1]);
   check_errors(words[1]);
@@ -374,5 +396,6 @@ int main(int, char** words) {
   check_transcription(words[7], words[8]);
   check_sampling(words[9]);
   check_sounds(words[10], words[11]);
+  check_edits(words[12], words[13]);
   return failures == 0 ? 0 : 1;
 }

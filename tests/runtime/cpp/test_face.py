@@ -22,6 +22,7 @@ def engines(copy_engine: Path, endless_engine: Path, language_model: Path, pairs
         images,
         *(FOLDER / name for name in ("heads", "caption", "join", "draw", "sounds")),
         SOUND_FILES / "eight.wav",
+        *(FOLDER / name for name in ("judged", "tales")),
     ]
 
 
@@ -46,6 +47,12 @@ def test_the_c_example_translates_its_arguments(copy_engine: Path, tmp_path: Pat
     missing = run(program, tmp_path / "none", "one")
     assert (missing.code, missing.out) == (2, "")
     assert missing.err.startswith(f"error: {tmp_path / 'none'}: no such folder\nhint: ")
+
+
+def test_a_program_of_an_older_header_runs(copy_engine: Path, tmp_path: Path) -> None:
+    program = compile_program(tmp_path / "older", HERE / "older.c", standard="c11")
+    result = run(program, copy_engine, FOLDER / "tales")
+    assert (result.code, result.err) == (0, "")
 
 
 def test_the_cpp_example_translates_lines(copy_engine: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from tests.conformance.engines import FOLDER, SOUND_FILES
 from tests.runtime.cpp.compiled import run
 from xformc import __version__
 from xformc.format.manifest import manifest_checksum
-from xformc.format.search_options import EDITS
 
 LINES = [*SENTENCES, "", "  ", "hello 漢 world", "two\tdogs", "crlf\r", "größe ", "a man\u00a0\u2003"]
 TEXT = "".join(f"{line}\n" for line in LINES)
@@ -95,6 +94,18 @@ def test_alignments_without_a_tokenizer_are_tokens(xformc: CommandLine, xformc_r
         expected = xformc("predict", engine, SOUND_FILES / "eight.wav", *options)
         assert "6" in expected.out
         assert run(xformc_run, engine, SOUND_FILES / "eight.wav", *options) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--suppress-tokens 5 --suppress-tokens \u2581dog", "--no-repeat-ngram-size 3 --repetition-penalty 3 --json",
+     "--presence-penalty 2 --frequency-penalty -1", "--suppress-tokens dogs", "--repetition-penalty 0"],
+)  # fmt: skip
+def test_edits_are_those_of_python(xformc: CommandLine, xformc_run: Path, options: str) -> None:
+    for command, name, text in (("transcribe", "judged", "two dogs\thello\n"), ("generate", "tales", "two\nhello\n")):
+        expected = xformc(command, FOLDER / name, *options.split(), stdin=text)
+        assert bool(expected.out) != bool(expected.err)
+        assert run(xformc_run, FOLDER / name, *options.split(), stdin=text) == expected
 
 
 @pytest.mark.parametrize("options", ["", "--json", "-j 2 --max-batch-tokens 20 --json"])
@@ -246,7 +257,6 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
     for command in ("translate", "generate", "predict", "transcribe"):
         others = set(re.findall(r"--[a-z-]+", xformc(command, "--help").out)) - shown
         python = {"--prefixes", "--rerank", "--rerank-weight", "--mbr", "--align", "--attention"}
-        python |= {f"--{option.name.replace('_', '-')}" for option in EDITS}
         python |= {"--stream", "--no-stream", "--json-input"}
         assert others - python == {"--device", "--quiet"}, "a stream of the C API has one prefix and chooses nothing"
 
