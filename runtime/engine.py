@@ -20,6 +20,7 @@ from xformc.runtime.alignment import Alignment
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.choose import WEIGHT, Pool, reranking, sampling, with_hypotheses
 from xformc.runtime.devices.device import DeviceName
+from xformc.runtime.draft import Speculation, continue_drafted, speculation
 from xformc.runtime.generate import (
     Continuation,
     Prompt,
@@ -59,6 +60,7 @@ from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.suppressed import Pieces, pieces_of
 from xformc.runtime.texts import encode_line, prompt_limit, scored_limit, whole_limit
+from xformc.runtime.token_calls import TokenCalls
 from xformc.runtime.token_stream import TokenStream, open_stream
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
 from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, tokens_needed, write_rows
@@ -392,6 +394,8 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         token_scores: bool = False,
+        draft: "Engine | str | None" = None,
+        draft_tokens: int | None = None,
         **options: Unpack[SampleArguments],
     ) -> list[Continuation]:
         """Continue prompts with a language model. An empty prompt starts a text from nothing.
@@ -404,16 +408,20 @@ class Engine:
         max_batch_tokens: capacity of a batch, the new tokens included. Neither this nor `workers` changes the results.
         truncate: keep only the end of prompts that are too long; otherwise they are errors. The limit is the model's
             own, less one. Without one it is `max_batch_tokens`, or 16,384 if that is more.
+        draft: what guesses the next tokens, which this engine then checks in one pass: a smaller engine with the same
+            vocabulary, or `lookup`, which looks up the last tokens in the text so far. The continuations are the same,
+            and come sooner if the guesses are good. Each prompt is continued by itself.
+        draft_tokens: the most tokens to guess at a time; 4 by default.
         options: see `SampleArguments`.
 
-        Raises: UserError for an option out of range, a prompt that is too long, or an engine without a tokenizer.
+        Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer, or a
+        draft that does not fit.
         """
-        batching = Batching(workers, max_batch_tokens)
-        return self._generation(batching, seed, truncate, options, token_scores=token_scores).all(
-            self.session, "generate", prompts, batching
-        )
+        batching, drafting = Batching(workers, max_batch_tokens), self._speculation(draft, draft_tokens)
+        job = self._generation(batching, seed, truncate, options, token_scores=token_scores, drafting=drafting)
+        return job.all(self.session, "generate", prompts, batching)
 
-    def generate_stream(
+    def generate_stream(  # noqa: PLR0913 (each is an option)
         self,
         prompts: Iterable[str],
         *,
@@ -423,16 +431,17 @@ class Engine:
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         token_scores: bool = False,
+        draft: "Engine | str | None" = None,
+        draft_tokens: int | None = None,
         **options: Unpack[SampleArguments],
     ) -> Generator[Continuation]:
         """Continue any number of prompts in constant memory, and yield the results in order.
 
         The arguments are those of `generate` and the `window` of `translate_stream`.
         """
-        batching = Batching(workers, max_batch_tokens, window)
-        return self._generation(batching, seed, truncate, options, token_scores=token_scores).stream(
-            self.session, prompts, batching
-        )
+        batching, drafting = Batching(workers, max_batch_tokens, window), self._speculation(draft, draft_tokens)
+        job = self._generation(batching, seed, truncate, options, token_scores=token_scores, drafting=drafting)
+        return job.stream(self.session, prompts, batching)
 
     def stream_tokens(
         self,
@@ -442,6 +451,8 @@ class Engine:
         tokens_at_once: int = 1,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
+        draft: "Engine | str | None" = None,
+        draft_tokens: int | None = None,
         **options: Unpack[SampleArguments],
     ) -> TokenStream:
         """Continue a prompt with a language model, and return its text as an iterator of pieces as they are sampled.
@@ -454,11 +465,13 @@ class Engine:
 
         Raises: UserError as `generate`, and for an engine without streams.
         """
-        job = self._generation(Batching(None, max_batch_tokens), seed, truncate, options, token_scores=False)
+        job = self._generation(Batching(None, max_batch_tokens), seed, truncate, options)
         (encoded,) = job.encoded([prompt])
         resolved = resolve_sample_options(self.manifest, options, self._pieces())
-        decode = self.tokenizer_of(self.manifest.written).decode
-        return open_stream(self.session, self.manifest, encoded, resolved, decode, tokens_at_once)
+        name, drafting = self.manifest.written, self._speculation(draft, draft_tokens)
+        calls = TokenCalls(self.session, encoded, resolved, self.manifest.inputs[name].pieces, tokens_at_once)
+        calls = calls if drafting is None else drafting.drafted(calls)
+        return open_stream(self.manifest, calls, self.tokenizer_of(name).decode)
 
     def predict(
         self,
@@ -687,7 +700,14 @@ class Engine:
         return Job(encode, size, with_token_scores(run, self._with_scores()) if token_scores else run)
 
     def _generation(
-        self, batching: Batching, seed: int, truncate: bool, options: SampleArguments, *, token_scores: bool
+        self,
+        batching: Batching,
+        seed: int,
+        truncate: bool,
+        options: SampleArguments,
+        *,
+        token_scores: bool = False,
+        drafting: Speculation | None = None,
     ) -> Job[str, Prompt, Continuation]:
         self._check_method("generate", "generate")
         resolved = resolve_sample_options(self.manifest, options, self._pieces())
@@ -696,11 +716,22 @@ class Engine:
         text = self.manifest.inputs[name]
         limit, first = prompt_limit(text.longest, batching.max_batch_tokens), check_seed(seed)
         run = partial(continue_prompts, name=name, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces)
+        if drafting is not None:
+            run = partial(continue_drafted, speculation=drafting, **run.keywords)
         return Job(
             partial(encode_prompt, name=name, tokenizer=tokenizer, seed=first, limit=limit, truncate=truncate),
             partial(continuation_needs, options=resolved),
             with_added_scores(run, self._with_scores()) if token_scores else run,
         )
+
+    def _speculation(self, draft: "Engine | str | None", tokens: int | None) -> Speculation | None:
+        if draft is None:
+            if tokens is not None:
+                raise UserError("draft_tokens has no effect without a draft", hint="give draft=, or leave it out")
+            return None
+        self._check_method("generate", "generate")
+        drafting = (draft.manifest, draft.session) if isinstance(draft, Engine) else draft
+        return speculation(self.manifest, drafting, tokens)
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
         needed = partial(positions_needed, inputs=self.manifest.inputs)

@@ -12,6 +12,7 @@ from xformc.format.interfaces import (
     AT,
     COUNT,
     DONE,
+    DRAFTED,
     POSITIONS,
     SAMPLING_OPTIONS,
     SCORES_SO_FAR,
@@ -23,7 +24,7 @@ from xformc.format.interfaces import (
     interface_of_scores,
     interface_of_text,
 )
-from xformc.format.names import ALIGNMENTS, CONTINUE, NEXT, OF_TEXT, PROMPT, SCORES
+from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, NEXT, OF_TEXT, PROMPT, SCORES
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.format.results import of_text as later
@@ -122,5 +123,6 @@ _AFTER = tuple(f"{name}{NEXT}" for name in (AT, DONE, SCORES_SO_FAR))
 STATEFUL: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     PROMPT: (("prompt", "max_new_tokens"), (AT, POSITIONS, DONE)),
     CONTINUE: ((*SAMPLING_OPTIONS[1:], COUNT, AT), (STREAMED, *_AFTER)),
+    CHECK: ((*SAMPLING_OPTIONS[1:], DRAFTED, AT), (STREAMED, *_AFTER)),
 }
 """The inputs and outputs that the models of a stream of tokens have, by file name; the rest depends on the model."""

@@ -2,21 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Self
 
 from xformc.errors import UserError
-from xformc.format.interfaces import AT, COUNT, DONE, POSITIONS, SCORES_SO_FAR, STREAMED
-from xformc.format.manifest import Manifest, SampleOptions
-from xformc.format.names import CONTINUE, NEXT, PROMPT
-from xformc.runtime.generate import Continuation, Prompt, added_text
-from xformc.runtime.options import arrays
-from xformc.runtime.results import Expected, check_results, up_to
-from xformc.runtime.session import Session
+from xformc.format.manifest import Manifest
+from xformc.runtime.generate import Continuation, added_text
+from xformc.runtime.token_calls import TokenCalls
 
 MOST_AT_ONCE = 1024
 _UNFINISHED = "\N{REPLACEMENT CHARACTER} "
@@ -36,24 +30,16 @@ class TokenStream:
     A piece is there as soon as the text has grown: not every token ends a character. `close`, from any thread, ends the
     stream and the running call, as the end of a `with` does, and the cancelling of a task that waits for a piece.
 
-    tokens: the ids of the tokens so far. score: their log probability.
+    tokens: the ids of the tokens so far. score: their log probability. drafted: the number of tokens that were drafted.
+    accepted: the number of those that were right.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        prompt: Prompt,
-        options: SampleOptions,
-        *,
-        decode: Callable[[Sequence[int]], str],
-        vocabulary: int,
-        at_once: int = 1,
-    ) -> None:
+    def __init__(self, calls: TokenCalls, decode: Callable[[Sequence[int]], str]) -> None:
         """See `Engine.stream_tokens`. `decode` makes text of the ids of the prompt and its continuation."""
         self.tokens: list[int] = []
-        self.score = 0.0
-        self._session, self._prompt, self._options = session.stoppable(), prompt, options
-        self._decode, self._vocabulary, self._at_once = decode, vocabulary, at_once
+        self.score, self.drafted, self.accepted = 0.0, 0, 0
+        self._session, self._prompt, self._decode = calls.session.stoppable(), calls.prompt, decode
+        self._calls = replace(calls, session=self._session)
         self._shown, self._closed, self._running = 0, False, threading.Lock()
         self._pieces = self._read()
 
@@ -112,7 +98,11 @@ class TokenStream:
         self.close()
 
     def _read(self) -> Iterator[str]:
-        for _ in self._calls():
+        for called in self._calls:
+            self.tokens += called.tokens
+            self.score = called.score
+            self.drafted += called.drafted
+            self.accepted += called.accepted
             if piece := self._grown(last=False):
                 yield piece
         if piece := self._grown(last=True):
@@ -125,63 +115,10 @@ class TokenStream:
         piece, self._shown = known[self._shown :], max(self._shown, len(known))
         return piece
 
-    def _calls(self) -> Iterator[None]:
-        """Read the prompt, and then the tokens of one call after the other."""
-        first, following = (self._session.beside(name) for name in (PROMPT, CONTINUE))
-        assert first is not None and following is not None, "the engine has no streams of tokens"
-        most = np.array(self._options.max_new_tokens, np.int64)
-        prompt = np.array(self._prompt.ids, np.int64)[None]
-        values = _call(first, {"prompt": prompt, "max_new_tokens": most})
-        options: dict[str, Any] = {
-            "seed": np.array([self._prompt.seed], np.int64),
-            **arrays(self._options),
-            COUNT: np.array(self._at_once, np.int64),
-        }
-        while not _ended(values):
-            found = _call(following, {**values, **options})
-            self._take(found)
-            values = {**values, **{name.removesuffix(NEXT): one for name, one in found.items() if name.endswith(NEXT)}}
-            yield
 
-    def _take(self, found: Mapping[str, Any]) -> None:
-        """Take the tokens and the score of a call. Raises: UserError for what is none."""
-        arrays = {STREAMED: found[STREAMED].numpy(), SCORES_SO_FAR: found[f"{SCORES_SO_FAR}{NEXT}"].numpy()}
-        left = min(self._at_once, self._options.max_new_tokens - len(self.tokens))
-        tokens = Expected(np.int64, (up_to(left), 1), self._vocabulary)
-        check_results(arrays, (tokens, Expected(np.float32, (1,))), CONTINUE)
-        new = [int(token) for token in arrays[STREAMED][:, 0]]
-        if not new:
-            raise UserError("the output tokens is empty, and the text has not ended", place=CONTINUE)
-        self.tokens += new
-        self.score = float(arrays[SCORES_SO_FAR][0])
-
-
-def _call(model: Session, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one of the models (`StatefulModel`)."""
-    found: list[Any] = [*model.run(values)]
-    return found[0]
-
-
-def _ended(values: Mapping[str, Any]) -> bool:
-    """Return whether the text has ended, by itself or by its limit."""
-    arrays: dict[str, NDArray[Any]] = {name: values[name].numpy() for name in (AT, POSITIONS, DONE)}
-    number = Expected(np.int64, ())
-    check_results(arrays, (number, number, Expected(np.bool_, (1,))), CONTINUE)
-    return bool(arrays[DONE][0]) or int(arrays[AT]) >= int(arrays[POSITIONS])
-
-
-def open_stream(
-    session: Session,
-    manifest: Manifest,
-    prompt: Prompt,
-    options: SampleOptions,
-    decode: Callable[[str, Sequence[int]], str],
-    at_once: int,
-) -> TokenStream:
-    """Return the stream of a prompt. Raises: UserError for an engine without streams, and a wrong number at once."""
+def open_stream(manifest: Manifest, calls: TokenCalls, decode: Callable[[str, Sequence[int]], str]) -> TokenStream:
+    """Return the stream of these calls. Raises: UserError for an engine without streams, and a wrong number at once."""
     require_streams(manifest)
-    if type(at_once) is not int or not 1 <= at_once <= MOST_AT_ONCE:
-        raise UserError(f"tokens_at_once must be an integer from 1 to {MOST_AT_ONCE}, not {at_once!r}")
-    name = manifest.written
-    vocabulary = manifest.inputs[name].pieces
-    return TokenStream(session, prompt, options, decode=partial(decode, name), vocabulary=vocabulary, at_once=at_once)
+    if type(calls.at_once) is not int or not 1 <= calls.at_once <= MOST_AT_ONCE:
+        raise UserError(f"tokens_at_once must be an integer from 1 to {MOST_AT_ONCE}, not {calls.at_once!r}")
+    return TokenStream(calls, partial(decode, manifest.written))

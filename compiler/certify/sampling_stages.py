@@ -1,8 +1,9 @@
 """The sampling stages of a certificate: the draws of the engine against the definition."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,12 +13,12 @@ from xformc.compiler.certify.reference_sampling import Followed, follow
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.manifest import SampleOptions
-from xformc.format.names import CONTINUE
+from xformc.format.names import CHECK, CONTINUE
 from xformc.format.names import PROMPT as PROMPT_MODEL
 from xformc.runtime.generate import Prompt
 from xformc.runtime.rows import Row, random_ids
 from xformc.runtime.search import SearchResult
-from xformc.runtime.token_stream import TokenStream
+from xformc.runtime.token_calls import Called, TokenCalls
 from xformc.runtime.translate import PROMPT, SEED, sample_rows
 
 SCORE_BOUND = 1e-4
@@ -77,6 +78,9 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
     if subject.program.streams and all(subject.session.beside(name) for name in (PROMPT_MODEL, CONTINUE)):
         progress("certify: stream")
         yield _stream(subject, prompts, FILTERS[0])
+        if subject.session.beside(CHECK):
+            progress("certify: draft")
+            yield _draft(subject, prompts, FILTERS[0])
     if subject.whole is not None:
         progress("certify: whole")
         found = sample_rows(subject.whole, prompts, subject.program, runs[0].options)
@@ -147,14 +151,60 @@ def _batch(subject: Subject, prompts: Sequence[Row], together: _Run) -> Stage:
 
 def _stream(subject: Subject, prompts: Sequence[Row], options: SampleOptions) -> Stage:
     """The first call of a stream reads the prompt, and each further one samples three tokens."""
-    worst, vocabulary = 0.0, subject.program.inputs[str(subject.program.written)].pieces
+    worst = 0.0
     for row in (prompts[0], prompts[-1]):
         whole = sample_rows(subject.session, [row], subject.program, options)
-        prompt = Prompt([int(one) for one in row[PROMPT]], int(row[SEED]))
-        stream = TokenStream(subject.session, prompt, options, decode=lambda _: "", vocabulary=vocabulary, at_once=3)
-        same = [*stream] == [] and tuple(stream.tokens) == whole.text(0, 0)
-        worst = max(worst, abs(stream.score - float(whole.scores[0, 0])) if same else np.inf)
+        tokens, score = _called(_calls(subject, row, options, 3))
+        worst = max(worst, abs(score - float(whole.scores[0, 0])) if tokens == whole.text(0, 0) else np.inf)
     return Stage("stream", "the same tokens and scores in one call, and in several", _finite(worst), SCORE_BOUND)
+
+
+def _draft(subject: Subject, prompts: Sequence[Row], options: SampleOptions) -> Stage:
+    """Each call checks four tokens, of which none, one, .. or all are right."""
+    worst, problem, drafted = 0.0, "", 0
+    options = replace(options, **EDITED)
+    for row in (prompts[0], prompts[-1]):
+        whole = sample_rows(subject.session, [row], subject.program, options)
+        calls = _calls(subject, row, options)
+        drafter = _Partly(whole.text(0, 0), len(row[PROMPT]))
+        found = [*replace(calls, drafter=drafter, draft_tokens=_Partly.most)]
+        tokens, score = _called(found)
+        drafted += sum(one.drafted for one in found)
+        if tokens == whole.text(0, 0):
+            worst = max(worst, abs(score - float(whole.scores[0, 0])))
+        else:
+            problem = problem or followed(subject, row, tokens, options).problem
+    worst = np.inf if problem or not drafted else worst
+    what = "the same tokens and scores with drafts, of which some are wrong"
+    return Stage("draft", what, _finite(worst), SCORE_BOUND, problem)
+
+
+@dataclass
+class _Partly:
+    """Drafts the tokens that follow, of which fewer are right in each call, and then all."""
+
+    tokens: Sequence[int]
+    prompt: int
+    right: int = 4
+    most: ClassVar[int] = 4
+
+    def propose(self, text: Sequence[int], most: int) -> Sequence[int]:
+        """Return tokens of which `right` are right."""
+        done, right = len(text) - self.prompt, self.right
+        self.right = right - 1 if right else self.most
+        following = self.tokens[done : done + most]
+        return [token if place < right else token ^ 1 for place, token in enumerate(following)]
+
+
+def _calls(subject: Subject, row: Row, options: SampleOptions, at_once: int = 1) -> TokenCalls:
+    prompt, name = Prompt([int(one) for one in row[PROMPT]], int(row[SEED])), str(subject.program.written)
+    return TokenCalls(subject.session, prompt, options, subject.program.inputs[name].pieces, at_once)
+
+
+def _called(found: Iterable[Called]) -> tuple[tuple[int, ...], float]:
+    """The tokens of calls, and their score."""
+    calls = [*found]
+    return tuple(token for one in calls for token in one.tokens), calls[-1].score if calls else 0.0
 
 
 def _between(together: _Run, row: int, other: SearchResult, place: int) -> float:

@@ -145,8 +145,12 @@ class Sampler:
 
     def turn(self, onnx: OnnxEmitter, position: str, now: Sampling) -> Sampling:
         """Write the step at a position; return the texts and the states after it."""
-        special = self.decoder.written
         logits, state = _step(onnx, self.decoder, now.text.newest, position, {**self.known, **now.state})
+        return self.write(onnx, logits, position, replace(now, state=state))
+
+    def write(self, onnx: OnnxEmitter, logits: str, position: str, now: Sampling) -> Sampling:
+        """Write how the texts go on by the logits [batch, 1, vocabulary] of a position."""
+        special = self.decoder.written
         below, place = below_highest(onnx, logits), onnx.op("Add", position, 1)
         uniform = emit_uniform(onnx, self.stream, place)
         drawn = _draw_edited(onnx, (logits, below), now.read, self.edits, uniform, self.filters)
@@ -154,7 +158,7 @@ class Sampler:
         done = ended_texts(onnx, text, sampled, self.inputs.end_token, self.inputs.max_new_tokens, special)
         newest = onnx.op("Slice", onnx.op("Unsqueeze", text.newest, [1]), [0], self.kept, [1])
         read = onnx.op("Concat", now.read, newest, axis=1)
-        return Sampling(replace(text, done=done), read, state)
+        return Sampling(replace(text, done=done), read, now.state)
 
 
 Continued = tuple[SampleResult, Names]

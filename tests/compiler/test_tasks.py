@@ -23,7 +23,7 @@ from xformc.specs import SHIPPED
 
 LABELS = ["forward", "labels", "batch"]
 STAGES = {
-    "language_model": ["forward", "step", "extend", "scores", "greedy", "sample", "edits", "batch", "stream"],
+    "language_model": ["forward", "step", "extend", "scores", "greedy", "sample", "edits", "batch", "stream", "draft"],
     "tagging": LABELS,
     "frames": LABELS,
     "images": LABELS,

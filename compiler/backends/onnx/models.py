@@ -16,6 +16,7 @@ from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.search.batch_loop import SearchInputs
 from xformc.compiler.search.beam import emit_beam_search
+from xformc.compiler.search.check_draft import DRAFTED_TYPE, emit_check
 from xformc.compiler.search.decoder_step import emit_begin, step_inputs
 from xformc.compiler.search.edits import EditInputs
 from xformc.compiler.search.fixed_beam import fixed_beam_search
@@ -25,10 +26,10 @@ from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.token_scores import Scored, emit_token_scores
-from xformc.compiler.search.token_stream import emit_first, emit_next, fixed_types, moving_types
-from xformc.format.interfaces import ATTENTION, COUNT, PREFIX, RESULTS, STREAMED, TOKEN_SCORES
+from xformc.compiler.search.token_stream import Streamed, emit_first, emit_next, fixed_types, moving_types
+from xformc.format.interfaces import ATTENTION, COUNT, DRAFTED, PREFIX, RESULTS, STREAMED, TOKEN_SCORES
 from xformc.format.manifest import SampleOptions, SearchOptions, numbers
-from xformc.format.names import ALIGNMENTS, CONTINUE, GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, PROMPT, SCORES, STEP
+from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, PROMPT, SCORES, STEP
 from xformc.format.search_options import EDITS
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
@@ -55,6 +56,7 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
         models[SCORES] = scores_model(derived, weights)
     if program.streams:
         models |= {PROMPT: prompt_model(program, weights), CONTINUE: continue_model(program, weights)}
+        models[CHECK] = check_model(program, weights)
     if (aligned := begin_alignments(derived)) is not None:
         models[ALIGNMENTS] = alignments_model(aligned, weights)
     return models
@@ -131,15 +133,27 @@ def prompt_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 def continue_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     """From the values of `prompt_model`, or those of the call before, to further tokens and the next values."""
+    return _continuing(program, weights, "continue", emit_next, (COUNT, Type("int64")))
+
+
+def check_model(program: Program, weights: Initializers) -> onnx.ModelProto:
+    """As `continue_model`, by tokens that may follow."""
+    return _continuing(program, weights, "check", emit_check, (DRAFTED, DRAFTED_TYPE))
+
+
+def _continuing(
+    program: Program, weights: Initializers, name: str, emit: Callable[..., Streamed], last: tuple[str, Type]
+) -> onnx.ModelProto:
+    """A model that continues a stream; `last` is its own input."""
     emitter, decoder = _emitter(program, weights), program.decoder
     options = _options(emitter, program.sampling, decoder.written)
     given = SampleInputs("", "seed", **_alone(options), edits=_EDITS)
-    tokens, after = emit_next(emitter, decoder, given, COUNT)
+    tokens, after = emit(emitter, decoder, given, last[0])
     moving = moving_types(decoder)
     outputs = [(emitter.op("Identity", tokens, name=STREAMED), Type("int64", (Axis("steps"), Axis("batch"))))]
     outputs += [(emitter.op("Identity", after[name], name=f"{name}{NEXT}"), type) for name, type in moving.items()]
-    calls = {"seed": Type("int64", (Axis("batch"),)), COUNT: Type("int64"), **options}
-    return model(emitter, "continue", [*fixed_types(decoder).items(), *moving.items(), *calls.items()], outputs)
+    calls = {"seed": Type("int64", (Axis("batch"),)), last[0]: last[1], **options}
+    return model(emitter, name, [*fixed_types(decoder).items(), *moving.items(), *calls.items()], outputs)
 
 
 def _needing_defaults(model: onnx.ModelProto) -> onnx.ModelProto:

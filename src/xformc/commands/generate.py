@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from xformc.commands.drafting import DraftName, DraftTokens, opened_draft
 from xformc.commands.options import (
     Device,
     EngineFolder,
@@ -61,6 +62,8 @@ def generate(
     as_json: JsonLines = False,
     json_input: JsonInput = False,
     stream: Stream = None,
+    draft: DraftName = None,
+    draft_tokens: DraftTokens = None,
     truncate: Annotated[bool, Option("--truncate", help="Keep only the end of lines that are too long.")] = False,
     window: Window = None,
     workers: Workers = None,
@@ -77,6 +80,10 @@ def generate(
     A line is a prompt in UTF-8. Texts keep the order of the lines, and each begins with its prompt. An empty line is a
     prompt too: it starts a text from nothing. Defaults of sampling come from the engine; `xformc inspect ENGINE` shows
     them. The same prompt and seed give the same text, whatever the other lines are.
+
+    With --draft ENGINE2, a smaller engine with the same vocabulary, or --draft lookup, which looks them up in the text
+    so far, the next tokens are guessed, and ENGINE checks several in one pass. The texts are the same. Each line is
+    continued by itself, so a draft is for few lines.
 
     On a terminal, or with --stream, each text is printed as it is sampled: a line after the other, not in batches.
 
@@ -108,9 +115,14 @@ def generate(
             waiting.append(line)
             yield line
 
-    with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, input_lines(prompts) as lines:
+    with (
+        load(engine, threads=threads, workers=pace.workers, device=device) as loaded,
+        opened_draft(draft, threads=threads, workers=pace.workers) as drafting,
+        input_lines(prompts) as lines,
+    ):
+        speculation: dict[str, Any] = {"draft": drafting, "draft_tokens": draft_tokens}
         if streamed:
-            options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, **sampling}
+            options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, **speculation, **sampling}
             return write_streams(loaded, lines, output, seed=seed, truncate=truncate, options=options)
         results = loaded.generate_stream(
             remembered(json_prompts(lines) if json_input else lines),
@@ -119,6 +131,7 @@ def generate(
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
             token_scores=token_scores,
+            **speculation,
             **sampling,
         )
         tokens = token_fields_of(loaded, wanted=token_scores)

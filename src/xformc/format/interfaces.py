@@ -57,6 +57,13 @@ texts have ended, and their log probabilities, both [batch]."""
 STREAMED, COUNT = "tokens", "count"
 """The output of the model that continues a stream, [steps, batch], and its input for the most steps, []."""
 
+DRAFTED = "drafted"
+"""The input of the model that checks tokens which may follow: [batch, tokens]."""
+
+NEWEST, READ = "step/newest", "step/read"
+"""Values of a stream: the newest token of each text [batch], and all tokens so far [batch, tokens]; without edits of
+scores the latter are not used."""
+
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""
 

@@ -14,6 +14,9 @@ ALIGNMENTS = "alignments.onnx"
 PROMPT, CONTINUE = "prompt.onnx", "continue.onnx"
 """The models of a stream of tokens: the one that reads the prompts, and the one that goes on from there."""
 
+CHECK = "check.onnx"
+"""The model that continues a stream by drafted tokens, many of them in one pass."""
+
 PREPARE, STEP = "prepare.onnx", "step.onnx"
 """The two models of a search that the runtime drives step by step."""
 
