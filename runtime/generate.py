@@ -59,6 +59,10 @@ class Continuation:
     tokens: tuple[int, ...]
     token_scores: tuple[float, ...] = ()
 
+    def after(self, prompt: str) -> str:
+        """The whole text: the prompt and its continuation, with one space between words."""
+        return (prompt.rstrip() if self.text.startswith(" ") else prompt) + self.text
+
 
 def sample(
     session: Session,

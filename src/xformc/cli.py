@@ -27,6 +27,7 @@ from xformc.commands.cmake_dir import cmake_dir
 from xformc.commands.corpus import corpus
 from xformc.commands.data import data
 from xformc.commands.diff import diff
+from xformc.commands.distill import distill
 from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
 from xformc.commands.export import export
@@ -131,7 +132,14 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "ir": ir,
         "schema": schema,
     },
-    "Training": {"corpus": corpus, "data": data, "import": import_weights, "train": train, "average": average},
+    "Training": {
+        "corpus": corpus,
+        "distill": distill,
+        "data": data,
+        "import": import_weights,
+        "train": train,
+        "average": average,
+    },
     "Engines": {
         "build": build,
         "verify": verify,

@@ -58,15 +58,26 @@ def find_pairs(folder: Path, languages: str | None = None) -> CorpusFiles:
 
 def find_training(folder: Path, suffixes: Sequence[str], languages: str | None = None, *, paired: bool) -> Files:
     """Find the files of the training data only, as `find_pairs` if it is `paired`, else as `find_files`."""
-    _require_folder(folder)
-    if not paired:
-        return (_find_file(folder, TRAIN_NAMES, suffixes),)
-    return _find_pair(folder, TRAIN_NAMES, None if languages is None else _parse_languages(languages))
+    return _find_split(folder, TRAIN_NAMES, suffixes, languages, paired=paired)
+
+
+def find_validation(folder: Path, suffixes: Sequence[str], languages: str | None = None, *, paired: bool) -> Files:
+    """Find the files of the validation data only, as `find_training`."""
+    return _find_split(folder, VALID_NAMES, suffixes, languages, paired=paired)
 
 
 def suffix_of(path: Path) -> str:
     """Return the suffix of a file without `.gz`: `tsv` for `train.tsv.gz`."""
     return path.name.removesuffix(".gz").rpartition(".")[2]
+
+
+def _find_split(
+    folder: Path, names: tuple[str, ...], suffixes: Sequence[str], languages: str | None, *, paired: bool
+) -> Files:
+    _require_folder(folder)
+    if not paired:
+        return (_find_file(folder, names, suffixes),)
+    return _find_pair(folder, names, None if languages is None else _parse_languages(languages))
 
 
 def _require_folder(folder: Path) -> None:

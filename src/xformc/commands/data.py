@@ -2,18 +2,19 @@
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID
 from typer import Option
 
 from xformc.commands.options import OUT, Settings, SpecName
+from xformc.commands.work_bar import dropped_text, text_size, work_bar
 from xformc.errors import UserError
 from xformc.specs import find_spec
-from xformc.terminal import progress_console
 
 if TYPE_CHECKING:
     from xformc.trainer.data.shards.manifest import Manifest
@@ -85,21 +86,10 @@ def data(
         drop_duplicates,
         workers or os.cpu_count() or 1,
     )
-    with _bar() as bar:
-        task = bar.add_task("prepare", total=_size(files), numbers="")
+    with work_bar() as bar:
+        task = bar.add_task("prepare", total=text_size(chain.from_iterable(files)), numbers="")
         manifest = prepare(loaded, wanted, output, resume=resume, report=partial(_show, bar, task, time.monotonic()))
     print("\n".join(_summary(manifest, output)))
-
-
-def _bar() -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[numbers]}"),
-    )
-    console = progress_console()
-    return Progress(*columns, console=console, transient=True, disable=console.quiet or not console.is_terminal)
 
 
 def _show(bar: Progress, task: TaskID, began: float, note: "Note") -> None:
@@ -107,16 +97,9 @@ def _show(bar: Progress, task: TaskID, began: float, note: "Note") -> None:
     bar.update(task, completed=note.size, numbers=f"{note.rows:,} examples  {speed:,.0f} tokens/s")
 
 
-def _size(files: Sequence[tuple[Path, ...]]) -> int | None:
-    """The bytes of the text, if none of it is compressed."""
-    every = [path for group in files for path in group]
-    return None if any(path.suffix == ".gz" for path in every) else sum(path.stat().st_size for path in every)
-
-
 def _summary(manifest: "Manifest", output: Path) -> Iterator[str]:
     for part in manifest.parts:
         tokens = ", ".join(f"{count:,} tokens of {name}" for name, count in part.tokens.items())
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in part.dropped.items())
         repeat = "" if part.repeat == 1 else f"; {part.repeat:.3g} times in an epoch"
-        yield f"{part.name}: {part.rows:,} examples, {tokens}{repeat}" + (f" (dropped: {dropped})" if dropped else "")
+        yield f"{part.name}: {part.rows:,} examples, {tokens}{repeat}{dropped_text(part.dropped)}"
     yield f"{output}: {manifest.rows:,} examples"

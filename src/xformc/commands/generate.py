@@ -149,5 +149,4 @@ def _as_json(index: int, result: Continuation, tokens: TokenFields) -> str:
 
 
 def _as_text(prompt: str, result: Continuation) -> str:
-    before = prompt.rstrip() if result.text.startswith(" ") else prompt
-    return f"{before}{one_line(result.text)}\n"
+    return one_line(result.after(prompt)) + "\n"

@@ -1,29 +1,18 @@
-"""Encodes chunks of text in several processes; the blocks come back in the order of the text.
+"""Encodes chunks of text as blocks of ids."""
 
-The processes import no PyTorch.
-"""
-
-import os
-import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
 import numpy as np
 
-from xformc.errors import UserError
+from xformc.trainer.data.in_order import in_order
 from xformc.trainer.data.shards.blocks import Block, Ids, id_type, make_blocks
 from xformc.trainer.data.shards.chunks import Chunk
 from xformc.trainer.data.shards.manifest import Stored
 from xformc.trainer.data.text_files import Row
 from xformc.trainer.data.vocabulary import Vocabulary
-
-AHEAD = 2
-"""The chunks that wait for each process."""
 
 RATIO, COPY = "above the length ratio", "with equal sides"
 
@@ -40,10 +29,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Job:
-    """How texts become ids: the columns, the file of each one's SentencePiece model, and the filters.
-
-    A job must be small: a process that ends before it has read more than a pipe holds would leave this one waiting.
-    """
+    """How texts become ids: the columns, the file of each one's SentencePiece model, and the filters."""
 
     columns: Mapping[str, Stored]
     models: Mapping[str, Path]
@@ -68,8 +54,9 @@ class Encoder:
         self._processors = [loaded[job.models[name]] for name in job.columns]
         self._kind = id_type(max(column.size for column in job.columns.values()))
 
-    def __call__(self, rows: Sequence[Row]) -> Encoded:
+    def __call__(self, chunk: Chunk) -> Encoded:
         """Return the blocks of a chunk."""
+        rows: Sequence[Row] = chunk.rows
         filters, dropped = self._job.filters, Counter[str]()
         if filters.copies:
             chosen = [row for row in rows if any(text != row[0] for text in row[1:])]
@@ -98,46 +85,4 @@ def encode_chunks(chunks: Iterable[Chunk], job: Job, workers: int) -> Iterator[t
 
     Raises: UserError if a process is killed.
     """
-    if workers == 1:
-        encoder = Encoder(job)
-        yield from ((chunk, encoder(chunk.rows)) for chunk in chunks)
-        return
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (job,))
-    waiting = deque[tuple[Chunk, Future[Encoded]]]()
-    try:
-        for chunk in chunks:
-            waiting.append((chunk, pool.submit(_encode, chunk.rows)))
-            if len(waiting) >= AHEAD * workers:
-                yield _first_of(waiting)
-        while waiting:
-            yield _first_of(waiting)
-    except BrokenProcessPool as error:
-        hint = "continue with --resume, with fewer --workers if memory was short"
-        raise UserError("a process that encodes texts was killed", hint=hint) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _first_of(waiting: deque[tuple[Chunk, Future[Encoded]]]) -> tuple[Chunk, Encoded]:
-    chunk, encoded = waiting.popleft()
-    return chunk, encoded.result()
-
-
-_encoders: list[Encoder] = []
-"""That of this process, if it is one of the pool."""
-
-
-def _begin(job: Job) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _encoders.append(Encoder(job))
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-
-def _encode(rows: Sequence[Row]) -> Encoded:
-    return _encoders[0](rows)
+    return in_order(chunks, Encoder, job, workers)

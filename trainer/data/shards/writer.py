@@ -65,8 +65,8 @@ class Writer:
     def __init__(self, folder: Path, progress: Progress) -> None:
         self._folder = folder
         self.progress = progress
-        self._index = _cut(folder / BLOCKS, progress.blocks * ENTRY.itemsize).open("ab")
-        self._file = _cut(folder / shard_name(progress.shard), progress.bytes).open("ab")
+        self._index = cut(folder / BLOCKS, progress.blocks * ENTRY.itemsize).open("ab")
+        self._file = cut(folder / shard_name(progress.shard), progress.bytes).open("ab")
 
     def append(self, corpus: int, chunk: Encoded) -> None:
         """Write a chunk of a corpus."""
@@ -134,8 +134,8 @@ def job_hash(*settings: object) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
-def _cut(path: Path, size: int) -> Path:
-    """The file without what was written after the last record. Raises: UserError if it is shorter."""
+def cut(path: Path, size: int) -> Path:
+    """Cut off what was written to a file after the last record. Raises: UserError if it is shorter."""
     path.touch()
     if path.stat().st_size < size:
         raise UserError("is shorter than recorded", place=str(path), hint="remove the folder, and start again")

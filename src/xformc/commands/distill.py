@@ -1,0 +1,132 @@
+"""`xformc distill`: an engine's translations or texts become training data."""
+
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.progress import Progress, TaskID
+from typer import Argument, Option
+
+from xformc.commands.options import (
+    OUT,
+    BeamSize,
+    Device,
+    EngineFolder,
+    LengthPenalty,
+    NewTokens,
+    Temperature,
+    TopK,
+    TopP,
+)
+from xformc.commands.work_bar import dropped_text, text_size, work_bar
+from xformc.errors import UserError
+from xformc.format.reader import read_manifest
+from xformc.format.targets import TRAITS
+from xformc.runtime.stream import MAX_BATCH_TOKENS
+
+if TYPE_CHECKING:
+    from xformc.trainer.distill.bulk import Distilled
+
+TEXT_HELP = "Files of text in one language, plain or .gz: a sentence or a prompt in each line."
+N_BEST_HELP = "Translations of each line; each becomes a pair."
+BACK_HELP = "The text is in the target language: its translations become the sources, and the text the targets."
+TAG_HELP = "What each source begins with, such as '<BT>'; a space is put behind it."
+VALID_HELP = "A folder with valid.*, which becomes the validation data."
+SAMPLES_HELP = "Texts sampled for each line, by a language model."
+WORKERS_HELP = "Processes; each loads the engine.  [default: one for each core, 1 on a GPU]"
+
+
+def distill(
+    engine: EngineFolder,
+    text: Annotated[list[Path], Argument(help=TEXT_HELP, metavar="TEXT...")],
+    *,
+    output: Annotated[Path, Option(*OUT, help="The folder to write into.", metavar="DATA")],
+    beam_size: BeamSize = None,
+    n_best: Annotated[int | None, Option(help=N_BEST_HELP, metavar="N")] = None,
+    length_penalty: LengthPenalty = None,
+    back_translation: Annotated[bool, Option("--back-translation", help=BACK_HELP)] = False,
+    tag: Annotated[str | None, Option(help=TAG_HELP, metavar="TEXT")] = None,
+    samples: Annotated[int, Option(help=SAMPLES_HELP, min=1, max=10_000, metavar="N")] = 1,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    max_new_tokens: NewTokens = None,
+    seed: Annotated[int, Option(help="Random seed of the first text; each later text has the next.", metavar="N")] = 0,
+    valid: Annotated[Path | None, Option(help=VALID_HELP, metavar="DIR")] = None,
+    languages: Annotated[
+        str | None, Option(help="Source and target in the names of --valid's files: en-de.", metavar="PAIR")
+    ] = None,
+    workers: Annotated[int | None, Option("--workers", "-j", help=WORKERS_HELP, min=1, max=1024, metavar="N")] = None,
+    max_batch_tokens: Annotated[
+        int, Option(help="Capacity of a batch in tokens.", min=1, metavar="N")
+    ] = MAX_BATCH_TOKENS,
+    device: Device = None,
+    resume: Annotated[bool, Option("--resume", help="Continue where it stopped.")] = False,
+) -> None:
+    """Make training data of an engine's translations or texts.
+
+    \b
+    xformc distill engines/teacher mono.en --beam-size 4 --valid data -o distilled
+    xformc train student.yaml --data distilled -o runs/student
+    xformc distill engines/de-en news.de.gz --back-translation --tag '<BT>' -o backtranslated
+    xformc distill engines/gpt prompts.txt --samples 4 --temperature 0.8 -o texts
+
+    TEXT is decoded on all cores into DATA/train.jsonl, which `xformc train` and `xformc data` read; each line also has
+    the score. It may be stopped or killed at any moment; --resume continues it, and the file is the same to the byte.
+    Lines without text and lines that are too long for the engine are dropped and counted.
+    """
+    from xformc.trainer.data.splits import JSON_LINES, find_validation
+    from xformc.trainer.distill.bulk import distill as decode
+    from xformc.trainer.distill.decoder import Decoding
+
+    given = {
+        "beam_size": beam_size,
+        "n_best": n_best,
+        "length_penalty": length_penalty,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "max_new_tokens": max_new_tokens,
+    }
+    manifest = read_manifest(engine)
+    continues = manifest.task == "language_model"
+    searching = ("beam_size", "n_best", "length_penalty")
+    idle = [name for name, value in given.items() if value is not None and (name in searching) == continues]
+    if idle:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+        raise UserError(f"{named}: no effect on engines for {manifest.task}", hint="leave it out")
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if valid is None and languages is not None:
+        raise UserError("--languages needs --valid")
+    files = None
+    if valid is not None:
+        files = find_validation(valid, ("txt", JSON_LINES), languages, paired=not continues)
+    decoding = Decoding(engine, options, samples, seed, back_translation, tag, max_batch_tokens, device)
+    on_gpu = device == "cuda" or (device is None and TRAITS[manifest.target].fixed)
+    processes = workers or (1 if on_gpu else os.cpu_count() or 1)
+    with work_bar() as bar:
+        task = bar.add_task("decode", total=text_size(text), numbers="")
+        report = partial(_show, bar, task, _Speed())
+        done = decode(text, decoding, output, workers=processes, valid=files, resume=resume, report=report)
+    print(f"{output}: {done.rows:,} rows of {done.lines:,} lines, {done.tokens:,} tokens{dropped_text(done.dropped)}")
+
+
+class _Speed:
+    """The tokens per second since the first call."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._first: int | None = None
+
+    def of(self, tokens: int) -> float:
+        if self._first is None:
+            self._first = tokens
+            return 0.0
+        return (tokens - self._first) / max(time.monotonic() - self._began, 1e-9)
+
+
+def _show(bar: Progress, task: TaskID, speed: _Speed, so_far: "Distilled") -> None:
+    numbers = f"{so_far.rows:,} rows  {speed.of(so_far.tokens):,.0f} tokens/s"
+    bar.update(task, completed=so_far.size, numbers=numbers)

@@ -1,0 +1,1 @@
+"""Training data from the texts that an engine writes."""

@@ -1,0 +1,198 @@
+"""Decodes any amount of text into a folder of training data; a killed run continues where its last record was."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from xformc.errors import UserError
+from xformc.files import atomic_write
+from xformc.format.certificate import CERTIFICATE_BYTES, read_certificate
+from xformc.format.document import read_document
+from xformc.format.manifest import Manifest, check_files
+from xformc.format.names import CERTIFICATE, MANIFEST
+from xformc.format.reader import read_manifest
+from xformc.runtime.lines import read_file_lines
+from xformc.runtime.options import resolve_options
+from xformc.runtime.sampling import resolve_sample_options
+from xformc.trainer.checkpoint import writing
+from xformc.trainer.data.in_order import in_order
+from xformc.trainer.data.shards.manifest import LOCK, PROGRESS
+from xformc.trainer.data.shards.writer import cut, job_hash, locked
+from xformc.trainer.data.splits import JSON_LINES, Files
+from xformc.trainer.data.text_files import read_texts
+from xformc.trainer.distill.decoder import Decoder, Decoding, Lines, Rows
+
+CHUNK = 512
+"""Lines that are decoded together, and recorded together."""
+
+TRAIN, VALID, RECORD = f"train.{JSON_LINES}", f"valid.{JSON_LINES}", "distilled.json"
+COLUMNS: Mapping[str, tuple[str, ...]] = {"translation": ("source", "target"), "language_model": ("text",)}
+"""The columns of the rows, for each task that is distilled."""
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """What is decoded. job: a hash of the engine and the options. text: the hash of the lines so far.
+
+    lines, size: the lines that were read, and their bytes. rows, tokens, bytes: what was written. dropped: the number
+    of lines without rows, by reason.
+    """
+
+    job: str
+    text: str = ""
+    lines: int = 0
+    rows: int = 0
+    tokens: int = 0
+    bytes: int = 0
+    size: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def plus(self, chunk: Lines, rows: Rows) -> "Distilled":
+        """With one more chunk."""
+        return Distilled(
+            self.job,
+            chunk.text,
+            self.lines + len(chunk.lines),
+            self.rows + rows.count,
+            self.tokens + rows.tokens,
+            self.bytes + len(rows.content),
+            chunk.size,
+            dict(Counter(self.dropped) + Counter(rows.dropped)),
+        )
+
+
+Report = Callable[[Distilled], None]
+
+
+def distill(
+    texts: Sequence[Path],
+    decoding: Decoding,
+    out: Path,
+    *,
+    workers: int = 1,
+    valid: Files | None = None,
+    resume: bool = False,
+    report: Report = lambda so_far: None,
+) -> Distilled:
+    """Decode every line of `texts` into `out`/train.jsonl, with `valid` as its validation data.
+
+    The result does not depend on the number of workers, nor on stops. `report` is told how far it is.
+
+    Raises: UserError for an engine or options that do not fit, for bad text, and if `out` exists and is not resumed.
+    What is written then stays there, for `resume`.
+    """
+    manifest = certified(decoding)
+    if resume and (out / RECORD).exists():
+        return _read(out / RECORD)
+    if out.exists() and any(out.iterdir()) and not (resume and (out / LOCK).exists()):
+        hint = "continue it with --resume" if (out / LOCK).exists() else "give --output a new folder"
+        raise UserError("already exists", place=str(out), hint=hint)
+    with writing(out, hint="free some space, then continue with --resume"):
+        out.mkdir(parents=True, exist_ok=True)
+        with locked(out):
+            if valid is not None:
+                _write_validation(valid, COLUMNS[manifest.task], out / VALID)
+            return _decode(texts, decoding, out, workers, report)
+
+
+def certified(decoding: Decoding) -> Manifest:
+    """The manifest of the engine.
+
+    Raises: UserError for an engine that was not certified, or is of another task, and for options that are out of range
+    or have no effect.
+    """
+    folder = decoding.engine
+    manifest = read_manifest(folder)
+    if manifest.task not in COLUMNS:
+        message = f"{manifest.name} is an engine for {manifest.task}; teachers translate or are language models"
+        raise UserError(message, place=str(folder))
+    check_files(folder, manifest)
+    if not read_certificate(read_document(folder / CERTIFICATE, limit=CERTIFICATE_BYTES)).passed:
+        raise UserError("its certificate has not passed", place=str(folder), hint="build the engine again")
+    options: Any = decoding.options
+    if manifest.task == "translation":
+        resolve_options(manifest, options)
+        idle = {"samples": decoding.samples != 1, "seed": decoding.seed != 0}
+    else:
+        resolve_sample_options(manifest, options)
+        idle = {"back-translation": decoding.back, "tag": decoding.tag is not None}
+    for name, given in idle.items():
+        if given:
+            raise UserError(f"--{name} has no effect on engines for {manifest.task}", hint="leave it out")
+    return manifest
+
+
+def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, workers: int, report: Report) -> Distilled:
+    identity = job_hash(_described(decoding))
+    part = out / f"{TRAIN}.partial"
+    so_far = _read(out / PROGRESS) if (out / PROGRESS).exists() else Distilled(identity)
+    if so_far.job != identity:
+        hint = "give the options that it began with, or another folder with -o"
+        raise UserError("was begun with another engine or other options", place=str(out), hint=hint)
+    with cut(part, so_far.bytes).open("ab") as file:
+        for chunk, rows in in_order(_after(_chunks(texts), so_far), Decoder, decoding, workers):
+            file.write(rows.content)
+            file.flush()
+            so_far = so_far.plus(chunk, rows)
+            _write(so_far, out / PROGRESS)
+            report(so_far)
+    if not so_far.rows:
+        raise UserError("has no line that the engine can decode", place=str(texts[0]))
+    part.rename(out / TRAIN)
+    _write(so_far, out / RECORD)
+    for name in (PROGRESS, LOCK):
+        (out / name).unlink(missing_ok=True)
+    return so_far
+
+
+def _described(decoding: Decoding) -> Mapping[str, object]:
+    """What determines the rows."""
+    manifest = hashlib.sha256((decoding.engine / MANIFEST).read_bytes()).hexdigest()
+    rest = asdict(replace(decoding, device=None))
+    return {**rest, "engine": manifest, "chunk": CHUNK}
+
+
+def _chunks(texts: Sequence[Path]) -> Iterator[Lines]:
+    digest, first, size = hashlib.sha256(), 0, 0
+    every = (line for path in texts for line in read_file_lines(path))
+    while lines := list(islice(every, CHUNK)):
+        content = "".join(f"{line}\n" for line in lines).encode()
+        digest.update(content)
+        size += len(content)
+        yield Lines(first, lines, digest.hexdigest(), size)
+        first += len(lines)
+
+
+def _after(chunks: Iterator[Lines], so_far: Distilled) -> Iterator[Lines]:
+    """The chunks that are not decoded yet. Raises: UserError if the text before them has changed."""
+    text, count = "", 0
+    while count < so_far.lines and (chunk := next(chunks, None)) is not None:
+        text, count = chunk.text, count + len(chunk.lines)
+    if (text, count) != (so_far.text, so_far.lines):
+        raise UserError("the text has changed since it was begun", hint="decode it into a new folder with -o")
+    yield from chunks
+
+
+def _write_validation(files: Files, columns: Sequence[str], path: Path) -> None:
+    texts = read_texts(files, columns)
+    rows = zip(*(texts.columns[name] for name in columns), strict=True)
+    lines = [json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n" for row in rows]
+    with atomic_write(path) as part:
+        part.write_text("".join(lines), encoding="utf-8", newline="\n")
+
+
+def _write(so_far: Distilled, path: Path) -> None:
+    with atomic_write(path) as part:
+        part.write_text(json.dumps(asdict(so_far), indent=2) + "\n", encoding="utf-8")
+
+
+def _read(path: Path) -> Distilled:
+    try:
+        return Distilled(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError("is damaged", place=str(path), hint="remove the folder, and start again") from error
