@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from xformc.errors import UserError
 from xformc.format.tokens import SpecialTokens
@@ -31,14 +31,19 @@ class JsonVocabulary:
         self._tokenizer.no_padding()
         self.special = special
         most = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-        if most >= size:
+        self._beyond = size if most >= size and self._passes_through() else None
+        if most >= size and self._beyond is None:
             raise UserError(f"has the id {most:,}; the engine's vocabulary has {size:,} tokens", place=str(path))
         self._before, self._after = self._template()
 
     def encode(self, text: str) -> list[int]:
         """See `Vocabulary`."""
         text.encode()
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        ids: list[int] = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        if self._beyond is None:
+            return ids
+        unknown = cast(int, self.special.unknown)
+        return [one if one < self._beyond else unknown for one in ids]
 
     def surround(self, ids: list[int]) -> list[int]:
         """See `Vocabulary`: as the template says, or with the end token after them."""
@@ -56,6 +61,13 @@ class JsonVocabulary:
     def decode(self, ids: list[int]) -> str:
         """See `Vocabulary`."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+    def _passes_through(self) -> bool:
+        """Whether pieces beyond the vocabulary are unknown tokens: only the merges of subword-nmt pass through them."""
+        model = self._tokenizer.model
+        unknown = getattr(model, "unk_token", None)
+        known = unknown is not None and self._tokenizer.token_to_id(unknown) == self.special.unknown
+        return known and bool(getattr(model, "end_of_word_suffix", None))
 
     def _template(self) -> tuple[list[int], list[int]]:
         """The special tokens before and after a text."""

@@ -152,7 +152,7 @@ def test_a_pickle_is_not_read(xformc: CommandLine, folder: Path) -> None:
 
 
 def test_a_folder_without_a_config_is_a_mistake(xformc: CommandLine, folder: Path, tmp_path: Path) -> None:
-    assert "gone: no such folder" in refused(xformc, tmp_path / "gone")
+    assert "gone: no such file or folder" in refused(xformc, tmp_path / "gone")
     (folder / "config.json").unlink()
     assert "has no config.json" in refused(xformc, folder)
 

@@ -11,13 +11,14 @@ from xformc.terminal import progress_console
 if TYPE_CHECKING:
     from xformc.imports.tokenizers import ForeignTokenizer
 
-SOURCE_HELP = "A folder of Hugging Face: config.json, and model.safetensors or its shards."
-MAP_HELP = "The table of a family of your own.  [default: the shipped one of config.json's model_type]"
+SOURCE_HELP = """A folder of Hugging Face: config.json, and model.safetensors or its shards. Or a checkpoint of fairseq,
+or the folder of one."""
+MAP_HELP = "The table of a family of your own.  [default: the shipped one of the model]"
 REPLAY_HELP = "Run the origin beside the import, with transformers, and refuse if the logits differ."
 
 
 def import_weights(
-    source: Annotated[Path, Argument(help=SOURCE_HELP, metavar="FOLDER")],
+    source: Annotated[Path, Argument(help=SOURCE_HELP, metavar="FOLDER|FILE")],
     *,
     output: Annotated[Path, Option(*OUT, help="The run's folder.", metavar="RUN")],
     table: Annotated[Path | None, Option("--map", help=MAP_HELP, metavar="FILE")] = None,
@@ -29,10 +30,11 @@ def import_weights(
     xformc import models/gpt2 -o runs/gpt2
     xformc import models/gpt2 -o runs/gpt2 --replay         and compare the logits with those of transformers
     xformc import models/mine -o runs/mine --map mine.yaml
+    xformc import wmt/checkpoint_best.pt -o runs/wmt        a Transformer of fairseq
     xformc build runs/gpt2 -o engines/gpt2
 
-    Only safetensors are read, and nothing is downloaded. What the config asks for and the family's table does not know
-    is an error, all of it at once.
+    Nothing is downloaded, and no pickle is run: of fairseq's checkpoints, numbers and options are read. What the config
+    asks for and the family's table does not know is an error, all of it at once.
     """
     from xformc.imports.import_model import import_model
 

@@ -107,7 +107,7 @@ def find_match(source: Source, family: str | None, table: Path | None) -> Match:
     """The family of a model with its config. Raises: UserError that names what differs, or that none fits."""
     if table is not None:
         return _matched(load_family(table), source)
-    name = family or source.family
+    name = family or (source.family if source.family in shipped_families() else None)
     if name is not None:
         return _matched(find_family(name), source)
     for name in shipped_families():

@@ -1,7 +1,8 @@
 """Reads the safetensors files of a folder: shapes first, then one tensor at a time, in float32. Never a pickle."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,21 +22,15 @@ Array = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor of a file: its name there, the shape and the number format."""
+    """A tensor of a file: its name there, the shape and the number format.
 
-    file: Path
+    read: the numbers in float32; it raises UserError if they cannot be read.
+    """
+
     name: str
     shape: tuple[int, ...]
     kind: str
-
-    def read(self) -> Array:
-        """The numbers in float32. Raises: UserError if they cannot be read."""
-        try:
-            handle: Any = safe_open(self.file, framework="pt")
-            with handle as tensors:
-                return tensors.get_tensor(self.name).float().numpy()
-        except (OSError, SafetensorError) as error:
-            raise UserError(f"cannot be read: {error}", place=str(self.file)) from error
+    read: Callable[[], Array]
 
 
 def stored_tensors(folder: Path, prefix: str) -> dict[str, Stored]:
@@ -84,6 +79,18 @@ def _headers(file: Path) -> list[Stored]:
         handle: Any = safe_open(file, framework="pt")
         with handle as tensors:
             slices = {name: tensors.get_slice(name) for name in sorted(tensors.keys())}
-            return [Stored(file, name, tuple(part.get_shape()), str(part.get_dtype())) for name, part in slices.items()]
+            return [
+                Stored(name, tuple(part.get_shape()), str(part.get_dtype()), partial(_numbers, file, name))
+                for name, part in slices.items()
+            ]
     except (OSError, SafetensorError, ValueError) as error:
         raise UserError(f"not a complete safetensors file: {error}", place=str(file)) from error
+
+
+def _numbers(file: Path, name: str) -> Array:
+    try:
+        handle: Any = safe_open(file, framework="pt")
+        with handle as tensors:
+            return tensors.get_tensor(name).float().numpy()
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot be read: {error}", place=str(file)) from error

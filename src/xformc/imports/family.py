@@ -155,7 +155,7 @@ def _wrong_kinds(tree: Tree) -> list[Problem]:
             problems.append(Problem(value.span, f"'{key}' must be a mapping, found {value.described()}"))
         if key in _LISTS and not (isinstance(value.value, tuple) and all(item.word for item in value.items)):
             problems.append(Problem(value.span, f"'{key}' must be a list of names, found {value.described()}"))
-        if key == "prefix" and not value.word:
+        if key == "prefix" and not isinstance(value.value, str):
             problems.append(Problem(value.span, f"'prefix' must be a text, found {value.described()}"))
     if not isinstance(tree.value, dict):
         problems.append(Problem(tree.span, f"must be a mapping, found {tree.described()}"))

@@ -1,4 +1,4 @@
-"""Imports a folder of Hugging Face as a run: a short spec, and its weights."""
+"""Imports a model of another library as a run: a short spec, and its weights."""
 
 import json
 import re
@@ -17,11 +17,11 @@ from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.names import IMPORTED, SPEC, WEIGHTS
 from xformc.imports.banned import banned
-from xformc.imports.checkpoint import stored_tensors
-from xformc.imports.config import CONFIG, label_names, read_config, resolve
-from xformc.imports.family import find_family, load_family
+from xformc.imports.config import CONFIG, label_names, resolve
+from xformc.imports.origin import Origin
+from xformc.imports.origins import READERS
 from xformc.imports.replay import Replay, replay
-from xformc.imports.tokenizers import ForeignTokenizer, check_tokenizers, find_tokenizer
+from xformc.imports.tokenizers import ForeignTokenizer, check_tokenizers
 from xformc.imports.weights import map_weights
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.data.label_names import save_labels
@@ -42,30 +42,31 @@ class Import:
     replay: Replay | None
 
 
-def import_model(folder: Path, out: Path, table: Path | None = None, *, compare: bool = False) -> Import:
-    """Write the run `out` from a folder with config.json and safetensors, by the family's table or that in `table`.
+def import_model(source: Path, out: Path, table: Path | None = None, *, compare: bool = False) -> Import:
+    """Write the run `out` from a folder or a file of another library, by the family's table or that in `table`.
 
     With `compare`, transformers runs the origin beside the spec. Raises: UserError for whatever does not fit, or if the
     logits differ by more than the bound; then nothing is written.
     """
     check_free(out)
-    values = read_config(folder)
-    family = find_family(str(values["model_type"])) if table is None else load_family(table)
-    place = str(folder / CONFIG)
-    family, config = resolve(family, values, place)
-    filled, tokenizer = config.filled(family.spec), find_tokenizer(folder)
+    origin = _read(source, table)
+    if compare and not origin.replayed:
+        raise UserError("--replay runs models of transformers only", place=str(source))
+    place, values, tokenizer = origin.place, origin.values, origin.tokenizer
+    family, config = resolve(origin.family, values, place)
+    filled = config.filled(family.spec)
     assert isinstance(filled, dict)
     special = filled.get("special_tokens")
     if tokenizer is not None and isinstance(special, dict):
         special |= tokenizer.special(values)
-    text = write_yaml({"name": _name(folder), **_with_bans(filled, banned(config.values))})
+    text = write_yaml({"name": _name(source), **_with_bans(filled, banned(config.values))})
     spec = _checked(text, place)
     shapes = graph_shapes(spec.graph())
-    arrays = map_weights(family, config, shapes, stored_tensors(folder, family.prefix), str(folder))
+    arrays = map_weights(family, config, shapes, origin.tensors(family.prefix), str(source))
     labels = _labels(spec, values, tokenizer, place)
-    compared = replay(folder, spec, arrays) if compare else None
+    compared = replay(source, spec, arrays) if compare else None
     if compared is not None and not compared.passed:
-        raise UserError(f"the import does not compute the origin's logits: {compared.line()}", place=str(folder))
+        raise UserError(f"the import does not compute the origin's logits: {compared.line()}", place=str(source))
     record = {"xformc": __version__, "family": family.name, "replay": None if compared is None else {**vars(compared)}}
     with writing(out), atomic_directory(out, replace=False) as part:
         (part / SPEC).write_text(text, encoding="utf-8")
@@ -76,6 +77,17 @@ def import_model(folder: Path, out: Path, table: Path | None = None, *, compare:
         (part / IMPORTED).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         check_tokenizers(part, spec)
     return Import(family.name, sum(array.size for array in arrays.values()), tokenizer, compared)
+
+
+def _read(source: Path, table: Path | None) -> Origin:
+    """The model of the library that wrote `source`. Raises: UserError if none of the known ones did."""
+    for reader in READERS:
+        if reader.reads(source):
+            return reader.read(source, table)
+    if not source.exists():
+        raise UserError("no such file or folder", place=str(source))
+    hint = "give a folder with config.json and model.safetensors, as Hugging Face's save_pretrained writes it"
+    raise UserError(f"has no {CONFIG}, and is no checkpoint of fairseq", place=str(source), hint=hint)
 
 
 def _labels(
@@ -112,8 +124,8 @@ def _with_bans(spec: dict[str, Plain], bans: dict[str, Plain]) -> dict[str, Plai
     return {**spec, "decode": {**decode, "sample": {**sample, **bans}}}
 
 
-def _name(folder: Path) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", folder.resolve().name)[:64] or "imported"
+def _name(source: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", source.resolve().name)[:64] or "imported"
 
 
 def _checked(text: str, place: str) -> Spec:

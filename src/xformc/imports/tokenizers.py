@@ -96,7 +96,7 @@ def find_tokenizer(folder: Path) -> ForeignTokenizer | None:
 
 def _marian(folder: Path) -> ForeignTokenizer:
     ids = read_json(folder / DICTIONARY, TOKENIZER_BYTES, "a dictionary", lambda content: _ids(content, folder))
-    models = {side: _renumbered(folder / file, ids) for side, file in SIDES.items()}
+    models = {side: renumbered(folder / file, ids) for side, file in SIDES.items()}
     lost = sum(count for _, count in models.values())
     return ForeignTokenizer({f"{side}.model": model for side, (model, _) in models.items()}, ids["<unk>"], lost)
 
@@ -111,7 +111,7 @@ def _ids(content: object, folder: Path) -> dict[str, int]:
     return cast(dict[str, int], ids)
 
 
-def _renumbered(path: Path, ids: Mapping[str, int]) -> tuple[bytes, int]:
+def renumbered(path: Path, ids: Mapping[str, int]) -> tuple[bytes, int]:
     """The model with these ids for its pieces, and the number of pieces that have none.
 
     Pieces that only the dictionary has, those of the other language, are never produced. A language's tag stands at the

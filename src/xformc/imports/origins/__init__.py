@@ -1,0 +1,6 @@
+"""Where imported models come from: each file reads the folders or files of one library."""
+
+from xformc.imports.origins import fairseq, hugging_face
+
+READERS = (hugging_face.READER, fairseq.READER)
+"""The readers, of which the first that knows a path reads it."""
