@@ -100,6 +100,8 @@ FAMILIES = {
     "xlm-roberta": {**ROBERTA, "model_type": "xlm-roberta", "architectures": ["XLMRobertaForSequenceClassification"]},
     "bloom": BLOOM,
     "gemma": {**LLAMA, "model_type": "gemma", "head_dim": 4},
+    "gemma2": {**LLAMA, "model_type": "gemma2", "hidden_activation": "gelu_pytorch_tanh"},
+    "gemma3_text": {**LLAMA, "model_type": "gemma3_text", "num_hidden_layers": 6, "sliding_window": 4},
     "gpt2": GPT2,
     "gpt_neox": NEOX,
     "llama": LLAMA,

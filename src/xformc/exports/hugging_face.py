@@ -155,8 +155,9 @@ def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str,
         if "." not in alias and key in values:
             values.setdefault(alias, values[key])
     for key in sorted(match.config.used):
-        if key not in values and (usual := match.config.value(key)) is not None:
-            values[key] = usual
+        usual = match.config.value(key)
+        if usual is not None or "null" in family.cases.get(key, {}):
+            values.setdefault(key, usual)
     head: dict[str, Plain] = {"architectures": [*family.architectures[:1]], "dtype": precision}
     if values.pop("num_labels", None) is not None:
         names = next(iter(source.labels.values()))
@@ -186,20 +187,18 @@ def _special_ids(spec: Spec) -> dict[str, Scalar]:
 
 def _nested(values: Mapping[str, Scalar]) -> dict[str, Plain]:
     """Keys with dots as mappings, or as lists where they are numbers."""
-    found: dict[str, Plain] = {}
+    groups: dict[str, dict[str, Scalar]] = {}
     for key, value in values.items():
         top, _, rest = key.partition(".")
-        if not rest:
-            found[top] = value
-        elif rest.isdecimal():
-            items = found.setdefault(top, [])
-            assert isinstance(items, list)
-            items.append(value)
-        else:
-            inner = found.setdefault(top, {})
-            assert isinstance(inner, dict)
-            inner |= _nested({rest: value})
-    return found
+        groups.setdefault(top, {})[rest] = value
+    return {top: _group(inner) for top, inner in groups.items()}
+
+
+def _group(inner: Mapping[str, Scalar]) -> Plain:
+    """The values below a key: itself, a list or a mapping."""
+    if "" in inner:
+        return inner[""]
+    return list(inner.values()) if all(key.isdecimal() for key in inner) else _nested(inner)
 
 
 def _search_notes(ours: Spec, theirs: Spec, *, tokenized: bool) -> list[str]:

@@ -156,6 +156,7 @@ def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[F
             problems.append(f"{key}: {text[:60]} must be {listed(parts)}")
         else:
             chosen = chosen.with_part(part)
+    problems += _out_of_series(family, config)
     config.family = chosen
     problems += _unset(chosen, config)
     problems += [
@@ -180,6 +181,17 @@ def _cases(family: Family, values: Mapping[str, Scalar]) -> list[tuple[str, Mapp
         items = [key for key in values if key.rpartition(".")[0] == name[:-2]]
         found += [(key, parts) for key in (items if name.endswith(".*") else [name])]
     return found
+
+
+def _out_of_series(family: Family, config: Config) -> list[str]:
+    """A line for each list whose items do not follow each other as the table says; such a list may be absent."""
+    problems: list[str] = []
+    for name, words in family.series.items():
+        items = [config.value(key) for key in config.values if key.rpartition(".")[0] == name]
+        wrong = [index for index, item in enumerate(items) if item != words[index % len(words)]]
+        if wrong:
+            problems.append(f"{name}: item {wrong[0]} must be {words[wrong[0] % len(words)]}, in turn {', '.join(words)}")
+    return problems
 
 
 def _renamed(family: Family, values: Mapping[str, Scalar]) -> tuple[dict[str, Scalar], list[str]]:

@@ -13,7 +13,7 @@ from xformc.errors import UserError
 FAMILIES = Path(__file__).resolve().parent / "families"
 MAX_LIKE = 4
 
-_MAPPINGS = ("renamed", "defaults", "cases", "spec", "weights")
+_MAPPINGS = ("renamed", "defaults", "cases", "series", "spec", "weights")
 _LISTS = ("architectures", "outside", "ignored", "surplus")
 _PART = ("spec", "weights", "surplus", "ignored")
 ROW_KEYS = ("from", "transposed", "part", "of", "each", "rows", "plus", "shape")
@@ -24,6 +24,7 @@ class Family:
     """A table. `cases` says for a key of the config what each value adds to `spec`, `weights` and the lists.
 
     outside: the names of weights, with `*` for any, that an export writes without the prefix.
+    series: the items of a list of the config, which follow each other again and again.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Family:
     renamed: Mapping[str, str]
     defaults: Mapping[str, Tree]
     cases: Mapping[str, Mapping[str, Tree]]
+    series: Mapping[str, tuple[str, ...]]
     ignored: tuple[str, ...]
     spec: Tree
     weights: Mapping[str, Tree]
@@ -85,6 +87,7 @@ def load_family(path: Path) -> Family:
             key: {value: entry.tree for value, entry in item.entries.items()}
             for key, item in _trees(tree, "cases").items()
         },
+        series={key: tuple(one.word for one in item.items) for key, item in _trees(tree, "series").items()},
         ignored=_words(tree, "ignored"),
         spec=tree.entries["spec"].tree,
         weights=_trees(tree, "weights"),
@@ -130,6 +133,9 @@ def _mistakes(tree: Tree) -> list[Problem]:
     for case in _trees(tree, "cases").values():
         if not isinstance(case.value, dict):
             problems.append(Problem(case.span, f"a case must be a mapping from values, found {case.described()}"))
+    for item in _trees(tree, "series").values():
+        if not (item.items and all(one.word for one in item.items)):
+            problems.append(Problem(item.span, f"a series must be a list of words, found {item.described()}"))
     for holder in (tree, *parts):
         for row in _trees(holder, "weights").values():
             problems += _unknown_keys(row, ROW_KEYS)
