@@ -190,7 +190,9 @@ def _out_of_series(family: Family, config: Config) -> list[str]:
         items = [config.value(key) for key in config.values if key.rpartition(".")[0] == name]
         wrong = [index for index, item in enumerate(items) if item != words[index % len(words)]]
         if wrong:
-            problems.append(f"{name}: item {wrong[0]} must be {words[wrong[0] % len(words)]}, in turn {', '.join(words)}")
+            problems.append(
+                f"{name}: item {wrong[0]} must be {words[wrong[0] % len(words)]}, in turn {', '.join(words)}"
+            )
     return problems
 
 
