@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.decode.cases import MODELS, VOCABULARY
-from benchmarks.decode.ctranslate2_model import export
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
 from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.torch.module import TorchModule
@@ -46,6 +45,8 @@ def write_peer(
     spec: Spec, weights: Mapping[str, np.ndarray], precision: str, folder: Path, pieces: Sequence[str] | None = None
 ) -> None:
     """Write the CTranslate2 model into the new `folder` with weights of this precision; `pieces` as for `export`."""
+    from benchmarks.decode.ctranslate2_model import export
+
     export(spec, weights, folder, quantization=None if precision == "float32" else precision, pieces=pieces)
 
 

@@ -20,12 +20,12 @@ from xformc.trainer.data.file_columns import read_files
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.npz import Arrays, read_arrays
 from xformc.trainer.data.splits import suffix_of
-from xformc.trainer.data.text_files import Texts, read_texts
+from xformc.trainer.data.text_files import Texts, read_rows, read_texts
 from xformc.trainer.scores.brackets import bracket_measures
 from xformc.trainer.scores.label_scores import score_labels
 from xformc.trainer.scores.metrics import Measure, make_bleu, translation_measures
 from xformc.trainer.scores.parallel_text import Parallel, read_parallel
-from xformc.trainer.scores.perplexity import engine_perplexity
+from xformc.trainer.scores.perplexity import Windows, engine_perplexity
 
 Metric = Literal["text", "brackets"]
 Data = Parallel | Texts | Arrays
@@ -39,7 +39,8 @@ class ScoreOptions:
     """How an engine is run and scored; None: the engine's default.
 
     metric: the score of translations. tokenize: sacreBLEU's tokenizer. truncate: cut texts that are too long.
-    output: where the caller writes `Scores.outputs`, if anywhere.
+    output: where the caller writes `Scores.outputs`, if anywhere. context, stride: the windows of long texts of a
+    language model (`Windows`). document: the lines of its test set are one text.
     """
 
     metric: Metric = "text"
@@ -51,6 +52,9 @@ class ScoreOptions:
     threads: int | None = None
     device: DeviceName | None = None
     output: Path | None = None
+    context: int | None = None
+    stride: int | None = None
+    document: bool = False
 
     def require(self, task: str, used: Sequence[str]) -> None:
         """Raises: UserError for options that were given although the task does not use them."""
@@ -166,13 +170,18 @@ def _score_labels(engine: Path, data: Data, options: ScoreOptions, watch: Watch)
 
 
 def _read_text(files: Sequence[Path], manifest: Manifest, options: ScoreOptions, engine: Path) -> Texts:
-    return read_texts((_only(files, "test.txt"),), (manifest.written,))
+    path = _only(files, "test.txt")
+    if not options.document:
+        return read_texts((path,), (manifest.written,))
+    lines = [text for (text,) in read_rows((path,), (manifest.written,))]
+    return Texts({manifest.written: ["\n".join(lines)]}, [1], path, 0, "")
 
 
 def _score_continuations(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
     assert isinstance(data, Texts)
     start = time.perf_counter()
-    measures = engine_perplexity(engine, data, options.threads)
+    windows = Windows(options.context, options.stride)
+    measures = engine_perplexity(engine, data, options.threads, windows, document=options.document)
     return Scores(measures, {"texts": len(data)}, time.perf_counter() - start)
 
 
@@ -205,11 +214,16 @@ def _only(files: Sequence[Path], example: str) -> Path:
     return files[0]
 
 
+_OF_TEXTS = ("context", "stride", "document")
 _RESULTS = Scorer(_read_results, _score_results, ("threads", "device", "output"))
 _LABELS = Scorer(_read_labels, _score_labels, ("truncate", "threads", "device", "output"))
 SCORERS: Mapping[str, Scorer] = {
-    "translation": Scorer(_read_translations, _score_translations, tuple(field.name for field in fields(ScoreOptions))),
-    "language_model": Scorer(_read_text, _score_continuations, ("threads",)),
+    "translation": Scorer(
+        _read_translations,
+        _score_translations,
+        tuple(one.name for one in fields(ScoreOptions) if one.name not in _OF_TEXTS),
+    ),
+    "language_model": Scorer(_read_text, _score_continuations, ("threads", *_OF_TEXTS)),
     "tagging": _LABELS,
     "classification": _LABELS,
     WRITING: _RESULTS,

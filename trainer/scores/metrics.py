@@ -118,15 +118,17 @@ def label_measures(found: NDArray[np.int64], wanted: NDArray[np.int64], classes:
     return [accuracy, Measure("macro_f1", "macro F1", mean, f"mean over {met.sum()} labels", True)]
 
 
-def likelihood_measures(loss: float, count: int, size: int, by: str) -> list[Measure]:
+def likelihood_measures(
+    loss: float, count: int, size: int, by: str, text: str = "text without line ends"
+) -> list[Measure]:
     """Return the perplexity, e to the mean negative log likelihood of a token, and the bits per byte.
 
-    loss: the negative log likelihood of all tokens. count: the number of tokens. size: the bytes of the texts in UTF-8,
-    without line ends. by: what computed the loss.
+    loss: the negative log likelihood of all tokens. count: the number of tokens. size: the bytes of the texts in UTF-8.
+    by: what computed the loss. text: what the bytes are of.
     """
     note = f"per token, over {count:,} tokens with end tokens; computed {by}"
     bits = loss / np.log(2) / size if size else None
-    what = f"over {size:,} bytes of text without line ends" if size else "the texts are empty"
+    what = f"over {size:,} bytes of {text}" if size else "the texts are empty"
     return [
         Measure("perplexity", "perplexity", float(np.exp(loss / max(count, 1))), note),
         Measure("bits_per_byte", "bits per byte", None if bits is None else float(bits), what),

@@ -26,6 +26,11 @@ Result = TypeVar("Result")
 DATA_HELP = """The test set. Translation: the source and one or more references, line by line, or a .tsv. Language
 model: a text on each line. Tagging and classification: .tsv or .npz, as for training. Text may be .gz."""
 METRIC_HELP = "text: chrF, exact match and BLEU; brackets: F1 of trees."
+CONTEXT_HELP = """Language model: the longest text in tokens that is read at once; longer ones are read in windows.
+[default: train.max_length]"""
+STRIDE_HELP = """Tokens from one window to the next: fewer give each token more context, and take longer.  [default: the
+context]"""
+DOCUMENT_HELP = "Language model: the file is one text, not one on each line."
 OUTPUT_HELP = "Keep the translations or labels in this file, one line each; compressed if it ends in .gz."
 
 
@@ -42,6 +47,9 @@ def evaluate(
     length_penalty: LengthPenalty = None,
     preset: PresetName = None,
     truncate: Truncate = False,
+    context: Annotated[int | None, Option(help=CONTEXT_HELP, metavar="N")] = None,
+    stride: Annotated[int | None, Option(help=STRIDE_HELP, metavar="N")] = None,
+    document: Annotated[bool, Option("--document", help=DOCUMENT_HELP)] = False,
     threads: Threads = None,
     device: Device = None,
     as_json: Json = False,
@@ -53,13 +61,17 @@ def evaluate(
     xformc evaluate ENGINE test.tok.en.gz test.tok.de.gz --tokenize none
     xformc evaluate ENGINE test.words test.trees --metric brackets
     xformc evaluate ENGINE test.tsv
+    xformc evaluate LANGUAGE_MODEL book.txt --document --context 1024 --stride 512
 
     Translations are scored by chrF, exact match and BLEU, or by the labelled bracket F1 of trees; labels by accuracy
     and macro F1; a language model by its perplexity and its bits per byte.
     """
     from xformc.trainer.scores.evaluation import ScoreOptions, evaluate_engine
 
-    options = ScoreOptions(metric, tokenize, beam_size, length_penalty, preset, truncate, threads, device, output)
+    options = ScoreOptions(
+        metric, tokenize, beam_size, length_penalty, preset, truncate, threads, device, output,
+        context=context, stride=stride, document=document,
+    )  # fmt: skip
     try:
         with nullcontext() if output is None else output_text(output) as kept:
             scores = evaluate_engine(
