@@ -1,6 +1,6 @@
 """Activation checkpointing: blocks whose activations the backward pass computes again, to save memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, cast
@@ -14,9 +14,17 @@ from xformc.compiler.backends.torch.parameter_paths import path_of
 from xformc.compiler.spec.paths import hint, is_whole
 from xformc.errors import UserError
 
+Contexts = tuple[AbstractContextManager[None], AbstractContextManager[None]]
 
-def recompute(model: Block, patterns: Sequence[str]) -> None:
-    """Compute the activations of the blocks whose path fits a pattern twice, with the same dropout.
+
+def contexts() -> Contexts:
+    """The contexts of both computations: the second is to use the same attention kernel (see `loop.autocast`)."""
+    math = cast(Any, attention).sdpa_kernel(attention.SDPBackend.MATH)
+    return nullcontext(), math if torch.is_autocast_enabled("cpu") else nullcontext()
+
+
+def recompute(model: Block, patterns: Sequence[str], contexts: Callable[[], Contexts] = contexts) -> None:
+    """Compute the activations of the blocks whose path fits a pattern twice, with the same dropout, in these contexts.
 
     Raises: UserError for a pattern that fits no block.
     """
@@ -29,10 +37,4 @@ def recompute(model: Block, patterns: Sequence[str]) -> None:
     for path, block in blocks.items():
         if any(is_whole(pattern, path) for pattern in patterns):
             twice = cast(Any, checkpoint).checkpoint
-            block.forward = partial(twice, block.forward, use_reentrant=False, context_fn=_contexts)
-
-
-def _contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """The contexts of both computations: the second is to use the same attention kernel (see `loop.autocast`)."""
-    math = cast(Any, attention).sdpa_kernel(attention.SDPBackend.MATH)
-    return nullcontext(), math if torch.is_autocast_enabled("cpu") else nullcontext()
+            block.forward = partial(twice, block.forward, use_reentrant=False, context_fn=contexts)

@@ -1,0 +1,84 @@
+"""Plans of training: memory as it is measured, and the paper's training costs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, mistake
+
+from benchmarks.plan_memory import measured_peak
+from xformc.compiler.explain.cost.spec_cost import report
+from xformc.compiler.pipeline import compile_training
+from xformc.compiler.spec import load_spec
+from xformc.specs import SHIPPED
+from xformc.trainer.plan.cards import CARDS
+from xformc.trainer.plan.memory import step_memory
+from xformc.trainer.plan.plan import Machine, Work, plan
+
+TINY = ["sizes.layers=2", "sizes.d_model=64", "sizes.d_ff=128", "sizes.heads=2", "sizes.vocabulary=500"]
+MULTI30K = SHIPPED / "multi30k.yaml"
+
+
+@pytest.mark.parametrize(("patterns", "bfloat16"), [((), False), (("encoder/*", "decoder/*"), False), ((), True)])
+def test_planned_memory_is_what_a_step_allocates(patterns: tuple[str, ...], bfloat16: bool) -> None:
+    graph = compile_training(load_spec(MULTI30K, TINY)).graph
+    found = step_memory(graph, 16, 32, batches=1, bfloat16=bfloat16, patterns=patterns, gpu=False)
+    measured = measured_peak(graph, 16, 32, patterns, bfloat16=bfloat16)
+    assert found.peak == pytest.approx(measured, rel=0.1)
+    assert found.kept < found.peak
+
+
+def test_gpus_keep_less_and_recomputing_keeps_less_still() -> None:
+    graph = compile_training(load_spec(MULTI30K, TINY)).graph
+    on_cpu, on_gpu = (step_memory(graph, 16, 32, batches=1, bfloat16=False, gpu=gpu).kept for gpu in (False, True))
+    again = step_memory(graph, 16, 32, batches=1, bfloat16=False, patterns=("encoder/*", "decoder/*")).kept
+    assert 2 * again < on_gpu < on_cpu
+
+
+@pytest.mark.parametrize(("name", "paper", "share"), [("base", 3.3e18, 0.29), ("big", 2.3e19, 0.42)])
+def test_operations_are_a_plausible_share_of_the_papers(name: str, paper: float, share: float) -> None:
+    """Table 2 of Vaswani et al. (2017) multiplies the time by 9.5 TFLOPS of a P100, whatever part of them was used."""
+    spec = load_spec(SHIPPED / f"transformer_{name}.yaml")
+    found = report(spec, 64, 1)
+    flops = 3 * found.total.forward.products * found.training.units * spec.train.steps
+    assert flops / paper == pytest.approx(share, abs=0.01)
+
+
+def test_plan_of_several_gpus() -> None:
+    spec = load_spec(MULTI30K, [*TINY, "train.accumulate=4"])
+    work = Work(products=1e6, units=4 * 4096, length=64)
+    alone, four, sharded = (plan(spec, Machine(gpus, "h100", CARDS["h100"], 0.5, shard, 2.0), work)
+                            for gpus, shard in ((1, False), (4, False), (4, True)))  # fmt: skip
+    parameters = alone.rank.weights / 4
+    assert alone.rank.states == 2 * alone.rank.weights and alone.rank.reduction == 0 and alone.communicated == 0
+    assert (alone.batches, four.batches, four.rows) == (4, 1, 64)
+    assert four.communicated == pytest.approx(2 * 3 / 4 * 4 * parameters)
+    assert sharded.communicated == pytest.approx(3 * 3 / 4 * 4 * parameters)
+    assert sharded.rank.states == alone.rank.states // 4
+    assert alone.compute_seconds == pytest.approx(3e6 * 4 * 4096 / (0.5 * 989e12)) == 4 * four.compute_seconds
+    assert four.hours == pytest.approx(four.seconds * spec.train.steps / 3600)
+    assert four.cost == pytest.approx(four.hours * 8)
+    lion = plan(load_spec(MULTI30K, [*TINY, "train.optimizer={lion: {}}", "train.ema=0.99"]), four.machine, work)
+    assert lion.rank.states == 2 * lion.rank.weights
+
+
+def test_report_prints_a_plan(xformc: CommandLine) -> None:
+    words = ["report", MULTI30K, *(word for setting in TINY for word in ("--set", setting)), "--train"]
+    done = xformc(*words, "--gpu", "p100", "--gpus", "2", "--price", "2")
+    assert done.out.startswith(
+        "multi30k on 2 x p100, float32\neach step and GPU: 1 x 32 rows of 64 positions, 4,096 in all\n"
+    )
+    assert "fits: the card has 16 GB, 15.2 GB of them usable" in done.out
+    found = json.loads(xformc(*words, "--gpu", "b200", "--batch-tokens", "640", "--json").out)
+    assert found["precision"] == "bfloat16" and found["rows"] == 10 and found["fits"] and found["cost"] is None
+
+
+def test_wrong_options_of_plans_are_refused(xformc: CommandLine) -> None:
+    def said(*words: str | Path) -> str:
+        return mistake(xformc("report", MULTI30K, *words))
+
+    assert "--gpus, --shard: no effect without --train" in said("--gpus", "2", "--shard")
+    assert "--gpu k80: unknown card" in said("--train", "--gpu", "k80")
+    assert "--mfu must be above 0 and at most 1, not 2" in said("--train", "--mfu", "2")
+    assert "100 GPUs cannot share a batch of 64 rows" in said("--train", "--gpus", "100")
+    assert "--train and --measure exclude each other" in said("--train", "--measure", "64")

@@ -1,0 +1,1 @@
+"""What a training run needs, before it is paid for: memory, communication, time and cost."""
