@@ -27,10 +27,10 @@ def fairseq_tokenizer(
     codes, model = (_first(folders, names) for names in (CODES, MODELS))
     unknown = SPECIAL.index("<unk>")
     if kind == "characters":
-        return _json({side: _characters(ids) for side, ids in dictionaries.items()}, unknown)
+        return json_files({side: _characters(ids) for side, ids in dictionaries.items()}, unknown)
     if codes is not None:
         merges = read_codes(codes)
-        return _json({side: byte_pairs(ids, merges) for side, ids in dictionaries.items()}, unknown)
+        return json_files({side: byte_pairs(ids, merges) for side, ids in dictionaries.items()}, unknown)
     if model is not None:
         models = {side: renumbered(model, ids) for side, ids in dictionaries.items()}
         lost = sum(count for _, count in models.values())
@@ -41,7 +41,7 @@ def fairseq_tokenizer(
             f"its texts are cut by {kind or 'byte pairs'}: put the codes beside the dictionaries, as {wanted}",
             place=place,
         )
-    return _json({side: _words(ids) for side, ids in dictionaries.items()}, unknown)
+    return json_files({side: words(ids) for side, ids in dictionaries.items()}, unknown)
 
 
 def read_codes(path: Path) -> Merges:
@@ -98,7 +98,7 @@ def _piece(token: str) -> str:
     return token.removesuffix(SEPARATOR) if token.endswith(SEPARATOR) and token != SEPARATOR else token + WORD_END
 
 
-def _words(ids: Ids) -> dict[str, object]:
+def words(ids: Ids) -> dict[str, object]:
     """The tokenizer.json whose tokens are what stands between spaces."""
     return {"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": _whole(ids)}
 
@@ -121,7 +121,7 @@ def _whole(ids: Ids) -> dict[str, object]:
     return {"type": "WordLevel", "vocab": dict(ids), "unk_token": "<unk>"}
 
 
-def _json(tokenizers: Mapping[str, Mapping[str, object]], unknown: int) -> ForeignTokenizer:
+def json_files(tokenizers: Mapping[str, Mapping[str, object]], unknown: int) -> ForeignTokenizer:
     """The files of the sides; one if they are the same."""
     files = {f"{side}.json": json.dumps(content, ensure_ascii=False).encode() for side, content in tokenizers.items()}
     if len(set(files.values())) == 1:

@@ -1,0 +1,52 @@
+"""Reads Marian's vocabularies: SentencePiece models, or dictionaries in YAML of words that are between spaces."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from xformc.errors import UserError
+from xformc.format.manifest import TOKENIZER_BYTES
+from xformc.imports.origins.marian_files import read_yaml
+from xformc.imports.origins.subwords import json_files, words
+from xformc.imports.tokenizers import ForeignTokenizer
+
+UNKNOWN = 1
+SIDES = ("source", "target")
+
+
+def marian_tokenizer(named: object, folder: Path, place: str) -> ForeignTokenizer | None:
+    """The tokenizer of both sides from the files that the options name, or the ones in the folder; None without any.
+
+    Raises: UserError for a file that is missing or damaged, or a pair of other kinds.
+    """
+    names = [str(one) for one in cast(list[object], named)] if isinstance(named, list) else []
+    files = [folder / Path(name).name for name in names] or sorted(
+        (*folder.glob("vocab*.spm"), *folder.glob("vocab*.yml"))
+    )
+    if not files:
+        return None
+    files = files * 2 if len(files) == 1 else files
+    missing = [file.name for file in files if not file.is_file()]
+    if len(files) != 2 or missing:
+        found = f"{missing[0]} is not there" if missing else f"there are {len(files)}"
+        raise UserError(f"needs the vocabularies of both sides; {found}", place=place)
+    large = [file for file in files if file.stat().st_size > TOKENIZER_BYTES]
+    if large:
+        raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(large[0]))
+    if all(file.suffix == ".yml" for file in files):
+        return json_files({side: words(_ids(file)) for side, file in zip(SIDES, files, strict=True)}, UNKNOWN)
+    if all(file.suffix == ".spm" for file in files):
+        models = {f"{side}.model": file.read_bytes() for side, file in zip(SIDES, files, strict=True)}
+        same = len(set(models.values())) == 1
+        return ForeignTokenizer({"tokenizer.model": next(iter(models.values()))} if same else models, UNKNOWN)
+    raise UserError("its vocabularies are not both .spm or both .yml", place=place)
+
+
+def _ids(file: Path) -> Mapping[str, int]:
+    found = read_yaml(file.read_bytes(), str(file))
+    ids = {key: one for key, one in found.items() if type(one) is int and one >= 0}
+    if len(ids) < len(found) or len(set(ids.values())) < len(ids) or not {"</s>", "<unk>"} <= ids.keys():
+        raise UserError(
+            "must map words to ids, each to one of its own, with </s> and <unk> among them", place=str(file)
+        )
+    return ids

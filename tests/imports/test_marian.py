@@ -1,0 +1,123 @@
+"""Models of Marian and Bergamot become runs that compute what their formulas say."""
+
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import CommandLine, listing, mistake
+from safetensors.numpy import load_file
+
+from tests.imports.marian_files import (
+    OPTIONS,
+    SIZE,
+    marian_logits,
+    marian_weights,
+    write_marian_binary,
+    write_marian_npz,
+)
+from tests.imports.test_fairseq import logits
+from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
+from xformc.imports.origins.marian_files import read_binary, read_npz
+from xformc.runtime.tokenizer import open_vocabulary
+
+pytest.importorskip("tokenizers")
+
+
+def refused(xformc: CommandLine, folder: Path) -> str:
+    before = listing(folder.parent)
+    found = mistake(xformc("import", folder, "-o", folder.parent / "run"))
+    assert listing(folder.parent) == before
+    return found
+
+
+def test_an_archive_and_a_binary_file_become_the_same_run(xformc: CommandLine, tmp_path: Path) -> None:
+    weights = marian_weights()
+    runs = {}
+    for name, write in (("npz", write_marian_npz), ("bin", write_marian_binary)):
+        result = xformc("import", write(tmp_path / name, weights), "-o", tmp_path / f"run-{name}")
+        assert (result.code, result.err) == (0, "") and "with tokenizer.json" in result.out
+        runs[name] = load_file(tmp_path / f"run-{name}" / "weights.safetensors")
+    assert all(np.array_equal(runs["bin"][path], array) for path, array in runs["npz"].items())
+    spec = load_spec(tmp_path / "run-npz" / "spec.yaml")
+    special, decode = spec.inputs["source"].special, spec.decode
+    assert (special.pad, special.begin, special.end, special.unknown) == (SIZE, SIZE, (0,), 1)
+    assert (decode.beam_size, decode.length_penalty, decode.suppress_tokens) == (2, 0.6, [1])
+    source, target = [2, 5, 7, 0], [3, 4, 9]
+    found = logits(tmp_path / "run-npz", spec, torch.tensor([source]), torch.tensor([[SIZE, *target]]))
+    assert float(found[0, :, SIZE].max()) == -1e4
+    expected = marian_logits(weights, source, target)
+    torch.testing.assert_close(found[0, :, :SIZE], expected, rtol=0, atol=2e-5)
+    vocabulary = open_vocabulary(tmp_path / "run-npz" / "tokenizer.json", SIZE + 1, special)
+    assert vocabulary.surround(vocabulary.encode("a z  b")) == [2, 1, 3, 0]
+
+
+@pytest.mark.processor
+def test_a_binary_model_translates(xformc: CommandLine, tmp_path: Path) -> None:
+    weights = marian_weights()
+    xformc("import", write_marian_binary(tmp_path / "model", weights), "-o", tmp_path / "run")
+    assert xformc("build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable").code == 0
+    found = xformc("translate", tmp_path / "engine", "--beam-size", "1", stdin="a b\n")
+    assert found.code == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("type: transformer", "type: s2s", "type: s2s must be 'transformer'"),
+        ("dan", "da", "transformer_postprocess: da must be 'dan'"),
+        ("heads: 2", "heads: 2\ntransformer-odd: 1", "transformer_odd: 1 is not in the table of marian_nmt"),
+        ("enc-depth: 1", "enc-depth: 2", "missing: encoder.1.ffn_W1"),
+        (OPTIONS, "a: [", "its options are no YAML"),
+    ],
+)
+def test_models_of_other_kinds_are_refused(
+    xformc: CommandLine, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    folder = write_marian_npz(tmp_path / "model", marian_weights(), OPTIONS.replace(old, new))
+    assert message in refused(xformc, folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("</s>: 0\nx: 0\n", "must map words to ids"),
+        (None, "needs the vocabularies of both sides; vocab.yml is not there"),
+    ],
+)
+def test_broken_vocabularies_are_refused(
+    xformc: CommandLine, tmp_path: Path, content: str | None, message: str
+) -> None:
+    folder = write_marian_npz(tmp_path / "model", marian_weights())
+    (folder / "vocab.yml").unlink()
+    if content is not None:
+        (folder / "vocab.yml").write_text(content)
+    assert message in refused(xformc, folder)
+
+
+def test_archives_with_objects_are_refused(xformc: CommandLine, tmp_path: Path) -> None:
+    folder = write_marian_npz(tmp_path / "model", marian_weights())
+    objects: Any = np.array([{"a": 1}], dtype=object)
+    np.savez(folder / "model.npz", Wemb=objects)
+    assert "not an archive of Marian: Object arrays cannot be loaded" in refused(xformc, folder)
+    (folder / "model.npz").write_bytes(b"\0" * 40)
+    assert "not an archive of Marian" in refused(xformc, folder)
+
+
+def test_changed_bytes_are_refused_or_read(tmp_path: Path) -> None:
+    weights, draw = marian_weights(), random.Random(0)
+    files = (write_marian_npz(tmp_path, weights) / "model.npz", write_marian_binary(tmp_path, weights) / "model.bin")
+    for path, read in zip(files, (read_npz, read_binary), strict=True):
+        whole, complete = path.read_bytes(), 0
+        for _ in range(100):
+            data = bytearray(whole[: draw.choice((len(whole), draw.randrange(len(whole))))])
+            for _ in range(draw.choice((1, 8)) if data else 0):
+                data[draw.randrange(min(len(data), 3000))] = draw.randrange(256)
+            path.write_bytes(data)
+            with suppress(UserError):
+                complete += len([one.read() for one in read(path).values()]) > 0
+        assert 0 < complete < 100
