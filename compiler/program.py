@@ -14,7 +14,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
 from xformc.compiler.spec.sections import Decode, Sample
 from xformc.format.inputs import Input
-from xformc.format.interfaces import PREFIX, PROBABILITIES, RESULTS
+from xformc.format.interfaces import BY_TEXT, PREFIX, PROBABILITIES, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -170,8 +170,10 @@ class Program:
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """The inputs of the engine's search beside its options."""
-        return (PREFIX,) if self.decoding == "search" and not self.traits.fixed else ()
+        """What calls may give the engine beside one value for each option."""
+        if self.decoding == "forward" or self.traits.fixed:
+            return ()
+        return (PREFIX, BY_TEXT) if self.decoding == "search" else (BY_TEXT,)
 
     @property
     def scores_texts(self) -> bool:

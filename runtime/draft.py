@@ -12,6 +12,7 @@ from xformc.format.inputs import Input
 from xformc.format.interfaces import AT, COUNT, DONE, NEWEST, POSITIONS, READ
 from xformc.format.manifest import Manifest, SampleOptions
 from xformc.format.names import CONTINUE
+from xformc.runtime.each import with_values
 from xformc.runtime.generate import Continuation, Prompt, added_text
 from xformc.runtime.options import checked_integer
 from xformc.runtime.session import Session
@@ -151,7 +152,8 @@ def continue_drafted(
 ) -> list[Continuation]:
     """Return the continuations of the prompts for the input `name`, one after the other; see `continue_prompts`."""
     decode = partial(tokenizer.decode, name)
-    return [_whole(speculation.drafted(TokenCalls(session, prompt, options, vocabulary)), decode) for prompt in prompts]
+    calls = (TokenCalls(session, one, with_values(options, one.options), vocabulary) for one in prompts)
+    return [_whole(speculation.drafted(each), decode) for each in calls]
 
 
 def _whole(calls: TokenCalls, decode: Callable[[Sequence[int]], str]) -> Continuation:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from xformc.runtime.arrays import read_rows
 from xformc.runtime.choose import WEIGHT, Pool, reranking, sampling, with_hypotheses
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.draft import Speculation, continue_drafted, speculation
+from xformc.runtime.each import asked, rows_with_own, split_by_text, values_of
 from xformc.runtime.generate import (
     Continuation,
     Prompt,
@@ -28,6 +29,7 @@ from xformc.runtime.generate import (
     continuation_needs,
     continue_prompts,
     encode_prompt,
+    prompts_with_own,
 )
 from xformc.runtime.job import Job, as_it_is, paired
 from xformc.runtime.kinds.kind import check_kinds
@@ -40,6 +42,7 @@ from xformc.runtime.prefix import Prefix, begin_with, check_scores, prefix_encod
 from xformc.runtime.rows import Row
 from xformc.runtime.sampling import (
     MAX_SAMPLES,
+    PromptArguments,
     SampleArguments,
     WritingArguments,
     resolve_sample_options,
@@ -102,6 +105,7 @@ class Engine:
         truncate: bool = False,
         token_scores: bool = False,
         alignment: bool = False,
+        each: Iterable[SearchArguments] | None = None,
         **options: Unpack[SearchArguments],
     ) -> list[list[Hypothesis]]:
         """Translate texts.
@@ -118,15 +122,16 @@ class Engine:
             of each hypothesis at its length limit. Neither this nor `workers` changes the results.
         truncate: cut texts that are too long, with a warning; otherwise they are errors. The limit is the model's own.
             Without one it is a quarter of `max_batch_tokens`, or 4,096 if that is more.
+        each: options of each text, which win over the other ones; all but beam_size and n_best.
         options: see `SearchArguments`.
 
         Raises: UserError for an option out of range, a text that is too long, or an engine without a tokenizer.
         """
-        batching = Batching(workers, max_batch_tokens)
-        job = self._translation(batching, truncate, options, token_scores=token_scores, alignment=alignment)
-        return self._all(job, "translate", texts, prefixes, batching)
+        batching, (items, shared) = Batching(workers, max_batch_tokens), _with_own(texts, options, each)
+        job = self._translation(batching, truncate, shared, token_scores=token_scores, alignment=alignment)
+        return self._all(job, "translate", items, prefixes, batching)
 
-    def translate_stream(
+    def translate_stream(  # noqa: PLR0913 (each is an option)
         self,
         texts: Iterable[str],
         *,
@@ -137,6 +142,7 @@ class Engine:
         truncate: bool = False,
         token_scores: bool = False,
         alignment: bool = False,
+        each: Iterable[SearchArguments] | None = None,
         **options: Unpack[SearchArguments],
     ) -> Generator[list[Hypothesis]]:
         """Translate any number of texts in constant memory, and yield the results in order.
@@ -147,9 +153,9 @@ class Engine:
         A text that does not fit raises its error after the results of the texts before it. The other arguments are
         those of `translate`.
         """
-        batching = Batching(workers, max_batch_tokens, window)
-        job = self._translation(batching, truncate, options, token_scores=token_scores, alignment=alignment)
-        return self._stream(job, texts, prefixes, batching)
+        batching, (items, shared) = Batching(workers, max_batch_tokens, window), _with_own(texts, options, each)
+        job = self._translation(batching, truncate, shared, token_scores=token_scores, alignment=alignment)
+        return self._stream(job, items, prefixes, batching)
 
     def align(
         self,
@@ -317,7 +323,7 @@ class Engine:
             raise UserError(f"the source has {array.shape[1]} tokens, and this engine takes at most {declared.longest}")
         return search(self.session, {"source": array}, resolved, vocabulary=self.manifest.inputs["target"].pieces)
 
-    def transcribe(
+    def transcribe(  # noqa: PLR0913 (each is an option)
         self,
         examples: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
         *,
@@ -328,6 +334,7 @@ class Engine:
         seed: int = 0,
         samples: int = 1,
         token_scores: bool = False,
+        each: Iterable[WritingArguments] | None = None,
         **options: Unpack[WritingArguments],
     ) -> list[list[Hypothesis]]:
         """Write text for arrays by the name of their input (docs/runtime.md), or for texts.
@@ -347,18 +354,11 @@ class Engine:
         Raises: UserError for an example that does not fit the engine's inputs, or an option out of range.
         """
         self._check_method("transcribe", "transcribe")
-        batching = Batching(workers, max_batch_tokens)
-        if isinstance(examples, Mapping):
-            rows = read_rows(self.manifest.given, examples, self.manifest.targets)
-            return self._all(
-                self._writing(as_it_is, options, seed, samples, token_scores=token_scores),
-                "transcribe",
-                rows,
-                prefixes,
-                batching,
-            )
-        writing = self._writing(self._reader(batching, truncate), options, seed, samples, token_scores=token_scores)
-        return self._all(writing, "transcribe", examples, prefixes, batching)
+        batching, (given, arrays) = Batching(workers, max_batch_tokens), self._examples(examples)
+        items, shared = _with_own(given, options, each)
+        reader = as_it_is if arrays else self._reader(batching, truncate)
+        writing = self._writing(reader, shared, seed, samples, token_scores=token_scores)
+        return self._all(writing, "transcribe", items, prefixes, batching)
 
     def transcribe_stream(  # noqa: PLR0913 (each is an option)
         self,
@@ -372,6 +372,7 @@ class Engine:
         seed: int = 0,
         samples: int = 1,
         token_scores: bool = False,
+        each: Iterable[WritingArguments] | None = None,
         **options: Unpack[WritingArguments],
     ) -> Generator[list[Hypothesis]]:
         """Write text for any number of texts in constant memory, and yield the results in order.
@@ -379,31 +380,30 @@ class Engine:
         The arguments are those of `transcribe` and the `window` of `translate_stream`.
         """
         self._check_method("transcribe", "transcribe")
-        batching = Batching(workers, max_batch_tokens, window)
-        reader = self._reader(batching, truncate)
-        return self._stream(
-            self._writing(reader, options, seed, samples, token_scores=token_scores), texts, prefixes, batching
-        )
+        batching, (items, shared) = Batching(workers, max_batch_tokens, window), _with_own(texts, options, each)
+        writing = self._writing(self._reader(batching, truncate), shared, seed, samples, token_scores=token_scores)
+        return self._stream(writing, items, prefixes, batching)
 
     def generate(
         self,
         prompts: Sequence[str],
         *,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         token_scores: bool = False,
         draft: "Engine | str | None" = None,
         draft_tokens: int | None = None,
+        each: Iterable[PromptArguments] | None = None,
         **options: Unpack[SampleArguments],
     ) -> list[Continuation]:
         """Continue prompts with a language model. An empty prompt starts a text from nothing.
 
         Returns: the continuation of each prompt, in order.
 
-        seed: the random seed of the first prompt; the second has seed + 1, and so on. A continuation depends on its
-            prompt, its seed and the options, not on the other prompts.
+        seed: the random seed of the first prompt; the second has seed + 1, and so on; or a list with the seed of each.
+            A continuation depends on its prompt, its seed and its options, not on the other prompts.
         workers: batches run at the same time. None: the number that the engine was loaded for.
         max_batch_tokens: capacity of a batch, the new tokens included. Neither this nor `workers` changes the results.
         truncate: keep only the end of prompts that are too long; otherwise they are errors. The limit is the model's
@@ -412,20 +412,22 @@ class Engine:
             vocabulary, or `lookup`, which looks up the last tokens in the text so far. The continuations are the same,
             and come sooner if the guesses are good. Each prompt is continued by itself.
         draft_tokens: the most tokens to guess at a time; 4 by default.
+        each: options of each prompt, and its `seed`, which win over the other ones.
         options: see `SampleArguments`.
 
         Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer, or a
         draft that does not fit.
         """
         batching, drafting = Batching(workers, max_batch_tokens), self._speculation(draft, draft_tokens)
-        job = self._generation(batching, seed, truncate, options, token_scores=token_scores, drafting=drafting)
-        return job.all(self.session, "generate", prompts, batching)
+        items, shared, first = _seeded(prompts, options, seed, each)
+        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, drafting=drafting)
+        return job.all(self.session, "generate", items, batching)
 
     def generate_stream(  # noqa: PLR0913 (each is an option)
         self,
         prompts: Iterable[str],
         *,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
         window: int | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
@@ -433,6 +435,7 @@ class Engine:
         token_scores: bool = False,
         draft: "Engine | str | None" = None,
         draft_tokens: int | None = None,
+        each: Iterable[PromptArguments] | None = None,
         **options: Unpack[SampleArguments],
     ) -> Generator[Continuation]:
         """Continue any number of prompts in constant memory, and yield the results in order.
@@ -440,8 +443,9 @@ class Engine:
         The arguments are those of `generate` and the `window` of `translate_stream`.
         """
         batching, drafting = Batching(workers, max_batch_tokens, window), self._speculation(draft, draft_tokens)
-        job = self._generation(batching, seed, truncate, options, token_scores=token_scores, drafting=drafting)
-        return job.stream(self.session, prompts, batching)
+        items, shared, first = _seeded(prompts, options, seed, each)
+        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, drafting=drafting)
+        return job.stream(self.session, items, batching)
 
     def stream_tokens(
         self,
@@ -671,11 +675,13 @@ class Engine:
         searching, sampled = split_options(self.manifest, options, seed, several)
         if self.manifest.decoding == "search":
             return self._search_of(encode, searching, token_scores=token_scores)
-        manifest, resolved = self.manifest, resolve_sample_options(self.manifest, sampled, self._pieces())
-        first = check_seed(seed)
+        manifest, pieces = self.manifest, self._pieces()
+        resolved, first = resolve_sample_options(manifest, sampled, pieces), check_seed(seed)
+        resolve = partial(resolve_sample_options, manifest, pieces=pieces)
+        encode_own = rows_with_own(encode, values_of(manifest, lambda given: resolve(cast(Any, {**sampled, **given}))))
 
         def seeded(line: int, item: Item) -> Row:
-            return {**encode(line, item), SEED: np.array(first + line - 1, np.int64)}
+            return {**encode_own(line, item), SEED: np.array(first + line - 1, np.int64)}
 
         run = partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved)
         job = Job(
@@ -693,11 +699,15 @@ class Engine:
     def _search_of(
         self, encode: Callable[[int, Item], Row], options: SearchArguments, *, token_scores: bool = False
     ) -> Job[Item, Row, list[Hypothesis]]:
-        manifest, resolved = self.manifest, resolve_options(self.manifest, options, self._pieces())
+        manifest, pieces = self.manifest, self._pieces()
+        resolved = resolve_options(manifest, options, pieces)
+        own = values_of(manifest, lambda given: resolve_options(manifest, cast(Any, {**options, **given}), pieces))
         longest = manifest.inputs[manifest.written].longest
         run = partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved)
         size = partial(tokens_needed, inputs=manifest.given, options=resolved, longest=longest)
-        return Job(encode, size, with_token_scores(run, self._with_scores()) if token_scores else run)
+        return Job(
+            rows_with_own(encode, own), size, with_token_scores(run, self._with_scores()) if token_scores else run
+        )
 
     def _generation(
         self,
@@ -708,18 +718,21 @@ class Engine:
         *,
         token_scores: bool = False,
         drafting: Speculation | None = None,
-    ) -> Job[str, Prompt, Continuation]:
+    ) -> Job[Any, Prompt, Continuation]:
         self._check_method("generate", "generate")
-        resolved = resolve_sample_options(self.manifest, options, self._pieces())
-        tokenizer = self._tokenizer(self.manifest.inputs)
-        name = self.manifest.written
-        text = self.manifest.inputs[name]
+        manifest, pieces = self.manifest, self._pieces()
+        resolved = resolve_sample_options(manifest, options, pieces)
+        resolve = partial(resolve_sample_options, manifest, pieces=pieces)
+        own = values_of(manifest, lambda given: resolve(cast(Any, {**options, **given})))
+        tokenizer, name = self._tokenizer(manifest.inputs), manifest.written
+        text = manifest.inputs[name]
         limit, first = prompt_limit(text.longest, batching.max_batch_tokens), check_seed(seed)
         run = partial(continue_prompts, name=name, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces)
         if drafting is not None:
             run = partial(continue_drafted, speculation=drafting, **run.keywords)
+        encode = partial(encode_prompt, name=name, tokenizer=tokenizer, seed=first, limit=limit, truncate=truncate)
         return Job(
-            partial(encode_prompt, name=name, tokenizer=tokenizer, seed=first, limit=limit, truncate=truncate),
+            prompts_with_own(encode, own),
             partial(continuation_needs, options=resolved),
             with_added_scores(run, self._with_scores()) if token_scores else run,
         )
@@ -775,6 +788,30 @@ class Engine:
                 hint="build it from a run, or with tokenizers: xformc.build(..., tokenizers={input: file})",
             )
         return self.tokenizer
+
+
+def _with_own(
+    items: Iterable[Any], options: Mapping[str, Any], each: Iterable[Mapping[str, Any]] | None
+) -> tuple[Any, Any]:
+    """Return the items, with their own options if there are any, and the options that all of them share."""
+    shared, lists = split_by_text(options)
+    if not lists and each is None:
+        return items, shared
+    if isinstance(items, str):
+        raise UserError("a list of texts is needed, not one text", hint="put the text in a list: [text]")
+    return asked(items, lists, each), shared
+
+
+def _seeded(
+    prompts: Iterable[str],
+    options: Mapping[str, Any],
+    seed: int | Sequence[int],
+    each: Iterable[Mapping[str, Any]] | None,
+) -> tuple[Any, Any, int]:
+    """Return the prompts and options as `_with_own`, and the seed of the first; a list of seeds is an option."""
+    if isinstance(seed, Sequence):
+        return *_with_own(prompts, {**options, "seed": seed}, each), 0
+    return *_with_own(prompts, options, each), seed
 
 
 def _texts_to_score(texts: Iterable[Any] | Mapping[str, Any], targets: Iterable[Prefix] | None) -> Iterator[Given]:

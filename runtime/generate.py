@@ -1,10 +1,10 @@
 """Generates continuations of texts with a language model's engine, which samples inside its ONNX model."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.interfaces import END_TOKEN
 from xformc.format.manifest import SampleOptions
+from xformc.runtime.each import Asked, Values, stack_options
 from xformc.runtime.options import arrays
 from xformc.runtime.results import Expected, up_to
 from xformc.runtime.rows import pad
@@ -40,10 +41,11 @@ class SampleResult:
 
 @dataclass(frozen=True)
 class Prompt:
-    """The token ids of a text to continue, without an end token, and its random seed."""
+    """The token ids of a text to continue, without an end token, its random seed, and options of its own."""
 
     ids: Sequence[int]
     seed: int
+    options: Values = field(default_factory=dict[str, NDArray[Any]])
 
 
 @dataclass(frozen=True)
@@ -81,15 +83,16 @@ def sample(
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are no continuations of these prompts.
     """
-    special = session.vocabularies.written
+    special, usual = session.vocabularies.written, arrays(options)
     feeds = {
         **given,
         "prompt": pad([prompt.ids for prompt in prompts], special.absent),
         "seed": np.array([prompt.seed for prompt in prompts], np.int64),
-        **arrays(options),
+        **usual,
+        **stack_options([prompt.options for prompt in prompts], usual),
         **({END_TOKEN: np.array(special.as_input(end), np.int64)} if end else {}),
     }
-    most, found = options.max_new_tokens, (len(prompts),)
+    most, found = max(_most_new(prompt, options) for prompt in prompts), (len(prompts),)
     tokens = Expected(np.int64, (*found, up_to(most)), vocabulary)
     expected = (tokens, Expected(np.int64, found, most + 1), Expected(np.float32, found))
     tokens_found, lengths, scores, *rest = session.run(feeds, (*expected, *others.values()))
@@ -122,9 +125,29 @@ def encode_prompt(
     return Prompt(ids, seed + line - 1)
 
 
+def prompts_with_own(
+    encode: Callable[[int, str], Prompt], values: Callable[[int, Mapping[str, Any]], Values]
+) -> Callable[[int, Any], Prompt]:
+    """Return the encoder of prompts, some of which may have options of their own, among them `seed`."""
+
+    def encoded(line: int, item: Any) -> Prompt:
+        if not isinstance(item, Asked):
+            return encode(line, item)
+        one = cast(Asked[str], item)
+        options = {name: value for name, value in one.options.items() if name != "seed"}
+        prompt, seed = encode(line, one.item), one.options.get("seed")
+        return replace(prompt, seed=prompt.seed if seed is None else check_seed(seed), options=values(line, options))
+
+    return encoded
+
+
 def continuation_needs(prompt: Prompt, *, options: SampleOptions) -> int:
     """Return the maximum number of tokens of the prompt and its continuation together."""
-    return len(prompt.ids) + options.max_new_tokens
+    return len(prompt.ids) + _most_new(prompt, options)
+
+
+def _most_new(prompt: Prompt, options: SampleOptions) -> int:
+    return int(prompt.options.get("max_new_tokens", options.max_new_tokens))
 
 
 def continue_prompts(

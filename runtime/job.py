@@ -36,7 +36,7 @@ class Job(Generic[Item, Row, Result]):
         """Yield the results of any number of items, in order."""
         return self._rows(session, self.encoded(items), batching)
 
-    def all(self, session: Session, method: str, items: Sequence[Item], batching: Batching) -> list[Result]:
+    def all(self, session: Session, method: str, items: Iterable[Item], batching: Batching) -> list[Result]:
         """Return the results of these items, in order. Raises: UserError before any is run if an item is invalid."""
         if isinstance(items, str):
             raise UserError(f"{method} takes a list of texts, not one text", hint=f"engine.{method}([text])")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,10 @@ from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, numbers
 from xformc.format.search_options import EDITS, OPTIONS, PRESETS, PenaltyKind, Preset, SearchOption, StopRule
 from xformc.runtime.suppressed import Pieces, checked_tokens
+
+T = TypeVar("T")
+ByText = T | Sequence[T | None] | None
+"""The value of an option, or a list with a value for each text; None for the engine's default."""
 
 
 class EditArguments(TypedDict, total=False):
@@ -23,15 +27,17 @@ class EditArguments(TypedDict, total=False):
     frequency_penalty: is subtracted once for each time that the text already has the token.
     """
 
-    suppress_tokens: Sequence[int | str] | None
-    no_repeat_ngram_size: int | None
-    repetition_penalty: float | None
-    presence_penalty: float | None
-    frequency_penalty: float | None
+    suppress_tokens: Sequence[int | str] | Sequence[Sequence[int | str] | None] | None
+    no_repeat_ngram_size: ByText[int]
+    repetition_penalty: ByText[float]
+    presence_penalty: ByText[float]
+    frequency_penalty: ByText[float]
 
 
 class SearchArguments(EditArguments, total=False):
     """The keyword arguments of a search; the engine's defaults replace missing arguments and None.
+
+    All but beam_size and n_best may be a list with a value for each text.
 
     beam_size: hypotheses kept for each sentence; 1 is greedy search. Time grows with it.
     n_best: translations returned for each sentence, best first; at most `beam_size`.
@@ -54,14 +60,14 @@ class SearchArguments(EditArguments, total=False):
 
     beam_size: int | None
     n_best: int | None
-    length_penalty: float | None
-    max_length_factor: float | None
-    max_length_offset: int | None
-    min_length: int | None
-    length_penalty_kind: PenaltyKind | None
-    stop_rule: StopRule | None
-    patience: float | None
-    preset: Preset | None
+    length_penalty: ByText[float]
+    max_length_factor: ByText[float]
+    max_length_offset: ByText[int]
+    min_length: ByText[int]
+    length_penalty_kind: ByText[PenaltyKind]
+    stop_rule: ByText[StopRule]
+    patience: ByText[float]
+    preset: ByText[Preset]
 
 
 def resolve_options(manifest: Manifest, arguments: SearchArguments, pieces: Pieces | None = None) -> SearchOptions:

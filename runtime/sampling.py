@@ -4,7 +4,14 @@ from typing import Any, TypedDict
 
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions
-from xformc.runtime.options import EditArguments, SearchArguments, checked_integer, checked_number, resolve_edits
+from xformc.runtime.options import (
+    ByText,
+    EditArguments,
+    SearchArguments,
+    checked_integer,
+    checked_number,
+    resolve_edits,
+)
 from xformc.runtime.suppressed import Pieces
 
 MAX_NEW_TOKENS, MAX_TEMPERATURE, MAX_TOP_K = 100_000, 100.0, 10**6
@@ -14,14 +21,16 @@ MAX_SAMPLES = 10_000
 class DrawArguments(TypedDict, total=False):
     """The keyword arguments of sampling alone; see `SampleArguments`."""
 
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    max_new_tokens: int | None
+    temperature: ByText[float]
+    top_k: ByText[int]
+    top_p: ByText[float]
+    max_new_tokens: ByText[int]
 
 
 class SampleArguments(DrawArguments, EditArguments, total=False):
     """The keyword arguments of sampling; the engine's defaults replace missing arguments and None.
+
+    Each may be a list with a value for each text.
 
     temperature: divides the logits. Values below 1 favour likely tokens; 0 always takes the most likely one.
     top_k: sample from the k most likely tokens; 0 is no limit.
@@ -30,6 +39,12 @@ class SampleArguments(DrawArguments, EditArguments, total=False):
 
     Those that edit the scores of tokens are in `EditArguments`.
     """
+
+
+class PromptArguments(SampleArguments, total=False):
+    """The options of one prompt: those of sampling, and its random seed."""
+
+    seed: int
 
 
 class WritingArguments(SearchArguments, SampleArguments, total=False):

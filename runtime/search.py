@@ -1,7 +1,7 @@
 """Runs the search of an engine that writes text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +13,7 @@ from xformc.format.inputs import Vocabularies
 from xformc.format.interfaces import END_TOKEN, PREFIX
 from xformc.format.manifest import SearchOptions
 from xformc.format.search_options import LENGTH_PENALTIES
+from xformc.runtime.each import Values
 from xformc.runtime.options import arrays
 from xformc.runtime.results import Expected, up_to
 from xformc.runtime.rows import pad
@@ -55,12 +56,13 @@ def search(
     *,
     others: Mapping[str, Expected] = MappingProxyType({}),
     prefixes: Sequence[Sequence[int] | NDArray[np.int64]] = (),
+    each: Values = MappingProxyType({}),
 ) -> SearchResult:
     """Write text for the inputs `given` by name, batch first, padded at the end.
 
     `end` are the tokens that end a text, if not those of the engine; `vocabulary`, if known, is the number of tokens.
     `others` are further outputs of the model. `prefixes`, if there are any, are the tokens that the text of each row
-    begins with.
+    begins with. `each` are options with a row for each text, which replace those of `options`.
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are none of such a search.
     """
@@ -72,15 +74,21 @@ def search(
     feeds = {
         **given,
         **arrays(options),
+        **each,
         **({END_TOKEN: np.array(special.as_input(end), np.int64)} if end else {}),
         **({PREFIX: pad(prefixes, special.absent)} if any(len(prefix) for prefix in prefixes) else {}),
     }
-    limit, found = length_limit(options, most_positions(given, session.vocabularies)), (len(first), options.n_best)
+    longest = replace(options, **{name: each[name].max().item() for name in LIMITS if name in each})
+    limit, found = length_limit(longest, most_positions(given, session.vocabularies)), (len(first), options.n_best)
     limit = max([limit, *map(len, prefixes)])
     tokens = Expected(np.int64, (*found, up_to(limit)), vocabulary)
     expected = (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found))
     tokens_found, lengths, scores, *rest = session.run(feeds, (*expected, *others.values()))
     return SearchResult(tokens_found, lengths, scores, dict(zip(others, rest, strict=True)))
+
+
+LIMITS = ("max_length_factor", "max_length_offset")
+"""The options that bound the length of a text."""
 
 
 def most_positions(given: Mapping[str, NDArray[Any]], vocabularies: Vocabularies) -> int:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
@@ -184,6 +185,23 @@ def open_model(
     seconds = time.perf_counter() - start
     logger.debug("%s: opened in %.2f s for %d threads", path, seconds, options.intra_op_num_threads)
     return session
+
+
+def ranks_of(session: Any) -> dict[str, int]:
+    """Return the number of axes of each input with a default of an opened model, by name."""
+    return {value.name: len(value.shape) for value in session.get_overridable_initializers()}
+
+
+def with_rows(feeds: Mapping[str, Any], ranks: Mapping[str, int]) -> dict[str, Any]:
+    """Return the inputs; one value of an option becomes a row for all texts, where the model takes a row for each."""
+    return {name: _with_axes(value, ranks[name]) if name in ranks else value for name, value in feeds.items()}
+
+
+def _with_axes(value: Any, rank: int) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    array = cast(NDArray[Any], value)
+    return array.reshape((1,) * (rank - array.ndim) + array.shape)
 
 
 def thread_count(threads: int | None) -> int:

@@ -10,7 +10,7 @@ from xformc.errors import UserError
 from xformc.format.targets import Target
 from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.results import REBUILD
-from xformc.runtime.session import open_model, thread_count
+from xformc.runtime.session import open_model, ranks_of, thread_count, with_rows
 
 
 class StatefulModel:
@@ -30,6 +30,7 @@ class StatefulModel:
     ) -> None:
         """`needed` are the names of inputs and outputs that the model must have. Raises: UserError if it has not."""
         self._session = open_model(path, max(1, thread_count(threads) - workers + 1), target)
+        self._ranks = ranks_of(self._session)
         defaults = [value.name for value in self._session.get_overridable_initializers()]
         self.inputs: list[str] = [*(value.name for value in self._session.get_inputs()), *defaults]
         self.outputs: list[str] = [value.name for value in self._session.get_outputs()]
@@ -41,7 +42,7 @@ class StatefulModel:
     def run(self, feeds: Mapping[str, Any], options: Any) -> Sequence[Any]:
         """Return the outputs; of the values that it is given, those that are no inputs are left out."""
         make = onnx_runtime().OrtValue.ortvalue_from_numpy
-        given = {name: feeds[name] for name in self.inputs if name in feeds}
+        given = with_rows({name: feeds[name] for name in self.inputs if name in feeds}, self._ranks)
         values = {name: make(one) if isinstance(one, np.ndarray) else one for name, one in given.items()}
         found = self._session.run_with_ort_values(self.outputs, values, options)
         return [dict(zip(self.outputs, found, strict=True))]

@@ -14,12 +14,14 @@ from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.results import Result, beside_text, of_text
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.alignment import Alignment
+from xformc.runtime.each import options_in, stack_options
 from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.kinds.kind import fields_of
+from xformc.runtime.options import arrays
 from xformc.runtime.predict import expected_outputs, nothing_of, values_of
 from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, row_lengths, stack
-from xformc.runtime.search import SearchResult, length_limit, search
+from xformc.runtime.search import LIMITS, SearchResult, length_limit, search
 from xformc.runtime.session import Session
 from xformc.runtime.tokenizer import Tokenizer
 
@@ -78,13 +80,15 @@ def tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SearchOptio
     `longest` is the maximum number of tokens that the model can decode, or None.
     """
     lengths = list(row_lengths(inputs, row).values())
-    limit = max(length_limit(options, lengths[0] if lengths else 0), len(row.get(PREFIX, ())))
+    own = replace(options, **{name: row[name].item() for name in LIMITS if name in row})
+    limit = max(length_limit(own, lengths[0] if lengths else 0), len(row.get(PREFIX, ())))
     return max(lengths, default=1) + options.beam_size * (limit if longest is None else min(limit, longest))
 
 
 def drawn_tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SampleOptions) -> int:
     """Return the maximum tokens that sampling for this row holds: its positions, and those of its text."""
-    return max(len(row.get(PROMPT, ())), *row_lengths(inputs, row).values(), 1) + options.max_new_tokens
+    new = int(row.get("max_new_tokens", options.max_new_tokens))
+    return max(len(row.get(PROMPT, ())), *row_lengths(inputs, row).values(), 1) + new
 
 
 def write_rows(
@@ -177,11 +181,12 @@ def search_rows(
 ) -> SearchResult:
     """Search for rows of the engine's inputs, as one batch; `end` are the end tokens, if not the engine's.
 
-    PREFIX are the token ids that a row's text begins with, if there are any.
+    PREFIX are the token ids that a row's text begins with, if there are any. A row may have options of its own.
     """
     feeds, vocabulary = stack(engine.given, rows), engine.inputs[str(engine.written)].pieces
     others, prefixes = _other_outputs(engine, feeds), [row.get(PREFIX, NO_TOKENS) for row in rows]
-    return search(session, feeds, options, end, vocabulary=vocabulary, others=others, prefixes=prefixes)
+    each = stack_options(rows, arrays(options))
+    return search(session, feeds, options, end, vocabulary=vocabulary, others=others, prefixes=prefixes, each=each)
 
 
 def sample_rows(
@@ -189,10 +194,11 @@ def sample_rows(
 ) -> SearchResult:
     """Sample a text for rows of the engine's inputs, as one batch.
 
-    SEED is the random seed of a row, and PROMPT the token ids that its text begins with, if there are any.
+    SEED is the random seed of a row, and PROMPT the token ids that its text begins with, if there are any. A row may
+    have options of its own.
     """
     feeds, vocabulary = stack(engine.given, rows), engine.inputs[str(engine.written)].pieces
-    prompts = [Prompt([int(one) for one in row.get(PROMPT, ())], int(row[SEED])) for row in rows]
+    prompts = [Prompt([int(one) for one in row.get(PROMPT, ())], int(row[SEED]), options_in(row)) for row in rows]
     found = sample(session, prompts, options, end, vocabulary, given=feeds, others=_other_outputs(engine, feeds))
     return SearchResult(found.tokens[:, None], found.lengths[:, None], found.scores[:, None], found.others)
 

@@ -15,7 +15,7 @@ from xformc.format.names import MODEL
 from xformc.format.targets import Target
 from xformc.runtime.devices.fixed_shapes import FixedShapes
 from xformc.runtime.results import REBUILD
-from xformc.runtime.session import Arrays, Session, open_model, thread_count
+from xformc.runtime.session import Arrays, Session, open_model, ranks_of, thread_count, with_rows
 
 
 class WholeModel:
@@ -37,12 +37,12 @@ class WholeModel:
         self._place, self._interface = str(path), interface
         count = max(1, thread_count(threads) - workers + 1)
         self._session = open_model(path, count, target, providers=providers)
-        self._old_names = self._find_old_names()
+        self._old_names, self._ranks = self._find_old_names(), ranks_of(self._session)
         self._check_interface()
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
         """See `Executor`."""
-        named = {self._old_names.get(name, name): array for name, array in feeds.items()}
+        named = {self._old_names.get(name, name): array for name, array in with_rows(feeds, self._ranks).items()}
         return self._session.run(list(self._interface.outputs), named, options)
 
     def _find_old_names(self) -> dict[str, str]:

@@ -12,9 +12,11 @@ from xformc.compiler.certify.reference_edits import EDITED
 from xformc.compiler.certify.reference_sampling import Followed, follow
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
+from xformc.format.interfaces import BY_TEXT
 from xformc.format.manifest import SampleOptions
 from xformc.format.names import CHECK, CONTINUE
 from xformc.format.names import PROMPT as PROMPT_MODEL
+from xformc.runtime.each import own_values
 from xformc.runtime.generate import Prompt
 from xformc.runtime.rows import Row, random_ids
 from xformc.runtime.search import SearchResult
@@ -66,6 +68,8 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
     yield _stage("greedy", "tokens and scores of the definition, temperature 0", [_run(subject, prompts, GREEDY)])
     progress("certify: sample")
     runs = [_run(subject, prompts, options) for options in FILTERS]
+    if BY_TEXT in subject.program.controls:
+        runs.append(_mixed(subject, prompts))
     runs.append(_run(subject, prompts, FILTERS[0], (_likely(subject, runs[0], len(prompts)),)))
     yield _stage("sample", "tokens and scores of the definition, with filters", runs, ends=True)
     if not subject.program.traits.fixed:
@@ -116,6 +120,15 @@ def _run(subject: Subject, prompts: Sequence[Row], options: SampleOptions, end: 
     found = sample_rows(subject.session, prompts, subject.program, options, end)
     run = _Run(options, tuple(end) or subject.special.end, found, ())
     judged = (followed(subject, row, run.tokens(index), options, end) for index, row in enumerate(prompts))
+    return replace(run, judged=tuple(judged))
+
+
+def _mixed(subject: Subject, prompts: Sequence[Row]) -> _Run:
+    """A call with other options for each prompt."""
+    options = [FILTERS[row % len(FILTERS)] for row in range(len(prompts))]
+    rows = [{**prompt, **own_values(one)} for prompt, one in zip(prompts, options, strict=True)]
+    run = _Run(GREEDY, subject.special.end, sample_rows(subject.session, rows, subject.program, GREEDY), ())
+    judged = (followed(subject, prompts[row], run.tokens(row), one) for row, one in enumerate(options))
     return replace(run, judged=tuple(judged))
 
 

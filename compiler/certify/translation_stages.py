@@ -19,6 +19,7 @@ from xformc.format.certificate import Stage
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import SpecialTokens
+from xformc.runtime.each import own_values
 from xformc.runtime.rows import Row, random_ids
 from xformc.runtime.search import SearchResult
 from xformc.runtime.session import Session
@@ -189,12 +190,23 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
 
 
 def _edits(subject: Subject, free: _Expected) -> Stage:
-    """Compare searches whose scores are edited with the reference; the most frequent token is suppressed."""
+    """Compare searches whose scores are edited with the reference; the most frequent token is suppressed.
+
+    Then every second sentence of a batch has these edits, and the others have none.
+    """
     counts = Counter(token for found in free.found for item in found.hypotheses for token in item.tokens)
     suppressed = (counts.most_common(1)[0][0],)
     expected = _expect(subject, free.sources, free.options.beam_size, (), {**EDITED, "suppress_tokens": suppressed})
     what = "tokens and scores of the reference search, with banned and penalised tokens"
-    return replace(_search(subject, "edits", [expected]), what=what)
+    own = [row % 2 == 1 and found.margin >= SCORE_BOUND for row, found in enumerate(expected.found)]
+    sources = [
+        {**source, **own_values(expected.options)} if here else source
+        for source, here in zip(free.sources, own, strict=True)
+    ]
+    found = [one if here else other for one, other, here in zip(expected.found, free.found, own, strict=True)]
+    mixed = replace(free, sources=tuple(sources), found=tuple(found))
+    stages = [_search(subject, "edits", [searches]) for searches in (expected, mixed)]
+    return replace(max(stages, key=lambda stage: stage.value), what=what)
 
 
 def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:

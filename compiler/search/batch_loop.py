@@ -4,9 +4,11 @@ The inner loop decodes a batch of sentences token by token until enough of them 
 their results, keeps only the rows of the other sentences, and starts the inner loop again.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, fields, replace
+from types import MappingProxyType
 
+from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
@@ -23,7 +25,10 @@ _KEPT = frozenset({"batch", "beam", "source"})
 
 @dataclass(frozen=True)
 class SearchInputs:
-    """The ONNX names of the search's inputs, as defined in docs/search.md."""
+    """The ONNX names of the search's inputs, as defined in docs/search.md.
+
+    Options other than the beam size and `n_best` have a row for each sentence, or one for all.
+    """
 
     beam_size: str
     n_best: str
@@ -55,8 +60,8 @@ Written = tuple[SearchResult, Names]
 @dataclass(frozen=True)
 class Begun:
     """Values from before the loops: the length limit of each sentence and its least length [batch], the largest limit,
-    the results of `prepare`, and the size of the batch as a vector. `prefix` [batch, prefix] are the tokens that each
-    text begins with, padded, with a last column of padding."""
+    the results of `prepare`, and the size of the batch as a vector. `options` have the rows of the inputs. `prefix`
+    [batch, prefix] are the tokens that each text begins with, padded, with a last column of padding."""
 
     options: BeamOptions
     limit: str
@@ -81,7 +86,8 @@ class Beam(Record):
 class Live(Record):
     """The sentences still being decoded: their rows in the batch of sources, and their values.
 
-    `constant` are the decoder's constants with the axis batch, `state` its states.
+    `constant` are the decoder's constants with the axis batch, `state` its states. `option` are the options of each
+    sentence; there are none for kernels, which look them up.
     """
 
     sentence: Integers
@@ -89,6 +95,7 @@ class Live(Record):
     limit: Integers
     least: Integers
     prefix: Tokens
+    option: Names
     constant: Names
     state: Names
 
@@ -111,6 +118,22 @@ class _Epoch(Record):
     live: Live
     filed: Pool
 
+
+_NUMBER, _COUNT = Type("float32", (Axis("batch"),)), Type("int64", (Axis("batch"),))
+
+OPTION_TYPES: Mapping[str, Type] = {
+    "length_penalty": _NUMBER,
+    "penalty_offset": _NUMBER,
+    "stop_rule": _COUNT,
+    "patience": _NUMBER,
+    "suppress_tokens": Type("int64", (Axis("batch"), Axis("suppressed"))),
+    "no_repeat_ngram_size": _COUNT,
+    "repetition_penalty": _NUMBER,
+    "presence_penalty": _NUMBER,
+    "frequency_penalty": _NUMBER,
+    "edited": Type("bool", (Axis("batch"),)),
+}
+"""The options of a sentence: the fields of `BeamOptions`, `Rules` and `EditInputs`, and whether scores are edited."""
 
 Step = Callable[[OnnxEmitter, Live, Decoding], tuple[str, Decoding]]
 """Writes a step for the live sentences; returns whether to continue, and the new carried values."""
@@ -153,6 +176,25 @@ def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str
     return onnx.op("Where", is_whole, 0, least)
 
 
+def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
+    """The options of `OPTION_TYPES`, with a row for each sentence of the batch."""
+    options, (tokens, *numbers) = begun.options, begun.options.needed_edits.inputs.names
+    names = [options.length_penalty, *astuple(options.needed_rules), tokens, *numbers, options.needed_edits.rows]
+    pairs = zip(OPTION_TYPES, names, strict=True)
+    return {
+        name: onnx.op("Expand", value, onnx.op("Concat", begun.batch, [1], axis=0) if value == tokens else begun.batch)
+        for name, value in pairs
+    }
+
+
+def options_of(options: BeamOptions, option: Names) -> BeamOptions:
+    """The options of the live sentences; `options` are those of the batch."""
+    rest = {name: value for name, value in option.items() if name not in ("length_penalty", "edited")}
+    rules = Rules(*(rest.pop(field.name) for field in fields(Rules)))
+    edits = replace(options.needed_edits, inputs=EditInputs(**rest), rows=option["edited"])
+    return replace(options, length_penalty=option["length_penalty"], rules=rules, edits=edits)
+
+
 def heads_of(decoder: Decoder, begun: Begun) -> Names:
     """The names of the decoder's heads, which `prepare` computed."""
     return {value.name: begun.prepared[value.name] for value in decoder.heads}
@@ -167,19 +209,20 @@ def decode_batch(
     step: Step,
     *,
     opened: Operand | None = None,
+    option: Names = MappingProxyType({}),
 ) -> Pool:
     """Write both loops; return the best hypotheses of each sentence.
 
     `states` are the initial states. `opened` is the number of hypotheses that each sentence begins with, as a vector:
-    None for the beam size, which is the number after every step.
+    None for the beam size, which is the number after every step. `option` [batch, ..] are the options by their names in
+    `OPTION_TYPES`.
     """
     rows = {value.name: value.type for value in decoder.constants if "batch" in value.type.names}
     beam = _first_beam(onnx, begun, begun.options.width if opened is None else opened)
     keeps = _KEPT if opened is None else _KEPT - {"beam"}
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", begun.batch), 1)
-    live = Live(
-        sentence, beam, begun.limit, begun.least, begun.prefix, {name: begun.prepared[name] for name in rows}, states
-    )
+    constant = {name: begun.prepared[name] for name in rows}
+    live = Live(sentence, beam, begun.limit, begun.least, begun.prefix, option, constant, states)
 
     def epoch(scope: OnnxEmitter, _: str, now: _Epoch) -> tuple[str, _Epoch, Collected]:
         bind_fields(scope, rows, now.live.constant)
@@ -194,7 +237,8 @@ def decode_batch(
         return alive, _Epoch(position, live, filed), []
 
     entering = _Epoch(onnx.operand(0), live, beam.pool)
-    last, _ = emit_loop(onnx, "", fields_of(_Epoch, constant=rows, state=types), entering, epoch)
+    kinds = {name: OPTION_TYPES[name] for name in option}
+    last, _ = emit_loop(onnx, "", fields_of(_Epoch, option=kinds, constant=rows, state=types), entering, epoch)
     return last.filed
 
 

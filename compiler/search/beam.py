@@ -15,6 +15,8 @@ from xformc.compiler.search.batch_loop import (
     decode_batch,
     heads_of,
     newest,
+    options_by_sentence,
+    options_of,
 )
 from xformc.compiler.search.candidates import (
     BeamOptions,
@@ -39,17 +41,19 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
     `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
     """
     begun, types = begin(onnx, decoder, inputs, longest), state_types(decoder)
+    option = options_by_sentence(onnx, begun)
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         known = {**begun.prepared, **live.constant, **now.state}
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         forced = forced_token(scope, live.prefix, now.position)
-        candidates = select(scope, logits, now.beam.scores, begun.options, forced, now.beam.tokens)
-        go_on, new = advance(scope, begun.options, live, now, candidates, moving(types, state))
+        options = options_of(begun.options, live.option)
+        candidates = select(scope, logits, now.beam.scores, options, forced, now.beam.tokens)
+        go_on, new = advance(scope, options, live, now, candidates, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})
 
-    found = decode_batch(onnx, decoder, begun, states, types, step)
+    found = decode_batch(onnx, decoder, begun, states, types, step, option=option)
     return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
 
 

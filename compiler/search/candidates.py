@@ -7,7 +7,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.carried import NEVER, BeamIntegers, BeamScores, BeamTokens
-from xformc.compiler.search.edits import Edits, edit_scores
+from xformc.compiler.search.edits import EditInputs, Edits, edit_scores
 from xformc.compiler.search.loops import Record
 from xformc.format.search_options import STOP_RULES
 from xformc.format.tokens import SpecialTokens
@@ -18,7 +18,7 @@ class BeamOptions:
     """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element.
 
     `special` are the special tokens of the written text. `rules` are None for the GNMT length penalty and the stop rule
-    `first`, `edits` for a search that edits no scores.
+    `first`, `edits` for a search that edits no scores. With rules, the length penalty is [batch], otherwise a scalar.
     """
 
     width: str
@@ -29,10 +29,22 @@ class BeamOptions:
     rules: "Rules | None" = None
     edits: Edits | None = None
 
+    @property
+    def needed_rules(self) -> "Rules":
+        """The rules, which must be there."""
+        assert self.rules is not None
+        return self.rules
+
+    @property
+    def needed_edits(self) -> Edits:
+        """The edits, which must be there."""
+        assert self.edits is not None
+        return self.edits
+
 
 @dataclass(frozen=True)
 class Rules:
-    """The numbers of the kind of length penalty and of the stop rule, and the patience."""
+    """The numbers of the kind of length penalty and of the stop rule, and the patience, [batch] each."""
 
     penalty_offset: str
     stop_rule: str
@@ -179,18 +191,28 @@ def _edit(
 
     `pair` are the logits and their normalizers.
     """
-    edits = options.edits
-    assert edits is not None
+    edits = options.needed_edits
 
     def edited(scope: OnnxEmitter) -> tuple[str, ...]:
         scores = scope.op("Sub", *pair)
         rows = scope.op("Reshape", scores, scope.op("Concat", [-1], scope.op("Shape", scores, start=3), axis=0))
         written = scope.op("Reshape", texts, scope.op("Concat", [-1], scope.op("Shape", texts, start=2), axis=0))
-        changed = scope.op("Reshape", edit_scores(scope, rows, written, edits.inputs), scope.op("Shape", scores))
-        return scope.ops("TopK", 2, changed, options.candidates, axis=-1)
+        inputs = _for_hypotheses(scope, edits.inputs, scope.op("Shape", texts, start=1, end=2))
+        changed = scope.op("Reshape", edit_scores(scope, rows, written, inputs), scope.op("Shape", scores))
+        found = scope.ops("TopK", 2, changed, options.candidates, axis=-1)
+        here = scope.op("Unsqueeze", edits.rows, [1, 2, 3])
+        return tuple(scope.op("Where", here, new, old) for new, old in zip(found, (best, ids), strict=True))
 
     best, ids = onnx.choose(edits.used, edited, lambda _: (best, ids), ("float32", "int64"))
     return best, ids
+
+
+def _for_hypotheses(onnx: OnnxEmitter, inputs: EditInputs, beam: str) -> EditInputs:
+    """The options of each sentence as those of each of its hypotheses."""
+    sentences = onnx.op("Range", 0, onnx.op("Size", inputs.no_repeat_ngram_size), 1)
+    rows = onnx.op("Expand", onnx.op("Unsqueeze", sentences, [1]), onnx.op("Concat", [1], beam, axis=0))
+    rows = onnx.op("Reshape", rows, [-1])
+    return EditInputs(*(onnx.op("Gather", name, rows, axis=0) for name in inputs.names))
 
 
 def _force(onnx: OnnxEmitter, pair: tuple[str, str], forced: tuple[str, int], best: str, ids: str) -> tuple[str, str]:
@@ -255,11 +277,13 @@ def ending(onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options
         ends = onnx.op("And", ends, has_place(onnx, options.width, options.rules, now.found))
     if options.edits is not None:
         ends = onnx.op("And", ends, onnx.op("Greater", top.scores, NEVER))
-    return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, divisor(onnx, options, now.length)), NEVER)
+    by = divisor(onnx, options, now.length)
+    by = by if options.rules is None else onnx.op("Unsqueeze", by, [1])
+    return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, by), NEVER)
 
 
 def divisor(onnx: OnnxEmitter, options: BeamOptions, length: str) -> str:
-    """The divisor of the log probability of a hypothesis with so many tokens."""
+    """The divisor of the log probability of a hypothesis with so many tokens; [batch] with rules."""
     count = onnx.op("Cast", length, to=1)
     if options.rules is None:
         penalised = onnx.op("Div", onnx.op("Add", count, 5.0), 6.0)
@@ -273,7 +297,8 @@ def has_place(onnx: OnnxEmitter, width: str, rules: Rules, found: str) -> str:
     """Whether a beam has a place of each rank, [batch, beam]: finished hypotheses take places if the beam shrinks."""
     ranks = onnx.op("Range", 0, onnx.op("Squeeze", width), 1)
     left = onnx.op("Sub", width, onnx.op("Unsqueeze", found, [1]))
-    return onnx.op("Or", onnx.op("Less", ranks, left), onnx.op("Not", _is(onnx, rules, "shrink")))
+    stays = onnx.op("Unsqueeze", onnx.op("Not", _is(onnx, rules, "shrink")), [1])
+    return onnx.op("Or", onnx.op("Less", ranks, left), stays)
 
 
 def is_over(onnx: OnnxEmitter, options: BeamOptions, new: Standing, chosen: Chosen) -> str:
@@ -281,8 +306,7 @@ def is_over(onnx: OnnxEmitter, options: BeamOptions, new: Standing, chosen: Chos
 
     `new` has the finished hypotheses after the step.
     """
-    rules, best, worst = options.rules, _column(onnx, chosen.scores, 0), _column(onnx, new.pool.scores, -1)
-    assert rules is not None
+    rules, best, worst = options.needed_rules, _column(onnx, chosen.scores, 0), _column(onnx, new.pool.scores, -1)
     is_first, is_complete = _is(onnx, rules, "first"), _is(onnx, rules, "complete")
     by_bound = onnx.op("Or", _is(onnx, rules, "best"), is_complete)
     number = onnx.op("Add", onnx.op("Mul", onnx.op("Cast", options.width, to=1), rules.patience), 0.5)

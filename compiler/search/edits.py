@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.search.carried import NEVER
 
-_FLOAT, _END = 1, [2**31]
+_FLOAT = 1
 
 
 @dataclass(frozen=True)
 class EditInputs:
-    """The ONNX names of the options that edit scores: a list of tokens, and numbers."""
+    """The ONNX names of the options that edit scores: lists of tokens [rows, any], padded with -1, and numbers [rows].
+
+    There is a row for each text, or one for all.
+    """
 
     suppress_tokens: str
     no_repeat_ngram_size: str
@@ -27,32 +30,41 @@ class EditInputs:
 
 @dataclass(frozen=True)
 class Edits:
-    """The options, and whether any of them is in use, as a scalar."""
+    """The options, whether any of them is in use, as a scalar, and for which texts, [rows]."""
 
     inputs: EditInputs
     used: str
+    rows: str
 
 
 def emit_edits(onnx: OnnxEmitter, inputs: EditInputs) -> Edits:
     """Write whether any of the options is in use."""
-    used = onnx.op("Greater", onnx.op("Size", inputs.suppress_tokens), 0)
-    used = onnx.op("Or", used, onnx.op("Greater", inputs.no_repeat_ngram_size, 0))
+    tokens = onnx.op("Cast", onnx.op("GreaterOrEqual", inputs.suppress_tokens, 0), to=_FLOAT)
+    rows = onnx.op("Greater", onnx.op("ReduceSum", tokens, [1], keepdims=0), 0.0)
+    rows = onnx.op("Or", rows, onnx.op("Greater", inputs.no_repeat_ngram_size, 0))
     none = ((inputs.repetition_penalty, 1.0), (inputs.presence_penalty, 0.0), (inputs.frequency_penalty, 0.0))
     for name, value in none:
-        used = onnx.op("Or", used, onnx.op("Not", onnx.op("Equal", name, value)))
-    return Edits(inputs, used)
+        rows = onnx.op("Or", rows, onnx.op("Not", onnx.op("Equal", name, value)))
+    used = onnx.op("Greater", onnx.op("ReduceMax", onnx.op("Cast", rows, to=_FLOAT), keepdims=0), 0.0)
+    return Edits(inputs, used, rows)
 
 
 def edit_scores(onnx: OnnxEmitter, scores: str, texts: str, inputs: EditInputs) -> str:
-    """The scores [rows, vocabulary] of the tokens that may follow the texts [rows, length], edited."""
+    """The scores [rows, vocabulary] of the tokens that may follow the texts [rows, length], edited.
+
+    The options have as many rows, or one.
+    """
+    repetition, presence, frequency = (
+        onnx.op("Unsqueeze", name, [1])
+        for name in (inputs.repetition_penalty, inputs.presence_penalty, inputs.frequency_penalty)
+    )
     none = onnx.op("Expand", 0.0, onnx.op("Shape", scores))
     counts = _scatter(onnx, none, texts, onnx.op("Expand", 1.0, onnx.op("Shape", texts)))
     has = onnx.op("Greater", counts, 0.0)
-    likely = onnx.op("Mul", scores, inputs.repetition_penalty)
-    unlikely = onnx.op("Div", scores, inputs.repetition_penalty)
+    likely, unlikely = onnx.op("Mul", scores, repetition), onnx.op("Div", scores, repetition)
     repeated = onnx.op("Where", onnx.op("Less", scores, 0.0), likely, unlikely)
-    often = onnx.op("Mul", counts, inputs.frequency_penalty)
-    penalty = onnx.op("Add", onnx.op("Mul", onnx.op("Cast", has, to=_FLOAT), inputs.presence_penalty), often)
+    often = onnx.op("Mul", counts, frequency)
+    penalty = onnx.op("Add", onnx.op("Mul", onnx.op("Cast", has, to=_FLOAT), presence), often)
     penalised = onnx.op("Sub", onnx.op("Where", has, repeated, scores), penalty)
     banned = onnx.op("Or", _repeats(onnx, none, texts, inputs), _suppressed(onnx, none, inputs))
     return onnx.op("Where", banned, NEVER, penalised)
@@ -61,28 +73,32 @@ def edit_scores(onnx: OnnxEmitter, scores: str, texts: str, inputs: EditInputs) 
 def _repeats(onnx: OnnxEmitter, none: str, texts: str, inputs: EditInputs) -> str:
     """The tokens [rows, vocabulary] that would end an n-gram which the text [rows, length] has.
 
-    A size of 0, or above the length, is made one more than the length, of which the text has no n-gram.
+    The tokens before each token are compared with the newest of the text, one after the other, as many as the size of
+    the row says. A size above the length has none that are all there.
     """
-    length, size = onnx.op("Shape", texts, start=1), onnx.op("Unsqueeze", inputs.no_repeat_ngram_size, [0])
-    fits = onnx.op("And", onnx.op("Greater", size, 0), onnx.op("LessOrEqual", size, length))
-    size = onnx.op("Where", fits, size, onnx.op("Add", length, 1))
-    before = onnx.op("Sub", size, 1)
-    starts = onnx.op("Range", 0, onnx.op("Squeeze", onnx.op("Sub", length, before)), 1)
-    places = onnx.op("Add", onnx.op("Unsqueeze", starts, [1]), onnx.op("Range", 0, onnx.op("Squeeze", before), 1))
-    begun = onnx.op("Gather", texts, places, axis=1)
-    newest = onnx.op("Slice", texts, onnx.op("Sub", length, before), _END, [1])
-    differs = onnx.op("Not", onnx.op("Equal", begun, onnx.op("Unsqueeze", newest, [1])))
+    length, size = onnx.op("Shape", texts, start=1), inputs.no_repeat_ngram_size
+    most = onnx.op("Sub", onnx.op("ReduceMax", size, keepdims=1), 1)
+    most = onnx.op("Min", onnx.op("Max", most, 0), length)
+    back = onnx.op("Range", 1, onnx.op("Add", onnx.op("Squeeze", most), 1), 1)
+    places = onnx.op("Sub", onnx.op("Unsqueeze", onnx.op("Range", 0, onnx.op("Squeeze", length), 1), [1]), back)
+    before = onnx.op("Gather", texts, onnx.op("Max", places, 0), axis=1)
+    newest = onnx.op("Gather", texts, onnx.op("Sub", length, back), axis=1)
+    same = onnx.op(
+        "And", onnx.op("Equal", before, onnx.op("Unsqueeze", newest, [1])), onnx.op("GreaterOrEqual", places, 0)
+    )
+    counts = onnx.op("Less", back, onnx.op("Unsqueeze", size, [1, 2]))
+    differs = onnx.op("And", onnx.op("Not", same), counts)
     differences = onnx.op("ReduceSum", onnx.op("Cast", differs, to=_FLOAT), [2], keepdims=0)
-    found = onnx.op("Cast", onnx.op("Equal", differences, 0.0), to=_FLOAT)
-    return onnx.op("Greater", _scatter(onnx, none, onnx.op("Slice", texts, before, _END, [1]), found), 0.0)
+    found = onnx.op("And", onnx.op("Equal", differences, 0.0), onnx.op("Greater", onnx.op("Unsqueeze", size, [1]), 0))
+    return onnx.op("Greater", _scatter(onnx, none, texts, onnx.op("Cast", found, to=_FLOAT)), 0.0)
 
 
 def _suppressed(onnx: OnnxEmitter, none: str, inputs: EditInputs) -> str:
-    """The suppressed tokens, [1, vocabulary]."""
-    tokens = onnx.op("Unsqueeze", inputs.suppress_tokens, [0])
-    vocabulary = onnx.op("Concat", [1], onnx.op("Shape", none, start=1), axis=0)
-    ones = onnx.op("Expand", 1.0, onnx.op("Shape", tokens))
-    return onnx.op("Greater", _scatter(onnx, onnx.op("Expand", 0.0, vocabulary), tokens, ones), 0.0)
+    """The suppressed tokens, [rows, vocabulary]."""
+    tokens = inputs.suppress_tokens
+    shape = onnx.op("Concat", onnx.op("Shape", tokens, end=1), onnx.op("Shape", none, start=1), axis=0)
+    real = onnx.op("Cast", onnx.op("GreaterOrEqual", tokens, 0), to=_FLOAT)
+    return onnx.op("Greater", _scatter(onnx, onnx.op("Expand", 0.0, shape), onnx.op("Max", tokens, 0), real), 0.0)
 
 
 def _scatter(onnx: OnnxEmitter, into: str, tokens: str, numbers: str) -> str:

@@ -49,7 +49,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        rest = (live.prefix, now.position, now.beam.tokens, *edits)
+        rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence)
         offered = _candidates(scope, decoder, result, now.beam.scores, width, rest)
         go_on, following = _advance(scope, begun.options, live, now, offered)
         moved = _moved(scope, moving(types, states), following.state[ANCESTORS.name], now.beam.scores)
@@ -73,7 +73,7 @@ def _candidates(
     """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input.
 
     `rest` are the tokens that the texts begin with, the position of the step, the tokens of the hypotheses, and the
-    options that edit scores.
+    options that edit scores, and the rows of the options in which the sentences find their own.
     """
     pad = decoder.written.absent
     if decoder.projection is None:
@@ -85,15 +85,14 @@ def _advance(
     onnx: OnnxEmitter, options: BeamOptions, live: Live, now: Decoding, offered: Offered
 ) -> tuple[str, Decoding]:
     """Like `advance` of beam.py; of the states, it updates only the ancestors."""
-    beam, pool, rules = now.beam, now.beam.pool, options.rules
-    assert rules is not None
+    beam, pool, rules = now.beam, now.beam.pool, options.needed_rules
     go_on, position, done, tokens, scores, pool_tokens, pool_lengths, pool_scores, found, ancestors = onnx.ops(
         "Advance",
         10,
         *(options.width, options.end_token, options.length_penalty, now.position, now.done, live.limit),
         *(*offered, beam.tokens, now.state[ANCESTORS.name]),
         *(pool.tokens, pool.lengths, pool.scores, beam.found, live.least),
-        *(rules.penalty_offset, rules.stop_rule, rules.patience),
+        *(rules.penalty_offset, rules.stop_rule, rules.patience, live.sentence),
         domain=DOMAIN,
     )
     beam = Beam(tokens, scores, Pool(pool_tokens, pool_lengths, pool_scores), found)

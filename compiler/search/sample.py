@@ -52,7 +52,10 @@ KEPT = frozenset({"batch"})
 
 @dataclass(frozen=True)
 class SampleInputs:
-    """The ONNX names of the inputs of sampling, as defined in docs/search.md."""
+    """The ONNX names of the inputs of sampling, as defined in docs/search.md.
+
+    Options have a row for each text, or one for all.
+    """
 
     prompt: str
     seed: str
@@ -84,11 +87,12 @@ class Prompts:
 
 @dataclass(frozen=True)
 class _Filters:
-    """The filters of the tokens to draw: the number of best tokens to rank, as a vector, the weight to reach, and
-    whether there is a threshold at all."""
+    """The filters of the tokens to draw: the number of best tokens to rank, the share of their weight to reach, and
+    whether there is a threshold at all, [rows, 1] each; `most` is the largest number to rank, as a vector."""
 
     temperature: Temperature
     ranked: str
+    most: str
     reach: str
     filtered: str
 
@@ -215,15 +219,18 @@ def sampling_types(decoder: Decoder) -> dict[str, Type]:
 
 
 def _emit_filters(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs) -> _Filters:
-    temperature = emit_temperature(onnx, inputs.temperature)
-    best, nucleus = onnx.op("Greater", inputs.top_k, 0), onnx.op("Less", inputs.top_p, 1.0)
+    names = (inputs.temperature, inputs.top_k, inputs.top_p)
+    divisor, top_k, top_p = (onnx.op("Unsqueeze", name, [1]) for name in names)
+    temperature = emit_temperature(onnx, divisor)
+    best, nucleus = onnx.op("Greater", top_k, 0), onnx.op("Less", top_p, 1.0)
     vocabulary = vocabulary_of(decoder)
     ranked = onnx.op("Where", nucleus, vocabulary, 1)
-    ranked = onnx.op("Where", best, onnx.op("Min", inputs.top_k, vocabulary), ranked)
-    ranked = onnx.op("Unsqueeze", onnx.op("Where", temperature.greedy, 1, ranked), [0])
-    reach = onnx.op("Where", nucleus, inputs.top_p, 2.0)
+    ranked = onnx.op("Where", best, onnx.op("Min", top_k, vocabulary), ranked)
+    ranked = onnx.op("Where", temperature.greedy, 1, ranked)
+    most = onnx.op("ReduceMax", onnx.op("Reshape", ranked, [-1]), keepdims=1)
+    reach = onnx.op("Where", nucleus, top_p, 2.0)
     filtered = onnx.op("Or", temperature.greedy, onnx.op("Or", best, nucleus))
-    return _Filters(temperature, ranked, reach, filtered)
+    return _Filters(temperature, ranked, most, reach, filtered)
 
 
 def _emit_prompts(onnx: OnnxEmitter, prompt: str, special: SpecialTokens) -> Prompts:
@@ -238,8 +245,8 @@ def _emit_prompts(onnx: OnnxEmitter, prompt: str, special: SpecialTokens) -> Pro
 
 def _count_positions(onnx: OnnxEmitter, prompts: Prompts, max_new_tokens: str, longest: int | None) -> str:
     """The number of tokens to feed for the longest text."""
-    given = onnx.op("Sub", onnx.op("ReduceMax", prompts.lengths, keepdims=0), 1)
-    positions = onnx.op("Add", given, max_new_tokens)
+    fed = onnx.op("Add", onnx.op("Sub", prompts.lengths, 1), max_new_tokens)
+    positions = onnx.op("ReduceMax", fed, keepdims=0)
     return positions if longest is None else onnx.op("Min", positions, longest)
 
 
@@ -313,12 +320,17 @@ def _draw(onnx: OnnxEmitter, below: str, uniform: str, filters: _Filters) -> str
 
 
 def _threshold(onnx: OnnxEmitter, below: str, filters: _Filters) -> str:
-    """The lowest value that may be drawn, [batch, 1]."""
-    best, _ = onnx.ops("TopK", 2, below, filters.ranked, axis=1)
-    weights = onnx.op("Softmax", onnx.op("Div", best, filters.temperature.divisor), axis=1)
-    short = onnx.op("Less", onnx.op("CumSum", weights, 1), filters.reach)
-    index = onnx.op("Cast", count(onnx, short, keepdims=1), to=_INT64)
-    return onnx.op("GatherElements", best, onnx.op("Min", index, onnx.op("Sub", filters.ranked, 1)), axis=1)
+    """The lowest value that may be drawn, [batch, 1].
+
+    The weights are added up from the highest on, so that the sums of a text do not depend on the most to rank.
+    """
+    best, _ = onnx.ops("TopK", 2, below, filters.most, axis=1)
+    rows = onnx.op("Concat", onnx.op("Shape", best, end=1), [1], axis=0)
+    last = onnx.op("Expand", onnx.op("Sub", filters.ranked, 1), rows)
+    reached = onnx.op("CumSum", weigh(onnx, best, filters.temperature), 1)
+    goal = onnx.op("Mul", onnx.op("GatherElements", reached, last, axis=1), filters.reach)
+    index = onnx.op("Cast", count(onnx, onnx.op("Less", reached, goal), keepdims=1), to=_INT64)
+    return onnx.op("GatherElements", best, onnx.op("Min", index, last), axis=1)
 
 
 def _continuations(onnx: OnnxEmitter, prompts: Prompts, start: str, steps: str, text: Text) -> SampleResult:

@@ -79,6 +79,7 @@ void Model::check_interface() {
   for (const auto& [name, old] : OLD_NAMES) {
     if (!there(name) && there(old)) old_names_[name] = old;
   }
+  find_rows(optional);
   std::vector<std::string> wanted, missing, strange;
   for (const std::string& name : interface_.inputs) {
     const auto old = old_names_.find(name);
@@ -98,6 +99,20 @@ void Model::check_interface() {
   throw invalid_engine("not an xformc model: " + problem, place_, REBUILD);
 }
 
+void Model::find_rows(const std::vector<std::string>& optional) {
+  const auto loading = [&](OrtStatus* status) { check(status, XFORMC_INVALID_ENGINE, "cannot be loaded"); };
+  for (size_t i = 0; i < optional.size(); ++i) {
+    OrtTypeInfo* made = nullptr;
+    const OrtTensorTypeAndShapeInfo* shape = nullptr;
+    loading(api_.SessionGetOverridableInitializerTypeInfo(session_.get(), i, &made));
+    const Handle<OrtTypeInfo> type(made, api_.ReleaseTypeInfo);
+    loading(api_.CastTypeInfoToTensorInfo(made, &shape));
+    size_t rank = 0;
+    if (shape != nullptr) loading(api_.GetDimensionsCount(shape, &rank));
+    ranks_[optional[i]] = rank;
+  }
+}
+
 std::vector<Output> Model::run(const std::vector<Feed>& feeds, const Stopper& stopper) const {
   std::vector<Handle<OrtValue>> owned;
   owned.reserve(feeds.size());
@@ -107,9 +122,12 @@ std::vector<Output> Model::run(const std::vector<Feed>& feeds, const Stopper& st
   for (const Feed& feed : feeds) {
     size_t bytes = element_size(feed.element);
     for (const int64_t size : feed.shape) bytes *= static_cast<size_t>(size);
+    const auto rank = ranks_.find(feed.name);
+    std::vector<int64_t> shape = feed.shape;  // one value of an option is a row for all texts
+    if (rank != ranks_.end() && shape.size() < rank->second) shape.insert(shape.begin(), 1);
     OrtValue* value = nullptr;
-    running(api_.CreateTensorWithDataAsOrtValue(memory_.get(), const_cast<void*>(feed.data), bytes, feed.shape.data(),
-                                                feed.shape.size(), feed.element, &value));
+    running(api_.CreateTensorWithDataAsOrtValue(memory_.get(), const_cast<void*>(feed.data), bytes, shape.data(),
+                                                shape.size(), feed.element, &value));
     owned.emplace_back(value, api_.ReleaseValue);
     const auto old = old_names_.find(feed.name);
     input_names.push_back(old == old_names_.end() ? feed.name.c_str() : old->second.c_str());

@@ -73,12 +73,14 @@ class Model {
   void check(OrtStatus* status, xformc_status kind, const char* what) const;
   std::vector<std::string> names(OrtStatus* (*count)(const OrtSession*, size_t*),
                                  OrtStatus* (*name)(const OrtSession*, size_t, OrtAllocator*, char**)) const;
+  void find_rows(const std::vector<std::string>& optional);
 
   const OnnxRuntime& runtime_;
   const OrtApi& api_;
   const std::string place_;
   const Interface interface_;
   std::map<std::string, std::string> old_names_;  // of inputs of this model, by current name
+  std::map<std::string, size_t> ranks_;           // of inputs with defaults: options may have a row for each text
   Handle<OrtMemoryInfo> memory_;
   Handle<OrtCustomOpDomain> domain_;  // outlives the session
   Handle<OrtSession> session_;

@@ -1,6 +1,7 @@
 // The parts that all operators of docs/kernels.md share.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -88,6 +89,62 @@ const T* optional_input(const Ort::KernelContext& context, size_t index, int64_t
       message);
   return value.GetTensorData<T>();
 }
+
+// The rows of the options in which the sentences of a step find their own: those of an optional input [batch], which older
+// models lack; then each sentence has the row of its number.
+class Sentences {
+ public:
+  Sentences(const Ort::KernelContext& context, size_t index, int64_t batch)
+      : rows_(optional_input<int64_t>(context, index, batch, "there must be a row for each sentence")), batch_(batch) {}
+
+  // The row of a sentence in an option of so many rows: the only one, or its own.
+  int64_t row(int64_t sentence, int64_t rows) const {
+    return rows == 1 ? 0 : rows_ != nullptr ? rows_[sentence] : sentence;
+  }
+
+  // Throws unless an option of so many rows has one for each sentence.
+  void check(int64_t rows) const {
+    if (rows == 1) return;
+    for (int64_t i = 0; i < batch_; ++i) {
+      require(row(i, rows) >= 0 && row(i, rows) < rows, "an option lacks the row of a sentence");
+    }
+  }
+
+ private:
+  const int64_t* rows_;
+  int64_t batch_;
+};
+
+// An option of a search: one number for all sentences, or one for each row of the batch.
+template <typename T>
+class Option {
+ public:
+  // `absent` is the number of all sentences where models lack the input.
+  explicit Option(T absent) : absent_(absent) {}
+
+  void read(const Ort::KernelContext& context, size_t index, const Sentences& sentences) {
+    if (index >= context.GetInputCount() || !context.GetInput(index)) return;
+    const Ort::ConstValue value = context.GetInput(index);
+    rows_ = static_cast<int64_t>(value.GetTensorTypeAndShapeInfo().GetElementCount());
+    sentences.check(rows_);
+    data_ = value.GetTensorData<T>();
+  }
+
+  T of(const Sentences& sentences, int64_t sentence) const {
+    return data_ == nullptr ? absent_ : data_[sentences.row(sentence, rows_)];
+  }
+
+  // Whether any row differs from a number.
+  bool differs(T from) const {
+    if (data_ == nullptr) return absent_ != from;
+    return std::any_of(data_, data_ + rows_, [&](T one) { return one != from; });
+  }
+
+ private:
+  T absent_;
+  const T* data_ = nullptr;
+  int64_t rows_ = 1;
+};
 
 using Element = ONNXTensorElementDataType;
 constexpr Element FLOAT = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;

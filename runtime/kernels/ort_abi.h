@@ -121,7 +121,8 @@ struct OrtApi {
   OrtStatus* (*SessionGetOverridableInitializerCount)(const OrtSession* session, size_t* out) noexcept;
   OrtStatus* (*SessionGetInputTypeInfo)(const OrtSession* session, size_t index, OrtTypeInfo** out) noexcept;
   OrtStatus* (*SessionGetOutputTypeInfo)(const OrtSession* session, size_t index, OrtTypeInfo** out) noexcept;
-  Unused<35, 35> unused_35;
+  OrtStatus* (*SessionGetOverridableInitializerTypeInfo)(const OrtSession* session, size_t index,
+                                                         OrtTypeInfo** out) noexcept;
   // The caller frees a name with the allocator.
   OrtStatus* (*SessionGetInputName)(const OrtSession* session, size_t index, OrtAllocator* allocator,
                                     char** out) noexcept;

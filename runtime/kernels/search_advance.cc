@@ -18,13 +18,10 @@ enum StopRule : int64_t { FIRST, BEST, COMPLETE, SHRINK };  // in the order of d
 struct Inputs {
   explicit Inputs(const Ort::KernelContext& context_)
       : context(context_), width(single<int64_t>(context, 0)), end_tokens(ids(1)), ends(count(1)),
-        length_penalty(single<float>(context, 2)), position(single<int64_t>(context, 3)),
-        done(context.GetInput(4).GetTensorData<bool>()), limit(ids(5)), scores(floats(6)), next_tokens(ids(7)),
-        parents(ids(8)), tokens(ids(9)), ancestors(ids(10)), pool_tokens(ids(11)), pool_lengths(ids(12)),
-        pool_scores(floats(13)), found(ids(14)), least(has(15) ? ids(15) : nullptr),
-        penalty_offset(has(16) ? single<float>(context, 16) : 5.0f),
-        stop_rule(has(17) ? single<int64_t>(context, 17) : FIRST),
-        patience(has(18) ? single<float>(context, 18) : 1.0f) {
+        position(single<int64_t>(context, 3)), done(context.GetInput(4).GetTensorData<bool>()), limit(ids(5)),
+        scores(floats(6)), next_tokens(ids(7)), parents(ids(8)), tokens(ids(9)), ancestors(ids(10)),
+        pool_tokens(ids(11)), pool_lengths(ids(12)), pool_scores(floats(13)), found(ids(14)),
+        least(has(15) ? ids(15) : nullptr), sentences(context, 19, shape_of(context.GetInput(9))[0]) {
     const Shape shape = shape_of(context.GetInput(9));
     require(width >= 1, "the beam's width must be at least 1");
     require(position < LONGEST, "there are too many positions");
@@ -39,6 +36,10 @@ struct Inputs {
     check(10, {batch, beam, position});
     check(11, {batch, width, length});
     require(length <= LONGEST, "there are too many tokens");
+    length_penalty.read(context, 2, sentences);
+    penalty_offset.read(context, 16, sentences);
+    stop_rule.read(context, 17, sentences);
+    patience.read(context, 18, sentences);
     const int64_t candidates = times(batch, 2 * width);
     for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < beam, "no such parent");
   }
@@ -57,7 +58,6 @@ struct Inputs {
   int64_t width;
   const int64_t* end_tokens;
   int64_t ends;  // how many end tokens there are
-  float length_penalty;
   int64_t position;
   const bool* done;
   const int64_t* limit;
@@ -65,9 +65,9 @@ struct Inputs {
   const int64_t *next_tokens, *parents, *tokens, *ancestors, *pool_tokens, *pool_lengths;
   const float* pool_scores;
   const int64_t *found, *least;  // `least` tokens of a text; null for engines that have no least number
-  float penalty_offset;          // these three are there or not as `least` is
-  int64_t stop_rule;
-  float patience;
+  Sentences sentences;
+  Option<float> length_penalty{0}, penalty_offset{5}, patience{1};
+  Option<int64_t> stop_rule{FIRST};
   int64_t batch, beam, length;  // `beam` hypotheses of each sentence come in, `width` go out
 };
 
@@ -94,21 +94,51 @@ struct Outputs {
   int64_t *found, *ancestors;
 };
 
+// The length penalty and the stop rule of a sentence.
+struct Rules {
+  Rules(const Inputs& in, int64_t sentence)
+      : length_penalty(in.length_penalty.of(in.sentences, sentence)),
+        penalty_offset(in.penalty_offset.of(in.sentences, sentence)),
+        stop_rule(in.stop_rule.of(in.sentences, sentence)), patience(in.patience.of(in.sentences, sentence)) {}
+
+  // The divisor of the log probability of a hypothesis of so many tokens.
+  float divisor(int64_t tokens) const {
+    const float length = static_cast<float>(tokens) + penalty_offset;
+    return std::pow(length / (penalty_offset + 1.0f), length_penalty);
+  }
+
+  // The number of finished hypotheses that ends the search, where a number does.
+  int64_t enough(int64_t width) const {
+    const float number = std::floor(static_cast<float>(width) * patience + 0.5f);
+    return stop_rule == FIRST && number < static_cast<float>(LONGEST) ? static_cast<int64_t>(number) : width;
+  }
+
+  // The width of the beam after so many hypotheses have finished.
+  int64_t places(int64_t width, int64_t found) const {
+    return stop_rule == SHRINK ? width - std::clamp<int64_t>(found, 0, width) : width;
+  }
+
+  float length_penalty, penalty_offset;
+  int64_t stop_rule;
+  float patience;
+};
+
 // Advances the search of one sentence at a time.
 class Step {
  public:
   explicit Step(const Ort::KernelContext& context)
-      : in_(context), next_(in_.position + 1), out_(context, in_.batch, in_.width, in_.length + 1, next_),
-        penalty_(divisor(next_)), enough_(enough()) {}
+      : in_(context), next_(in_.position + 1), out_(context, in_.batch, in_.width, in_.length + 1, next_) {}
 
   void run() {
     int64_t finished = 0;
     for (int64_t sentence = 0; sentence < in_.batch; ++sentence) {
+      const Rules rules(in_, sentence);
       const bool last = in_.limit[sentence] <= next_;
       const int64_t found = std::min(in_.found[sentence], std::numeric_limits<int64_t>::max() - in_.width);
-      out_.found[sentence] = found + finish(sentence, last);
-      go_on(sentence);
-      out_.done[sentence] = in_.done[sentence] || last || is_over(sentence);
+      const float penalty = rules.divisor(next_);
+      out_.found[sentence] = found + finish(sentence, last, penalty, rules.places(in_.width, in_.found[sentence]));
+      go_on(sentence, rules.places(in_.width, out_.found[sentence]));
+      out_.done[sentence] = in_.done[sentence] || last || is_over(sentence, rules, penalty);
       finished += out_.done[sentence];
     }
     *out_.go_on = finished * FINISHED_SHARE < in_.batch;
@@ -116,30 +146,13 @@ class Step {
   }
 
  private:
-  // The divisor of the log probability of a hypothesis of so many tokens.
-  float divisor(int64_t tokens) const {
-    const float length = static_cast<float>(tokens) + in_.penalty_offset;
-    return std::pow(length / (in_.penalty_offset + 1.0f), in_.length_penalty);
-  }
-
-  // The number of finished hypotheses that ends the search of a sentence, where a number does.
-  int64_t enough() const {
-    const float number = std::floor(static_cast<float>(in_.width) * in_.patience + 0.5f);
-    return in_.stop_rule == FIRST && number < static_cast<float>(LONGEST) ? static_cast<int64_t>(number) : in_.width;
-  }
-
-  // The width of the beam of a sentence after so many hypotheses have finished.
-  int64_t places(int64_t found) const {
-    return in_.stop_rule == SHRINK ? in_.width - std::clamp<int64_t>(found, 0, in_.width) : in_.width;
-  }
-
   // Whether the search of a sentence is over before its length limit, from the results of the step.
-  bool is_over(int64_t sentence) const {
+  bool is_over(int64_t sentence, const Rules& rules, float penalty) const {
     const float best = out_.scores[sentence * in_.width];
     if (best == NEVER) return true;
-    if (in_.stop_rule != BEST && in_.stop_rule != COMPLETE) return out_.found[sentence] >= enough_;
-    const bool to_the_end = in_.stop_rule == COMPLETE && in_.length_penalty > 0.0f;
-    const float bound = best / (to_the_end ? divisor(in_.limit[sentence]) : penalty_);
+    if (rules.stop_rule != BEST && rules.stop_rule != COMPLETE) return out_.found[sentence] >= rules.enough(in_.width);
+    const bool to_the_end = rules.stop_rule == COMPLETE && rules.length_penalty > 0.0f;
+    const float bound = best / (to_the_end ? rules.divisor(in_.limit[sentence]) : penalty);
     return bound <= out_.pool_scores[(sentence + 1) * in_.width - 1];
   }
 
@@ -148,10 +161,9 @@ class Step {
     return std::find(in_.end_tokens, last, in_.next_tokens[candidate]) != last;
   }
 
-  // Moves the candidates among the first `width` that end here into the pool, and returns their number.
-  int64_t finish(int64_t sentence, bool last) {
+  // Moves the candidates among the first `last_place` that end here into the pool, and returns their number.
+  int64_t finish(int64_t sentence, bool last, float penalty, int64_t last_place) {
     const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
-    const int64_t last_place = places(in_.found[sentence]);
     const bool too_short = in_.least != nullptr && next_ < in_.least[sentence];
     Ranking<int64_t> pool(width);
     int64_t count = 0;
@@ -159,7 +171,7 @@ class Step {
     for (int64_t i = 0; i < width; ++i) {
       const int64_t candidate = first_candidate + i;
       const bool ends = ((ended(candidate) && !too_short) || last) && !in_.done[sentence] && i < last_place;
-      pool.offer(ends ? in_.scores[candidate] / penalty_ : NEVER, width + i);
+      pool.offer(ends ? in_.scores[candidate] / penalty : NEVER, width + i);
       count += ends && in_.scores[candidate] != NEVER;
     }
     for (int64_t i = 0; i < width; ++i) {
@@ -178,10 +190,9 @@ class Step {
     return count;
   }
 
-  // The best candidates that do not end are the hypotheses of the next step.
-  void go_on(int64_t sentence) {
+  // The best candidates that do not end are the hypotheses of the next step, in so many places.
+  void go_on(int64_t sentence, int64_t open_places) {
     const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
-    const int64_t open_places = places(out_.found[sentence]);
     Ranking<int64_t> open(width);
     for (int64_t i = first_candidate; i < first_candidate + 2 * width; ++i) {
       open.offer(ended(i) ? NEVER : in_.scores[i], i);
@@ -206,8 +217,6 @@ class Step {
   Inputs in_;
   int64_t next_;
   Outputs out_;
-  float penalty_;
-  int64_t enough_;
 };
 
 struct Advance {
@@ -223,8 +232,8 @@ struct Advance {
 
 void add_advance(Ort::CustomOpDomain& domain) {
   static const Operator<Advance> advance("Advance",
-                                         {INT64, INT64, FLOAT, INT64, BOOL, INT64, FLOAT, INT64, INT64, INT64, INT64,
-                                          INT64, INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT},
+                                         {INT64, INT64, FLOAT, INT64, BOOL,  INT64, FLOAT, INT64, INT64, INT64,
+                                          INT64, INT64, INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT, INT64},
                                          {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
   domain.Add(&advance);
 }

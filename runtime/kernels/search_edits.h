@@ -16,58 +16,81 @@ struct Edit {
   bool banned;
 };
 
-// The edits of the rows of a step, from the tokens of each hypothesis and the numbers of a call.
+// The edits of the rows of a step, from the tokens of each hypothesis and the options of each sentence.
 class Edits {
  public:
-  // The inputs from `first` on are the tokens of each hypothesis [batch, beam, any], the suppressed tokens [any], the
-  // length of n-grams that must not repeat, and the penalties for repetition, presence and frequency, all []; none of them
-  // is there in older models.
+  // The inputs from `first` on are the tokens of each hypothesis [batch, beam, any], the suppressed tokens [rows, any],
+  // padded with -1, the length of n-grams that must not repeat, and the penalties for repetition, presence and frequency,
+  // all [rows], then those of Sentences; none of them is there in older models, or one row of each without its axis.
   Edits(const Ort::KernelContext& context, size_t first, int64_t vocabulary, int64_t batch, int64_t beam)
-      : vocabulary_(vocabulary) {
+      : vocabulary_(vocabulary), beam_(beam), sentences_(context, first + 6, batch) {
     if (context.GetInputCount() <= first + 5 || !context.GetInput(first + 5)) return;
-    const Shape shape = shape_of(context.GetInput(first)), list = shape_of(context.GetInput(first + 1));
+    const Shape shape = shape_of(context.GetInput(first)), lists = shape_of(context.GetInput(first + 1));
     require(shape.size() == 3 && shape[0] == batch && shape[1] == beam, "tokens and scores do not fit");
-    require(list.size() == 1, "the suppressed tokens are no list");
+    require(lists.size() == 1 || lists.size() == 2, "the suppressed tokens are no lists");
     tokens_ = context.GetInput(first).GetTensorData<int64_t>();
     length_ = shape[2];
-    const int64_t* suppressed = context.GetInput(first + 1).GetTensorData<int64_t>();
-    suppressed_.assign(suppressed, suppressed + list[0]);
-    for (const int64_t token : suppressed_) require(is_token(token), "a suppressed token is not in the vocabulary");
-    ngram_ = std::clamp<int64_t>(single<int64_t>(context, first + 2), 0, length_ + 1);
-    repetition_ = single<float>(context, first + 3);
-    presence_ = single<float>(context, first + 4);
-    frequency_ = single<float>(context, first + 5);
-    penalises_ = repetition_ != 1.0f || presence_ != 0.0f || frequency_ != 0.0f;
+    suppressed_ = context.GetInput(first + 1).GetTensorData<int64_t>();
+    lists_ = lists.size() == 1 ? 1 : lists[0];
+    longest_ = lists.back();
+    sentences_.check(lists_);
+    for (int64_t i = 0; i < times(lists_, longest_); ++i) {
+      require(suppressed_[i] == NONE || is_token(suppressed_[i]), "a suppressed token is not in the vocabulary");
+      any_ |= suppressed_[i] != NONE;
+    }
+    ngram_.read(context, first + 2, sentences_);
+    repetition_.read(context, first + 3, sentences_);
+    presence_.read(context, first + 4, sentences_);
+    frequency_.read(context, first + 5, sentences_);
+    any_ |= ngram_.differs(0) || repetition_.differs(1) || presence_.differs(0) || frequency_.differs(0);
   }
 
-  bool any() const { return penalises_ || ngram_ > 0 || !suppressed_.empty(); }
+  bool any() const { return any_; }
 
   // The edits of a row, by token.
   std::vector<Edit> of(int64_t row) const {
-    const int64_t* text = tokens_ + row * length_;
+    const int64_t *text = tokens_ + row * length_, *list = suppressed_ + list_of(row) * longest_;
     std::vector<Edit> found;
-    for (const int64_t token : suppressed_) found.push_back({token, 0, true});
-    if (penalises_) {
+    for (const int64_t* token = list; token != list + longest_; ++token) {
+      if (*token != NONE) found.push_back({*token, 0, true});
+    }
+    const Penalties penalties = penalties_of(row);
+    if (penalties.repetition != 1.0f || penalties.presence != 0.0f || penalties.frequency != 0.0f) {
       for (int64_t i = 0; i < length_; ++i) {
         if (is_token(text[i])) found.push_back({text[i], 1, false});
       }
     }
-    const int64_t before = ngram_ - 1;
-    for (int64_t i = 0; ngram_ > 0 && i + before < length_; ++i) {
+    const int64_t ngram = std::clamp<int64_t>(ngram_.of(sentences_, row / beam_), 0, length_ + 1), before = ngram - 1;
+    for (int64_t i = 0; ngram > 0 && i + before < length_; ++i) {
       const bool repeats = std::equal(text + i, text + i + before, text + length_ - before);
       if (repeats && is_token(text[i + before])) found.push_back({text[i + before], 0, true});
     }
     return merged(std::move(found));
   }
 
-  // The score of a token after its edit.
-  float apply(const Edit& edit, float score) const {
+  // The score of a token after its edit in a row.
+  float apply(const Edit& edit, float score, int64_t row) const {
     if (edit.banned) return -std::numeric_limits<float>::infinity();
-    const float repeated = score < 0 ? score * repetition_ : score / repetition_;
-    return repeated - (presence_ + frequency_ * static_cast<float>(edit.count));
+    const Penalties penalties = penalties_of(row);
+    const float repeated = score < 0 ? score * penalties.repetition : score / penalties.repetition;
+    return repeated - (penalties.presence + penalties.frequency * static_cast<float>(edit.count));
   }
 
  private:
+  static constexpr int64_t NONE = -1;  // what pads a list of suppressed tokens
+
+  struct Penalties {
+    float repetition, presence, frequency;
+  };
+
+  Penalties penalties_of(int64_t row) const {
+    const int64_t sentence = row / beam_;
+    return {repetition_.of(sentences_, sentence), presence_.of(sentences_, sentence),
+            frequency_.of(sentences_, sentence)};
+  }
+
+  int64_t list_of(int64_t row) const { return sentences_.row(row / beam_, lists_); }
+
   bool is_token(int64_t token) const { return token >= 0 && token < vocabulary_; }
 
   static std::vector<Edit> merged(std::vector<Edit> edits) {
@@ -85,12 +108,13 @@ class Edits {
     return edits;
   }
 
-  int64_t vocabulary_;
-  const int64_t* tokens_ = nullptr;
-  int64_t length_ = 0, ngram_ = 0;
-  std::vector<int64_t> suppressed_;
-  float repetition_ = 1, presence_ = 0, frequency_ = 0;
-  bool penalises_ = false;
+  int64_t vocabulary_, beam_;
+  Sentences sentences_;
+  const int64_t *tokens_ = nullptr, *suppressed_ = nullptr;
+  int64_t length_ = 0, lists_ = 1, longest_ = 0;  // `lists_` of at most `longest_` suppressed tokens
+  Option<int64_t> ngram_{0};
+  Option<float> repetition_{1}, presence_{0}, frequency_{0};
+  bool any_ = false;
 };
 
 }  // namespace xformc

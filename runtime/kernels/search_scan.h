@@ -191,16 +191,16 @@ class Continuations {
       if (!std::binary_search(first, last, token)) found.emplace_back(logit - normalizer, token);
     }
     for (const Edit& edit : *edits_of(row)) {
-      const float score = edits_->apply(edit, logit_of(row, edit.token) - normalizer);
+      const float score = edits_->apply(edit, logit_of(row, edit.token) - normalizer, row);
       if (!std::isnan(score)) found.emplace_back(score, edit.token);
     }
     std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     return found;
   }
 
-  void read_edits(Edits edits, int64_t vocabulary) {
+  void read_edits(const Edits& edits, int64_t vocabulary) {
     most = count;
-    if (edits.any()) edits_ = std::make_unique<Edits>(std::move(edits));
+    if (edits.any()) edits_ = std::make_unique<Edits>(edits);
     if (!edits_ && forced_.empty()) return;
     int64_t longest = 0;
     for (int64_t row = 0; row < rows(); ++row) {

@@ -16,6 +16,7 @@ from xformc.compiler.passes import lower as kernels
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import SearchOptions
 from xformc.format.targets import Target
+from xformc.runtime.each import own_values
 from xformc.runtime.rows import pad
 
 pytestmark = pytest.mark.processor
@@ -74,3 +75,17 @@ def test_a_prefix_may_have_banned_tokens(subject: Subject) -> None:
     assert result.text(0, 0)[:4] == (9, 9, 9, 31)
     assert [result.text(0, rank) for rank in range(2)] == [one.tokens for one in found.hypotheses]
     assert result.scores[0] == pytest.approx([one.score for one in found.hypotheses], abs=1e-4)
+
+
+def test_sentences_of_a_batch_have_their_own_edits(subject: Subject) -> None:
+    """To the bit with native, whatever the beam and the vocabulary."""
+    sources = random_sources(8, len(EDITS), 9)
+    options = [replace(OPTIONS, **edits) for edits in EDITS.values()]
+    rows = [{"source": source, **own_values(one)} for source, one in zip(sources, options, strict=True)]
+    together = subject.search_rows(rows, OPTIONS)
+    for row, (source, one) in enumerate(zip(sources, options, strict=True)):
+        alone = subject.search_rows([{"source": source}], one)
+        assert [together.text(row, rank) for rank in range(3)] == [alone.text(0, rank) for rank in range(3)]
+        if subject.program.target == "native":
+            assert np.array_equal(together.scores[row], alone.scores[0])
+        assert together.scores[row] == pytest.approx(alone.scores[0], abs=1e-5)

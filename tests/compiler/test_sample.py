@@ -69,7 +69,7 @@ class LanguageModel:
         feeds = {
             "prompt": array,
             "seed": np.array(seeds, np.int64),
-            **arrays(options),
+            **{name: value[None] for name, value in arrays(options).items()},
             "end_token": np.array(end, np.int64),
         }
         tokens, lengths, scores = map(np.asarray, self.session.run(["tokens", "lengths", "scores"], feeds))

@@ -127,7 +127,7 @@ def test_the_command_line_streams_and_reads_json(folder: Path, tmp_path: Path, x
     lines = xformc(*command, "--json", "--json-input").out.splitlines()
     assert [json.loads(line)["text"] for line in lines] == [one.text for one in found]
     assert mistake(xformc(*command, "--json-input")).startswith("--json-input needs --json")
-    wrong = {"1": "the line has no prompt", "two": "not JSON", "[" * 100_000: "not JSON"}
+    wrong = {"1": "the line has no text", "two": "not JSON", "[" * 100_000: "not JSON"}
     for text, message in wrong.items():
         (tmp_path / "in").write_text(text + "\n")
         assert mistake(xformc(*command, "--json", "--json-input")).startswith(f"line 1: {message}")

@@ -90,6 +90,13 @@ class Emitter:
         axes = (Axis(f"{name}s", array.size),) if array.ndim else ()
         return Type("float32" if isinstance(value, float) else "int64", axes)
 
+    def default_rows(self, name: str, value: float | tuple[int, ...]) -> Type:
+        """Add an input with a default value for all rows of a batch: numbers [rows], or integers [rows, any]."""
+        array = np.array([value], np.float32 if isinstance(value, float) else np.int64)
+        self._root.initializers.append(onnx.numpy_helper.from_array(array, name))
+        axes = (Axis(f"{name}_rows"), Axis(f"{name}_length"))[: array.ndim]
+        return Type("float32" if isinstance(value, float) else "int64", axes)
+
     def default_tokens(self, name: str) -> Type:
         """Add an input of tokens [rows, length] of the model, by default none."""
         self._root.initializers.append(onnx.numpy_helper.from_array(np.zeros((1, 0), np.int64), name))

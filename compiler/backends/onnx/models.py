@@ -27,10 +27,10 @@ from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.token_scores import Scored, emit_token_scores
 from xformc.compiler.search.token_stream import Streamed, emit_first, emit_next, fixed_types, moving_types
-from xformc.format.interfaces import ATTENTION, COUNT, DRAFTED, PREFIX, RESULTS, STREAMED, TOKEN_SCORES
+from xformc.format.interfaces import ATTENTION, COUNT, DRAFTED, END_TOKEN, PREFIX, RESULTS, STREAMED, TOKEN_SCORES
 from xformc.format.manifest import SampleOptions, SearchOptions, numbers
 from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, PROMPT, SCORES, STEP
-from xformc.format.search_options import EDITS
+from xformc.format.search_options import EDITS, SHAPES
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
 
@@ -333,9 +333,11 @@ def step_model(program: Program, weights: Initializers) -> onnx.ModelProto:
 
 def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions, special: SpecialTokens) -> dict[str, Type]:
     """Add the inputs with default values, the options and the end token; return their types."""
-    given: dict[str, float | tuple[int, ...]] = {**numbers(defaults), "end_token": special.as_input(special.end)}
-    types = {name: emitter.default(name, value) for name, value in given.items()}
-    return {name: Type("int64", (Axis(name),)) if name in _LISTS else type for name, type in types.items()}
+    types = {
+        name: emitter.default(name, value) if name in SHAPES else emitter.default_rows(name, value)
+        for name, value in numbers(defaults).items()
+    }
+    return {**types, END_TOKEN: emitter.default(END_TOKEN, special.as_input(special.end))}
 
 
 def _alone(options: Mapping[str, Type]) -> dict[str, str]:
@@ -349,8 +351,6 @@ def _emitter(program: Program, weights: Initializers) -> Emitter:
 
 
 _EDITS = EditInputs(*(option.name for option in EDITS))
-_LISTS = frozenset(option.name for option in EDITS if option.several)
-"""The options that are lists of any length."""
 
 _MODELS: Mapping[str, Callable[[Program, Initializers], onnx.ModelProto]] = {
     "search": search_model,

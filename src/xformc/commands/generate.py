@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from xformc.commands.drafting import DraftName, DraftTokens, opened_draft
+from xformc.commands.json_input import JsonInput, json_texts, require_json_output
 from xformc.commands.options import (
     Device,
     EngineFolder,
@@ -29,14 +30,14 @@ from xformc.commands.options import (
     Workers,
     named_tokens,
 )
-from xformc.commands.streaming import JsonInput, Stream, json_prompts, streams, write_streams
+from xformc.commands.streaming import Stream, streams, write_streams
 from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
 from xformc.errors import UserError
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
 from xformc.runtime.generate import Continuation
-from xformc.runtime.sampling import SampleArguments
+from xformc.runtime.sampling import PromptArguments, SampleArguments
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 
 BATCH_HELP = """Capacity of a batch in tokens: prompts and the tokens to add. More than 16,384 also allow longer
@@ -88,12 +89,12 @@ def generate(
     On a terminal, or with --stream, each text is printed as it is sampled: a line after the other, not in batches.
 
     With --json: {"line": 1, "text": "...", "score": -1.5, "tokens": 12}, the text without its prompt, its log
-    probability, and its number of tokens.
+    probability, and its number of tokens. With --json-input, a line may have options of its own: {"text": "...",
+    "temperature": 0.5, "seed": 7}.
     """
     manifest = read_manifest(engine)
     require_json(token_scores, as_json)
-    if json_input and not as_json:
-        raise UserError("--json-input needs --json", hint="a line of text cannot show a prompt with line breaks")
+    require_json_output(json_input, as_json)
     if stream and (workers, window) != (None, None):
         raise UserError("--workers and --window have no effect with --stream", hint="leave them out")
     streamed = streams(stream, manifest, output, as_json=as_json)
@@ -124,8 +125,9 @@ def generate(
         if streamed:
             options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, **speculation, **sampling}
             return write_streams(loaded, lines, output, seed=seed, truncate=truncate, options=options)
+        given: Any = json_texts(lines, PromptArguments) if json_input else remembered(lines)
         results = loaded.generate_stream(
-            remembered(json_prompts(lines) if json_input else lines),
+            given,
             seed=seed,
             window=pace.window,
             max_batch_tokens=max_batch_tokens,
@@ -137,7 +139,7 @@ def generate(
         tokens = token_fields_of(loaded, wanted=token_scores)
 
         def render(index: int, result: Continuation) -> str:
-            prompt = waiting.popleft()
+            prompt = "" if json_input else waiting.popleft()
             return _as_json(index, result, tokens) if as_json else _as_text(prompt, result)
 
         write_results(results, render, output)

@@ -1,10 +1,9 @@
-"""The option `--stream`: texts of a language model as they are sampled, and prompts as lines of JSON."""
+"""The option `--stream`: texts of a language model as they are sampled."""
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Annotated, Any, cast
+from typing import IO, Annotated, Any
 
 from typer import Option
 
@@ -16,11 +15,6 @@ from xformc.runtime.texts import TooLongError
 
 STREAM_HELP = "Print each text as it is sampled, one line after the other.  [default: if the output is a terminal]"
 Stream = Annotated[bool | None, Option("--stream/--no-stream", help=STREAM_HELP, show_default=False)]
-JSON_HELP = 'Lines are JSON, so that prompts may have line breaks: "a prompt", or {"prompt": "..."}. Needs --json.'
-JsonInput = Annotated[bool, Option("--json-input", help=JSON_HELP)]
-
-
-PROMPT_HINT = 'write "a prompt" or {"prompt": "a prompt"}'
 
 
 def streams(stream: bool | None, manifest: Manifest, output: Path | None, *, as_json: bool) -> bool:
@@ -30,22 +24,6 @@ def streams(stream: bool | None, manifest: Manifest, output: Path | None, *, as_
     if stream is None:
         return output is None and not as_json and manifest.streams and sys.stdout.isatty()
     return stream
-
-
-def json_prompts(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the prompt of each line of JSON. Raises: UserError at a line that has none."""
-    for number, line in enumerate(lines, start=1):
-        try:
-            found: Any = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = "nested too deeply, or a number is too long"
-            if isinstance(error, json.JSONDecodeError):
-                reason = f"{error.msg} at column {error.colno}"
-            raise UserError(f"not JSON: {reason}", place=f"line {number}", hint=PROMPT_HINT) from error
-        prompt: Any = cast(dict[str, Any], found).get("prompt") if isinstance(found, dict) else found
-        if not isinstance(prompt, str):
-            raise UserError("the line has no prompt", place=f"line {number}", hint=PROMPT_HINT)
-        yield prompt
 
 
 def write_streams(

@@ -9,6 +9,7 @@ from typer import Option
 
 from xformc.commands.alignments import Align, Attention, alignment_fields, check_attention
 from xformc.commands.choosing import Choice, Mbr, Rerank, RerankWeight
+from xformc.commands.json_input import JsonInput, json_texts, require_json_output
 from xformc.commands.options import (
     BeamSize,
     Device,
@@ -82,6 +83,7 @@ def translate(
     align: Align = False,
     attention: Attention = False,
     as_json: JsonLines = False,
+    json_input: JsonInput = False,
     truncate: Truncate = False,
     window: Window = None,
     workers: Workers = None,
@@ -102,6 +104,8 @@ def translate(
 
     With --n-best above 1, lines have Moses' format: `0 ||| text ||| logprob= -2.31 length= 7 ||| -1.51`, with lines
     counted from 0 and the score last. With --json: {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}.
+
+    With --json-input, a line is {"text": "...", "min_length": 5}, with any options but beam_size and n_best.
 
     --align puts the links of words after each text and a tab, after ` ||| ` in Moses' format, and with --json into
     `alignment`: [[0, 0], [1, 2]]. They come from the model's attention: see `xformc align`.
@@ -131,6 +135,7 @@ def translate(
     }
     check_method(manifest, "translate", "translate")
     require_json(token_scores, as_json)
+    require_json_output(json_input, as_json, rerank=rerank, mbr=mbr)
     check_attention(attention, as_json)
     aligned = align or attention
     shown, choice = resolve_options(manifest, {**options, "suppress_tokens": None}), Choice(rerank, rerank_weight, mbr)
@@ -144,7 +149,8 @@ def translate(
         search = partial(
             loaded.translate_stream, prefixes=begun, token_scores=token_scores, alignment=aligned, **batching, **options
         )
-        results = choice.apply(lines, judge, search, shown.n_best, shown, batching)
+        given: Any = json_texts(lines, SearchArguments) if json_input else lines
+        results = choice.apply(given, judge, search, shown.n_best, shown, batching)
         if as_json:
             render = partial(_as_json, tokens=token_fields_of(loaded, wanted=token_scores), attention=attention)
         elif shown.n_best > 1:

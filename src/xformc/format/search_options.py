@@ -60,6 +60,9 @@ OPTIONS = (
 )
 """The options of beam search, in the order of the fields of `SearchOptions`."""
 
+SHAPES = ("beam_size", "n_best")
+"""The options that are one number for all texts of a batch; the others may have a value for each text."""
+
 CONTROLS = tuple(option.name for option in OPTIONS if option.absent is not None)
 """The options that older searches and those of fixed shapes lack."""
 

@@ -1,0 +1,61 @@
+"""The option `--json-input`: lines of JSON, each a text with options of its own."""
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Annotated, Any, cast
+
+from typer import Option
+
+from xformc.errors import UserError
+from xformc.format.search_options import SHAPES
+from xformc.runtime.each import Asked
+from xformc.runtime.options import SearchArguments
+from xformc.runtime.sampling import PromptArguments
+
+JSON_HELP = """Lines are JSON: a text, or an object of a `text` and options of its own, such as {"text": "...",
+"min_length": 5}. Texts may have line breaks. Needs --json."""
+JsonInput = Annotated[bool, Option("--json-input", help=JSON_HELP)]
+
+TEXT_KEYS = ("text", "prompt")
+HINT = 'write "a text" or {"text": "a text"}'
+
+
+def require_json_output(json_input: bool, as_json: bool, **others: object) -> None:
+    """Raises: UserError for lines of JSON without `--json`, and beside the other options, if any is given."""
+    if not json_input:
+        return
+    if not as_json:
+        raise UserError("--json-input needs --json", hint="a line of text cannot show a text with line breaks")
+    for name, value in others.items():
+        if value is not None:
+            raise UserError(f"--json-input and --{name} exclude each other", hint="leave one of them out")
+
+
+def json_texts(lines: Iterator[str], kind: type[SearchArguments] | type[PromptArguments]) -> Iterator[Asked[str]]:
+    """Yield the text of each line of JSON with its options, which are those of `kind`.
+
+    Raises: UserError at a line that has no text, or what is no option of a single text.
+    """
+    known = [name for base in (*kind.__mro__, kind) for name in getattr(base, "__annotations__", {})]
+    names = {name for name in known if name not in SHAPES}
+    return (_read(line, f"line {number}", names) for number, line in enumerate(lines, start=1))
+
+
+def _read(line: str, place: str, names: Collection[str]) -> Asked[str]:
+    try:
+        found: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply, or a number is too long"
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg} at column {error.colno}"
+        raise UserError(f"not JSON: {reason}", place=place, hint=HINT) from error
+    options: dict[str, Any] = dict(cast(dict[str, Any], found)) if isinstance(found, dict) else {TEXT_KEYS[0]: found}
+    texts = [options.pop(name) for name in TEXT_KEYS if name in options]
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise UserError("the line has no text", place=place, hint=HINT)
+    unknown = [name for name in options if name not in names]
+    if unknown:
+        raise UserError(
+            f"{unknown[0]} is no option of a text", place=place, hint=f"there are {', '.join(sorted(names))}"
+        )
+    return Asked(texts[0], options)

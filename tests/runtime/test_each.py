@@ -1,0 +1,150 @@
+"""Options with a value for each text: the results are those of each text alone with its values."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import tiny_engine
+from tests.command_line import CommandLine, mistake
+from tests.runtime.kernel_session import kernel_library
+from xformc.compiler.build import build_engine
+from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
+from xformc.format.targets import Target
+from xformc.runtime import Engine, load
+
+SPEC = """\
+extends: transformer_base
+sizes: {layers: 1, d_model: 16, heads: 2, d_ff: 24, vocabulary: PIECES}
+decode: {beam_size: 3, n_best: 3, max_length: {factor: 1, offset: 5}}
+"""
+GPT = """\
+extends: gpt
+sizes: {layers: 1, d_model: 16, heads: 2, d_ff: 24, vocabulary: PIECES}
+"""
+TEXTS = [
+    "two dogs play",
+    "one",
+    "a man rides a red bicycle",
+    "hello world",
+    "we were here before you",
+    "numbers in words",
+]
+
+SEARCHES: dict[str, list[Any]] = {
+    "length_penalty": [0.0, 2.0, 0.6, -1.0, 1.0, None],
+    "length_penalty_kind": ["average", None, "gnmt", "average", "gnmt", "average"],
+    "stop_rule": ["first", "best", "shrink", "complete", None, "shrink"],
+    "patience": [1.0, 2.0, 1.0, 1.0, 3.0, None],
+    "min_length": [0, 4, 6, 0, 2, 9],
+    "max_length_factor": [0.0, 1.0, 0.5, 2.0, 1.0, 0.0],
+    "max_length_offset": [4, 9, 6, 1, 0, 12],
+    "suppress_tokens": [[], [5, 9, 11], None, list(range(4, 30)), [40], [3]],
+    "no_repeat_ngram_size": [0, 1, 2, 3, 0, 40],
+    "repetition_penalty": [1.0, 1.5, 1.0, 0.7, 1.0, 2.0],
+    "presence_penalty": [0.0, 0.5, 0.0, 0.0, 0.0, -1.0],
+    "frequency_penalty": [0.0, 0.0, 0.0, 0.3, 0.0, 0.1],
+}
+SAMPLES: dict[str, list[Any]] = {
+    "temperature": [0.0, 1.0, 0.7, 2.0, None, 0.1],
+    "top_k": [0, 5, 20, 1, 3, 500],
+    "top_p": [1.0, 0.5, 0.9, 0.3, 0.0, 1.0],
+    "max_new_tokens": [1, 12, 7, 20, 3, 9],
+    "seed": [5, 0, 9, 2**40, 5, 1],
+    **{name: SEARCHES[name] for name in ("suppress_tokens", "no_repeat_ngram_size", "repetition_penalty")},
+}
+
+
+def alone(options: dict[str, list[Any]], row: int) -> dict[str, Any]:
+    return {name: values[row] for name, values in options.items() if values[row] is not None}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with engines of random weights: translation and language models, for both kinds of targets."""
+    path = tmp_path_factory.mktemp("each")
+    size = tiny_engine.train_tokenizer(path / "tokenizer.model")
+    for name, text, inputs in (("search", SPEC, ("source", "target")), ("sample", GPT, ("text",))):
+        (path / f"{name}.yaml").write_text(text.replace("PIECES", str(size)))
+        spec = load_spec(path / f"{name}.yaml")
+        for target in ("portable", "native"):
+            if target == "native":
+                kernel_library()
+            tokenizers = dict.fromkeys(inputs, path / "tokenizer.model")
+            build_engine(spec, None, tokenizers, target, path / f"{name}-{target}")
+    return path
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("target", ["portable", "native"])
+def test_translations_are_those_of_each_text_alone(folder: Path, target: Target) -> None:
+    with load(folder / f"search-{target}", threads=1) as loaded:
+        engine: Any = loaded
+        together = engine.translate(TEXTS, **SEARCHES)
+        few = {name: SEARCHES[name] for name in ("min_length", "length_penalty")}
+        some = engine.translate(TEXTS, **few, repetition_penalty=1.2)
+        for row, text in enumerate(TEXTS):
+            assert engine.translate([text], **alone(SEARCHES, row)) == [together[row]]
+            assert engine.translate([text], **alone(few, row), repetition_penalty=1.2) == [some[row]]
+        each = ({name: values[row] for name, values in few.items()} for row in range(len(TEXTS)))
+        assert list(engine.translate_stream(iter(TEXTS), each=each, repetition_penalty=1.2)) == some
+        assert len({tuple(one[0].tokens for one in found) for found in (together, some)}) == 2
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("target", ["portable", "native"])
+def test_continuations_are_those_of_each_prompt_alone(folder: Path, target: Target) -> None:
+    with load(folder / f"sample-{target}", threads=1) as loaded:
+        engine: Any = loaded
+        together = engine.generate(TEXTS, **SAMPLES)
+        for row, text in enumerate(TEXTS):
+            assert engine.generate([text], **alone(SAMPLES, row)) == [together[row]]
+        assert engine.generate(TEXTS, seed=3) == engine.generate(TEXTS, seed=[3, 4, 5, 6, 7, 8])
+
+
+def test_wrong_lists_are_named(folder: Path) -> None:
+    with load(folder / "search-portable", threads=1) as loaded:
+        engine: Any = loaded
+        wrong: list[tuple[dict[str, Any], str]] = [
+            ({"min_length": [1, 2]}, "line 3: there is no min_length for this text"),
+            ({"min_length": [1] * 7}, "there are more values of min_length than texts, which are 6"),
+            ({"min_length": [1, 2, -1, 0, 0, 0]}, "line 3: min_length must be an integer from 0 to 100000, not -1"),
+            ({"each": [{}] * 5 + [{"beam_size": 2}]}, "line 6: beam_size is one number for all texts"),
+            ({"beam_size": [2] * 6}, "beam_size must be an integer"),
+        ]
+        for options, message in wrong:
+            with pytest.raises(UserError) as caught:
+                engine.translate(TEXTS, **options)
+            assert message in str(caught.value)
+
+
+def test_an_engine_of_before_refuses_lists(engine: Engine) -> None:
+    with pytest.raises(UserError, match="copy takes no options of single texts: length_penalty"):
+        engine.translate(["one", "two"], length_penalty=[1.0, 2.0])
+
+
+def test_lines_of_json_have_options(folder: Path, xformc: CommandLine) -> None:
+    lines: list[Any] = [
+        {"text": TEXTS[0], "min_length": 4, "suppress_tokens": [5, "\u2581the"]},
+        {"text": TEXTS[1], "length_penalty_kind": "average", "preset": "marian"},
+        TEXTS[2],
+    ]
+    given = "".join(json.dumps(line) + "\n" for line in lines)
+    run = xformc("translate", folder / "search-portable", "--json-input", "--json", stdin=given)
+    found = [json.loads(line)["hypotheses"] for line in run.out.splitlines()]
+    with load(folder / "search-portable", threads=1) as loaded:
+        engine: Any = loaded
+        own: Any = [{k: v for k, v in line.items() if k != "text"} if isinstance(line, dict) else {} for line in lines]
+        expected = engine.translate(TEXTS[:3], each=own)
+    assert [[one["text"] for one in row] for row in found] == [[one.text for one in row] for row in expected]
+    for line, message in (
+        ('{"text": "one", "beam_size": 3}', "line 1: beam_size is no option of a text"),
+        ('{"text": "one", "min_length": "x"}', "line 1: min_length must be an integer"),
+        ('{"prefix": "one"}', "line 1: the line has no text"),
+    ):
+        refused = xformc("translate", folder / "search-portable", "--json-input", "--json", stdin=line)
+        assert mistake(refused).startswith(message)
+    refused = xformc("translate", folder / "search-portable", "--json-input", "--json", "--mbr", "chrf", stdin="")
+    assert mistake(refused).startswith("--json-input and --mbr exclude each other")
