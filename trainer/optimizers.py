@@ -6,12 +6,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xformc.compiler.spec.sections import Adam, AdamW, Lion, Optimizer
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
+from xformc.compiler.ops.roundable import linear_axes
+from xformc.compiler.spec.sections import Adam, AdamW, Lion, Muon, Optimizer
+from xformc.trainer.muon import MuonOptimizer
 
 
 def make_optimizer(chosen: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """The optimizer over all parameters of `model`."""
-    return optimizer_of(chosen, list(model.parameters()))
+    """The optimizer over all parameters of `model`. Raises: UserError for Muon without a PyTorch that has it."""
+    section = chosen.chosen
+    return _muon(section, model) if isinstance(section, Muon) else optimizer_of(chosen, list(model.parameters()))
+
+
+def _muon(section: Muon, model: torch.nn.Module) -> torch.optim.Optimizer:
+    """Muon for the linear maps inside the model; the output's is a part of the loss, and not among them."""
+    assert isinstance(model, TorchModule)
+    axes, matrices, others = linear_axes(model.graph), dict[torch.nn.Parameter, int](), list[torch.nn.Parameter]()
+    for path, parameter in parameters_by_path(model).items():
+        if parameter.requires_grad and path in axes:
+            matrices[parameter] = axes[path]
+        else:
+            others.append(parameter)
+    rest = optimizer_of(Optimizer(adamw=section.adamw), others) if others else None
+    return MuonOptimizer(section, matrices, rest) if matrices else optimizer_of(Optimizer(adamw=section.adamw), others)
 
 
 def optimizer_of(chosen: Optimizer, parameters: Sequence[torch.nn.Parameter]) -> torch.optim.Optimizer:

@@ -2,7 +2,11 @@
 
 import json
 import math
+import resource
+import sys
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +18,7 @@ from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.trainer.checkpoint import State, writing
 from xformc.trainer.loop import Update
+from xformc.trainer.sinks import Sink
 
 UPDATES_PER_LINE = 10
 SKIPPED_IN_A_ROW = 10
@@ -22,9 +27,23 @@ SKIPPED_IN_A_ROW = 10
 class Report:
     """The progress of one call of `fit`: every ten updates it writes a line of `metrics.jsonl` and updates the bar."""
 
-    def __init__(self, metrics: Path | None, steps: int, state: State, *, quiet: bool = False) -> None:
-        """`steps` is the end of the bar. Lines of `metrics` after `state` are dropped; None: nothing is written."""
+    def __init__(
+        self,
+        metrics: Path | None,
+        steps: int,
+        state: State,
+        sinks: Sequence[Sink] = (),
+        *,
+        seconds: float | None = None,
+        quiet: bool = False,
+    ) -> None:
+        """The bar ends at `steps`, or where the run will be after `seconds`, if that is less.
+
+        Lines of `metrics` after `state` are dropped; None: nothing is written. `sinks` get the same numbers.
+        """
+        self._steps, self._seconds = steps, seconds
         self._metrics = metrics
+        self._sinks = list(sinks)
         self._console = Console(stderr=True, quiet=quiet)
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -51,6 +70,8 @@ class Report:
     ) -> None:
         """Stop the bar and start a new line."""
         self._progress.stop()
+        for sink in list(self._sinks):
+            self._attempt(sink, sink.close)
 
     def note(self, text: str) -> None:
         """Print one line above the bar."""
@@ -63,9 +84,15 @@ class Report:
         else:
             self._skipped = 0
             self._pending.append(update)
-        self._progress.update(self._task, completed=state.step)
+        self._progress.update(self._task, completed=state.step, total=self._end(state))
         if state.step % UPDATES_PER_LINE == 0:
             self.flush(state)
+
+    def _end(self, state: State) -> int:
+        """The last step, as far as it is known."""
+        if self._seconds is None or not state.seconds:
+            return self._steps
+        return max(state.step, min(self._steps, round(state.step * self._seconds / state.seconds)))
 
     def _skip(self, state: State) -> None:
         self._skipped += 1
@@ -85,7 +112,9 @@ class Report:
         skipped = {"skipped": state.skipped} if state.skipped else {}
         numbers = {"tokens_per_second": round(speed), "tokens": state.tokens, **skipped}
         self.line(state, loss=loss, learning_rate=rate, **numbers)
-        shown = f"epoch {state.epoch + 1}  loss {loss:.3f}  {speed:,.0f} tokens/s  lr {rate:.2e}"
+        shown = (
+            f"epoch {state.epoch + 1}  loss {loss:.3f}  {speed:,.0f} tokens/s  lr {rate:.2e}  {_memory() / 1e9:.1f} GB"
+        )
         self._progress.update(self._task, numbers=shown)
         self._pending.clear()
         self._since = time.monotonic()
@@ -103,6 +132,25 @@ class Report:
         content = {"step": state.step, "epoch": state.epoch, "seconds": round(state.seconds, 3), **numbers}
         with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(content) + "\n")
+        logged = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+        for sink in list(self._sinks):
+            self._attempt(sink, partial(sink.log, state.step, logged))
+
+    def _attempt(self, sink: Sink, call: Callable[[], None]) -> None:
+        """Call a sink; one that fails, as its server is gone, gets nothing more, and training goes on."""
+        try:
+            call()
+        except Exception as error:
+            self.note(f"--log {sink.name} has failed, and gets no more metrics: {error}")
+            self._sinks.remove(sink)
+
+
+def _memory() -> int:
+    """The most bytes that this process has held: of the GPU, or of memory."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def check_finite(state: State, loss: float) -> None:

@@ -16,7 +16,7 @@ from xformc.trainer.checkpoint import remove_leavings, writing
 from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.data.vocabulary import Tokenizer, save_tokenizer
 
-IDENTITY, METRICS = "run.json", "metrics.jsonl"
+IDENTITY, METRICS, SCORES = "run.json", "metrics.jsonl", "scores.json"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Training: from a spec and a folder of data to averaged weights and their scores."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from xformc.compiler.pipeline import DERIVED, SHARED, begin, run_passes
 from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
+from xformc.files import atomic_write
 from xformc.format.names import WEIGHTS
 from xformc.format.tokens import SPECIAL
 from xformc.terminal import is_quiet, progress_console
@@ -51,6 +53,7 @@ from xformc.trainer.progress import Report, check_finite
 from xformc.trainer.recompute import recompute
 from xformc.trainer.run import (
     METRICS,
+    SCORES,
     Identity,
     check_free,
     create_run,
@@ -63,6 +66,7 @@ from xformc.trainer.run import (
 from xformc.trainer.schedule import schedule_of
 from xformc.trainer.scores.metrics import Measure
 from xformc.trainer.scores.run_scores import score_run
+from xformc.trainer.sinks import Place, check_sinks, open_sinks
 from xformc.trainer.start import start_from, tokenizer_of, weights_hash
 
 
@@ -76,6 +80,7 @@ class Options:
     minutes, seed: replace the spec's.
     start: a run, or a file of its weights, whose weights and tokenizers the run begins with (see `start_from`).
     shard: with several processes, each holds a part of every parameter.
+    log: where the metrics go beside metrics.jsonl, by name (see `trainer.sinks`); not a part of the run's identity.
     """
 
     languages: str | None = None
@@ -85,6 +90,7 @@ class Options:
     seed: int | None = None
     start: Path | None = None
     shard: bool = False
+    log: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,7 @@ def train(  # noqa: PLR0913 (they are those of Options)
     seed: int | None = None,
     start: Path | None = None,
     shard: bool = False,
+    log: Sequence[str] = (),
 ) -> TrainResult:
     """Train `spec` on `data` into the run folder `out`, and score it. The options are those of `Options`.
 
@@ -132,16 +139,23 @@ def train(  # noqa: PLR0913 (they are those of Options)
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
     with joined() as processes:
-        options = Options(languages, resume, compile, minutes, seed, start, shard)
+        options = Options(languages, resume, compile, minutes, seed, start, shard, tuple(log))
         trained = train_weights(spec, data, out, options, processes=processes)
     if not processes.first:
         return TrainResult(out, out / WEIGHTS, trained.state, {})
     console = progress_console()
     with console.status("build the engine") as status:
         measures = score_run(trained.engine, trained.schema, out, trained.corpus, status.update)
+    _write_scores(out / SCORES, measures)
     for measure in measures:
         console.print(f"validation {measure.line()}", highlight=False, soft_wrap=True)
     return TrainResult(out, out / WEIGHTS, trained.state, {measure.key: measure for measure in measures})
+
+
+def _write_scores(path: Path, measures: Sequence[Measure]) -> None:
+    values = {measure.key: measure.value for measure in measures if measure.value is not None}
+    with atomic_write(path) as part:
+        part.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def train_weights(
@@ -157,8 +171,12 @@ def train_weights(
     torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
     if options.shard and options.compile:
         raise UserError("--shard and --compile exclude each other", hint="leave one of them out")
+    muon = spec.train.optimizer.muon is not None
+    if muon and (options.shard or spec.train.low_rank is not None):
+        raise UserError("train.optimizer: muon excludes --shard and train.low_rank", hint="choose adamw for these")
     if options.shard and spec.train.low_rank is not None:
         raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
+    check_sinks(options.log)
     if processes.first and not options.resume:
         check_free(out)
     shared = run_passes(begin(spec), after=SHARED)
@@ -192,7 +210,9 @@ def train_weights(
             state = load_checkpoint(newest, model, optimizer)
             exchange(optimizer)
         metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
-        with Report(metrics, recipe.steps, state, quiet=silent) as report:
+        place = Place(out, spec.name, state.step + 1, asdict(identity))
+        sinks = open_sinks(options.log, place) if processes.first else []
+        with Report(metrics, recipe.steps, state, sinks, seconds=recipe.seconds, quiet=silent) as report:
             for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
                 report.note(line)
             return Trained(_run(job, state, report), engine, schema, corpus, encoded)

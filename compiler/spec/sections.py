@@ -97,6 +97,17 @@ class Lion(Section):
     weight_decay: Decay = 0.1
 
 
+class Muon(Section):
+    """Jordan et al. (2024): orthogonal updates of linear maps; embeddings, the output, gains and biases have AdamW's.
+
+    The rate is that of AdamW. It needs PyTorch 2.9 or newer.
+    """
+
+    momentum: Fraction = 0.95
+    weight_decay: Decay = 0.1
+    adamw: AdamW = AdamW()
+
+
 class Optimizer(OneOf):
     """The optimizer: one of these."""
 
@@ -104,6 +115,7 @@ class Optimizer(OneOf):
     adam: Adam | None = None
     adamw: AdamW | None = None
     lion: Lion | None = None
+    muon: Muon | None = None
 
 
 class Schedule(Section):

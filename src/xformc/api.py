@@ -75,13 +75,15 @@ def train(  # noqa: PLR0913 (each is a choice)
     compile: bool = False,
     start: PathLike | None = None,
     shard: bool = False,
+    log: Sequence[str] = (),
 ) -> "TrainResult":
     """Train a spec on the files in the folder `data`, write the run to the folder `output`, and score its engine.
 
     `languages` is the pair in the names of the files, such as "en-de"; `resume` continues the run in `output` to the
     bit; `minutes` and `seed` replace the spec's; `compile` runs the model through torch.compile. `start` is a run whose
     weights and tokenizers the new run begins with, where paths and sizes fit. In a script that torchrun starts, all
-    processes train together; with `shard`, each holds a part of every parameter.
+    processes train together; with `shard`, each holds a part of every parameter. `log` names where the metrics also go:
+    tensorboard, wandb, mlflow.
 
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
@@ -98,6 +100,7 @@ def train(  # noqa: PLR0913 (each is a choice)
         compile=compile,
         start=None if start is None else Path(start),
         shard=shard,
+        log=log,
     )
 
 

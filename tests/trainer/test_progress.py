@@ -61,3 +61,11 @@ def test_report_speaks_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[s
     out, error = capsys.readouterr()
     assert out == ""
     assert "hello [world]" in error
+
+
+def test_bar_of_a_run_that_ends_by_time_ends_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """After 20 of 100 seconds and 10 steps, 50 steps are expected, and not 1,000."""
+    with Report(None, 1000, State(), seconds=100.0) as report:
+        report.update(State(step=10, seconds=20.0), Update(torch.tensor(8.0), 4, 0.1))
+    shown = capfd.readouterr().err
+    assert "10/50 " in shown and "loss 2.000" in shown and " GB" in shown

@@ -196,7 +196,10 @@ def _gathered(sizes: Mapping[str, int]) -> int:
 
 
 def _state_numbers(spec: Spec, sizes: Mapping[str, int]) -> int:
-    """The numbers of the optimizer's states: Adam has two for each parameter, Lion one, a moving average one more."""
+    """The numbers of the optimizer's states: Adam has two for each parameter, Lion one, a moving average one more.
+
+    Muon, which has one for some, counts as Adam.
+    """
     each = (1 if isinstance(spec.train.optimizer.chosen, Lion) else 2) + (spec.train.ema is not None)
     return each * sum(sizes.values())
 

@@ -11,6 +11,7 @@ from xformc.commands.options import OUT, Settings, SpecName
 from xformc.errors import UserError
 from xformc.format.names import SPEC
 from xformc.specs import find_spec
+from xformc.terminal import is_quiet, progress_console
 
 DATA_HELP = """A folder with train.* and valid.*. Translation: .tsv, or one file per language. Language model: .txt.
 Tagging and classification: .tsv or .npz. Text may be .gz."""
@@ -18,6 +19,8 @@ AVERAGE_HELP = "The file to write.  [default: RUN/average-LAST.safetensors]"
 
 NPROC_HELP = "Train in N processes of this machine, one for each GPU."
 SHARD_HELP = "Keep a part of each parameter in each process, for models that do not fit on one GPU."
+LOG_HELP = "Also log the metrics to tensorboard, wandb or mlflow. May be repeated."
+SWEEP_HELP = "Train with each of the settings in this YAML file, one after the other; see docs/training.md."
 START_HELP = "Begin with the weights of this run, where paths and sizes fit, and with its tokenizers."
 
 
@@ -39,6 +42,8 @@ def train(
     compile_model: Annotated[bool, Option("--compile", help="Run the model through torch.compile.")] = False,
     nproc: Annotated[int | None, Option(help=NPROC_HELP, min=1, max=1024, metavar="N")] = None,
     shard: Annotated[bool, Option("--shard", help=SHARD_HELP)] = False,
+    log: Annotated[list[str] | None, Option(help=LOG_HELP, metavar="SINK")] = None,
+    sweep: Annotated[Path | None, Option(help=SWEEP_HELP, metavar="GRID")] = None,
 ) -> None:
     """Train the model of a spec.
 
@@ -49,19 +54,26 @@ def train(
     xformc train text_classifier --data reviews -o runs/reviews
     xformc train tagger.yaml --data tags --start runs/masked -o runs/tagger
     xformc train transformer_base --data wmt --languages en-de -o runs/base --nproc 8
+    xformc train transformer_base --data wmt --languages en-de -o runs/rates --sweep rates.yaml --log tensorboard
 
     The spec's `train` section is the recipe. A run may be stopped or killed at any moment; --resume continues it to
     the bit. The result is RUN/weights.safetensors, the average of the last checkpoints. At the end the compiled engine
     is scored on the validation data.
+
+    With --sweep, there is a run for each of the settings below --output, and a table of the results.
     """
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise UserError(f"--minutes must be more than 0, not {minutes:g}")
+    if sweep is not None:
+        words = _words(languages, minutes, seed, start, log, nproc, compile_model=compile_model, shard=shard)
+        out = output or Path("runs") / f"{Path(spec).stem}-sweep"
+        return _sweep(spec, settings or [], sweep, ["--data", str(data), *words], out, resume=resume)
     from xformc.compiler.spec import load_spec
     from xformc.trainer.processes import is_first
     from xformc.trainer.train import train as run_training
 
     if nproc is not None and _launch(nproc):
         return
-    if minutes is not None and not 0 < minutes < float("inf"):
-        raise UserError(f"--minutes must be more than 0, not {minutes:g}")
     loaded = load_spec(find_spec(spec), settings or ())
     result = run_training(
         loaded,
@@ -74,9 +86,57 @@ def train(
         start=start,
         compile=compile_model,
         shard=shard,
+        log=log or (),
     )
     if is_first():
         print(result.weights)
+
+
+def _words(
+    languages: str | None,
+    minutes: float | None,
+    seed: int | None,
+    start: Path | None,
+    log: list[str] | None,
+    nproc: int | None,
+    *,
+    compile_model: bool,
+    shard: bool,
+) -> list[str]:
+    """The options of the runs of a sweep, as on the command line."""
+    given = {"--languages": languages, "--minutes": minutes, "--seed": seed, "--start": start, "--nproc": nproc}
+    words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+    words += [word for one in log or () for word in ("--log", one)]
+    return [*words, *(["--compile"] if compile_model else []), *(["--shard"] if shard else [])]
+
+
+def _sweep(spec: str, settings: list[str], grid: Path, words: list[str], out: Path, *, resume: bool) -> None:
+    from xformc.compiler.spec import load_spec, settings_of
+    from xformc.trainer.run import check_free
+    from xformc.trainer.sweep import Settings, read_grid, table, text_of
+    from xformc.trainer.sweep import sweep as run_sweep
+
+    every = read_grid(grid)
+    for one in every:  # a mistake in the last of them is found before the first is trained
+        try:
+            load_spec(find_spec(spec), [*settings, *settings_of(one)])
+        except UserError as error:
+            raise UserError(f"{text_of(one)}: {error}", place=str(grid)) from error
+    if not resume:
+        check_free(out)
+
+    def command(one: Settings, run: Path) -> list[str]:
+        sets = [word for setting in (*settings, *settings_of(one)) for word in ("--set", setting)]
+        quiet = ["--quiet"] if is_quiet() else []
+        return [sys.executable, "-m", "xformc", "train", spec, *words, *sets, "-o", str(run), "--resume", *quiet]
+
+    console = progress_console()
+    results = run_sweep(every, command, out, lambda text: console.print(text, highlight=False, soft_wrap=True))
+    print("\n".join(table(results)))
+    failed = sum(one.state == "failed" for one in results)
+    if failed:
+        hint = "their messages are above; --resume tries them again"
+        raise UserError(f"{failed} of {len(results)} trainings failed", place=str(out), hint=hint)
 
 
 def _launch(count: int) -> bool:

@@ -1,0 +1,116 @@
+"""Where the metrics of a run go beside metrics.jsonl, the record: TensorBoard, Weights & Biases, MLflow."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from xformc.errors import UserError
+
+Numbers = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Sink:
+    """An open sink. log: takes a step and its numbers by name. close: writes what is left."""
+
+    name: str
+    log: Callable[[int, Numbers], None]
+    close: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a sink is told about a run. run: its folder. project: the spec's name. first: the step that it goes on with;
+    what a killed run has logged after it is to be dropped. settings: what is shown beside the metrics."""
+
+    run: Path
+    project: str
+    first: int
+    settings: Mapping[str, object]
+
+    @property
+    def id(self) -> str:
+        """A name for this run that stays the same when it is resumed."""
+        return hashlib.sha256(str(self.run.resolve()).encode()).hexdigest()[:16]
+
+
+def check_sinks(names: Sequence[str]) -> None:
+    """Raises: UserError for a sink that does not exist, or whose package is not installed."""
+    for name in names:
+        if name not in SINKS:
+            raise UserError(f"--log {name}: unknown", hint=f"known are {', '.join(SINKS)}")
+        package, install, _ = SINKS[name]
+        if find_spec(package) is None:
+            raise UserError(f"--log {name} needs the package {install}", hint=f"pip install {install}")
+
+
+def open_sinks(names: Sequence[str], place: Place) -> list[Sink]:
+    """Open the sinks of a run. Raises: as `check_sinks`, and UserError for one that does not start."""
+    check_sinks(names)
+    return [_opened(name, place) for name in names]
+
+
+def _opened(name: str, place: Place) -> Sink:
+    try:
+        return SINKS[name][2](place)
+    except Exception as error:
+        hint = "mend it, or leave it out, and continue with --resume"
+        raise UserError(f"--log {name} could not start: {error}", hint=hint) from error
+
+
+def _tensorboard(place: Place) -> Sink:
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (optional)
+
+    made: Any = SummaryWriter
+    writer = made(str(place.run / "tensorboard"), purge_step=place.first)
+
+    def log(step: int, numbers: Numbers) -> None:
+        for name, value in numbers.items():
+            writer.add_scalar(name, value, step)
+
+    return Sink("tensorboard", log, writer.close)
+
+
+def _wandb(place: Place) -> Sink:
+    import wandb  # noqa: PLC0415  # pyright: ignore[reportMissingImports] (optional)
+
+    known: Any = wandb
+    settings = dict(place.settings)
+    run = known.init(
+        project=place.project, id=place.id, name=place.run.name, dir=str(place.run), resume="allow", config=settings
+    )
+    return Sink("wandb", lambda step, numbers: run.log(dict(numbers), step=step), run.finish)
+
+
+def _mlflow(place: Place) -> Sink:
+    from mlflow.tracking import MlflowClient  # noqa: PLC0415  # pyright: ignore[reportMissingImports] (optional)
+
+    made: Any = MlflowClient
+    client, tag = made(), "xformc.run"
+    found = client.get_experiment_by_name(place.project)
+    experiment = client.create_experiment(place.project) if found is None else found.experiment_id
+    known = client.search_runs([experiment], f"tags.`{tag}` = '{place.id}'")
+    if known:
+        run = known[0].info.run_id
+        client.update_run(run, "RUNNING")
+    else:
+        run = client.create_run(experiment, tags={tag: place.id}, run_name=place.run.name).info.run_id
+        for name, value in place.settings.items():
+            client.log_param(run, name, value)
+
+    def log(step: int, numbers: Numbers) -> None:
+        for name, value in numbers.items():
+            client.log_metric(run, name, value, step=step)
+
+    return Sink("mlflow", log, lambda: client.set_terminated(run))
+
+
+SINKS: Mapping[str, tuple[str, str, Callable[[Place], Sink]]] = {
+    "tensorboard": ("tensorboard", "tensorboard", _tensorboard),
+    "wandb": ("wandb", "wandb", _wandb),
+    "mlflow": ("mlflow", "mlflow-skinny", _mlflow),
+}
+"""The sinks by name: the module that one needs, the package that brings it, and how it is opened."""
