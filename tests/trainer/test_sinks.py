@@ -77,6 +77,7 @@ def test_mlflow_has_the_losses_of_one_run(tmp_path: Path, monkeypatch: pytest.Mo
     pytest.importorskip("mlflow")
     from mlflow.tracking import MlflowClient
 
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlflow'}")
     losses = logged(tmp_path, "mlflow")
     made: Any = MlflowClient
