@@ -94,7 +94,7 @@ class EngineDrafter:
 
     def __init__(self, session: Session, text: Input, prompt: Prompt, options: SampleOptions) -> None:
         """`text` is the engine's input for what it writes."""
-        self._session, self._prompt, self._options, self._text = session, prompt, options, text
+        self._session, self._prompt, self._text = session, prompt, text
         self._begun = text.special.begun
         self._inputs = options_of(prompt, options)
         self._values: list[dict[str, Any]] = []
@@ -114,7 +114,7 @@ class EngineDrafter:
     def _follow(self, text: Sequence[int]) -> None:
         """Go to the newest token of the text: back to where the draft was right, or on to what it lacks."""
         if not self._values:
-            self._values.append(begin(self._session, self._prompt, self._options))
+            self._values.append(begin(self._session, self._prompt, self._inputs))
         del self._values[len(text) - self._known + 1 :]
         self._correct(text[: self._known + len(self._values) - 1])
         while self._known + len(self._values) - 1 < len(text):

@@ -384,7 +384,7 @@ class Engine:
         writing = self._writing(self._reader(batching, truncate), shared, seed, samples, token_scores=token_scores)
         return self._stream(writing, items, prefixes, batching)
 
-    def generate(
+    def generate(  # noqa: PLR0913 (each is an option)
         self,
         prompts: Sequence[str],
         *,

@@ -11,6 +11,7 @@ from xformc.errors import UserError
 from xformc.format.interfaces import AT, COUNT, DONE, DRAFTED, POSITIONS, SCORES_SO_FAR, STREAMED
 from xformc.format.manifest import SampleOptions
 from xformc.format.names import CHECK, CONTINUE, NEXT, PROMPT
+from xformc.runtime.each import stack_options
 from xformc.runtime.generate import Prompt
 from xformc.runtime.options import arrays
 from xformc.runtime.results import Expected, check_results, up_to
@@ -18,6 +19,8 @@ from xformc.runtime.session import Session
 
 Values = Mapping[str, Any]
 """Arrays and values of ONNX Runtime by name: those that go on from call to call, and options (docs/engine.md)."""
+
+LIMIT = "max_new_tokens"
 
 
 class Drafter(Protocol):
@@ -59,16 +62,15 @@ class TokenCalls:
 
     def __iter__(self) -> Iterator[Called]:
         """Read the prompt, and yield what each call finds. Raises: UserError for results that cannot be."""
-        values, text = begin(self.session, self.prompt, self.options), [*self.prompt.ids]
-        options = options_of(self.prompt, self.options)
+        options, text = options_of(self.prompt, self.options), [*self.prompt.ids]
+        values, longest = begin(self.session, self.prompt, options), int(options[LIMIT].max()) + len(text)
         while not ended(values):
             draft = self._drafted(text, values)
             if draft:
                 found = call(self.session, CHECK, {**values, **options, DRAFTED: np.array([draft], np.int64)})
             else:
                 found = call(self.session, CONTINUE, {**values, **options, COUNT: np.array(self.at_once)})
-            left = self.options.max_new_tokens - (len(text) - len(self.prompt.ids))
-            most = min(left, len(draft) + 1 if draft else self.at_once)
+            most = min(longest - len(text), len(draft) + 1 if draft else self.at_once)
             tokens, values = new_tokens(found, most, self.vocabulary), moved(values, found)
             text += tokens
             accepted = sum(token == one for token, one in zip(tokens, draft, strict=False))
@@ -83,15 +85,15 @@ class TokenCalls:
         return [*self.drafter.propose(text, most)] if most > 0 else []
 
 
-def begin(session: Session, prompt: Prompt, options: SampleOptions) -> dict[str, Any]:
-    """Read a prompt; return the values that go on."""
-    most = np.array(options.max_new_tokens, np.int64)
-    return call(session, PROMPT, {"prompt": np.array(prompt.ids, np.int64)[None], "max_new_tokens": most})
+def begin(session: Session, prompt: Prompt, options: Values) -> dict[str, Any]:
+    """Read a prompt, with the inputs of `options_of`; return the values that go on."""
+    return call(session, PROMPT, {"prompt": np.array(prompt.ids, np.int64)[None], LIMIT: options[LIMIT]})
 
 
 def options_of(prompt: Prompt, options: SampleOptions) -> dict[str, NDArray[Any]]:
-    """Return the inputs of each call that stay."""
-    return {"seed": np.array([prompt.seed], np.int64), **arrays(options)}
+    """Return the inputs of each call that stay: the seed, and the options, over which those of the prompt win."""
+    usual = arrays(options)
+    return {"seed": np.array([prompt.seed], np.int64), **usual, **stack_options([prompt.options], usual)}
 
 
 def call(session: Session, file: str, values: Values) -> dict[str, Any]:

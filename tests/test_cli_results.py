@@ -9,6 +9,7 @@ from command_line import CommandLine, mistake
 
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
+from xformc.runtime import load, minimum_bayes_risk
 
 pytestmark = pytest.mark.processor
 
@@ -93,6 +94,14 @@ def test_transcribe_samples_if_the_spec_says_so(xformc: CommandLine, built, tmp_
     assert xformc("transcribe", engine, *data, "--seed", "6").out != xformc("transcribe", engine, *data).out
     refused = mistake(xformc("transcribe", engine, *data, "--beam-size", "2"))
     assert "beam_size: no effect on model, which samples" in refused
+    with load(engine, threads=1) as loaded:
+        drawn = loaded.transcribe({"image": images}, samples=3, seed=5, temperature=0.9, top_k=4)
+    several = ("transcribe", engine, *data, "--seed", "5", "--samples", "3")
+    for options, wanted in (((), drawn), (("--mbr", "chrf"), [minimum_bayes_risk(one) for one in drawn])):
+        rows = [json.loads(line) for line in xformc(*several, *options).out.splitlines()]
+        scores = [[one["score"] for one in row["hypotheses"]] for row in rows]
+        assert scores == [pytest.approx([one.score for one in some], abs=1e-4) for some in wanted]
+    assert mistake(xformc("transcribe", engine, *data, "--mbr", "chrf")).startswith("--mbr chooses among the samples")
     shown = xformc("inspect", engine).out
     assert "sampling" in shown and "tokens [batch, length] int64" in shown
     for command in ("bench", "verify"):

@@ -75,6 +75,16 @@ def test_a_drafted_text_is_the_plain_one_to_the_bit(folder: Path, name: str) -> 
         check(engine, (engine, "lookup"), exact=True)
 
 
+def test_a_prompt_keeps_its_own_options(folder: Path) -> None:
+    each = [{"temperature": 0.0, "max_new_tokens": 5}, {"top_k": 3, "seed": 9}]
+    with load(built(folder, "attention", "cpu"), threads=1) as engine:
+        plain = engine.generate(PROMPTS, max_new_tokens=9, each=each)
+        for draft in (engine, "lookup"):
+            found = engine.generate(PROMPTS, max_new_tokens=9, each=each, draft=draft)
+            assert [one.tokens for one in found] == [one.tokens for one in plain]
+    assert len(plain[0].tokens) <= 5 < len(plain[1].tokens)
+
+
 def test_caches_that_grow_or_keep_a_window_go_back(folder: Path) -> None:
     with (
         load(built(folder, "windows", "cpu"), threads=1) as engine,

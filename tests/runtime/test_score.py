@@ -149,6 +149,13 @@ def test_the_command_line_scores_texts(folder: Path, tmp_path: Path, xformc: Com
     found = xformc("score", folder, tmp_path / "in", tmp_path / "more").out.splitlines()
     assert found == [f"{one.score:.4f}" for one in after]
     assert mistake(xformc("score", folder, tmp_path / "in", "--beam-size", "2")).startswith("beam_size: no effect")
+    (tmp_path / "json").write_text('"two\\ndogs"\n{"text": "hello"}\n')
+    with load(folder, threads=1) as engine:
+        broken = engine.score(["two\ndogs", "hello"])
+    found = xformc("score", folder, tmp_path / "json", "--json-input").out.splitlines()
+    assert found == [f"{one.score:.4f}" for one in broken]
+    refused = mistake(xformc("score", folder, tmp_path / "in", "--json-input"))
+    assert refused.startswith("line 1: not JSON") and 'write "a text" or {"text": "a text"}' in refused
     generated = xformc("generate", folder, "-i", tmp_path / "in", "--token-scores", "--json", "--max-new-tokens", "3")
     for line in map(json.loads, generated.out.splitlines()):
         assert sum(line["token_scores"]) == pytest.approx(line["score"], abs=1e-4)

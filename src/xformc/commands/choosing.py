@@ -1,6 +1,6 @@
 """The options that choose among hypotheses after the search, and what they do to a stream of results."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import tee
@@ -24,6 +24,11 @@ MBR_HELP = "Reorder the beam by expected utility against its hypotheses, as like
 Rerank = Annotated[Path | None, Option(help=RERANK_HELP, metavar="ENGINE")]
 RerankWeight = Annotated[float | None, Option(help=WEIGHT_HELP, metavar="W")]
 Mbr = Annotated[Literal["chrf", "bleu"] | None, Option(help=MBR_HELP, metavar="chrf|bleu")]
+
+SAMPLES_HELP = "Texts sampled for each example, each with the next seed."
+Samples = Annotated[int, Option(help=SAMPLES_HELP, metavar="N")]
+SAMPLES_MBR_HELP = "Order the samples by expected utility against all of them (minimum Bayes risk)."
+SamplesMbr = Annotated[Literal["chrf", "bleu"] | None, Option("--mbr", help=SAMPLES_MBR_HELP, metavar="chrf|bleu")]
 
 Results = Generator[list[Hypothesis]]
 
@@ -74,6 +79,18 @@ class Choice:
             for hypotheses in found
         )
         return _first(chosen, found, count)
+
+
+def check_samples(utility: Literal["chrf", "bleu"] | None, samples: int) -> None:
+    """Raises: UserError if a utility has nothing to choose from."""
+    if utility is not None and samples < 2:
+        raise UserError("--mbr chooses among the samples of an engine that samples", hint="try --samples 16")
+
+
+def chosen_samples(found: Iterable[list[Hypothesis]], utility: Literal["chrf", "bleu"] | None) -> Results:
+    """The samples of each example, in the order of their expected utility if there is one."""
+    for samples in found:
+        yield samples if utility is None else minimum_bayes_risk(samples, utility)
 
 
 def _first(chosen: Results, found: Results, count: int) -> Results:

@@ -41,6 +41,11 @@ def json_texts(lines: Iterator[str], kind: type[SearchArguments] | type[PromptAr
     return (_read(line, f"line {number}", names) for number, line in enumerate(lines, start=1))
 
 
+def json_alone(lines: Iterator[str]) -> Iterator[str]:
+    """Yield the text of each line of JSON, without options. Raises: UserError at a line that is something else."""
+    return (_read(line, f"line {number}", ()).item for number, line in enumerate(lines, start=1))
+
+
 def _read(line: str, place: str, names: Collection[str]) -> Asked[str]:
     try:
         found: Any = json.loads(line)
@@ -55,7 +60,6 @@ def _read(line: str, place: str, names: Collection[str]) -> Asked[str]:
         raise UserError("the line has no text", place=place, hint=HINT)
     unknown = [name for name in options if name not in names]
     if unknown:
-        raise UserError(
-            f"{unknown[0]} is no option of a text", place=place, hint=f"there are {', '.join(sorted(names))}"
-        )
+        hint = f"there are {', '.join(sorted(names))}" if names else HINT
+        raise UserError(f"{unknown[0]} is no option of a text", place=place, hint=hint)
     return Asked(texts[0], options)

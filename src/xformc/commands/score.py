@@ -1,16 +1,18 @@
 """`xformc score`: how likely given texts are, by an engine."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
+from xformc.commands.json_input import json_alone
 from xformc.commands.options import BeamSize, Device, EngineFolder, JsonLines, TextOutput, Threads, Truncate, Workers
 from xformc.commands.text_lines import choose_pace, write_results
 from xformc.commands.token_scores import TokenFields, token_fields_of
+from xformc.errors import UserError
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
 from xformc.runtime.lines import read_file_lines
@@ -23,6 +25,7 @@ them."""
 TARGET_HELP = "The text of each source, line by line; may be .gz."
 TOKENS_HELP = """Also the log probability of each token: after a tab, separated by spaces, or with --json, which has the
 tokens as well."""
+JSON_HELP = 'Lines are JSON, so that texts may have line breaks: "a text", or {"text": "..."}.'
 PENALTY_HELP = """Length penalty of the scores, as in `xformc translate`.  [default: the engine's]"""
 
 
@@ -36,6 +39,7 @@ def score(
     beam_size: BeamSize = None,
     token_scores: Annotated[bool, Option("--token-scores", help=TOKENS_HELP)] = False,
     as_json: JsonLines = False,
+    json_input: Annotated[bool, Option("--json-input", help=JSON_HELP)] = False,
     truncate: Truncate = False,
     workers: Workers = None,
     max_batch_tokens: Annotated[int, Option(help="Capacity of a batch in tokens.", metavar="N")] = MAX_BATCH_TOKENS,
@@ -60,10 +64,18 @@ def score(
     manifest = read_manifest(engine)
     pace = choose_pace(source, None, workers, threads)
     several = len(manifest.given) > 1
+    if several and json_input:
+        raise UserError(
+            f"--json-input is for engines that read one text, and {manifest.name} reads {len(manifest.given)}"
+        )
+
+    def texts_of(path: Path) -> Iterator[str]:
+        return json_alone(read_file_lines(path)) if json_input else read_file_lines(path)
+
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded:
         found = loaded.score_stream(
-            (line.split("\t") if several else line for line in read_file_lines(source)),
-            None if target is None else read_file_lines(target),
+            (line.split("\t") if several else line for line in texts_of(source)),
+            None if target is None else texts_of(target),
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
             beam_size=beam_size,

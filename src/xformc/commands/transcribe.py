@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
+from xformc.commands.choosing import Samples, SamplesMbr, check_samples, chosen_samples
 from xformc.commands.options import (
     BeamSize,
     Device,
@@ -87,6 +89,8 @@ def transcribe(
     top_p: TopP = None,
     max_new_tokens: NewTokens = None,
     seed: Seed = 0,
+    samples: Samples = 1,
+    mbr: SamplesMbr = None,
     token_scores: TokenScores = False,
     as_json: JsonLines = False,
     truncate: Truncate = False,
@@ -115,9 +119,11 @@ def transcribe(
     hypothesis, if the result depends on its text.
 
     An engine searches, or samples if its spec has `decode: {sample: ...}`. --temperature, --top-k, --top-p,
-    --max-new-tokens and --seed are for engines that sample.
+    --max-new-tokens, --seed and --samples are for engines that sample. With --json, all samples are printed; --mbr puts
+    the one first that is most like the others.
     """
     require_json(token_scores, as_json)
+    check_samples(mbr, samples)
     options: WritingArguments = {
         "beam_size": beam_size,
         "n_best": n_best,
@@ -145,10 +151,11 @@ def transcribe(
                 prefixes=begun,
                 max_batch_tokens=max_batch_tokens,
                 seed=seed,
+                samples=samples,
                 token_scores=token_scores,
                 **options,
             )
-            write_results((row for row in found), _renderer(loaded, token_scores, as_json), output)
+            write_results(chosen_samples(found, mbr), _renderer(loaded, token_scores, as_json), output)
         return
     given = read_manifest(engine).given
     pace = choose_pace(examples, window, workers, threads) if files is None else files_pace(files, window, workers)
@@ -161,10 +168,12 @@ def transcribe(
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
             seed=seed,
+            samples=samples,
             token_scores=token_scores,
             **options,
         )
-        write_results(results, _renderer(loaded, token_scores, as_json), output)
+        with closing(results):
+            write_results(chosen_samples(results, mbr), _renderer(loaded, token_scores, as_json), output)
 
 
 def _renderer(engine: Engine, token_scores: bool, as_json: bool) -> Callable[[int, list[Hypothesis]], str]:
