@@ -45,7 +45,7 @@ def write_peer(
     spec: Spec, weights: Mapping[str, np.ndarray], precision: str, folder: Path, pieces: Sequence[str] | None = None
 ) -> None:
     """Write the CTranslate2 model into the new `folder` with weights of this precision; `pieces` as for `export`."""
-    from benchmarks.decode.ctranslate2_model import export
+    from xformc.exports.ctranslate2 import export
 
     export(spec, weights, folder, quantization=None if precision == "float32" else precision, pieces=pieces)
 

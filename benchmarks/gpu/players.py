@@ -141,7 +141,7 @@ class CTranslate2:
         package: Any = importlib.import_module("ctranslate2")
         if setting.device.type == "cuda" and not package.get_cuda_device_count():
             raise Missing("this CTranslate2 sees no GPU")
-        export = importlib.import_module("benchmarks.decode.ctranslate2_model").export
+        export = importlib.import_module("xformc.exports.ctranslate2").export
         export(setting.spec, setting.weights, folder, quantization=None, positions=POSITIONS)
         self._translator = package.Translator(str(folder), device=setting.device.type, compute_type=setting.numbers)
 

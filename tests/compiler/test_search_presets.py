@@ -103,7 +103,7 @@ def test_ctranslate2_finds_the_same_hypotheses(
     make_subject: Callable[..., Subject], tmp_path: Path, length_penalty: float, patience: float
 ) -> None:
     ctranslate2: Any = pytest.importorskip("ctranslate2")
-    from benchmarks.decode.ctranslate2_model import export
+    from xformc.exports.ctranslate2 import export
 
     subject = make_engine(make_subject(3))
     export(subject.program.spec, subject.module.arrays(), tmp_path / "peer")

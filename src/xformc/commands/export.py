@@ -14,12 +14,13 @@ from xformc.runtime.options import resolve_options
 from xformc.runtime.sampling import resolve_sample_options
 from xformc.terminal import progress_console
 
-KIND_HELP = """triton: models for Triton Inference Server. hf: a folder that Hugging Face's transformers loads."""
-SOURCE_HELP = "An engine; for hf also a run or one of its checkpoints."
+KIND_HELP = """triton: models for Triton Inference Server. hf: a folder that Hugging Face's transformers loads.
+ct2: a model of CTranslate2."""
+SOURCE_HELP = "An engine; for hf and ct2 also a run or one of its checkpoints."
 OUTPUT_HELP = "The new folder; for triton the model repository to write into."
 FAMILY_HELP = "hf: the family, such as llama.  [default: that of an imported run, or the one that fits]"
 MAP_HELP = "hf: the table of a family of your own."
-PRECISION_HELP = "hf: number format of the weights.  [default: float32]"
+PRECISION_HELP = "hf, ct2: number format of the weights; int8 and int16 for ct2 only.  [default: float32]"
 REPLAY_HELP = "hf: load the folder with transformers, and refuse if the logits differ."
 NAME_HELP = "triton: the name of the model.  [default: the engine's]"
 OPTION_HELP = "triton: fix an option of the search or of sampling: beam_size=4. May be repeated."
@@ -29,19 +30,18 @@ LONGEST_HELP = """triton, for targets cuda and tensorrt: the longest source in t
 capacity.  [default: 256]"""
 RUNTIME_HELP = "triton: run the engine with xformc's runtime in Triton's Python backend."
 
-Kind = Literal["triton", "hf"]
+Kind = Literal["triton", "hf", "ct2"]
+Format = Literal["float32", "float16", "bfloat16", "int8", "int16"]
 
 
 def export(
-    kind: Annotated[Kind, Argument(help=KIND_HELP, metavar="triton|hf")],
+    kind: Annotated[Kind, Argument(help=KIND_HELP, metavar="triton|hf|ct2")],
     source: Annotated[Path, Argument(help=SOURCE_HELP, metavar="ENGINE|RUN")],
     *,
     output: Annotated[Path, Option(*OUT, help=OUTPUT_HELP, metavar="DIR")],
     family: Annotated[str | None, Option(help=FAMILY_HELP, metavar="NAME")] = None,
     table: Annotated[Path | None, Option("--map", help=MAP_HELP, metavar="FILE")] = None,
-    precision: Annotated[
-        Literal["float32", "float16", "bfloat16"] | None, Option(help=PRECISION_HELP, metavar="FORMAT")
-    ] = None,
+    precision: Annotated[Format | None, Option(help=PRECISION_HELP, metavar="FORMAT")] = None,
     compare: Annotated[bool, Option("--replay", help=REPLAY_HELP)] = False,
     name: Annotated[str | None, Option(help=NAME_HELP, metavar="NAME")] = None,
     option: Annotated[list[str] | None, Option(help=OPTION_HELP, metavar="NAME=VALUE")] = None,
@@ -50,12 +50,13 @@ def export(
     longest: Annotated[int | None, Option(help=LONGEST_HELP, min=1, metavar="N")] = None,
     runtime: Annotated[bool, Option("--runtime", help=RUNTIME_HELP)] = False,
 ) -> None:
-    """Export an engine for Triton Inference Server, or a model for transformers.
+    """Export an engine for Triton Inference Server, or a model for transformers or CTranslate2.
 
     \b
     xformc export triton demo/engine -o models
     xformc export triton demo/engine -o models --option beam_size=8 --option n_best=3
     xformc export hf runs/gpt2 -o models/gpt2 --replay
+    xformc export ct2 runs/wmt -o models/wmt --precision int8
 
     triton writes two models: NAME takes and returns token ids (or arrays, for labels), and NAME_text, if the engine has
     tokenizers, takes and returns text. Clients send `source`, `prompt` and `seed`, or the inputs of the spec. Options
@@ -64,9 +65,11 @@ def export(
 
     hf writes config.json, safetensors and the tokenizer, by the tables of docs/import.md. What a model computes and the
     family cannot say is an error, all of it at once.
+
+    ct2 writes Transformers for translation, and needs the package ctranslate2.
     """
     given = {
-        "hf": {"family": family, "map": table, "precision": precision, "replay": compare},
+        "hf": {"family": family, "map": table, "replay": compare},
         "triton": {
             "name": name,
             "option": option,
@@ -77,11 +80,18 @@ def export(
         },
     }
     foreign = [f"--{key}" for of, options in given.items() if of != kind for key, value in options.items() if value]
+    if precision and kind == "triton":
+        foreign.append("--precision")
     if foreign:
         raise UserError(f"{', '.join(foreign)}: not an option of {kind}", hint="xformc export --help")
     if kind == "triton":
         _triton(source, output, option or [], name, (max_batch_size or 64, instances or 1, longest or 256), runtime)
         return
+    if kind == "ct2":
+        _ct2(source, output, precision)
+        return
+    if precision in ("int8", "int16"):
+        raise UserError(f"--precision {precision}: hf stores float32, float16 or bfloat16")
     from xformc.exports.hugging_face import export_hugging_face
 
     with progress_console().status("exporting"):
@@ -93,6 +103,16 @@ def export(
         print(f"  {line}")
     if done.replay is not None:
         print(f"  {done.replay.line()}")
+
+
+def _ct2(
+    source: Path, output: Path, precision: Literal["float32", "float16", "bfloat16", "int8", "int16"] | None
+) -> None:
+    from xformc.exports.ctranslate2 import export_ctranslate2
+
+    with progress_console().status("exporting"):
+        count = export_ctranslate2(source, output, None if precision == "float32" else precision)
+    print(f"{output}: a model of CTranslate2, {count:,} parameters")
 
 
 def _triton(

@@ -128,7 +128,7 @@ def _matched(family: Family, source: Source) -> Match:
     place = str(source.folder)
     try:
         chosen, config = resolve(family, values, place)
-        spec = _spec_of(config.filled(chosen.spec))
+        spec = spec_of(config.filled(chosen.spec))
     except UserError as error:
         raise UserError(f"cannot be said as {family.name}: {error.message}", place=place) from error
     found = differences(source.spec, spec, family.name)
@@ -138,7 +138,7 @@ def _matched(family: Family, source: Source) -> Match:
     return Match(chosen, config, values, spec)
 
 
-def _spec_of(filled: Plain) -> Spec:
+def spec_of(filled: Plain) -> Spec:
     """The spec that a table writes. Raises: SpecError."""
     with tempfile.TemporaryDirectory(prefix="xformc-export-") as name:
         path = Path(name) / SPEC

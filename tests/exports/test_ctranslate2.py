@@ -1,0 +1,58 @@
+"""Models of CTranslate2 find the same translations, and what its classes cannot say is refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine, listing, mistake
+from small_specs import small_text
+
+from tests.exports.test_hugging_face import done, write_run
+from tests.imports.fairseq_files import write_fairseq
+from xformc.compiler.spec import load_spec
+from xformc.compiler.weight_files import load_weights
+from xformc.exports.ctranslate2 import find_shape
+from xformc.runtime.engine import load
+
+
+@pytest.mark.processor
+def test_ctranslate2_translates_an_imported_model_the_same(xformc: CommandLine, tmp_path: Path) -> None:
+    ctranslate2: Any = pytest.importorskip("ctranslate2")
+    write_fairseq(tmp_path / "model")
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    done(xformc, "build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable")
+    out = done(xformc, "export", "ct2", tmp_path / "run", "-o", tmp_path / "peer")
+    assert "a model of CTranslate2, 2,340 parameters" in out
+    engine, peer = load(tmp_path / "engine", threads=1), ctranslate2.Translator(str(tmp_path / "peer"), intra_threads=1)
+    texts = ["low lower", "new the low", "r", "the the new er"]
+    assert engine.tokenizer is not None
+    pieces = [engine.tokenizer.pieces("source", engine.tokenizer.encode_open("source", text)) for text in texts]
+    found = peer.translate_batch(pieces, beam_size=4, max_decoding_length=12, suppress_sequences=[["<pad>"]])
+    ours = engine.translate(texts, beam_size=4, preset="ctranslate2", max_length_factor=0, max_length_offset=12)
+    for mine, its in zip(ours, found, strict=True):
+        tokens = [one for one in mine[0].tokens if one != 2]
+        assert engine.tokenizer.pieces("target", tokens) == its.hypotheses[0]
+
+
+def test_the_choices_of_ctranslate2_are_found(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", small_text("transformer_base"))
+    spec = load_spec(run / "spec.yaml")
+    shape = find_shape(spec, load_weights(run, spec.graph()), "here", positions=8)
+    layers = int(spec.sizes["layers"])
+    assert (shape.layers, shape.pre_norm, shape.scaled, shape.activation) == ((layers, layers), False, True, "relu")
+    assert shape.positions[0].shape == (8, spec.sizes["d_model"])
+
+
+def test_what_ctranslate2_cannot_say_is_named(xformc: CommandLine, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    run = write_run(tmp_path / "run", small_text("gpt"))
+    base = write_run(
+        tmp_path / "base", small_text("transformer_base").replace("positions: sinusoidal", "positions: none")
+    )
+    before = listing(tmp_path)
+    assert "written of Transformers for translation" in mistake(xformc("export", "ct2", run, "-o", tmp_path / "out"))
+    assert "adds no positions that CTranslate2 adds" in mistake(xformc("export", "ct2", base, "-o", tmp_path / "out"))
+    assert "--family: not an option of ct2" in mistake(
+        xformc("export", "ct2", base, "-o", tmp_path / "out", "--family", "bart")
+    )
+    assert listing(tmp_path) == before
