@@ -19,6 +19,7 @@ from xformc.runtime.align import aligning, alignments, pairs_to_align
 from xformc.runtime.alignment import Alignment
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.choose import WEIGHT, Pool, reranking, sampling, with_hypotheses
+from xformc.runtime.constrain import Allowed, Constrained, Constraint, Spelled, constrain_by, constrain_by_grammar
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.draft import Speculation, continue_drafted, speculation
 from xformc.runtime.each import asked, rows_with_own, split_by_text, values_of
@@ -64,7 +65,7 @@ from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.suppressed import Pieces, pieces_of
 from xformc.runtime.texts import encode_line, prompt_limit, scored_limit, whole_limit
 from xformc.runtime.token_calls import TokenCalls
-from xformc.runtime.token_stream import TokenStream, open_stream
+from xformc.runtime.token_stream import TokenStream, open_stream, require_streams
 from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
 from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, tokens_needed, write_rows
 
@@ -395,6 +396,9 @@ class Engine:
         token_scores: bool = False,
         draft: "Engine | str | None" = None,
         draft_tokens: int | None = None,
+        regex: str | None = None,
+        json_schema: Mapping[str, Any] | str | None = None,
+        allowed: Allowed | None = None,
         each: Iterable[PromptArguments] | None = None,
         **options: Unpack[SampleArguments],
     ) -> list[Continuation]:
@@ -412,6 +416,9 @@ class Engine:
             vocabulary, or `lookup`, which looks up the last tokens in the text so far. The continuations are the same,
             and come sooner if the guesses are good. Each prompt is continued by itself.
         draft_tokens: the most tokens to guess at a time; 4 by default.
+        regex, json_schema: what each whole continuation matches: a regular expression or a JSON schema of llguidance.
+        allowed: returns the tokens that may follow those of a continuation, by their ids: ids, or a mask of booleans.
+            A constraint takes one call of the model for each token, and each prompt is continued by itself.
         each: options of each prompt, and its `seed`, which win over the other ones.
         options: see `SampleArguments`.
 
@@ -420,7 +427,9 @@ class Engine:
         """
         batching, drafting = Batching(workers, max_batch_tokens), self._speculation(draft, draft_tokens)
         items, shared, first = _seeded(prompts, options, seed, each)
-        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, drafting=drafting)
+        constraint = self._constraint(regex, json_schema, allowed, drafting)
+        parts: Any = {"token_scores": token_scores, "drafting": drafting, "constraint": constraint}
+        job = self._generation(batching, first, truncate, shared, **parts)
         return job.all(self.session, "generate", items, batching)
 
     def generate_stream(  # noqa: PLR0913 (each is an option)
@@ -435,6 +444,9 @@ class Engine:
         token_scores: bool = False,
         draft: "Engine | str | None" = None,
         draft_tokens: int | None = None,
+        regex: str | None = None,
+        json_schema: Mapping[str, Any] | str | None = None,
+        allowed: Allowed | None = None,
         each: Iterable[PromptArguments] | None = None,
         **options: Unpack[SampleArguments],
     ) -> Generator[Continuation]:
@@ -444,7 +456,9 @@ class Engine:
         """
         batching, drafting = Batching(workers, max_batch_tokens, window), self._speculation(draft, draft_tokens)
         items, shared, first = _seeded(prompts, options, seed, each)
-        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, drafting=drafting)
+        constraint = self._constraint(regex, json_schema, allowed, drafting)
+        parts: Any = {"token_scores": token_scores, "drafting": drafting, "constraint": constraint}
+        job = self._generation(batching, first, truncate, shared, **parts)
         return job.stream(self.session, items, batching)
 
     def stream_tokens(
@@ -718,6 +732,7 @@ class Engine:
         *,
         token_scores: bool = False,
         drafting: Speculation | None = None,
+        constraint: Constraint | None = None,
     ) -> Job[Any, Prompt, Continuation]:
         self._check_method("generate", "generate")
         manifest, pieces = self.manifest, self._pieces()
@@ -730,6 +745,9 @@ class Engine:
         run = partial(continue_prompts, name=name, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces)
         if drafting is not None:
             run = partial(continue_drafted, speculation=drafting, **run.keywords)
+        if constraint is not None:
+            written = Constrained(constraint, partial(tokenizer.decode, name), text.pieces, text.special.end)
+            run = partial(written.run, options=resolved)
         encode = partial(encode_prompt, name=name, tokenizer=tokenizer, seed=first, limit=limit, truncate=truncate)
         return Job(
             prompts_with_own(encode, own),
@@ -745,6 +763,29 @@ class Engine:
         self._check_method("generate", "generate")
         drafting = (draft.manifest, draft.session) if isinstance(draft, Engine) else draft
         return speculation(self.manifest, drafting, tokens)
+
+    def _constraint(
+        self,
+        regex: str | None,
+        json_schema: Mapping[str, Any] | str | None,
+        allowed: Allowed | None,
+        drafting: Speculation | None,
+    ) -> Constraint | None:
+        """Return what the texts match. Raises: UserError for several constraints, and an engine that has none."""
+        given = {"regex": regex, "json_schema": json_schema, "allowed": allowed, "draft": drafting}
+        there = [name for name, value in given.items() if value is not None]
+        if there in ([], ["draft"]):
+            return None
+        if len(there) > 1:
+            raise UserError(f"{' and '.join(there)} exclude each other", hint="leave all but one of them out")
+        require_streams(self.manifest)
+        text = self.manifest.inputs[self.manifest.written]
+        if allowed is not None:
+            return constrain_by(allowed, text.pieces)
+        vocabulary = self.tokenizer_of(self.manifest.written).vocabularies[self.manifest.written]
+        pieces = vocabulary.spelling()
+        spelled = Spelled([*pieces, *[b""] * (text.pieces - len(pieces))], text.special, vocabulary.strips)
+        return constrain_by_grammar(spelled, regex=regex, json_schema=json_schema)
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
         needed = partial(positions_needed, inputs=self.manifest.inputs)

@@ -1,6 +1,7 @@
 """Vocabularies of a tokenizer.json, by the library tokenizers: byte-level byte pairs, WordPiece, Unigram and others."""
 
 import importlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -58,6 +59,20 @@ class JsonVocabulary:
         """See `Vocabulary`."""
         return [self._tokenizer.id_to_token(int(one)) or "" for one in ids]
 
+    @property
+    def strips(self) -> bool:
+        """See `Vocabulary`."""
+        return False
+
+    def spelling(self) -> list[bytes]:
+        """See `Vocabulary`: pieces of bytes, whose characters stand for one byte each."""
+        found: dict[str, Any] = json.loads(self._tokenizer.to_str())
+        if (found["decoder"] or {}).get("type") != "ByteLevel":
+            raise UserError("only byte-level and SentencePiece vocabularies can follow a constraint")
+        added = {one["id"] for one in found["added_tokens"]}
+        size = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        return [b"" if one in added else _bytes_of(piece) for one, piece in enumerate(self.pieces(range(size)))]
+
     def decode(self, ids: list[int]) -> str:
         """See `Vocabulary`."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))
@@ -77,3 +92,13 @@ class JsonVocabulary:
             if len(whole) > len(bare) and whole[start : start + len(bare)] == bare:
                 return whole[:start], whole[start + len(bare) :]
         return [], [self.special.last]
+
+
+_SHOWN = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_HIDDEN = [one for one in range(256) if one not in _SHOWN]
+_BYTES = {chr(one): one for one in _SHOWN} | {chr(256 + place): one for place, one in enumerate(_HIDDEN)}
+"""The byte of each character of a byte-level piece (Radford et al. 2019): itself, or one from 256 on if not shown."""
+
+
+def _bytes_of(piece: str) -> bytes:
+    return bytes(_BYTES[one] for one in piece) if all(one in _BYTES for one in piece) else b""

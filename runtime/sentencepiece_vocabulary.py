@@ -63,6 +63,24 @@ class SentencePieceVocabulary:
         """See `Vocabulary`: ▁ is a space; <unk>, <s> and </s> are special."""
         return [str(self._processor.IdToPiece(one)) if one < self._size else "" for one in ids]
 
+    @property
+    def strips(self) -> bool:
+        """See `Vocabulary`."""
+        return True
+
+    def spelling(self) -> list[bytes]:
+        """See `Vocabulary`."""
+        if self._trails:
+            raise UserError("pieces whose spaces end words cannot follow a constraint")
+        return [self._spelled(one) for one in range(self._size)]
+
+    def _spelled(self, one: int) -> bytes:
+        processor, piece = self._processor, str(self._processor.IdToPiece(one))
+        if processor.IsByte(one):
+            return bytes([int(piece[3:5], 16)])
+        silent = processor.IsControl(one) or processor.IsUnknown(one) or processor.IsUnused(one)
+        return b"" if silent else piece.replace("\u2581", " ").encode()
+
     def decode(self, ids: list[int]) -> str:
         """See `Vocabulary`."""
         known = [identifier for identifier in ids if identifier < self._size]

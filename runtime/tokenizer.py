@@ -39,6 +39,15 @@ class Vocabulary(Protocol):
         """Return the text of ids that are not special."""
         ...
 
+    def spelling(self) -> list[bytes]:
+        """Return the bytes of each id, b"" for one without text. Raises: UserError if a text is not their sequence."""
+        ...
+
+    @property
+    def strips(self) -> bool:
+        """Whether a text loses the space that its first piece begins with."""
+        ...
+
 
 @dataclass(frozen=True)
 class Tokenizer:

@@ -11,6 +11,7 @@ EXTRAS = {
     "num2words": "demo",
     "matplotlib": "report",
     "tokenizers": "tokenizers",
+    "llguidance": "constraints",
 }
 
 
