@@ -26,7 +26,8 @@ def with_loss(graph: Graph, results: Sequence[Declared], label_smoothing: float 
             copy_node(builder, values, node)
     outputs: list[Value] = []
     for result, value, target in zip(results, graph.outputs, targets, strict=True):
-        op, name = KINDS[result.kind].loss(result, label_smoothing), f"loss/{result.name}" if outputs else "loss"
+        smoothing = label_smoothing if result.smoothing is None else result.smoothing
+        op, name = KINDS[result.kind].loss(result, smoothing), f"loss/{result.name}" if outputs else "loss"
         last = graph.producers().get(value.name)
         if last in fused and isinstance(op, CrossEntropy):
             x, *weights = (values[item.name] for item in last.inputs)

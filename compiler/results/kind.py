@@ -32,7 +32,7 @@ class Declared:
 
     stage: the stage of the model whose value it is; None: the last one. settings: those of its kind, complete.
     loss: the settings of its loss, complete; weight: the weight of its loss. ignore: for text, the label of positions
-    without one.
+    without one. smoothing: label smoothing in place of the recipe's.
     """
 
     name: str
@@ -42,14 +42,16 @@ class Declared:
     loss: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     weight: float = 1.0
     ignore: int = PAD
+    smoothing: float | None = None
 
 
 class Kind(ABC):
     """A kind of result. A new kind is a subclass that `register` adds to KINDS.
 
     name: its word in specs and in engine.json. settings, losses: the settings of results and of their losses.
-    outputs: the endings of the names of its outputs of an engine's model. decoded: a search makes them from the value.
-    tokenized: the result has a tokenizer of its own, whose vocabulary is the value's last axis.
+    outputs: the endings of the names of its outputs of an engine's model. decoded: a search makes them from the
+    value. smoothed: its loss may have label smoothing. tokenized: the result has a tokenizer of its own, whose
+    vocabulary is the value's last axis.
     """
 
     name: ClassVar[str]
@@ -57,6 +59,7 @@ class Kind(ABC):
     losses: ClassVar[Allowed] = {}
     outputs: ClassVar[tuple[str, ...]] = ("",)
     decoded: ClassVar[bool] = False
+    smoothed: ClassVar[bool] = False
     tokenized: ClassVar[bool] = False
 
     def refused(self, name: str, inputs: Collection[str], settings: Mapping[str, Setting]) -> str | None:

@@ -19,6 +19,7 @@ class Labels(Kind):
     """Logits of labels. The engine returns their softmax or, with `several`, the sigmoid of each."""
 
     name = "labels"
+    smoothed = True
     settings: ClassVar[Allowed] = {"several": False, "each": EACH}
     outputs = ("probabilities",)
 

@@ -21,6 +21,7 @@ class Text(Kind):
     """
 
     name = "text"
+    smoothed = True
     outputs = ("tokens", "lengths", "scores")
     decoded = True
 

@@ -96,11 +96,13 @@ class _Reader:
         refused = kind.refused(name, self.inputs, settings)
         if refused is not None:
             self.problem(entry.key, refused)
-        given = self.weights[name].tree.entries if name in self.weights else {}
+        given = dict(self.weights[name].tree.entries) if name in self.weights else {}
+        smooth = kind.smoothed and not settings.get("several") and "label_smoothing" in given
+        smoothing = self.smoothing(given.pop("label_smoothing").tree) if smooth else None
         loss = self.settings(given, {"weight": 1.0, **kind.losses}, f"losses of {kind.name}")
         weight = float(loss.pop("weight"))
         ignore = self.inputs[name].special.ignored if kind.name == "text" else PAD
-        return Declared(name, kind.name, stage.word, settings, loss, weight, ignore)
+        return Declared(name, kind.name, stage.word, settings, loss, weight, ignore, smoothing)
 
     def writable(self, name: str, key: Span) -> bool:
         """Whether an input of tokens has this name."""
@@ -133,6 +135,14 @@ class _Reader:
                 value: Any = entry.tree.plain()
                 found[key] = float(value) if isinstance(allowed[key], float) else value
         return found
+
+    def smoothing(self, tree: Tree) -> float:
+        """The label smoothing of a result's loss."""
+        value = tree.plain()
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            self.problem(tree.span, f"label_smoothing must be at least 0 and less than 1, found {tree.described()}")
+            return 0.0
+        return float(value)
 
     def problem(self, span: Span, message: str, hint: str | None = None) -> None:
         """Add a problem."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.spec.conftest import Build, Problems
+from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
 from xformc.compiler.pipeline import compile_engine, compile_training
 from xformc.compiler.spec import load_spec
 
@@ -191,6 +192,17 @@ model:
   letters: {from: frames, do: [plus: {by: ends}, linear: vocabulary]}
   logits: {from: read, do: [{gru_from: {start: sound}}, linear: vocabulary]}
 """
+
+
+def test_results_have_a_label_smoothing_of_their_own(build: Build, problems: Problems) -> None:
+    smoothed = SPEC.replace("{losses: {", "{label_smoothing: 0.1, losses: {words: {label_smoothing: 0}, ")
+    build(smoothed)
+    losses = [node.op for node in compile_training(load_spec(Path("model.yaml"))).graph.nodes]
+    assert [op.smoothing for op in losses if isinstance(op, CrossEntropy | LinearCrossEntropy)] == [0.0]
+    found = problems(smoothed.replace("label_smoothing: 0}", "label_smoothing: 2}"))
+    assert [one.message for one in found] == ["label_smoothing must be at least 0 and less than 1, found 2"]
+    found = problems(SPEC.replace("weight: 0.5", "label_smoothing: 0.1"))
+    assert [one.message for one in found] == ["losses of labels have no setting 'label_smoothing'"]
 
 
 def test_a_result_may_depend_on_what_is_written(build: Build) -> None:
