@@ -22,6 +22,7 @@ from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.linear_attention import fuse_linear_attention
 from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
+from xformc.compiler.passes.rows import by_row, grows, with_rows
 from xformc.compiler.passes.scan import scan
 from xformc.compiler.passes.share import share
 from xformc.compiler.passes.step import derive_step, with_beam
@@ -47,7 +48,7 @@ FACTS: Mapping[str, Callable[[Program], bool]] = {
     "no dropout": lambda program: not any(_has_dropout(graph) for graph in program.graphs),
     "decoder": lambda program: program.steps is not None,
     "beam": lambda program: program.steps is not None and "beam" in program.steps.token.type.names,
-    "tabulated": lambda program: program.steps is None or "tabulate" in program.passed,
+    "tabulated": lambda program: program.steps is None or "tabulate" in program.passed or by_row(program.steps),
     "lowered": lambda program: "lower" in program.passed,
 }
 """The facts that a pass may require or ensure, with their checks."""
@@ -120,6 +121,25 @@ def run_scores(program: Program) -> Program:
     if not program.traits.kernels or program.decoding != "search":
         return program
     return replace(program, steps=split_vocabulary(program.decoder, program.precision_of))
+
+
+def run_rows(program: Program) -> Program | None:
+    """The program of a batch whose rows are at positions of their own, from that of an engine.
+
+    None if the engine samples no such batches: a state would be one of all rows, or would grow with the furthest row.
+    Without kernels the caches are fixed, but the step of several tokens has those that grow.
+    """
+    if not program.streams:
+        return None
+    growing, time = program.decoder, str(program.written)
+    try:
+        single = growing if program.traits.kernels else derive_step(program.graph, time, fixed=True)
+        steps = with_rows(replace(single, extend=growing.extend, vocabularies=growing.vocabularies))
+    except RuleError as error:
+        logger.debug("no batches that refill: %s", error)
+        return None
+    program = run_passes(replace(program, steps=steps), without=("tabulate",))
+    return None if grows(program.decoder) else program
 
 
 def begin_alignments(program: Program) -> Program | None:

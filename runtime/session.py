@@ -94,6 +94,11 @@ class Session:
         same._options = self._options
         return same
 
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """What the model says of itself, of a model that is run call by call (`StatefulModel`)."""
+        return getattr(self._executor, "metadata", {})
+
     def close(self) -> None:
         """Free the model and its memory. Running calls finish normally; later calls raise UserError."""
         with self._opening:

@@ -10,12 +10,19 @@ from xformc.errors import UserError
 from xformc.format.inputs import Input, vocabularies_of
 from xformc.format.interfaces import (
     AT,
+    CAPACITY,
     COUNT,
     DONE,
     DRAFTED,
+    JOINING,
+    KEPT,
+    LENGTHS,
+    NEWEST,
     POSITIONS,
+    READ,
     SAMPLING_OPTIONS,
     SCORES_SO_FAR,
+    SLOTS,
     STREAMED,
     Interface,
     given_inputs,
@@ -24,7 +31,7 @@ from xformc.format.interfaces import (
     interface_of_scores,
     interface_of_text,
 )
-from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, NEXT, OF_TEXT, PROMPT, SCORES
+from xformc.format.names import ALIGNMENTS, CACHES, CHECK, CONTINUE, NEXT, OF_TEXT, PROMPT, REFILL, SCORES
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.format.results import of_text as later
@@ -124,5 +131,11 @@ STATEFUL: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     PROMPT: (("prompt", "max_new_tokens"), (AT, POSITIONS, DONE)),
     CONTINUE: ((*SAMPLING_OPTIONS[1:], COUNT, AT), (STREAMED, *_AFTER)),
     CHECK: ((*SAMPLING_OPTIONS[1:], DRAFTED, AT), (STREAMED, *_AFTER)),
+    REFILL: (
+        (*SAMPLING_OPTIONS[1:], COUNT, JOINING, KEPT, AT, NEWEST, LENGTHS, SCORES_SO_FAR, READ),
+        (STREAMED, *(f"{name}{NEXT}" for name in (DONE, LENGTHS, SCORES_SO_FAR))),
+    ),
+    CACHES: ((SLOTS, CAPACITY), ()),
 }
-"""The inputs and outputs that the models of a stream of tokens have, by file name; the rest depends on the model."""
+"""The inputs and outputs that the models with values from call to call have, by file name; the rest depends on the
+model."""

@@ -60,7 +60,7 @@ class Write(Op):
     """Write `new` into a fixed cache, at the current position along its axis `room`.
 
     Inputs: the cache; the new value (its axis `new` has size 1); the positions of the entries, int64 [room]; the
-    current position, int64.
+    current position, int64, or that of each row, int64 [batch].
     """
 
     kind: ClassVar[str] = "write"
@@ -176,8 +176,15 @@ def _write_types(op: Write, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     renamed = tuple(op.new if name == op.room else name for name in cache.names)
     require(renamed == new.names, f"the cache {cache} and the new position {new} must have the same order of axes")
     require(places == Type("int64", (cache.axis(op.room),)), f"{places} must be the positions of the cache {cache}")
-    require(position == Type("int64"), f"the position must be an int64 scalar, found {position}")
+    fits = position.dtype == "int64" and position.names in ((), ("batch",)) and set(position.names) <= set(cache.names)
+    require(fits, f"the position must be an int64 scalar, or int64 of each row of {cache}, found {position}")
     return (cache,)
+
+
+def _written_type(node: Node) -> Type:
+    """The type of whether an entry of the cache is written."""
+    _, _, places, position = (value.type for value in node.inputs)
+    return Type("bool", (*position.axes, *places.axes))
 
 
 @mixes.rule(Write)
@@ -188,10 +195,10 @@ def _write_mixes(op: Write, node: Node) -> frozenset[str]:
 @to_torch.rule(Write)
 def _write_torch(op: Write, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     cache = node.inputs[0].type
-    align = aligner(node.inputs[2].type, Type("bool", cache.axes))
+    align = aligner(_written_type(node), Type("bool", cache.axes))
 
     def apply(cache: Any, new: Any, places: Any, position: Any) -> Any:
-        return torch.torch.where(align(places == position), new, cache)
+        return torch.torch.where(align(places == position.unsqueeze(-1)), new, cache)
 
     return apply
 
@@ -199,8 +206,13 @@ def _write_torch(op: Write, node: Node, torch: TorchNamespace) -> Callable[..., 
 @to_onnx.rule(Write)
 def _write_onnx(op: Write, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     cache, new, places, position = inputs
-    here = onnx.once(f"written {places} {position}", lambda: onnx.op("Equal", places, position))
-    aligned = emit_aligned(onnx, here, node.inputs[2].type, Type("bool", node.inputs[0].type.axes))
+
+    def make() -> str:
+        rows = onnx.op("Unsqueeze", position, [-1]) if node.inputs[3].type.axes else position
+        return onnx.op("Equal", places, rows)
+
+    here = onnx.once(f"written {places} {position}", make)
+    aligned = emit_aligned(onnx, here, _written_type(node), Type("bool", node.inputs[0].type.axes))
     if node.inputs[0].type.dtype != "bool":
         return (onnx.op("Where", aligned, new, cache),)
     kept = onnx.op("And", onnx.op("Not", aligned), cache)  # ONNX Runtime's Where has no bool

@@ -34,7 +34,8 @@ MAX_DISTANCE = 2**16
 class Distance(Op):
     """The position of each key minus that of each query: int64 [queries, keys].
 
-    Input: the positions of the queries, int64 [queries]; the keys have the same positions. `newest`: in a step, the
+    Input: the positions of the queries, int64 [queries]; the keys have the same positions. Queries at positions of
+    their own in each row of a batch, int64 [batch, queries], have a first axis batch in the result. `newest`: in a step, the
     queries are the newest positions. The keys are those of the second input, int64 [room]; without it, there is one
     query, and they are the positions up to it, or the last `window` of these.
     """
@@ -101,10 +102,11 @@ def _geometric(count: int) -> list[float]:
 @types.rule(Distance)
 def _distance_types(op: Distance, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     index, *places = inputs
-    require(index.dtype == "int64" and index.names == (op.queries,), f"{index} must be the positions of {op.queries}")
+    fits = index.dtype == "int64" and index.names[-1:] == (op.queries,) and index.names[:-1] in ((), ("batch",))
+    require(fits, f"{index} must be the positions of {op.queries}")
     require(not places or (op.newest and places[0].dtype == "int64" and len(places[0].axes) == 1), "invalid keys")
-    (queries,) = index.axes
-    return (Type("int64", (queries, Axis(op.keys, None if op.newest else queries.size))),)
+    queries = index.axes[-1]
+    return (Type("int64", (*index.axes, Axis(op.keys, None if op.newest else queries.size))),)
 
 
 def _check(distance: Type) -> None:
@@ -147,7 +149,7 @@ def _distance_torch(op: Distance, node: Node, torch: TorchNamespace) -> Callable
         return torch.torch.arange(1 - seen, 1, device=index.device).unsqueeze(0)
 
     def between(index: Any, keys: Any = None) -> Any:
-        return (index if keys is None else keys).unsqueeze(0) - index.unsqueeze(1)
+        return (index if keys is None else keys) - index.unsqueeze(-1)
 
     return newest if op.newest and len(node.inputs) == 1 else between
 
@@ -156,7 +158,7 @@ def _distance_torch(op: Distance, node: Node, torch: TorchNamespace) -> Callable
 def _distance_onnx(op: Distance, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     index, keys = inputs[0], inputs[-1]
     if not op.newest or len(inputs) == 2:
-        return (onnx.op("Sub", onnx.op("Unsqueeze", keys, [0]), onnx.op("Unsqueeze", index, [1])),)
+        return (onnx.op("Sub", keys, onnx.op("Unsqueeze", index, [-1])),)
     first = onnx.op("Neg", onnx.op("Squeeze", index))
     if op.window is not None:
         first = onnx.op("Max", first, 1 - op.window)

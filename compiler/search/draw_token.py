@@ -11,6 +11,8 @@ from xformc.compiler.search.loops import Record
 from xformc.format.tokens import SpecialTokens
 
 _FLOAT, _INT64 = 1, 7
+_LINE = 16
+"""The number of float32 numbers in a line of the cache."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +82,24 @@ def emit_fed(onnx: OnnxEmitter, tokens: str, special: SpecialTokens) -> str:
     return tokens if special.absent == special.fill else onnx.op("Max", tokens, special.fill)
 
 
-def append_token(
-    onnx: OnnxEmitter, text: Text, given: str, drawn: str, below: str, special: SpecialTokens
+def append_token(  # noqa: PLR0917 (each is a part of the step)
+    onnx: OnnxEmitter,
+    text: Text,
+    given: str,
+    drawn: str,
+    below: str,
+    special: SpecialTokens,
+    vocabulary: int | None = None,
 ) -> tuple[str, Text]:
     """Append the drawn token to each text, or the prompt's token while there is one; return which texts were sampled
-    [batch], and the new texts.
+    [batch], and the new texts. For `vocabulary` see `log_probability`.
 
     `done` is not updated.
     """
     sampled = onnx.op("Not", onnx.op("Or", real(onnx, given, special), text.done))
     token = onnx.op("Where", sampled, drawn, given)
     lengths = onnx.op("Add", text.lengths, onnx.op("Cast", sampled, to=_INT64))
-    gain = log_probability(onnx, below, drawn)
+    gain = log_probability(onnx, below, drawn, vocabulary)
     scores = onnx.op("Add", text.scores, onnx.op("Where", sampled, gain, 0.0))
     return sampled, Text(token, text.done, lengths, scores)
 
@@ -110,10 +118,18 @@ def count(onnx: OnnxEmitter, flags: str, *, keepdims: int) -> str:
     return onnx.op("ReduceSum", onnx.op("Cast", flags, to=_FLOAT), [1], keepdims=keepdims)
 
 
-def log_probability(onnx: OnnxEmitter, below: str, tokens: str) -> str:
-    """The log probability of each text's token: below [batch, vocabulary], tokens [batch] -> [batch]."""
-    total = onnx.op("ReduceSum", onnx.op("Exp", below), [1], keepdims=0)
-    return onnx.op("Sub", _at(onnx, below, tokens), onnx.op("Log", total))
+def log_probability(onnx: OnnxEmitter, below: str, tokens: str, vocabulary: int | None = None) -> str:
+    """The log probability of each text's token: below [batch, vocabulary], tokens [batch] -> [batch].
+
+    With the size of the vocabulary, a row has the same bits in any batch: ONNX Runtime's sum depends on where a row
+    begins in a line of the cache, and its Log on the place of a number in a vector.
+    """
+    whole = below
+    if vocabulary is not None and vocabulary % _LINE:
+        whole = onnx.op("Pad", below, [0, 0, 0, -vocabulary % _LINE], float("-inf"))
+    total = onnx.op("ReduceSum", onnx.op("Exp", whole), [1], keepdims=int(vocabulary is not None))
+    log = onnx.op("Log", total) if vocabulary is None else onnx.op("ReduceLogSum", total, [1], keepdims=0)
+    return onnx.op("Sub", _at(onnx, below, tokens), log)
 
 
 def _at(onnx: OnnxEmitter, values: str, tokens: str) -> str:

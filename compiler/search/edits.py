@@ -49,17 +49,21 @@ def emit_edits(onnx: OnnxEmitter, inputs: EditInputs) -> Edits:
     return Edits(inputs, used, rows)
 
 
-def edit_scores(onnx: OnnxEmitter, scores: str, texts: str, inputs: EditInputs) -> str:
+def edit_scores(onnx: OnnxEmitter, scores: str, texts: str, inputs: EditInputs, *, padded: bool = False) -> str:
     """The scores [rows, vocabulary] of the tokens that may follow the texts [rows, length], edited.
 
-    The options have as many rows, or one.
+    The options have as many rows, or one. `padded`: shorter texts have -1 in front, which no n-gram of tokens has.
     """
     repetition, presence, frequency = (
         onnx.op("Unsqueeze", name, [1])
         for name in (inputs.repetition_penalty, inputs.presence_penalty, inputs.frequency_penalty)
     )
     none = onnx.op("Expand", 0.0, onnx.op("Shape", scores))
-    counts = _scatter(onnx, none, texts, onnx.op("Expand", 1.0, onnx.op("Shape", texts)))
+    if padded:
+        each = onnx.op("Cast", onnx.op("GreaterOrEqual", texts, 0), to=_FLOAT)
+    else:
+        each = onnx.op("Expand", 1.0, onnx.op("Shape", texts))
+    counts = _scatter(onnx, none, texts, each)
     has = onnx.op("Greater", counts, 0.0)
     likely, unlikely = onnx.op("Mul", scores, repetition), onnx.op("Div", scores, repetition)
     repeated = onnx.op("Where", onnx.op("Less", scores, 0.0), likely, unlikely)

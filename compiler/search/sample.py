@@ -131,16 +131,18 @@ class Begun:
 @dataclass(frozen=True)
 class Sampler:
     """Samples one token of each text: the decoder and what its steps know, the prompts [batch, length] with their begin
-    token, and the options. `kept` is 1 if scores are edited, else 0, as a vector."""
+    token, or None if the texts go on behind them, and the options. `kept` is 1 if scores are edited, else 0, as a
+    vector. `padded`: shorter texts have negative numbers in front."""
 
     decoder: Decoder
     known: Names
-    prompts: str
+    prompts: str | None
     stream: str
     filters: _Filters
     edits: Edits
     kept: str
     inputs: SampleInputs
+    padded: bool = False
 
     def enter(self, onnx: OnnxEmitter, now: Sampling) -> Sampling:
         """Write the values that enter the loop: without the tokens so far, if no scores are edited."""
@@ -148,7 +150,7 @@ class Sampler:
         return replace(now, read=onnx.op("Slice", now.read, [0], length, [1]))
 
     def turn(self, onnx: OnnxEmitter, position: str, now: Sampling) -> Sampling:
-        """Write the step at a position; return the texts and the states after it."""
+        """Write the step at a position, or at that of each text; return the texts and the states after it."""
         logits, state = _step(onnx, self.decoder, now.text.newest, position, {**self.known, **now.state})
         return self.write(onnx, logits, position, replace(now, state=state))
 
@@ -157,12 +159,34 @@ class Sampler:
         special = self.decoder.written
         below, place = below_highest(onnx, logits), onnx.op("Add", position, 1)
         uniform = emit_uniform(onnx, self.stream, place)
-        drawn = _draw_edited(onnx, (logits, below), now.read, self.edits, uniform, self.filters)
-        sampled, text = append_token(onnx, now.text, _given(onnx, self.prompts, place), drawn, below, special)
+        drawn = self._draw(onnx, (logits, below), now.read, uniform)
+        given = onnx.operand(special.absent) if self.prompts is None else _given(onnx, self.prompts, place)
+        sampled, text = append_token(onnx, now.text, given, drawn, below, special, vocabulary_of(self.decoder))
         done = ended_texts(onnx, text, sampled, self.inputs.end_token, self.inputs.max_new_tokens, special)
         newest = onnx.op("Slice", onnx.op("Unsqueeze", text.newest, [1]), [0], self.kept, [1])
         read = onnx.op("Concat", now.read, newest, axis=1)
         return Sampling(replace(text, done=done), read, now.state)
+
+    def _draw(self, onnx: OnnxEmitter, given: tuple[str, str], read: str, uniform: str) -> str:
+        """The token drawn for each text, by its logits after the edits, if there are any, [batch].
+
+        `given` are the logits [batch, 1, vocabulary], and these below the highest [batch, vocabulary]. If all tokens
+        are banned, the edits do not hold.
+        """
+        logits, below = given
+
+        def edited(scope: OnnxEmitter) -> tuple[str, ...]:
+            scores = scope.op("Squeeze", logits, [1])
+            changed = edit_scores(scope, scores, read, self.edits.inputs, padded=self.padded)
+            highest = scope.op("ReduceMax", changed, [1], keepdims=1)
+            changed = scope.op("Where", scope.op("Equal", highest, NEVER), below, scope.op("Sub", changed, highest))
+            return (_draw(scope, changed, uniform, self.filters),)
+
+        def plain(scope: OnnxEmitter) -> tuple[str, ...]:
+            return (_draw(scope, below, uniform, self.filters),)
+
+        (drawn,) = onnx.choose(self.edits.used, edited, plain, ("int64",))
+        return drawn
 
 
 Continued = tuple[SampleResult, Names]
@@ -200,17 +224,26 @@ def emit_begun(
     known |= emit_resident(onnx, decoder.resident, batch, capacity, named=named)
     states = emit_states(onnx, decoder, {"batch": batch}, known)
     shortest = onnx.op("Sub", onnx.op("ReduceMin", prompts.lengths, keepdims=0), 1)
-    start, states = _read(onnx, decoder, known, states, prompts, onnx.op("Min", shortest, positions))
+    given = prompts.tokens, onnx.op("Min", shortest, positions)
+    start, states = read_together(onnx, decoder, known, states, given, KEPT)
     read = onnx.op("Slice", prompts.tokens, [0], onnx.op("Unsqueeze", onnx.op("Add", start, 1), [0]), [1])
     return Begun(prompts, positions, start, known, Sampling(_first_text(onnx, prompts, start), read, states))
 
 
-def emit_sampler(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, known: Names, prompts: str) -> Sampler:
-    """Write what the options are for all steps. `prompts` [batch, length] have their begin token."""
+def emit_sampler(
+    onnx: OnnxEmitter,
+    decoder: Decoder,
+    inputs: SampleInputs,
+    known: Names,
+    prompts: str | None,
+    *,
+    padded: bool = False,
+) -> Sampler:
+    """Write what the options are for all steps. For `prompts` and `padded` see `Sampler`."""
     stream, filters = emit_stream(onnx, inputs.seed), _emit_filters(onnx, decoder, inputs)
     edits = emit_edits(onnx, inputs.edits)
     kept = onnx.op("Where", edits.used, [1], [0])
-    return Sampler(decoder, known, prompts, stream, filters, edits, kept, inputs)
+    return Sampler(decoder, known, prompts, stream, filters, edits, kept, inputs, padded)
 
 
 def sampling_types(decoder: Decoder) -> dict[str, Type]:
@@ -254,10 +287,17 @@ def _step(onnx: OnnxEmitter, decoder: Decoder, token: str, position: str, known:
     return emit_step(onnx, decoder, emit_fed(onnx, onnx.op("Unsqueeze", token, [1]), decoder.written), position, known)
 
 
-def _read(
-    onnx: OnnxEmitter, decoder: Decoder, known: Names, states: Names, prompts: Prompts, count: str
+def read_together(
+    onnx: OnnxEmitter,
+    decoder: Decoder,
+    known: Names,
+    states: Names,
+    given: tuple[str, str],
+    keeps: frozenset[str] = frozenset(),
 ) -> tuple[str, Names]:
-    """Read the first `count` tokens, which every prompt has; return their number and the states after them."""
+    """Read tokens [batch, length] of prompts, of each the number that is given with them; return that number and the
+    states after them. `keeps` are the axes with the same sizes outside."""
+    prompts, count = given
     if not decoder.states and decoder.resident is None:
         return count, states
     assert decoder.extend is not None
@@ -265,17 +305,17 @@ def _read(
     written = (node.outputs[0] for node in decoder.extend.nodes if isinstance(node.op, AttendCached))
     silent = pruned(replace(decoder.extend, outputs=(*new, *written)))
     pasts = [state.past.name for state in decoder.states]
-    rows = onnx.op("Squeeze", onnx.op("Shape", prompts.lengths), [0])
+    rows = onnx.op("Max", onnx.op("Squeeze", onnx.op("Shape", prompts, start=0, end=1), [0]), 1)
     parts = emit_parts(onnx, count, rows, READ_TOGETHER, READ_AT_LEAST)
 
     def body(scope: OnnxEmitter, _: str, now: _Reading) -> tuple[str, _Reading, Collected]:
         end, bounds = parts.bounds(scope, now.position)
-        tokens = scope.op("Slice", prompts.tokens, *bounds, [1])
+        tokens = scope.op("Slice", prompts, *bounds, [1])
         results = scope.graph(silent, step_inputs(decoder, tokens, now.position, {**known, **now.state}))
         return scope.op("Identity", True), _Reading(end, dict(zip(pasts, results, strict=False))), []
 
     types = fields_of(_Reading, state=state_types(decoder))
-    last, _ = emit_loop(onnx, parts.trips, types, _Reading(onnx.operand(0), states), body, KEPT)
+    last, _ = emit_loop(onnx, parts.trips, types, _Reading(onnx.operand(0), states), body, keeps)
     return last.position, last.state
 
 
@@ -289,26 +329,6 @@ def _given(onnx: OnnxEmitter, prompts: str, place: str) -> str:
     """The tokens of the prompts at a position, [batch]; absent after the end of a prompt."""
     last = onnx.op("Sub", onnx.op("Squeeze", onnx.op("Shape", prompts, start=1), [0]), 1)
     return onnx.op("Gather", prompts, onnx.op("Min", place, last), axis=1)
-
-
-def _draw_edited(
-    onnx: OnnxEmitter, given: tuple[str, str], read: str, edits: Edits, uniform: str, filters: _Filters
-) -> str:
-    """The token drawn for each text, by its logits after the edits, if there are any, [batch].
-
-    `given` are the logits [batch, 1, vocabulary], and these below the highest [batch, vocabulary]. If all tokens are
-    banned, the edits do not hold.
-    """
-    logits, below = given
-
-    def edited(scope: OnnxEmitter) -> tuple[str, ...]:
-        changed = edit_scores(scope, scope.op("Squeeze", logits, [1]), read, edits.inputs)
-        highest = scope.op("ReduceMax", changed, [1], keepdims=1)
-        changed = scope.op("Where", scope.op("Equal", highest, NEVER), below, scope.op("Sub", changed, highest))
-        return (_draw(scope, changed, uniform, filters),)
-
-    (drawn,) = onnx.choose(edits.used, edited, lambda scope: (_draw(scope, below, uniform, filters),), ("int64",))
-    return drawn
 
 
 def _draw(onnx: OnnxEmitter, below: str, uniform: str, filters: _Filters) -> str:

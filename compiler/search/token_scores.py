@@ -89,7 +89,7 @@ def _scores_of(onnx: OnnxEmitter, scored: Scored, found: str, tokens: str) -> st
 def _summed(onnx: OnnxEmitter, scored: Scored, logits: str, tokens: str) -> str:
     """The log probabilities as sampling computes them, [tokens]."""
     rows = onnx.op("Reshape", logits, [-1, vocabulary_of(scored.decoder)])
-    return log_probability(onnx, subtract_highest(onnx, rows), tokens)
+    return log_probability(onnx, subtract_highest(onnx, rows), tokens, vocabulary_of(scored.decoder))
 
 
 def _chosen(onnx: OnnxEmitter, scored: Scored, found: str, tokens: str) -> str:

@@ -18,9 +18,9 @@ from xformc.compiler.search.sample import (
     emit_sampler,
     sampling_types,
 )
-from xformc.format.interfaces import AT, DONE, NEWEST, POSITIONS, READ, SCORES_SO_FAR
+from xformc.format.interfaces import AT, DONE, LENGTHS, NEWEST, POSITIONS, READ, SCORES_SO_FAR
 
-PROMPTS, LENGTHS = "step/prompts", "step/lengths"
+PROMPTS = "step/prompts"
 
 _TEXT = {"newest": NEWEST, "done": DONE, "lengths": LENGTHS, "scores": SCORES_SO_FAR}
 """The names of the values of the texts; no value of a spec is called step/..."""

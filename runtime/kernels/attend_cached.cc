@@ -54,17 +54,42 @@ struct CacheView {
   }
 };
 
+// The position of each sentence: one for all of them, or one each.
+class Positions {
+ public:
+  Positions(Ort::KernelContext& context, size_t index, int64_t batch) {
+    const Ort::ConstValue value = context.GetInput(index);
+    const Shape shape = shape_of(value);
+    data_ = value.GetTensorData<int64_t>();
+    apart_ = shape.empty() || shape == Shape{1} ? 0 : 1;
+    require(apart_ == 0 || shape == Shape{batch}, "there must be one position, or one for each sentence");
+    first_ = last_ = batch == 0 && apart_ == 1 ? 0 : data_[0];
+    for (int64_t i = 0; i < batch * apart_; ++i) {
+      first_ = std::min(first_, data_[i]);
+      last_ = std::max(last_, data_[i]);
+    }
+  }
+
+  int64_t operator[](int64_t sentence) const { return data_[sentence * apart_]; }
+  int64_t first() const { return first_; }
+  int64_t last() const { return last_; }
+
+ private:
+  const int64_t* data_;
+  int64_t apart_, first_, last_;
+};
+
 // The rows of a cache that the hypotheses of one sentence see, of `keys` positions the last of which is `position`.
 class Past {
  public:
-  // `ancestors` [hypotheses, position], or null if each hypothesis has been in its own beam; `beam` is the cache's.
-  Past(const int64_t* ancestors, int64_t hypotheses, int64_t beam, int64_t position, int64_t keys)
+  // `ancestors` [hypotheses, furthest], or null if each hypothesis has been in its own beam; `beam` is the cache's.
+  Past(const int64_t* ancestors, int64_t hypotheses, int64_t beam, int64_t position, int64_t furthest, int64_t keys)
       : hypotheses_(hypotheses), keys_(keys), rows_(static_cast<size_t>(hypotheses * keys)) {
     const int64_t oldest = position + 1 - keys;
     for (int64_t hypothesis = 0; hypothesis < hypotheses; ++hypothesis) {
       int64_t* row = &rows_[static_cast<size_t>(hypothesis * keys)];
       for (int64_t i = oldest; i < position; ++i) {
-        *row++ = i * beam + (ancestors == nullptr ? hypothesis : ancestors[hypothesis * position + i]);
+        *row++ = i * beam + (ancestors == nullptr ? hypothesis : ancestors[hypothesis * furthest + i]);
       }
       *row = position * beam + hypothesis;
     }
@@ -100,21 +125,20 @@ struct Newest {
   Newest(Ort::KernelContext& context, const AttendAttributes& attributes)
       : query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2)),
         keys(context.GetInput(3), attributes.shared, key.depth()),
-        values(context.GetInput(4), attributes.shared, value.depth()), position(single<int64_t>(context, 5)) {}
+        values(context.GetInput(4), attributes.shared, value.depth()) {}
 
-  // `all` are the rows of the query, `positions` the new ones.
-  void check(int64_t all, int64_t shared, int64_t positions) const {
+  // `all` are the rows of the query, `at` the positions of the sentences, `positions` the number of new ones of each.
+  void check(int64_t all, int64_t shared, const Positions& at, int64_t positions) const {
     const int64_t newest = times(all, shared);
     require(std::equal(keys.shape.begin(), keys.shape.begin() + 3, values.shape.begin()), "the caches differ in shape");
     require(key.depth() == query.depth() && key.size() == times(newest, key.depth()), "the key's axes do not fit");
     require(value.size() == times(newest, value.depth()), "the value's axes do not fit");
-    require(position >= 0 && positions <= keys.capacity() && position <= keys.capacity() - positions,
+    require(at.first() >= 0 && positions <= keys.capacity() && at.last() <= keys.capacity() - positions,
             "the cache is full");
   }
 
   const Tensor<> query, key, value;
   const CacheView<Stored> keys, values;
-  const int64_t position;
 };
 
 // Attention over caches; Op has `compute`, for caches of each type.
@@ -141,18 +165,19 @@ struct AttendCached : OverCaches<AttendCached> {
   template <typename Stored>
   void compute(Ort::KernelContext& context) const {
     const Newest<Stored> newest(context, attributes);
-    const auto& [query, key, value, keys, values, position] = newest;
+    const auto& [query, key, value, keys, values] = newest;
     Queries queries(attributes, query, value.depth());
     const Slots slots(context, 7, queries.batch, keys.shape[0]);
     require(slots.differ(queries.batch), "two sentences have the same slot");
     const int64_t beam = keys.beam(), hypotheses = queries.rows, all = times(queries.batch, hypotheses);
     require(hypotheses <= beam, "the cache was made for fewer hypotheses");
-    newest.check(all, queries.shared, 1);
-    const int64_t past = times(all, position);
+    const Positions positions(context, 5, queries.batch);
+    newest.check(all, queries.shared, positions, 1);
+    const int64_t furthest = positions.last(), past = times(all, furthest);
     const int64_t* ancestors =
         optional_input<int64_t>(context, 6, past, "there must be one ancestor for each position before");
-    const int64_t count = window > 0 ? std::min(window, position + 1) : position + 1;
-    const Bias bias(context, 8, queries, count);
+    const int64_t most = window > 0 ? std::min(window, furthest + 1) : furthest + 1;
+    const Bias bias(context, 8, queries, most);
     bool known = true;
     for (int64_t i = 0; ancestors != nullptr && i < past; ++i) {
       known &= static_cast<uint64_t>(ancestors[i]) < static_cast<uint64_t>(beam);
@@ -160,9 +185,11 @@ struct AttendCached : OverCaches<AttendCached> {
     require(known, "an ancestor is outside of the beam");
     queries.make_output(context, query.shape);
 
-    for_each_head(context, queries, count, [&](int64_t sentence, int64_t first, int64_t last) {
-      const int64_t own = sentence * hypotheses, slot = slots[sentence];
-      const Past past(ancestors == nullptr ? nullptr : ancestors + own * position, hypotheses, beam, position, count);
+    for_each_head(context, queries, most, [&](int64_t sentence, int64_t first, int64_t last) {
+      const int64_t own = sentence * hypotheses, slot = slots[sentence], position = positions[sentence];
+      const int64_t count = std::min(most, position + 1);
+      const int64_t* own_ancestors = ancestors == nullptr ? nullptr : ancestors + own * furthest;
+      const Past past(own_ancestors, hypotheses, beam, position, furthest, count);
       const Scratch scratch(scratch_size(count));
       keys.write(key.data + own * keys.step(), hypotheses, slot, position, first, last);
       values.write(value.data + own * values.step(), hypotheses, slot, position, first, last);
@@ -175,8 +202,9 @@ struct AttendCached : OverCaches<AttendCached> {
         Groups<Stored> groups(routines, memory, past.shared(), scratch.data());
         for (int64_t hypothesis = 0; hypothesis < hypotheses; ++hypothesis) {
           for (int64_t r = 0; r < queries.repeated; ++r) {
+            const float* row_bias = bias.of(hypothesis, head, r);
             groups.add(queries.query(sentence, hypothesis, head, r), queries.out(sentence, hypothesis, head, r),
-                       past.of(hypothesis), count, bias.of(hypothesis, head, r), nullptr);
+                       past.of(hypothesis), count, row_bias == nullptr ? nullptr : row_bias + (most - count), nullptr);
           }
         }
         groups.finish();
@@ -191,23 +219,25 @@ struct ExtendCached : OverCaches<ExtendCached> {
   template <typename Stored>
   void compute(Ort::KernelContext& context) const {
     const Newest<Stored> newest(context, attributes);
-    const auto& [query, key, value, keys, values, position] = newest;
+    const auto& [query, key, value, keys, values] = newest;
     Queries queries(attributes, query, value.depth());
     const Slots slots(context, 6, queries.batch, keys.shape[0]);
     require(slots.differ(queries.batch), "two sentences have the same slot");
     const int64_t positions = queries.rows, beam = keys.beam();
     require(beam >= 1, "the cache was made for fewer hypotheses");
-    newest.check(times(queries.batch, positions), queries.shared, positions);
-    const int64_t oldest = window > 0 ? std::max<int64_t>(0, position - window) : 0;
-    const int64_t count = position + positions - oldest;
-    const Bias bias(context, 7, queries, count);
+    const Positions at(context, 5, queries.batch);
+    newest.check(times(queries.batch, positions), queries.shared, at, positions);
+    const int64_t most = positions + (window > 0 ? std::min(window, at.last()) : at.last());
+    const Bias bias(context, 7, queries, most);
     queries.make_output(context, query.shape);
     if (query.size() == 0) return;
 
-    std::vector<int64_t> rows(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) rows[static_cast<size_t>(i)] = (oldest + i) * beam;
-    for_each_head(context, queries, count, [&](int64_t sentence, int64_t first, int64_t last) {
-      const int64_t own = sentence * positions, slot = slots[sentence];
+    std::vector<int64_t> rows(static_cast<size_t>(at.last() + positions));
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i) * beam;
+    for_each_head(context, queries, most, [&](int64_t sentence, int64_t first, int64_t last) {
+      const int64_t own = sentence * positions, slot = slots[sentence], position = at[sentence];
+      const int64_t oldest = window > 0 ? std::max<int64_t>(0, position - window) : 0;
+      const int64_t count = position + positions - oldest, unseen = most - count;
       const Scratch scratch(scratch_size(count));
       keys.extend(key.data + own * keys.step(), positions, slot, position, first, last);
       values.extend(value.data + own * values.step(), positions, slot, position, first, last);
@@ -219,7 +249,7 @@ struct ExtendCached : OverCaches<ExtendCached> {
                                     keys.depth,
                                     values.depth,
                                     attributes.scale,
-                                    rows.data(),
+                                    rows.data() + oldest,
                                     0};
         Groups<Stored> groups(routines, memory, window > 0 ? 0 : count, scratch.data());
         for (int64_t i = 0; i < positions; ++i) {
@@ -227,8 +257,8 @@ struct ExtendCached : OverCaches<ExtendCached> {
           for (int64_t r = 0; r < queries.repeated; ++r) {
             const float* row_bias = bias.of(i, head, r);
             groups.add(queries.query(sentence, i, head, r), queries.out(sentence, i, head, r),
-                       rows.data() + (from - oldest), end - from,
-                       row_bias == nullptr ? nullptr : row_bias + (from - oldest), nullptr);
+                       rows.data() + from, end - from,
+                       row_bias == nullptr ? nullptr : row_bias + (unseen + from - oldest), nullptr);
           }
         }
         groups.finish();

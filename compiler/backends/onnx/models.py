@@ -1,7 +1,7 @@
 """The ONNX models of a program: the engine for each task, and the models that only certificates need."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import onnx
 
@@ -11,7 +11,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.keys import PAST, ROOM
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.pipeline import begin_alignments, run_alignments, run_passes, run_scores
+from xformc.compiler.pipeline import begin_alignments, run_alignments, run_passes, run_rows, run_scores
 from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.search.batch_loop import SearchInputs
@@ -24,12 +24,39 @@ from xformc.compiler.search.fixed_sample import fixed_sampling
 from xformc.compiler.search.fixed_search import FixedSearch, emit_whole
 from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
+from xformc.compiler.search.refill import after_types, emit_refill, emit_slots, ragged, refill_types
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.token_scores import Scored, emit_token_scores
 from xformc.compiler.search.token_stream import Streamed, emit_first, emit_next, fixed_types, moving_types
-from xformc.format.interfaces import ATTENTION, COUNT, DRAFTED, END_TOKEN, PREFIX, RESULTS, STREAMED, TOKEN_SCORES
+from xformc.format.interfaces import (
+    ATTENTION,
+    CAPACITY,
+    COUNT,
+    DRAFTED,
+    END_TOKEN,
+    PREFIX,
+    RAGGED,
+    RESULTS,
+    SLOTS,
+    STREAMED,
+    TOKEN_SCORES,
+)
 from xformc.format.manifest import SampleOptions, SearchOptions, numbers
-from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, GO_ON, MODEL, NEXT, OF_TEXT, PREPARE, PROMPT, SCORES, STEP
+from xformc.format.names import (
+    ALIGNMENTS,
+    CACHES,
+    CHECK,
+    CONTINUE,
+    GO_ON,
+    MODEL,
+    NEXT,
+    OF_TEXT,
+    PREPARE,
+    PROMPT,
+    REFILL,
+    SCORES,
+    STEP,
+)
 from xformc.format.search_options import EDITS, SHAPES
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
@@ -57,6 +84,8 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
     if program.streams:
         models |= {PROMPT: prompt_model(program, weights), CONTINUE: continue_model(program, weights)}
         models[CHECK] = check_model(program, weights)
+    if (rows := run_rows(derived)) is not None:
+        models |= refill_models(program, rows, weights)
     if (aligned := begin_alignments(derived)) is not None:
         models[ALIGNMENTS] = alignments_model(aligned, weights)
     return models
@@ -154,6 +183,32 @@ def _continuing(
     outputs += [(emitter.op("Identity", after[name], name=f"{name}{NEXT}"), type) for name, type in moving.items()]
     calls = {"seed": Type("int64", (Axis("batch"),)), last[0]: last[1], **options}
     return model(emitter, name, [*fixed_types(decoder).items(), *moving.items(), *calls.items()], outputs)
+
+
+def refill_models(program: Program, rows: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
+    """The model of a batch whose texts join and leave, and with kernels the one that makes its caches, by file name.
+
+    `program` is that of `sampling_model`, and `rows` is from `run_rows`.
+    """
+    emitter, decoder = _emitter(rows, weights), rows.decoder
+    reading = decoder if rows.traits.kernels else replace(decoder, states=program.decoder.states)
+    options = {**_options(emitter, program.sampling, decoder.written), "max_new_tokens": Type("int64", (Axis("batch"),))}
+    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS)
+    tokens, after = emit_refill(emitter, decoder, reading, given, COUNT)
+    outputs = [(emitter.op("Identity", tokens, name=STREAMED), Type("int64", (Axis("steps"), Axis("batch"))))]
+    types = after_types(decoder)
+    outputs += [(emitter.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in after.items()]
+    calls = {"seed": Type("int64", (Axis("batch"),)), COUNT: Type("int64"), **options}
+    emitter.initializers = [value for value in emitter.initializers if value.name != "max_new_tokens"]
+    refill = model(emitter, "refill", [*refill_types(decoder).items(), *calls.items()], outputs)
+    onnx.helper.set_model_props(refill, {RAGGED: str(int(ragged(reading)))})
+    if decoder.resident is None:
+        return {REFILL: refill}
+    caches = _emitter(rows, weights)
+    emit_slots(caches, decoder, SLOTS, CAPACITY)
+    inputs = [(name, Type("int64")) for name in (SLOTS, CAPACITY)]
+    made = [(value.name, value.type) for value in decoder.resident.caches]
+    return {REFILL: refill, CACHES: model(caches, "caches", inputs, made)}
 
 
 def _needing_defaults(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -57,15 +57,25 @@ AT, POSITIONS, DONE, SCORES_SO_FAR = "step/at", "step/positions", "step/done", "
 """Values of a stream of tokens: the position of the next token to read, where texts end at the latest, both [], which
 texts have ended, and their log probabilities, both [batch]."""
 
+NEWEST, LENGTHS, READ = "step/newest", "step/lengths", "step/read"
+"""Further values of a stream: the token of each text to feed and its number of sampled tokens, both [batch], and all
+tokens so far, [batch, length], which are used only if scores are edited."""
+
+JOINING, KEPT, SLOTS = "step/joining", "step/kept", "step/slots"
+"""Inputs of the model of a batch that refills: the tokens to read of the texts that join, [joining, length]; the rows of
+the call before that stay, [kept]; and the slot of each row, [batch]."""
+
+CAPACITY = "capacity"
+"""The input of the model that makes caches for the most positions of a text, []."""
+
+RAGGED = "ragged_prompts"
+"""The key of the metadata of that model which is 1 if the prompts of texts that join may differ in length."""
+
 STREAMED, COUNT = "tokens", "count"
 """The output of the model that continues a stream, [steps, batch], and its input for the most steps, []."""
 
 DRAFTED = "drafted"
 """The input of the model that checks tokens which may follow: [batch, tokens]."""
-
-NEWEST, READ = "step/newest", "step/read"
-"""Values of a stream: the newest token of each text [batch], and all tokens so far [batch, tokens]; without edits of
-scores the latter are not used."""
 
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""

@@ -11,7 +11,7 @@ from typing import Any
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.interfaces import given_inputs
-from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, PROMPT, SCORES
+from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, PROMPT, REFILL, SCORES
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -173,6 +173,11 @@ class Manifest:
     def checks_drafts(self) -> bool:
         """Whether the engine continues texts by drafted tokens."""
         return self.streams and CHECK in self.files
+
+    @property
+    def refills(self) -> bool:
+        """Whether the engine samples batches whose texts join and leave."""
+        return REFILL in self.files
 
     @property
     def labels_words(self) -> bool:

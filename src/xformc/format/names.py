@@ -17,6 +17,9 @@ PROMPT, CONTINUE = "prompt.onnx", "continue.onnx"
 CHECK = "check.onnx"
 """The model that continues a stream by drafted tokens, many of them in one pass."""
 
+REFILL, CACHES = "refill.onnx", "caches.onnx"
+"""The model of a batch whose texts join and leave, and, with kernels, the one that makes its caches."""
+
 PREPARE, STEP = "prepare.onnx", "step.onnx"
 """The two models of a search that the runtime drives step by step."""
 

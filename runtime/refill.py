@@ -1,0 +1,180 @@
+"""A batch of texts that a language model samples together, whose texts join and leave between calls of the model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.format.interfaces import (
+    AT,
+    CAPACITY,
+    COUNT,
+    DONE,
+    JOINING,
+    KEPT,
+    LENGTHS,
+    NEWEST,
+    RAGGED,
+    READ,
+    SCORES_SO_FAR,
+    SLOTS,
+    STREAMED,
+)
+from xformc.format.manifest import SampleOptions
+from xformc.format.names import CACHES, NEXT, REFILL
+from xformc.format.search_options import EDITS
+from xformc.runtime.options import arrays
+from xformc.runtime.results import REBUILD, Expected, check_results, up_to
+from xformc.runtime.session import Session
+
+_READ_WITH = 2
+"""Prompts join together while they and their padding are at most this many times their tokens."""
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Text:
+    """A text of a batch.
+
+    ids: the tokens to go on from, with the begin token; at least one. most: the most tokens to add. tokens: those added
+    so far, with the end token. score: their log probability.
+    """
+
+    ids: Sequence[int]
+    seed: int
+    most: int
+    tokens: list[int] = field(default_factory=list[int])
+    score: float = 0.0
+    slot: int = 0
+    done: bool = False
+
+    @property
+    def position(self) -> int:
+        """The position of the newest token, which the model reads next."""
+        return len(self.ids) - 1 + len(self.tokens)
+
+    @property
+    def newest(self) -> int:
+        """The newest token."""
+        return (self.tokens or self.ids)[-1]
+
+
+class RefillingBatch:
+    """The texts that are being sampled, at most `slots`, each of at most `capacity` tokens.
+
+    The models' values stay in ONNX Runtime between calls. One thread at a time may use it.
+    """
+
+    def __init__(
+        self, session: Session, options: SampleOptions, *, slots: int, capacity: int, vocabulary: int, at_once: int
+    ) -> None:
+        """`at_once`: the most tokens of each text that a call samples."""
+        model = session.beside(REFILL)
+        assert model is not None, "the engine has no batches that refill"
+        self.texts: list[Text] = []
+        self._rows: list[Text] = []
+        self._model, self._free = model, [*reversed(range(slots))]
+        self._special = session.vocabularies.written
+        self._ragged = model.metadata.get(RAGGED) == "1"
+        self._vocabulary, self._at_once = vocabulary, at_once
+        self._options = {name: value for name, value in arrays(options).items() if name != "max_new_tokens"}
+        self._edits = any(getattr(options, option.name) not in (None, option.absent) for option in EDITS)
+        self._states: dict[str, Any] = {}
+        self._caches: dict[str, Any] = {}
+        caches = session.beside(CACHES)
+        if caches is not None:
+            sizes = {SLOTS: np.array(slots, np.int64), CAPACITY: np.array(capacity, np.int64)}
+            (self._caches,) = _run(caches, sizes)
+
+    def fitting(self, waiting: Sequence[Text]) -> int:
+        """Return how many of the waiting texts, from the first on, can join in the next call."""
+        total = most = 0
+        for count, text in enumerate(waiting):
+            length = len(text.ids)
+            total, most = total + length, max(most, length)
+            same = self._ragged or length == len(waiting[0].ids)
+            if count == len(self._free) or not same or most * (count + 1) > _READ_WITH * total:
+                return count
+        return len(waiting)
+
+    def advance(self, joining: Sequence[Text]) -> None:
+        """Add texts, for which there must be slots, and sample some tokens of each; those that have ended leave.
+
+        Raises: UserError if the model fails, or returns what is no tokens.
+        """
+        for text in joining:
+            text.slot = self._free.pop()
+        kept = [row for row, text in enumerate(self._rows) if not text.done]
+        self.texts = self._rows = [*self.texts, *joining]
+        if self._rows:
+            self._take(_run(self._model, self._feeds(kept, joining))[0])
+        for text in [text for text in self._rows if text.done]:
+            self.leave(text)
+
+    def leave(self, text: Text) -> None:
+        """Remove a text, whether it has ended or not."""
+        text.done = True
+        self.texts = [one for one in self.texts if one is not text]
+        self._free.append(text.slot)
+
+    def _feeds(self, kept: Sequence[int], joining: Sequence[Text]) -> dict[str, Any]:
+        texts = self.texts
+        count = min(self._at_once, max(text.most - len(text.tokens) for text in texts))
+        return {
+            **self._options,
+            **self._caches,
+            **self._states,
+            JOINING: _padded([text.ids[:-1] for text in joining], self._special.fill),
+            KEPT: np.array(kept, np.int64),
+            SLOTS: np.array([text.slot for text in texts], np.int64),
+            AT: np.array([text.position for text in texts], np.int64),
+            NEWEST: np.array([text.newest for text in texts], np.int64),
+            LENGTHS: np.array([len(text.tokens) for text in texts], np.int64),
+            SCORES_SO_FAR: np.array([text.score for text in texts], np.float32),
+            READ: self._read() if self._edits else np.zeros((len(texts), 0), np.int64),
+            "seed": np.array([text.seed for text in texts], np.int64),
+            "max_new_tokens": np.array([text.most for text in texts], np.int64),
+            COUNT: np.array(count, np.int64),
+        }
+
+    def _read(self) -> Ids:
+        """All tokens of the texts so far, with -1 in front of shorter ones."""
+        rows = [[*text.ids, *text.tokens] for text in self.texts]
+        return _padded([row[::-1] for row in rows], -1)[:, ::-1].copy()
+
+    def _take(self, found: dict[str, Any]) -> None:
+        """Take the new tokens, scores and states."""
+        names = (DONE, LENGTHS, SCORES_SO_FAR)
+        done, lengths, scores = (found.pop(f"{name}{NEXT}").numpy() for name in names)
+        tokens, rows = found.pop(STREAMED).numpy(), len(self.texts)
+        most = max(text.most for text in self.texts)
+        integers = Expected(np.int64, (rows,), most + 1)
+        expected = (Expected(np.bool_, (rows,)), integers, Expected(np.float32, (rows,)))
+        check_results(dict(zip(names, (done, lengths, scores), strict=True)), expected, REFILL)
+        if tokens.dtype != np.int64 or tokens.ndim != 2 or tokens.shape[1] != rows:
+            raise UserError(f"the output {STREAMED} is {tokens.dtype} {list(tokens.shape)}", place=REFILL, hint=REBUILD)
+        for row, text in enumerate(self.texts):
+            new = tokens[: lengths[row] - len(text.tokens), row]
+            size = Expected(np.int64, (up_to(self._at_once),), self._vocabulary)
+            check_results({STREAMED: new}, (size,), REFILL)
+            if not new.size:
+                raise UserError("the output tokens is empty, and a text has not ended", place=REFILL, hint=REBUILD)
+            text.tokens += [int(token) for token in new]
+            text.score, text.done = float(scores[row]), bool(done[row])
+        self._states = {name.removesuffix(NEXT): value for name, value in found.items()}
+
+
+def _padded(rows: Sequence[Sequence[int]], pad: int) -> Ids:
+    array = np.full((len(rows), max(map(len, rows), default=0)), pad, np.int64)
+    for index, row in enumerate(rows):
+        array[index, : len(row)] = row
+    return array
+
+
+def _run(model: Session, values: dict[str, Any]) -> list[Any]:
+    """Run one of the models (`StatefulModel`)."""
+    return [*model.run(values)]
