@@ -1,7 +1,7 @@
 """The engine: it translates, continues or labels text and arrays. The search itself is inside its ONNX model."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack, cast
@@ -59,6 +59,7 @@ from xformc.runtime.score import (
     with_token_scores,
 )
 from xformc.runtime.search import SearchResult, check_source, search
+from xformc.runtime.server import AT_ONCE, SLOTS, Server, require_refills
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
@@ -400,6 +401,7 @@ class Engine:
         json_schema: Mapping[str, Any] | str | None = None,
         allowed: Allowed | None = None,
         each: Iterable[PromptArguments] | None = None,
+        slots: int | None = None,
         **options: Unpack[SampleArguments],
     ) -> list[Continuation]:
         """Continue prompts with a language model. An empty prompt starts a text from nothing.
@@ -420,6 +422,8 @@ class Engine:
         allowed: returns the tokens that may follow those of a continuation, by their ids: ids, or a mask of booleans.
             A constraint takes one call of the model for each token, and each prompt is continued by itself.
         each: options of each prompt, and its `seed`, which win over the other ones.
+        slots: sample this many texts together, each of which makes room for the next one when it has ended (`serve`).
+            None: batches whose texts begin and end together.
         options: see `SampleArguments`.
 
         Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer, or a
@@ -430,7 +434,11 @@ class Engine:
         constraint = self._constraint(regex, json_schema, allowed, drafting)
         parts: Any = {"token_scores": token_scores, "drafting": drafting, "constraint": constraint}
         job = self._generation(batching, first, truncate, shared, **parts)
-        return job.all(self.session, "generate", items, batching)
+        if slots is None:
+            return job.all(self.session, "generate", items, batching)
+        idle = {"workers": workers, "token_scores": token_scores or None, "draft": draft, "constraints": constraint}
+        job.require_several("generate", prompts)
+        return list(self._refilled(list(job.encoded(items)), batching, slots, shared, idle))
 
     def generate_stream(  # noqa: PLR0913 (each is an option)
         self,
@@ -448,6 +456,7 @@ class Engine:
         json_schema: Mapping[str, Any] | str | None = None,
         allowed: Allowed | None = None,
         each: Iterable[PromptArguments] | None = None,
+        slots: int | None = None,
         **options: Unpack[SampleArguments],
     ) -> Generator[Continuation]:
         """Continue any number of prompts in constant memory, and yield the results in order.
@@ -459,7 +468,10 @@ class Engine:
         constraint = self._constraint(regex, json_schema, allowed, drafting)
         parts: Any = {"token_scores": token_scores, "drafting": drafting, "constraint": constraint}
         job = self._generation(batching, first, truncate, shared, **parts)
-        return job.stream(self.session, items, batching)
+        if slots is None:
+            return job.stream(self.session, items, batching)
+        idle = {"workers": workers, "token_scores": token_scores or None, "draft": draft, "constraints": constraint}
+        return self._refilled(job.encoded(items), batching, slots, shared, idle)
 
     def stream_tokens(
         self,
@@ -490,6 +502,41 @@ class Engine:
         calls = TokenCalls(self.session, encoded, resolved, self.manifest.inputs[name].pieces, tokens_at_once)
         calls = calls if drafting is None else drafting.drafted(calls)
         return open_stream(self.manifest, calls, self.tokenizer_of(name).decode)
+
+    def serve(
+        self,
+        *,
+        slots: int = SLOTS,
+        tokens_at_once: int = AT_ONCE,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[SampleArguments],
+    ) -> Server:
+        """Open a server of continuations: texts of any number of callers share one batch, which each joins when there
+        is room and leaves when it has ended.
+
+        with engine.serve(slots=8, temperature=0.7) as server:
+            replies = [server.submit(prompt, seed=seed) for seed, prompt in enumerate(prompts)]
+            print(replies[0].result().text)
+
+        A continuation is that of `generate` with this prompt and seed, whatever else is in the batch.
+
+        slots: texts that are sampled at the same time. More are faster together, and each of them slower.
+        tokens_at_once: tokens that one call of the model samples of each text; texts join and leave between calls.
+
+        The other arguments are those of `generate`, and hold for all texts.
+
+        Raises: UserError as `generate`, and for an engine without batches that refill.
+        """
+        job = self._generation(Batching(None, max_batch_tokens), 0, truncate, options, token_scores=False)
+        resolved = resolve_sample_options(self.manifest, options, self._pieces())
+        decode = partial(self.tokenizer_of(self.manifest.written).decode, self.manifest.written)
+
+        def encode(prompt: str, seed: int) -> Prompt:
+            (encoded,) = job.encoded([prompt])
+            return replace(encoded, seed=check_seed(seed))
+
+        return Server(self.session, self.manifest, resolved, encode, decode, slots=slots, at_once=tokens_at_once)
 
     def predict(
         self,
@@ -786,6 +833,26 @@ class Engine:
         pieces = vocabulary.spelling()
         spelled = Spelled([*pieces, *[b""] * (text.pieces - len(pieces))], text.special, vocabulary.strips)
         return constrain_by_grammar(spelled, regex=regex, json_schema=json_schema)
+
+    def _refilled(
+        self,
+        prompts: Iterable[Prompt],
+        batching: Batching,
+        slots: int,
+        options: SampleArguments,
+        idle: Mapping[str, object],
+    ) -> Generator[Continuation]:
+        """Yield the continuations by a server. Raises: UserError at once for arguments that it has not, `idle`."""
+        for name, value in idle.items():
+            if value is not None:
+                raise UserError(f"{name} has no effect with slots", hint=f"leave out {name}, or slots")
+        require_refills(self.manifest, slots)
+
+        def run() -> Generator[Continuation]:
+            with self.serve(slots=slots, max_batch_tokens=batching.max_batch_tokens, **options) as server:
+                yield from server.in_order(prompts, batching.window)
+
+        return run()
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
         needed = partial(positions_needed, inputs=self.manifest.inputs)

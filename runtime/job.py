@@ -38,11 +38,16 @@ class Job(Generic[Item, Row, Result]):
 
     def all(self, session: Session, method: str, items: Iterable[Item], batching: Batching) -> list[Result]:
         """Return the results of these items, in order. Raises: UserError before any is run if an item is invalid."""
-        if isinstance(items, str):
-            raise UserError(f"{method} takes a list of texts, not one text", hint=f"engine.{method}([text])")
+        self.require_several(method, items)
         rows = list(self.encoded(items))
         whole = Batching(batching.workers, batching.max_batch_tokens, min(len(rows) + 1, LARGEST_WINDOW))
         return list(self._rows(session, iter(rows), whole))
+
+    @staticmethod
+    def require_several(method: str, items: object) -> None:
+        """Raises: UserError for one text in place of a list."""
+        if isinstance(items, str):
+            raise UserError(f"{method} takes a list of texts, not one text", hint=f"engine.{method}([text])")
 
     def encoded(self, items: Iterable[Item]) -> Iterator[Row]:
         """Yield the rows of items, whose lines count from 1. Raises: UserError at one that is invalid."""

@@ -58,6 +58,11 @@ class Text:
         return len(self.ids) - 1 + len(self.tokens)
 
     @property
+    def needs(self) -> int:
+        """The most tokens that the model reads of it."""
+        return len(self.ids) - 1 + self.most
+
+    @property
     def newest(self) -> int:
         """The newest token."""
         return (self.tokens or self.ids)[-1]
@@ -69,9 +74,7 @@ class RefillingBatch:
     The models' values stay in ONNX Runtime between calls. One thread at a time may use it.
     """
 
-    def __init__(
-        self, session: Session, options: SampleOptions, *, slots: int, capacity: int, vocabulary: int, at_once: int
-    ) -> None:
+    def __init__(self, session: Session, options: SampleOptions, *, slots: int, vocabulary: int, at_once: int) -> None:
         """`at_once`: the most tokens of each text that a call samples."""
         model = session.beside(REFILL)
         assert model is not None, "the engine has no batches that refill"
@@ -83,12 +86,19 @@ class RefillingBatch:
         self._vocabulary, self._at_once = vocabulary, at_once
         self._options = {name: value for name, value in arrays(options).items() if name != "max_new_tokens"}
         self._edits = any(getattr(options, option.name) not in (None, option.absent) for option in EDITS)
+        self.slots, self.capacity = slots, 0
         self._states: dict[str, Any] = {}
         self._caches: dict[str, Any] = {}
-        caches = session.beside(CACHES)
-        if caches is not None:
-            sizes = {SLOTS: np.array(slots, np.int64), CAPACITY: np.array(capacity, np.int64)}
-            (self._caches,) = _run(caches, sizes)
+        self._open_caches = session.beside(CACHES)
+
+    def reserve(self, capacity: int) -> None:
+        """Let texts have this many tokens; there must be none. Their memory is used as far as they are written."""
+        assert not self.texts, "the caches of these texts would be lost"
+        self.capacity = capacity
+        if self._open_caches is not None:
+            self._caches.clear()
+            sizes = {SLOTS: np.array(self.slots, np.int64), CAPACITY: np.array(capacity, np.int64)}
+            (self._caches,) = _run(self._open_caches, sizes)
 
     def fitting(self, waiting: Sequence[Text]) -> int:
         """Return how many of the waiting texts, from the first on, can join in the next call."""
@@ -97,7 +107,8 @@ class RefillingBatch:
             length = len(text.ids)
             total, most = total + length, max(most, length)
             same = self._ragged or length == len(waiting[0].ids)
-            if count == len(self._free) or not same or most * (count + 1) > _READ_WITH * total:
+            fits = count < len(self._free) and text.needs <= self.capacity
+            if not fits or not same or most * (count + 1) > _READ_WITH * total:
                 return count
         return len(waiting)
 

@@ -59,4 +59,9 @@ def _empty(type: str, shape: Sequence[int | str]) -> NDArray[Any]:
     return np.zeros([size if isinstance(size, int) else 0 for size in shape], _DTYPES[type])
 
 
-_DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int64)": np.int64, "tensor(bool)": np.bool_}
+_DTYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(bool)": np.bool_,
+}

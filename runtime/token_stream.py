@@ -24,6 +24,20 @@ def require_streams(manifest: Manifest) -> None:
         raise UserError(f"{manifest.name} has no streams of tokens", hint=hint)
 
 
+class GrowingText:
+    """The text that tokens add to a prompt, in pieces as there are more of them."""
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], prompt: Sequence[int]) -> None:
+        self._decode, self._prompt, self._shown = decode, prompt, 0
+
+    def grown(self, tokens: Sequence[int], *, last: bool) -> str:
+        """Return the text that no piece has had; unless these are the `last` tokens, without what may still change."""
+        text = added_text(self._decode, self._prompt, tokens)
+        known = text if last else text.rstrip(_UNFINISHED)
+        piece, self._shown = known[self._shown :], max(self._shown, len(known))
+        return piece
+
+
 class TokenStream:
     """An iterator and async iterator of pieces of text: together they are the text of `Engine.generate` for the prompt.
 
@@ -40,7 +54,8 @@ class TokenStream:
         self.score, self.drafted, self.accepted = 0.0, 0, 0
         self._session, self._prompt, self._decode = calls.session.stoppable(), calls.prompt, decode
         self._calls = replace(calls, session=self._session)
-        self._shown, self._closed, self._running = 0, False, threading.Lock()
+        self._growing = GrowingText(decode, calls.prompt.ids)
+        self._closed, self._running = False, threading.Lock()
         self._pieces = self._read()
 
     @property
@@ -103,17 +118,10 @@ class TokenStream:
             self.score = called.score
             self.drafted += called.drafted
             self.accepted += called.accepted
-            if piece := self._grown(last=False):
+            if piece := self._growing.grown(self.tokens, last=False):
                 yield piece
-        if piece := self._grown(last=True):
+        if piece := self._growing.grown(self.tokens, last=True):
             yield piece
-
-    def _grown(self, *, last: bool) -> str:
-        """Return the text that no piece has had; unless it is the `last`, without what may still change."""
-        text = added_text(self._decode, self._prompt.ids, self.tokens)
-        known = text if last else text.rstrip(_UNFINISHED)
-        piece, self._shown = known[self._shown :], max(self._shown, len(known))
-        return piece
 
 
 def open_stream(manifest: Manifest, calls: TokenCalls, decode: Callable[[str, Sequence[int]], str]) -> TokenStream:

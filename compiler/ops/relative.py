@@ -34,10 +34,10 @@ MAX_DISTANCE = 2**16
 class Distance(Op):
     """The position of each key minus that of each query: int64 [queries, keys].
 
-    Input: the positions of the queries, int64 [queries]; the keys have the same positions. Queries at positions of
-    their own in each row of a batch, int64 [batch, queries], have a first axis batch in the result. `newest`: in a step, the
+    Input: the positions of the queries, int64 [queries]; the keys have the same positions. `newest`: in a step, the
     queries are the newest positions. The keys are those of the second input, int64 [room]; without it, there is one
-    query, and they are the positions up to it, or the last `window` of these.
+    query, and they are the positions up to it, or the last `window` of these. If each row has positions of its own,
+    int64 [batch, queries], the result has the axis batch as well.
     """
 
     kind: ClassVar[str] = "distance"

@@ -1,7 +1,7 @@
 """Sampling of a batch whose texts join and leave between calls: docs/search.md, "A batch that refills".
 
-A call reads the prompts of the texts that join, puts their states behind those of the texts that stay, and samples a few
-tokens of each, at its own position. Each token is computed as in `sample.py`.
+A call reads the prompts of the texts that join, puts their states behind those of the texts that stay, and samples a
+few tokens of each, at its own position. Each token is computed as in `sample.py`.
 """
 
 from dataclasses import dataclass, replace
@@ -66,11 +66,11 @@ def ragged(reading: Decoder) -> bool:
 def emit_refill(
     onnx: OnnxEmitter, decoder: Decoder, reading: Decoder, inputs: SampleInputs, count: str
 ) -> tuple[str, dict[str, str]]:
-    """Write the reading of prompts and a loop of at most `count` tokens; return the tokens [steps, batch], and what goes
-    on: which texts have ended, their lengths and scores, and the states.
+    """Write the reading of prompts and a loop of at most `count` tokens; return the tokens [steps, batch], and what
+    goes on: which texts have ended, their lengths and scores, and the states.
 
-    `decoder` has a position for each row (`with_rows`); `reading` is the same decoder with states that grow, if those of
-    `decoder` do not. The rows of a call are those KEPT of the call before, by number, and then those JOINING.
+    `decoder` has a position for each row (`with_rows`); `reading` is the same decoder with states that grow, if those
+    of `decoder` do not. The rows of a call are those KEPT of the call before, by number, and then those JOINING.
     """
     types = refill_types(decoder)
     onnx.bind(Value(AT, types[AT]), AT)

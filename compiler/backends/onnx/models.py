@@ -192,7 +192,10 @@ def refill_models(program: Program, rows: Program, weights: Initializers) -> dic
     """
     emitter, decoder = _emitter(rows, weights), rows.decoder
     reading = decoder if rows.traits.kernels else replace(decoder, states=program.decoder.states)
-    options = {**_options(emitter, program.sampling, decoder.written), "max_new_tokens": Type("int64", (Axis("batch"),))}
+    options = {
+        **_options(emitter, program.sampling, decoder.written),
+        "max_new_tokens": Type("int64", (Axis("batch"),)),
+    }
     given = SampleInputs("", "seed", **_alone(options), edits=_EDITS)
     tokens, after = emit_refill(emitter, decoder, reading, given, COUNT)
     outputs = [(emitter.op("Identity", tokens, name=STREAMED), Type("int64", (Axis("steps"), Axis("batch"))))]
