@@ -1,4 +1,4 @@
-"""A server of continuations: texts of any number of callers share one batch, which each joins and leaves at any token."""
+"""A server of continuations: texts of any callers share one batch, which each joins and leaves at any token."""
 
 import asyncio
 import threading
@@ -97,7 +97,7 @@ class Server:
     """Samples the texts of any number of callers in one batch of at most `slots` texts.
 
     A text joins when there is a slot, and leaves when it has ended. Its tokens do not depend on the others: they are
-    those of `Engine.generate`, and so is its score, with target native to the bit. Methods may be called from any thread.
+    those of `Engine.generate`, and so is its score, with target native to the bit. Any thread may call its methods.
 
     As a context manager it waits for all texts at the end, and cancels them if there is an exception.
     """

@@ -17,8 +17,8 @@ from xformc.runtime.session import open_model, ranks_of, thread_count, with_rows
 class StatefulModel:
     """An `Executor` whose inputs may be values of ONNX Runtime, and whose outputs are: a dict of all of them by name.
 
-    Native caches are written in place by later calls, which numpy arrays of them would not be. Inputs whose first axis is
-    called `rows_before`, which have the states of the rows of the call before, may be left out if there were none.
+    Native caches are written in place by later calls, which numpy arrays of them would not be. Inputs whose first axis
+    is called `rows_before`, which have the states of the rows of the call before, may be left out if there were none.
     """
 
     def __init__(
@@ -59,9 +59,4 @@ def _empty(type: str, shape: Sequence[int | str]) -> NDArray[Any]:
     return np.zeros([size if isinstance(size, int) else 0 for size in shape], _DTYPES[type])
 
 
-_DTYPES = {
-    "tensor(float)": np.float32,
-    "tensor(float16)": np.float16,
-    "tensor(int64)": np.int64,
-    "tensor(bool)": np.bool_,
-}
+_DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_}

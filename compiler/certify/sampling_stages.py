@@ -14,10 +14,11 @@ from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.interfaces import BY_TEXT
 from xformc.format.manifest import SampleOptions
-from xformc.format.names import CHECK, CONTINUE
+from xformc.format.names import CHECK, CONTINUE, REFILL
 from xformc.format.names import PROMPT as PROMPT_MODEL
 from xformc.runtime.each import own_values
 from xformc.runtime.generate import Prompt
+from xformc.runtime.refill import RefillingBatch, Text
 from xformc.runtime.rows import Row, random_ids
 from xformc.runtime.search import SearchResult
 from xformc.runtime.token_calls import Called, TokenCalls
@@ -62,7 +63,7 @@ class _Run:
 
 
 def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int = 0) -> Iterator[Stage]:
-    """The stages greedy, sample and batch; and whole, if the runtime drives the steps."""
+    """The stages greedy, sample, edits and batch; stream and refill; and whole, if the runtime drives the steps."""
     prompts = make_prompts(subject, seed)
     progress("certify: greedy")
     yield _stage("greedy", "tokens and scores of the definition, temperature 0", [_run(subject, prompts, GREEDY)])
@@ -85,6 +86,9 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
         if subject.session.beside(CHECK):
             progress("certify: draft")
             yield _draft(subject, prompts, FILTERS[0])
+    if subject.program.streams and subject.session.beside(REFILL):
+        progress("certify: refill")
+        yield _refill(subject, prompts, runs[0])
     if subject.whole is not None:
         progress("certify: whole")
         found = sample_rows(subject.whole, prompts, subject.program, runs[0].options)
@@ -220,12 +224,39 @@ def _called(found: Iterable[Called]) -> tuple[tuple[int, ...], float]:
     return tuple(token for one in calls for token in one.tokens), calls[-1].score if calls else 0.0
 
 
+def _refill(subject: Subject, prompts: Sequence[Row], together: _Run) -> Stage:
+    """The same prompts, and each once more, in a batch of fewer slots, with three tokens in each call."""
+    text = subject.program.inputs[str(subject.program.written)]
+    batch = RefillingBatch(subject.session, together.options, slots=len(prompts) - 2, vocabulary=text.pieces, at_once=3)
+    texts = [
+        Text([*text.special.begun, *map(int, row[PROMPT])], int(row[SEED]), together.options.max_new_tokens)
+        for row in (*prompts, *prompts)
+    ]
+    if text.longest is not None:
+        texts = [replace(one, most=min(one.most, text.longest - len(one.ids) + 1)) for one in texts]
+    batch.reserve(max(one.needs for one in texts))
+    waiting = list(texts)
+    while waiting or batch.texts:
+        count = batch.fitting(waiting)
+        batch.advance(waiting[:count])
+        del waiting[:count]
+    found = [(index % len(prompts), one) for index, one in enumerate(texts)]
+    worst = max(_apart(together, row, one.tokens, one.score) for row, one in found)
+    return Stage("refill", "the same prompts in a batch that they join and leave", worst, SCORE_BOUND)
+
+
 def _between(together: _Run, row: int, other: SearchResult, place: int) -> float:
     """The difference of the scores of the same prompt; infinite if its tokens differ beyond rounding."""
-    tokens, judged = together.tokens(row), together.judged[row]
-    if tokens != [int(token) for token in other.tokens[place, 0, : other.lengths[place, 0]]]:
+    tokens = [int(token) for token in other.tokens[place, 0, : other.lengths[place, 0]]]
+    return _apart(together, row, tokens, float(other.scores[place, 0]))
+
+
+def _apart(together: _Run, row: int, tokens: list[int], score: float) -> float:
+    """The difference of a score to that of a prompt; infinite if the tokens differ beyond rounding."""
+    judged = together.judged[row]
+    if tokens != together.tokens(row):
         return float("inf") if judged.decided == judged.tokens else 0.0
-    return _finite(abs(float(together.found.scores[row, 0] - other.scores[place, 0])))
+    return _finite(abs(float(together.found.scores[row, 0]) - score))
 
 
 def _finite(difference: float) -> float:

@@ -28,7 +28,7 @@ def stages_of(folder: Path, *, engine_seed: int = 1) -> dict[str, Stage]:
 def test_stages_pass_what_samples_rightly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stages = stages_of(tmp_path)
     assert all(stage.passed for stage in stages.values())
-    assert list(stages) == ["greedy", "sample", "edits", "batch", "stream", "draft"]
+    assert list(stages) == ["greedy", "sample", "edits", "batch", "stream", "draft", "refill"]
     assert capsys.readouterr().out.splitlines() == [f"certify: {name}" for name in stages]
     assert "beyond rounding" in stages["sample"].detail and "(0 ends)" not in stages["sample"].detail
 

@@ -23,7 +23,19 @@ from xformc.specs import SHIPPED
 
 LABELS = ["forward", "labels", "batch"]
 STAGES = {
-    "language_model": ["forward", "step", "extend", "scores", "greedy", "sample", "edits", "batch", "stream", "draft"],
+    "language_model": [
+        "forward",
+        "step",
+        "extend",
+        "scores",
+        "greedy",
+        "sample",
+        "edits",
+        "batch",
+        "stream",
+        "draft",
+        "refill",
+    ],
     "tagging": LABELS,
     "frames": LABELS,
     "images": LABELS,

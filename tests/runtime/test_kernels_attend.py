@@ -335,6 +335,54 @@ def test_a_sentence_of_attend_cached_depends_on_nothing_else() -> None:
         assert alone[:, 0].tobytes() == together[:, b].tobytes()
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_sentences_at_positions_of_their_own_have_the_bits_of_each_alone(seed: int) -> None:
+    """With windows, and with biases by distance, of which each sentence has the last ones; one position and several."""
+    rng = np.random.default_rng(seed)
+    batch, beam, shared, repeated, depth, capacity = 5, 2, 2, 2, 24, 40
+    window, several, has_bias = int(rng.choice([0, 0, 1, 7])), seed % 2 == 1, seed % 3 == 0
+    kind, slots = ("ExtendCached" if several else "AttendCached"), rng.permutation(6)[:batch]
+    rows = int(rng.integers(1, 9)) if several else 1
+    settings: dict[str, Any] = {"repeated": repeated, "window": window, "ancestors": not several, "slots": True}
+    settings |= {"bias": has_bias, "operator": kind}
+    positions = rng.integers(0, 30, batch)
+    written = [buffer(6, capacity, beam, shared, depth) for _ in range(2)]
+    for cache in written:
+        cache[:, :-1] = floats(rng, 6, capacity - 1, beam, shared, depth)
+    heads, furthest = shared * repeated, int(positions.max())
+    middle = (rows,) if several else (beam,)
+    new = {"query": floats(rng, batch, *middle, shared, repeated, depth)}
+    new |= {name: floats(rng, batch, *middle, shared, depth) for name in ("key", "value")}
+    ancestors = rng.integers(0, beam, (batch, beam, furthest))
+
+    def keys(position: int) -> int:
+        if several:
+            return rows + (min(window, position) if window else position)
+        return min(window or capacity, position + 1)
+
+    bias = floats(rng, heads, rows, keys(furthest))
+
+    def run(some: slice, position: Array, threads: int) -> Array:
+        step = Cached([cache.copy() for cache in written], **settings, threads=threads)
+        most = int(position.max())
+        inputs: dict[str, Array] = {name: array[some] for name, array in new.items()}
+        inputs |= {} if several else {"ancestors": ancestors[some, :, :most]}
+        inputs |= {"bias": bias[:, :, bias.shape[2] - keys(most) :]} if has_bias else {}
+        return step(**inputs, slots=slots[some], position=position)
+
+    together = run(slice(None), positions, 2)
+    for b in range(batch):
+        assert run(slice(b, b + 1), np.array(positions[b]), 1)[0].tobytes() == together[b].tobytes()
+
+
+def test_attend_cached_refuses_positions_that_do_not_fit() -> None:
+    step = Cached([buffer(2, 4, 1, 1, 8) for _ in range(2)], repeated=1, window=0, ancestors=False, slots=False)
+    new = {"query": np.zeros((2, 1, 1, 1, 8), FLOAT)} | dict.fromkeys(("key", "value"), np.zeros((2, 1, 1, 8), FLOAT))
+    for wrong, message in (([0, 1, 2], "one for each sentence"), ([0, 4], "full"), ([-1, 0], "full")):
+        with pytest.raises(Exception, match=message):
+            step(**new, position=np.array(wrong))
+
+
 def test_attend_cached_takes_fewer_hypotheses_than_its_caches_hold() -> None:
     """The first step of a search has one hypothesis, which is an ancestor of all that follow."""
     rng, beam = np.random.default_rng(0), 4

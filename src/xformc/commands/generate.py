@@ -19,6 +19,7 @@ from xformc.commands.options import (
     PresencePenalty,
     RepetitionPenalty,
     Seed,
+    Slots,
     SuppressTokens,
     Temperature,
     TextInput,
@@ -66,6 +67,7 @@ def generate(
     draft: DraftName = None,
     draft_tokens: DraftTokens = None,
     truncate: Annotated[bool, Option("--truncate", help="Keep only the end of lines that are too long.")] = False,
+    slots: Slots = None,
     window: Window = None,
     workers: Workers = None,
     max_batch_tokens: Annotated[int, Option(help=BATCH_HELP, metavar="N")] = MAX_BATCH_TOKENS,
@@ -86,6 +88,8 @@ def generate(
     so far, the next tokens are guessed, and ENGINE checks several in one pass. The texts are the same. Each line is
     continued by itself, so a draft is for few lines.
 
+    With --slots, texts of different lengths do not wait for each other: the next prompt joins when a text has ended.
+
     On a terminal, or with --stream, each text is printed as it is sampled: a line after the other, not in batches.
 
     With --json: {"line": 1, "text": "...", "score": -1.5, "tokens": 12}, the text without its prompt, its log
@@ -97,8 +101,12 @@ def generate(
     require_json_output(json_input, as_json)
     if stream and (workers, window) != (None, None):
         raise UserError("--workers and --window have no effect with --stream", hint="leave them out")
-    streamed = streams(stream, manifest, output, as_json=as_json)
-    pace, waiting = choose_pace(prompts, window, 1 if streamed else workers, threads), deque[str]()
+    if slots is not None and (stream or workers is not None):
+        idle = "--stream" if stream else "--workers"
+        raise UserError(f"--slots has no effect with {idle}", hint="leave one of them out")
+    streamed = slots is None and streams(stream, manifest, output, as_json=as_json)
+    one = streamed or slots is not None
+    pace, waiting = choose_pace(prompts, window, 1 if one else workers, threads), deque[str]()
     sampling: SampleArguments = {
         "temperature": temperature,
         "top_k": top_k,
@@ -133,6 +141,7 @@ def generate(
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
             token_scores=token_scores,
+            slots=slots,
             **speculation,
             **sampling,
         )

@@ -105,6 +105,14 @@ Window = Annotated[
     int | None,
     Option(help="Lines read ahead to sort by length; 1 answers each at once.  [default: 1024 per worker]", metavar="N"),
 ]
+Slots = Annotated[
+    int | None,
+    Option(
+        help="Sample this many texts together, each of which makes room for the next one when it has ended.",
+        show_default=False,
+        metavar="N",
+    ),
+]
 Workers = Annotated[
     int | None,
     Option(

@@ -62,8 +62,8 @@ NEWEST, LENGTHS, READ = "step/newest", "step/lengths", "step/read"
 tokens so far, [batch, length], which are used only if scores are edited."""
 
 JOINING, KEPT, SLOTS = "step/joining", "step/kept", "step/slots"
-"""Inputs of the model of a batch that refills: the tokens to read of the texts that join, [joining, length]; the rows of
-the call before that stay, [kept]; and the slot of each row, [batch]."""
+"""Inputs of the model of a batch that refills: the tokens to read of the texts that join, [joining, length]; the rows
+of the call before that stay, [kept]; and the slot of each row, [batch]."""
 
 CAPACITY = "capacity"
 """The input of the model that makes caches for the most positions of a text, []."""

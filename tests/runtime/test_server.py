@@ -1,0 +1,178 @@
+"""Batches that refill: texts join and leave, and each is what it is alone."""
+
+import asyncio
+import json
+import shutil
+import time
+from concurrent.futures import CancelledError
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests import tiny_engine
+from tests.command_line import CommandLine, mistake
+from tests.runtime.kernel_session import kernel_library
+from xformc.compiler.build import build_engine
+from xformc.compiler.certify.certify import engine_parameters
+from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
+from xformc.runtime import Engine, load
+from xformc.runtime.server import Reply
+
+SPEC = """\
+extends: gpt
+sizes: {layers: 1, d_model: 16, heads: 2, d_ff: 24, vocabulary: PIECES, max_positions: 64}
+train: {max_length: 64}
+"""
+WINDOWS = SPEC.replace(", max_positions: 64}", ", window: 4}\nchoices: {positions: alibi, reach: window}")
+PROMPT = "two dogs play in the snow"
+WORDS = ["one", "two", "dogs", "play", "a man", "rides"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the same engine for the targets cpu and native, and one with windows, with random weights."""
+    path = tmp_path_factory.mktemp("server")
+    size = tiny_engine.train_tokenizer(path / "tokenizer.model")
+    for name, text in (("plain", SPEC), ("windows", WINDOWS)):
+        (path / f"{name}.yaml").write_text(text.replace("PIECES", str(size)))
+    build(path, "plain", "cpu", "cpu")
+    return path
+
+
+def build(folder: Path, name: str, target: str, out: str, *, like: str | None = None) -> Path:
+    spec = load_spec(folder / f"{name}.yaml")
+    arrays = None if like is None else engine_parameters(spec.graph(), folder / like / "model.onnx")
+    build_engine(spec, arrays, {"text": folder / "tokenizer.model"}, target, folder / out)  # pyright: ignore[reportArgumentType]
+    return folder / out
+
+
+def attack(engine: Engine, schedules: int, *, exact: bool) -> int:
+    """Check texts of random schedules against each alone; return how many were cancelled."""
+    random, cancelled = Random(0), 0
+    settings: list[dict[str, Any]] = [
+        {"temperature": 0.0},
+        {"top_k": 10, "top_p": 0.9, "temperature": 0.8},
+        {"no_repeat_ngram_size": 2, "repetition_penalty": 1.2, "frequency_penalty": 0.3, "suppress_tokens": [5]},
+    ]
+    for schedule in range(schedules):
+        options, given = settings[schedule % 3], list[tuple[str, int, int, Reply]]()
+        with engine.serve(
+            slots=(1, 3, 8)[schedule // 3 % 3], tokens_at_once=random.choice([1, 3]), **options
+        ) as server:
+            for seed in range(10):
+                prompt, most = " ".join(random.choices(WORDS, k=random.choice([0, 1, 3, 9]))), random.randint(1, 20)
+                given.append((prompt, seed, most, server.submit(prompt, seed=seed, max_new_tokens=most)))
+                time.sleep(random.choice([0, 0, 0.002]))
+            cancelled += given[random.randrange(10)][3].cancel()
+        for prompt, seed, most, reply in given:
+            if not reply.cancelled():
+                (alone,) = engine.generate([prompt], seed=seed, max_new_tokens=most, **options)
+                found = reply.result(timeout=0)
+                assert (found.text, found.tokens) == (alone.text, alone.tokens)
+                assert found.score == alone.score if exact else found.score == pytest.approx(alone.score, abs=1e-4)
+    return cancelled
+
+
+@pytest.mark.processor
+def test_a_text_is_what_it_is_alone_whoever_shares_its_batch(folder: Path) -> None:
+    with load(folder / "cpu", threads=1) as engine:
+        attack(engine, 3, exact=False)
+        full = " ".join(["one"] * 63)
+        while len(engine.tokenizer_of("text").encode_open("text", full)) > 63:
+            full = full[:-1]
+        prompts = [PROMPT, "", full, "two", "a man"] * 2
+        together = engine.generate(prompts, seed=1, max_new_tokens=30)
+        refilled = engine.generate(prompts, seed=1, max_new_tokens=30, slots=3)
+        assert [one.tokens for one in refilled] == [one.tokens for one in together]
+        stream = engine.generate_stream(iter(prompts), seed=1, max_new_tokens=30, slots=2, window=1)
+        assert [one.tokens for one in stream] == [one.tokens for one in together]
+    kernel_library()
+    build(folder, "plain", "native", "native", like="cpu")
+    build(folder, "windows", "native", "windows")
+    with load(folder / "native", threads=1) as engine, load(folder / "windows", threads=1) as windows:
+        assert attack(engine, 9, exact=True) + attack(windows, 3, exact=True) > 3
+
+
+def test_a_reply_gives_its_text_as_it_comes(folder: Path) -> None:
+    async def read(reply: Reply) -> str:
+        return "".join([piece async for piece in reply])
+
+    with load(folder / "cpu", threads=1) as engine:
+        whole = engine.generate([PROMPT, "one"], max_new_tokens=12)
+        with engine.serve(slots=2, tokens_at_once=1, max_new_tokens=12) as server:
+            replies = [server.submit(text, seed=seed) for seed, text in enumerate([PROMPT, "one"])]
+            pieces = list(replies[0])
+            assert "".join(pieces) == whole[0].text and len(pieces) > 2
+            assert asyncio.run(read(replies[1])) == whole[1].text
+            assert [reply.result().tokens for reply in replies] == [one.tokens for one in whole]
+            assert not replies[0].cancel()
+
+
+def test_texts_are_cancelled_at_any_time(folder: Path) -> None:
+    with load(folder / "cpu", threads=1) as engine:
+        with engine.serve(slots=1, tokens_at_once=1, max_new_tokens=60, temperature=0.0) as server:
+            first, second = server.submit("one"), server.submit("two", max_new_tokens=3)
+            assert next(iter(first))
+            assert first.cancel() and first.cancelled()
+            assert second.result().tokens == engine.generate(["two"], max_new_tokens=3, temperature=0.0)[0].tokens
+            with pytest.raises(CancelledError):
+                first.result()
+            assert len(list(first)) == 0
+        waiting = [server_text(engine) for _ in range(2)]
+        assert all(reply.cancelled() for reply in waiting)
+        with pytest.raises(ZeroDivisionError), engine.serve(slots=1, max_new_tokens=60) as server:
+            waiting = [server.submit("one") for _ in range(200)]
+            raise ZeroDivisionError
+        assert waiting[-1].cancelled()
+        with pytest.raises(UserError, match="the server is closed"):
+            server.submit("one")
+
+
+def server_text(engine: Engine) -> Reply:
+    """A text of a server that was closed before it could end."""
+    server = engine.serve(slots=1, tokens_at_once=1, max_new_tokens=60, temperature=0.0)
+    server.submit("one")
+    reply = server.submit(PROMPT)
+    server.close()
+    return reply
+
+
+def test_what_cannot_be_served_is_refused(folder: Path, tmp_path: Path) -> None:
+    with load(folder / "cpu", threads=1) as engine:
+        for slots in (0, 1025, True):
+            with pytest.raises(UserError, match=f"slots must be an integer from 1 to 1024, not {slots}"):
+                engine.serve(slots=slots)
+        with pytest.raises(UserError, match="workers has no effect with slots"):
+            engine.generate(["a"], slots=2, workers=2)
+        with engine.serve() as server:
+            with pytest.raises(UserError, match="max_new_tokens must be an integer"):
+                server.submit("a", max_new_tokens=0)
+            with pytest.raises(UserError, match=r"line 1: \d+ tokens; this engine takes at most 63"):
+                server.submit("one " * 90)
+        stream = engine.generate_stream(["one", "one " * 90, "two"], slots=2, max_new_tokens=2)
+        assert len(next(stream).tokens) <= 2
+        with pytest.raises(UserError, match="line 2: "):
+            next(stream)
+        server = engine.serve(slots=1)
+    with pytest.raises(UserError, match="the engine is closed"):
+        server.submit("one").result()
+    older = shutil.copytree(folder / "cpu", tmp_path / "older")
+    (older / "refill.onnx").unlink()
+    tiny_engine.write_manifest(older, json.loads((older / "engine.json").read_text()))
+    with load(older, threads=1) as engine, pytest.raises(UserError, match="plain has no batches that refill"):
+        engine.serve()
+    shutil.copy(older / "scores.onnx", older / "refill.onnx")
+    tiny_engine.write_manifest(older, json.loads((older / "engine.json").read_text()))
+    with load(older, threads=1) as engine, pytest.raises(UserError, match="not an xformc model: it lacks "):
+        engine.generate(["one"], slots=1)
+
+
+def test_the_command_line_has_slots(folder: Path, tmp_path: Path, xformc: CommandLine) -> None:
+    (tmp_path / "in").write_text("two dogs \n\nhello\none\n")
+    command = ("generate", folder / "cpu", "-i", tmp_path / "in", "--max-new-tokens", "6", "--seed", "3")
+    assert xformc(*command, "--slots", "2").out == xformc(*command).out
+    assert mistake(xformc(*command, "--slots", "2", "--stream")).startswith("--slots has no effect with --stream")
+    assert mistake(xformc(*command, "--slots", "0")).startswith("slots must be an integer from 1 to 1024, not 0")
