@@ -17,6 +17,7 @@ from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.options import SearchArguments
 from xformc.runtime.sampling import SampleArguments
 from xformc.runtime.search import SearchResult
+from xformc.runtime.server import Reply, Server
 from xformc.runtime.translate import Hypothesis
 
 __all__ = [
@@ -26,11 +27,13 @@ __all__ = [
     "Hypothesis",
     "Manifest",
     "Prediction",
+    "Reply",
     "SampleArguments",
     "SampleOptions",
     "SearchArguments",
     "SearchOptions",
     "SearchResult",
+    "Server",
     "load",
     "minimum_bayes_risk",
     "read_manifest",

@@ -256,9 +256,8 @@ struct ExtendCached : OverCaches<ExtendCached> {
           const int64_t end = position + i + 1, from = window > 0 ? std::max(oldest, end - window) : 0;
           for (int64_t r = 0; r < queries.repeated; ++r) {
             const float* row_bias = bias.of(i, head, r);
-            groups.add(queries.query(sentence, i, head, r), queries.out(sentence, i, head, r),
-                       rows.data() + from, end - from,
-                       row_bias == nullptr ? nullptr : row_bias + (unseen + from - oldest), nullptr);
+            groups.add(queries.query(sentence, i, head, r), queries.out(sentence, i, head, r), rows.data() + from,
+                       end - from, row_bias == nullptr ? nullptr : row_bias + (unseen + from - oldest), nullptr);
           }
         }
         groups.finish();
